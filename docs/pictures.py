@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from jobmeter.cli.main import cli
 from jobmeter.client.searches import FindingSearch
-from jobmeter.examples.server import OwnServer, own_server
+from jobmeter.examples.server import OwnServer, run_server
 from jobmeter.model.time import HOUR, MINUTE, SECOND, SystemClock
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -319,7 +319,7 @@ def main() -> None:
     if browser is None:
         sys.exit("chromium is not installed: make programs")
     PICTURES.mkdir(exist_ok=True)
-    with TemporaryDirectory() as folder, own_server() as server, sync_playwright() as playwright:
+    with TemporaryDirectory() as folder, run_server() as server, sync_playwright() as playwright:
         fill(server, Path(folder))
         wait_for_findings(server)
         chromium = playwright.chromium.launch(executable_path=browser, args=["--disable-gpu"])

@@ -23,7 +23,7 @@ from benchmarks.faults.score import Trial, interval, scores
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.thresholds import Thresholds, load
 from jobmeter.diagnose.wording import minutes
-from jobmeter.examples.server import own_server
+from jobmeter.examples.server import run_server
 
 LEAST = 0.95
 _CHUNK = 8
@@ -77,7 +77,7 @@ def real(say: Callable[[str], None]) -> Iterator[Trial]:
         rules = Path(folder) / "rules.toml"
         rules.write_text(THRESHOLDS)
         os.environ["JOBMETER_RULES"] = str(rules)
-        with own_server() as server:
+        with run_server() as server:
             environment = {**os.environ, **server.environment}
             for script in SCRIPTS:
                 findings = run(script, server, environment)

@@ -21,7 +21,7 @@ from benchmarks.page.trace import FRAME_MS
 from benchmarks.page.viewers import Watched, rounds
 from benchmarks.processes import exit_on_sigterm
 from jobmeter.client.searches import MetricSearch
-from jobmeter.examples.server import OwnServer, own_server
+from jobmeter.examples.server import OwnServer, run_server
 from jobmeter.model.time import HOUR, SystemClock
 from jobmeter.server.pages import FOLDER, read_files
 
@@ -124,7 +124,7 @@ def wait_for_roll_ups(server: OwnServer, hours: int) -> None:
 
 def measure(options: argparse.Namespace) -> Iterator[list[Figure]]:
     """Everything, in its order."""
-    with own_server() as server:
+    with run_server() as server:
         data.fill_job(server, options.hours)
         wait_for_roll_ups(server, options.hours)
         with data.feeding(server):

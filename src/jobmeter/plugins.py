@@ -73,7 +73,7 @@ def load_plugins(kind: PluginKind, taken: Container[str] = ()) -> list[Plugin]:
     """
     found: list[Plugin] = []
     for entry in _entries().get(kind, ()):
-        plugin = _loaded(kind, entry, _package(entry))
+        plugin = _load_plugin(kind, entry, _package(entry))
         if not plugin.error and (plugin.name in taken or plugin.name in {one.name for one in found if not one.error}):
             plugin = replace(plugin, part=None, error="another part has the same name; rename it")
         if plugin.error:
@@ -82,7 +82,7 @@ def load_plugins(kind: PluginKind, taken: Container[str] = ()) -> list[Plugin]:
     return found
 
 
-def working(plugins: Iterable[Plugin]) -> list[Plugin]:
+def select_working(plugins: Iterable[Plugin]) -> list[Plugin]:
     """Return the plug-ins that are not broken."""
     return [plugin for plugin in plugins if not plugin.error]
 
@@ -126,7 +126,7 @@ def _may_have_plugins(location: str) -> bool:
 
 
 @cache
-def _loaded(kind: PluginKind, entry: "EntryPoint", package: str) -> Plugin:
+def _load_plugin(kind: PluginKind, entry: "EntryPoint", package: str) -> Plugin:
     # The package is an argument because equal entry points of two packages are one key of the cache otherwise.
     plugin = Plugin(kind, entry.name, package)
     try:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jobmeter.client.api import Api
-from jobmeter.examples.server import own_server
+from jobmeter.examples.server import run_server
 from tests.e2e.page import Viewer
 from tests.support.browser import chromium
 
@@ -37,7 +37,7 @@ Run = Callable[..., CommandResult]
 @pytest.fixture(scope="module")
 def reach() -> Iterator[tuple[Api, str]]:
     """The API of a server of this module's own, and its key."""
-    with own_server() as server:
+    with run_server() as server:
         yield server.api, server.token
 
 

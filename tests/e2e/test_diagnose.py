@@ -13,7 +13,7 @@ from benchmarks.faults.surroundings import small_disk
 
 from jobmeter.client.transport import API
 from jobmeter.errors import NotFoundError
-from jobmeter.examples.server import own_server
+from jobmeter.examples.server import run_server
 from jobmeter.model.finding import FindingRole
 from tests.e2e.conftest import start
 from tests.support.waiting import wait_until
@@ -27,7 +27,7 @@ def server(tmp_path_factory):
     rules.write_text(THRESHOLDS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JOBMETER_RULES", str(rules))
-        with own_server() as made:
+        with run_server() as made:
             yield made
 
 

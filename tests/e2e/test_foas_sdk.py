@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jobmeter.model.catalog import by_dialect_name
+from jobmeter.model.catalog import map_dialect_names
 from tests.support.frames import records, row, samples
 from tests.support.processes import running
 
@@ -22,7 +22,7 @@ PYTHON = ROOT / ".venvs" / "alibaba" / "bin" / "python"
 SCRIPT = Path(__file__).parent / "sdk" / "foas.py"
 PROJECT, THEIRS = "bayes-team", "bayes_team"
 JOB, NAME = "flink-20261120-1", "orders.to.sink v2"
-METRICS = {name: metric.name for name, metric in by_dialect_name("foas").items()}
+METRICS = {name: metric.name for name, metric in map_dialect_names("foas").items()}
 STEP_MS = 5_000
 SAMPLE = {
     1574247000: (492900000, "4.929E+8"),

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jobmeter.model.catalog import by_dialect_name
+from jobmeter.model.catalog import map_dialect_names
 from tests.support.frames import records, samples
 from tests.support.processes import running
 
@@ -22,7 +22,7 @@ PYTHON = ROOT / ".venvs" / "huawei" / "bin" / "python"
 SCRIPT = Path(__file__).parent / "sdk" / "modelarts.py"
 MINUTE, STEP_MS = 60_000, 15_000
 JOB, LIVE, SAMPLE, WAITING, SILENT, FOREIGN = "ddp 2026~é", "live", "sample", "waiting", "silent", "foreign"
-METRICS = {name: metric.name for name, metric in by_dialect_name("modelarts").items()}
+METRICS = {name: metric.name for name, metric in map_dialect_names("modelarts").items()}
 SEED = {
     "cpuUsage": [-1, -1, 2.43, 4.524, 6.714, 12.422, 9.214, 5.36, 7.5, 10.088, 8.975, 11.423, 11.548, 14.563, 16.833],
     "memUsage": [-1, -1, 0.04, 0.521, 1.652, 4.252, 6.433, 7.384, 7.982, 8.718, 9.365, 9.881, 10.192, 9.994, 9.005],

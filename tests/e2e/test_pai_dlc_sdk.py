@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import urllib3
 
-from jobmeter.model.catalog import by_dialect_name
+from jobmeter.model.catalog import map_dialect_names
 from tests.e2e.alibaba import FORMER, ask, needs_current, needs_former
 from tests.support import certificates
 from tests.support.frames import records, samples
@@ -17,7 +17,7 @@ from tests.support.processes import running
 
 JOB = "dlc-20261120-x1"
 STEP_MS = 15_000
-METRICS = {name: metric.name for name, metric in by_dialect_name("pai-dlc").items()}
+METRICS = {name: metric.name for name, metric in map_dialect_names("pai-dlc").items()}
 COUNTERS = {"NetworkInputRate", "NetworkOutputRate", "DiskReadRate", "DiskWriteRate"}
 
 pytestmark = [pytest.mark.slow, needs_current]

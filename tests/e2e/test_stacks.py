@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobmeter.examples.server import own_server
+from jobmeter.examples.server import run_server
 from tests.e2e.conftest import start
 from tests.support import ranks
 from tests.support.waiting import wait_until
@@ -45,7 +45,7 @@ def server(tmp_path_factory):
     rules.write_text(THRESHOLDS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JOBMETER_RULES", str(rules))
-        with own_server() as made:
+        with run_server() as made:
             yield made
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from jobmeter.cli.local import started_by
+from jobmeter.cli.local import await_server
 from jobmeter.examples.server import stop
 from tests.e2e.conftest import start
 from tests.support.postgresql import fresh_database, own_server
@@ -52,7 +52,7 @@ class Server:
                 [*command, "--registry", self._registry], stdout=output, stderr=output,
                 env={**os.environ, **_limited(self._secret)},
             )  # fmt: skip
-        self.url = started_by(self.process, self.data, log)
+        self.url = await_server(self.process, self.data, log)
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)

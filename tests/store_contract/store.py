@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.series import NO_JOB, SPECIAL, NamePart, Series
-from jobmeter.model.special import special_of
+from jobmeter.model.special import make_special
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.store.base import NEWEST, ReadBudget, SeriesSelector, Store, Tier
 from tests.store_contract.logs import LogTests
@@ -177,7 +177,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
 
     def test_series_of_special_values_are_found_only_by_their_metric(self, store: Store, slot: Slot) -> None:
         plain = slot.gauge("worker-0")
-        special = special_of(plain)
+        special = make_special(plain)
         store.append(batch_of({(plain, slot.start): 1.0, (special, slot.start): 2.0}), FOREVER)
         own, names = SeriesSelector(jobs=(slot.key,)), frozenset({special.metric})
         assert store.find(own) == [plain]

@@ -51,12 +51,12 @@ class Audit:
             "time": iso(now_ms),
             "event": "refused",
             "reason": _reason(error),
-            "action": _clean(action),
-            "principal": _clean(principal.id) if principal else None,
-            "claimed": _clean(claimed) or None,
-            "project": _clean(project) if project else None,
-            "client": _clean(client),
-            "request_id": _clean(request_id),
+            "action": _replace_unprintable(action),
+            "principal": _replace_unprintable(principal.id) if principal else None,
+            "claimed": _replace_unprintable(claimed) or None,
+            "project": _replace_unprintable(project) if project else None,
+            "client": _replace_unprintable(client),
+            "request_id": _replace_unprintable(request_id),
         }
         with self._lock:
             if not self._admit(now_ms // 1000):
@@ -103,5 +103,5 @@ def _reason(error: JobmeterError) -> str:
     return "throttled" if isinstance(error, ThrottledError) else type(error).__name__
 
 
-def _clean(text: str) -> str:
+def _replace_unprintable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text[:MAX_FIELD])

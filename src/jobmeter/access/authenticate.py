@@ -11,7 +11,7 @@ import msgspec
 
 from jobmeter.access.call import Call, Claim, ClaimKind, Scheme
 from jobmeter.access.nonces import NonceMemory
-from jobmeter.access.policy import compiled
+from jobmeter.access.policy import compile_policies
 from jobmeter.access.principal import Principal, Role
 from jobmeter.access.session import LIFE_MS, Sessions
 from jobmeter.access.share import read as read_share
@@ -110,14 +110,14 @@ class Authenticator:
         """Find the credential in a call's headers and query, and look up its key. Raises as ``authenticate``."""
         scheme, claim = self.find(call, schemes)
         name = self._name(claim)
-        found = None if name is None else self._cached(name) or self._load(name)
+        found = None if name is None else self._read_cached_key(name) or self._load(name)
         return self._credential(scheme, claim, name, found)
 
     def cached(self, call: Call, schemes: Sequence[Scheme]) -> Credential | None:
         """Find the credential without blocking; None if its key is not cached."""
         scheme, claim = self.find(call, schemes)
         name = self._name(claim)
-        found = None if name is None else self._cached(name)
+        found = None if name is None else self._read_cached_key(name)
         return None if name is not None and found is None else self._credential(scheme, claim, name, found)
 
     def check_headers(self, call: Call, credential: Credential) -> None:
@@ -265,7 +265,7 @@ class Authenticator:
         if claim.nonce and not self._nonces.first(key.access_key_id, claim.nonce, claim.date_ms):
             raise UnauthenticatedError("a request with this nonce was received before", "replayed")
 
-    def _cached(self, name: bytes | str) -> _CachedKey | None:
+    def _read_cached_key(self, name: bytes | str) -> _CachedKey | None:
         """Return the cached key, at most a second old."""
         now = self._clock.monotonic()
         with self._lock:
@@ -274,13 +274,13 @@ class Authenticator:
             return cached if is_valid else None
 
     def _load(self, name: bytes | str) -> _CachedKey:
-        """Load the key from the registry; during an outage use ``_confirmed_recently``."""
+        """Load the key from the registry; during an outage use ``_extend_cached_key``."""
         now, revision = self._clock.monotonic(), self._revision()
         try:
             key = self._stored.by_token(name) if isinstance(name, bytes) else self._stored.by_access_key(name)
             fresh = _CachedKey(key, now, now + REMEMBER_SECONDS, revision)
         except UnavailableError:
-            confirmed = self._confirmed_recently(name, now)
+            confirmed = self._extend_cached_key(name, now)
             if confirmed is None:
                 raise
             fresh = confirmed
@@ -294,7 +294,7 @@ class Authenticator:
                 self._keys.popitem(last=False)
         return fresh
 
-    def _confirmed_recently(self, name: bytes | str, now: float) -> _CachedKey | None:
+    def _extend_cached_key(self, name: bytes | str, now: float) -> _CachedKey | None:
         """Extend a cached key by a second while the registry does not answer; None if it is too old.
 
         A key that was revoked in this process is not in the cache.
@@ -333,7 +333,7 @@ def _principal(key: StoredKey) -> Principal:
         project=key.project,
         job=key.job or None,
         access_key_id=key.access_key_id,
-        policies=compiled(key.policies) if key.policies else None,
+        policies=compile_policies(key.policies) if key.policies else None,
     )
 
 

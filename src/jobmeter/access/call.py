@@ -48,11 +48,11 @@ def read_parameters(query: str) -> tuple[tuple[str, str], ...]:
     check_parameters(query)
     pairs = [part.partition("=")[::2] for part in query.split("&") if part]
     if "%" in query or "+" in query:
-        return tuple([(_decoded(name), _decoded(value)) for name, value in pairs])
+        return tuple([(_decode_text(name), _decode_text(value)) for name, value in pairs])
     return tuple(pairs)
 
 
-def _decoded(text: str) -> str:
+def _decode_text(text: str) -> str:
     if "%" not in text and "+" not in text:
         return text
     return _decoded_short(text) if len(text) <= _SHORT else unquote_plus(text)
@@ -62,7 +62,7 @@ def _decoded(text: str) -> str:
 _decoded_short = lru_cache(maxsize=512)(unquote_plus)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing."""
 
 
@@ -87,7 +87,7 @@ class Call:
     authority: str = ""
     prefix: str = ""
     memory: MemoryAccount | None = field(default=None, repr=False, compare=False)
-    authenticated: Callable[[], None] = field(default=_nothing, repr=False, compare=False)
+    authenticated: Callable[[], None] = field(default=_do_nothing, repr=False, compare=False)
     """Callback after the credential was verified, so that the connection stays open. Called on any thread."""
 
     def with_body(self, body: bytes, memory: MemoryAccount | None) -> "Call":

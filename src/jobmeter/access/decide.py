@@ -103,11 +103,11 @@ def authorize(
         check_project(project)
     named = project or None
     if principal.policies is not None:
-        return _permitted(principal, action, named, operation, by_resource=by_resource and not writes(action))
-    return _within(principal, action, named)
+        return _apply_policies(principal, action, named, operation, by_resource=by_resource and not writes(action))
+    return _limit_to_project(principal, action, named)
 
 
-def _within(principal: Principal, action: str, named: str | None) -> Scope:
+def _limit_to_project(principal: Principal, action: str, named: str | None) -> Scope:
     """Scope that the key's role and project allow."""
     if principal.project is None:
         if named is None and principal.job is None:
@@ -120,11 +120,11 @@ def _within(principal: Principal, action: str, named: str | None) -> Scope:
     return Scope(frozenset({principal.project}), principal.job, record=principal.linked)
 
 
-def _permitted(
+def _apply_policies(
     principal: Principal, action: str, named: str | None, operation: tuple[str, str], *, by_resource: bool
 ) -> Scope:
     """Narrow the scope of the key's role to the projects, or resources of projects, that its policies allow."""
-    scope = _within(principal, action, named)
+    scope = _limit_to_project(principal, action, named)
     grant = None if principal.policies is None or operation == UNNAMED else principal.policies[operation]
     if grant is None:
         raise ForbiddenError(f"the key's policies do not allow {names_of(*operation)[0]}")

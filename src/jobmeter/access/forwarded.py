@@ -107,13 +107,17 @@ class TrustedProxies:
             if not self._trusts(address):
                 break
             depth += 1
-        scheme = _nth(call, "x-forwarded-proto", depth).lower()
+        scheme = _read_proxy_value(call, "x-forwarded-proto", depth).lower()
         return replace(
             call,
             client=client,
             scheme=scheme if scheme in _SCHEMES else call.scheme,
-            authority=_authority(_nth(call, "x-forwarded-host", depth), _nth(call, "x-forwarded-port", depth), call),
-            prefix=_prefix(_nth(call, "x-forwarded-prefix", depth)),
+            authority=_authority(
+                _read_proxy_value(call, "x-forwarded-host", depth),
+                _read_proxy_value(call, "x-forwarded-port", depth),
+                call,
+            ),
+            prefix=_prefix(_read_proxy_value(call, "x-forwarded-prefix", depth)),
         )
 
     def _trusts(self, address: IPv4Address | IPv6Address | None) -> bool:
@@ -126,7 +130,7 @@ def _values(call: Call, name: str) -> list[str]:
     return [part for line in lines for one in line.split(",") if (part := one.strip())]
 
 
-def _nth(call: Call, name: str, depth: int) -> str:
+def _read_proxy_value(call: Call, name: str, depth: int) -> str:
     """Return the value that the outermost of ``depth`` proxies wrote; empty if absent."""
     values = _values(call, name)
     return values[-min(depth, len(values))] if values else ""

@@ -92,7 +92,7 @@ def create_key(
         policies=policies,
     )
     registry.keys.add(key)
-    _emit(registry, key, "KeyCreated", f"was made{_with(policies)}", clock, actor)
+    _emit(registry, key, "KeyCreated", f"was made{_name_policies(policies)}", clock, actor)
     return created
 
 
@@ -160,7 +160,14 @@ def change_policies(
     if key is None or not registry.keys.set_policies(key_id, policies):
         raise NotFoundError(f"there is no valid key {key_id[:64]!r}", "key", key_id[:64])
     before = ", ".join(name for name, _ in documents(key.policies)) or "none"
-    _emit(registry, key, "KeyPoliciesChanged", f"has other policies{_with(policies)}; before: {before}", clock, actor)
+    _emit(
+        registry,
+        key,
+        "KeyPoliciesChanged",
+        f"has other policies{_name_policies(policies)}; before: {before}",
+        clock,
+        actor,
+    )
     return next(one for one in list_keys(registry, projects) if one.id == key_id)
 
 
@@ -173,6 +180,6 @@ def _emit(registry: Registry, key: StoredKey, reason: str, what: str, clock: Clo
     emit(registry, clock.now_ms(), reason, message, subject=f"key {key.id}", project=key.project, actor=actor)
 
 
-def _with(policies: str) -> str:
+def _name_policies(policies: str) -> str:
     names = ", ".join(name for name, _ in documents(policies))
     return f", with the policies {names}" if names else ""

@@ -208,7 +208,7 @@ def parse_budget(text: str) -> Budget:
     values: dict[str, int] = {}
     for part in filter(str.strip, text.split(",")):
         name, _, number = (piece.strip() for piece in part.partition("="))
-        if name not in Budget.__struct_fields__ or name in values or not _whole(number):
+        if name not in Budget.__struct_fields__ or name in values or not _is_positive_integer(number):
             raise ConfigurationError(
                 f"query budget {part.strip()[:64]!r} is not like rows=2000000000, seconds=600, concurrent=4"
             )
@@ -216,5 +216,5 @@ def parse_budget(text: str) -> Budget:
     return Budget(**values)
 
 
-def _whole(text: str) -> bool:
+def _is_positive_integer(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 19 and int(text) > 0

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from jobmeter.access.sealed import sign, signed_content
+from jobmeter.access.sealed import sign, verify_content
 from jobmeter.access.vault import Vault
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import HOUR
@@ -30,7 +30,7 @@ def unseal(vault: Vault, question: bytes, token: str, now_ms: int, field: str) -
 
     Raises InvalidRequestError naming ``field`` for a token that was changed, belongs to another query, or has expired.
     """
-    content = signed_content(vault, token, _bound(question)) if len(token) <= MAX_TOKEN else None
+    content = verify_content(vault, token, _bound(question)) if len(token) <= MAX_TOKEN else None
     if content is None:
         raise InvalidRequestError(f"{field} does not belong to this question: start again with the first page", field)
     found = msgspec.msgpack.decode(content, type=_Content)

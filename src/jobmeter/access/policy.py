@@ -148,7 +148,7 @@ def read_document(content: bytes, field: str = "policy") -> Document:
     return document
 
 
-def attached(policies: Iterable[tuple[str, bytes | None]], field: str = "policy") -> str:
+def encode_policies(policies: Iterable[tuple[str, bytes | None]], field: str = "policy") -> str:
     """Encode policies for storage, by name with document bytes, or without for a system policy.
 
     Raises InvalidRequestError naming ``field``, in which ``{}`` is replaced by the index of the policy, from 0.
@@ -180,7 +180,7 @@ def documents(text: str) -> list[tuple[str, Mapping[str, Any]]]:
     ]
 
 
-def compiled(text: str) -> Policies | None:
+def compile_policies(text: str) -> Policies | None:
     """Compile a key's policies; None for a key without any, which only its role limits."""
     found = documents(text)
     return Policies([msgspec.convert(document, Document) for _, document in found]) if found else None

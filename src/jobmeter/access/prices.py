@@ -105,9 +105,9 @@ def load_prices(path: str = "") -> Prices:
     Raises ConfigurationError naming the file and the entry that is wrong.
     """
     shipped = files("jobmeter.access").joinpath("prices.toml").read_text(encoding="utf-8")
-    table = _parsed(shipped, "prices")
+    table = _parse_toml(shipped, "prices")
     if path:
-        own = _parsed(_read(path), path)
+        own = _parse_toml(_read(path), path)
         unknown = set(own) - {"currency", "charge", "operations", "devices"}
         if unknown or not all(isinstance(own.get(name, {}), dict) for name in ("operations", "devices")):
             raise ConfigurationError(
@@ -152,7 +152,7 @@ def _amount(value: object, place: str) -> Decimal | None:
     return amount
 
 
-def _parsed(text: str, place: str) -> dict[str, Any]:
+def _parse_toml(text: str, place: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -10,23 +10,23 @@ from jobmeter.errors import ConfigurationError, UnauthenticatedError
 _MARK_BYTES = 16
 
 
-def encoded(data: bytes) -> str:
+def encode(data: bytes) -> str:
     """Encode bytes in characters that URLs and headers allow."""
     return urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def decoded(text: str) -> bytes | None:
-    """Decode a text of ``encoded``; None for any other text."""
+def decode(text: str) -> bytes | None:
+    """Decode a text of ``encode``; None for any other text."""
     try:
         data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     except (EncodingError, UnicodeEncodeError):
         return None
-    return data if encoded(data) == text else None
+    return data if encode(data) == text else None
 
 
 def seal(vault: Vault, use: str, *words: str, expires_ms: int) -> str:
     """Seal words without spaces into a text for one use, valid until ``expires_ms`` (epoch)."""
-    return encoded(vault.seal(" ".join((*words, str(expires_ms))), use))
+    return encode(vault.seal(" ".join((*words, str(expires_ms))), use))
 
 
 def unseal(vault: Vault, use: str, text: str, what: str, now_ms: int) -> tuple[list[str], int]:
@@ -34,7 +34,7 @@ def unseal(vault: Vault, use: str, text: str, what: str, now_ms: int) -> tuple[l
 
     Raises UnauthenticatedError, which calls it ``what``: ``malformed``, ``bad-signature`` or ``expired``.
     """
-    data = decoded(text)
+    data = decode(text)
     if data is None:
         raise UnauthenticatedError(f"the {what} is malformed", "malformed")
     try:
@@ -50,11 +50,11 @@ def unseal(vault: Vault, use: str, text: str, what: str, now_ms: int) -> tuple[l
 
 def sign(vault: Vault, content: bytes, question: bytes = b"") -> str:
     """Make a text of a content and its signature. Everyone can read the content. ``question`` is signed, not sent."""
-    return encoded(content + vault.sign(question + content))
+    return encode(content + vault.sign(question + content))
 
 
-def signed_content(vault: Vault, text: str, question: bytes = b"") -> bytes | None:
+def verify_content(vault: Vault, text: str, question: bytes = b"") -> bytes | None:
     """Return the content of a text of ``sign``. None for a changed text, or a text for another question."""
-    data = decoded(text) or b""
+    data = decode(text) or b""
     content, mark = data[:-_MARK_BYTES], data[-_MARK_BYTES:]
     return content if hmac.compare_digest(vault.sign(question + content), mark) else None

@@ -45,14 +45,14 @@ class Sessions:
 
     def begin(self, access_key_id: str) -> tuple[str, int]:
         """Begin a session of that key. Returns the cookie's value and its expiry (epoch ms)."""
-        return self._sealed(access_key_id, _SESSION, LIFE_MS)
+        return self._seal_token(access_key_id, _SESSION, LIFE_MS)
 
     def read(self, value: str) -> Opened:
         """Read the session of a cookie.
 
         Raises UnauthenticatedError: ``malformed``, ``bad-signature``, ``expired`` or ``revoked`` (signed out).
         """
-        opened = self._opened(value, _SESSION, "session")
+        opened = self._unseal_token(value, _SESSION, "session")
         if not self._ended.fresh(opened.issued_ms) or self._ended.contains(*_fingerprints(opened)):
             raise UnauthenticatedError("the session was signed out", "revoked")
         return opened
@@ -63,15 +63,15 @@ class Sessions:
 
     def link(self, access_key_id: str) -> tuple[str, int]:
         """Create a one-time sign-in code for the key's holder. Returns the code and its expiry (epoch ms)."""
-        return self._sealed(access_key_id, _LINK, LINK_MS)
+        return self._seal_token(access_key_id, _LINK, LINK_MS)
 
     def peek(self, code: str) -> Opened:
         """Return the owner of a code without using it up. Raises UnauthenticatedError as ``read``."""
-        return self._opened(code, _LINK, "link")
+        return self._unseal_token(code, _LINK, "link")
 
     def redeem(self, code: str) -> Opened:
         """Return the owner of a code and use it up. Raises UnauthenticatedError as ``read``, or ``replayed``."""
-        opened = self._opened(code, _LINK, "link")
+        opened = self._unseal_token(code, _LINK, "link")
         if not self._links.fresh(opened.issued_ms) or not self._links.first(*_fingerprints(opened)):
             raise UnauthenticatedError("the link was already used: each works only once", "replayed")
         return opened
@@ -80,12 +80,12 @@ class Sessions:
         """Close the file of signed-out sessions."""
         self._ended.close()
 
-    def _sealed(self, access_key_id: str, use: str, life_ms: int) -> tuple[str, int]:
+    def _seal_token(self, access_key_id: str, use: str, life_ms: int) -> tuple[str, int]:
         now_ms = self._clock.now_ms()
         words, expires_ms = (access_key_id, secrets.token_hex(_ID_BYTES), str(now_ms)), now_ms + life_ms
         return seal(self._vault, use, *words, expires_ms=expires_ms), expires_ms
 
-    def _opened(self, text: str, use: str, what: str) -> Opened:
+    def _unseal_token(self, text: str, use: str, what: str) -> Opened:
         (access_key_id, name, issued), expires_ms = unseal(self._vault, use, text, what, self._clock.now_ms())
         return Opened(access_key_id, name, int(issued), expires_ms)
 

@@ -6,7 +6,7 @@ A token carries its content with the vault's signature, so that it needs no stor
 import struct
 
 from jobmeter.access.principal import Principal, Role
-from jobmeter.access.sealed import decoded, sign, signed_content
+from jobmeter.access.sealed import decode, sign, verify_content
 from jobmeter.access.vault import Vault
 from jobmeter.errors import InvalidRequestError, UnauthenticatedError
 from jobmeter.model.series import check_job_id, check_project
@@ -42,7 +42,7 @@ def read(vault: Vault, token: str, now_ms: int) -> Principal:
 
     Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``.
     """
-    content = _checked(vault, token)
+    content = _verify_seal(vault, token)
     version, expires_ms, length = _HEAD.unpack_from(content)
     if version != _VERSION:
         raise UnauthenticatedError("the share token has an unknown version", "malformed")
@@ -53,11 +53,11 @@ def read(vault: Vault, token: str, now_ms: int) -> Principal:
     return Principal(id=f"share:{project}/{job}", name="share", role=Role.READER, project=project, job=job)
 
 
-def _checked(vault: Vault, token: str) -> bytes:
-    data = decoded(token.removeprefix(PREFIX)) if token.startswith(PREFIX) else None
+def _verify_seal(vault: Vault, token: str) -> bytes:
+    data = decode(token.removeprefix(PREFIX)) if token.startswith(PREFIX) else None
     if data is None or len(data) <= _HEAD.size + _SEAL_BYTES:
         raise UnauthenticatedError("the share token is malformed", "malformed")
-    content = signed_content(vault, token.removeprefix(PREFIX))
+    content = verify_content(vault, token.removeprefix(PREFIX))
     if content is None:
         raise UnauthenticatedError("the share token was not issued here, or was changed", "bad-signature")
     return content

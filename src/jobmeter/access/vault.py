@@ -32,9 +32,9 @@ class Vault:
         """``key`` is 32 random bytes."""
         if len(key) != KEY_BYTES:
             raise ConfigurationError(f"the secret key must have {KEY_BYTES} bytes, it has {len(key)}")
-        self._cipher = AESGCM(_derived(key, b"jobmeter sealed secrets v1"))
-        self._signing = _derived(key, b"jobmeter share tokens v1")
-        self._marking = _derived(key, b"jobmeter fingerprints v1")
+        self._cipher = AESGCM(_derive_key(key, b"jobmeter sealed secrets v1"))
+        self._signing = _derive_key(key, b"jobmeter share tokens v1")
+        self._marking = _derive_key(key, b"jobmeter fingerprints v1")
 
     @classmethod
     def load(cls, settings: Settings, *, make: bool = True) -> "Vault":
@@ -80,7 +80,7 @@ class Vault:
         return hmac.new(self._marking, text.encode(), hashlib.sha256).hexdigest()[:8]
 
 
-def _derived(key: bytes, purpose: bytes) -> bytes:
+def _derive_key(key: bytes, purpose: bytes) -> bytes:
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(key)
 
 

@@ -186,12 +186,12 @@ class _RouteReader:
             inherited,
             matchers=matchers,
             goes_on=fields["continue"].truth() if "continue" in fields else False,
-            muted=self._named(fields[_MUTED]) if _MUTED in fields else (),
-            active=self._named(fields[_ACTIVE]) or None if _ACTIVE in fields else None,
+            muted=self._read_interval_names(fields[_MUTED]) if _MUTED in fields else (),
+            active=self._read_interval_names(fields[_ACTIVE]) or None if _ACTIVE in fields else None,
             routes=tuple(self.read(one, inherited) for one in below),
         )
 
-    def _named(self, entry: Field) -> tuple[TimeInterval, ...]:
+    def _read_interval_names(self, entry: Field) -> tuple[TimeInterval, ...]:
         found: list[TimeInterval] = []
         for one in entry.items():
             if (name := one.text(200)) not in self._intervals:
@@ -207,7 +207,8 @@ def _matchers(fields: Mapping[str, Field], prefix: str = "") -> tuple[LabelMatch
     for name, is_regex in ((f"{prefix}match", False), (f"{prefix}match_re", True)):
         if name in fields:
             found += [
-                _checked(field, LabelMatcher(label, field.text(), is_regex)) for label, field in fields[name].pairs()
+                _check_field_matcher(field, LabelMatcher(label, field.text(), is_regex))
+                for label, field in fields[name].pairs()
             ]
     for field in fields[f"{prefix}matchers"].items() if f"{prefix}matchers" in fields else ():
         try:
@@ -217,7 +218,7 @@ def _matchers(fields: Mapping[str, Field], prefix: str = "") -> tuple[LabelMatch
     return tuple(found)
 
 
-def _checked(field: Field, matcher: LabelMatcher) -> LabelMatcher:
+def _check_field_matcher(field: Field, matcher: LabelMatcher) -> LabelMatcher:
     try:
         return check_matcher(matcher)
     except InvalidRequestError as error:

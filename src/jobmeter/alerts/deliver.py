@@ -16,7 +16,7 @@ from jobmeter.alerts.config import AppriseUrl, Destination, Email, Http
 from jobmeter.alerts.messages import Mail
 from jobmeter.model.alert import Message
 from jobmeter.ship.guard import DestinationPolicy
-from jobmeter.ship.http import TIMEOUT_SECONDS, SinkEndpoint, checked
+from jobmeter.ship.http import TIMEOUT_SECONDS, SinkEndpoint, check_reply
 from jobmeter.ship.sink import SinkError, SinkRefusedError
 
 USER = Callable[[str, str], str]
@@ -55,7 +55,7 @@ def _post(target: Http, message: Message, guard: DestinationPolicy) -> None:
         reply = endpoint.request(
             "POST", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), message.body.encode(), headers
         )
-        checked(reply, endpoint.host)
+        check_reply(reply, endpoint.host)
     finally:
         endpoint.close()
 

@@ -22,7 +22,7 @@ def go_value(value: Any) -> str:  # noqa: ANN401 - texts and numbers
 def go_float(value: float) -> str:
     """Return the shortest form of a number."""
     if not math.isfinite(value):
-        return _special(value)
+        return _format_non_finite(value)
     sign, digits, exponent = Decimal(repr(value)).as_tuple()
     text = "".join(map(str, digits)).rstrip("0") or "0"
     power = len(digits) + int(exponent) - 1
@@ -35,13 +35,13 @@ def go_float(value: float) -> str:
     return minus + format(Decimal(text).scaleb(power - len(text) + 1), "f")
 
 
-def _special(value: float) -> str:
+def _format_non_finite(value: float) -> str:
     return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
 
 
-def _short(value: float) -> str:
+def _format_four_digits(value: float) -> str:
     """Return a number with four digits."""
-    return f"{value:.4g}" if math.isfinite(value) else _special(value)
+    return f"{value:.4g}" if math.isfinite(value) else _format_non_finite(value)
 
 
 def _number(value: Any) -> float:  # noqa: ANN401 - texts and numbers
@@ -51,7 +51,7 @@ def _number(value: Any) -> float:  # noqa: ANN401 - texts and numbers
         return math.nan
 
 
-def _scaled_down(value: float) -> tuple[float, str]:
+def _scale_below_one(value: float) -> tuple[float, str]:
     prefix = ""
     for one in _SMALL:
         if abs(value) >= 1:
@@ -64,41 +64,41 @@ def humanize(given: Any) -> str:  # noqa: ANN401 - texts and numbers
     """Return a number with a metric prefix."""
     value = _number(given)
     if value == 0 or not math.isfinite(value):
-        return _short(value)
+        return _format_four_digits(value)
     prefix = ""
     if abs(value) >= 1:
         for one in _LARGE:
             if abs(value) < 1000:
                 break
             prefix, value = one, value / 1000
-        return _short(value) + prefix
-    value, prefix = _scaled_down(value)
-    return _short(value) + prefix
+        return _format_four_digits(value) + prefix
+    value, prefix = _scale_below_one(value)
+    return _format_four_digits(value) + prefix
 
 
 def humanize_1024(given: Any) -> str:  # noqa: ANN401 - texts and numbers
     """Return a number with a binary prefix."""
     value = _number(given)
     if abs(value) <= 1 or not math.isfinite(value):
-        return _short(value)
+        return _format_four_digits(value)
     prefix = ""
     for one in _LARGE:
         if abs(value) < 1024:
             break
         prefix, value = f"{one}i", value / 1024
-    return _short(value) + prefix
+    return _format_four_digits(value) + prefix
 
 
 def humanize_duration(given: Any) -> str:  # noqa: ANN401 - texts and numbers
     """Return seconds as days, hours, minutes and seconds."""
     value = _number(given)
     if not math.isfinite(value):
-        return _short(value)
+        return _format_four_digits(value)
     if value == 0:
         return "0s"
     if abs(value) < 1:
-        value, prefix = _scaled_down(value)
-        return f"{_short(value)}{prefix}s"
+        value, prefix = _scale_below_one(value)
+        return f"{_format_four_digits(value)}{prefix}s"
     sign, value = ("-" if value < 0 else ""), abs(value)
     whole = int(value)
     days, hours, minutes, seconds = whole // 86_400, whole // 3_600 % 24, whole // 60 % 60, whole % 60
@@ -106,23 +106,23 @@ def humanize_duration(given: Any) -> str:  # noqa: ANN401 - texts and numbers
         return f"{sign}{days}d {hours}h {minutes}m {seconds}s"
     if hours:
         return f"{sign}{hours}h {minutes}m {seconds}s"
-    return f"{sign}{minutes}m {seconds}s" if minutes else f"{sign}{_short(value)}s"
+    return f"{sign}{minutes}m {seconds}s" if minutes else f"{sign}{_format_four_digits(value)}s"
 
 
 def humanize_percentage(given: Any) -> str:  # noqa: ANN401 - texts and numbers
     """Return a ratio in percent."""
-    return _short(_number(given) * 100) + "%"
+    return _format_four_digits(_number(given) * 100) + "%"
 
 
 def humanize_timestamp(given: Any) -> str:  # noqa: ANN401 - texts and numbers
     """Return seconds since 1970 as a date."""
     value = _number(given)
     if not math.isfinite(value) or abs(value) > 2**40:
-        return _short(value)
+        return _format_four_digits(value)
     try:
         moment = _EPOCH + timedelta(milliseconds=int(value * 1000))
     except OverflowError:
-        return _short(value)
+        return _format_four_digits(value)
     text = moment.strftime("%Y-%m-%d %H:%M:%S")
     fraction = f"{moment.microsecond // 1000:03d}".rstrip("0")
     return f"{text}{'.' + fraction if fraction else ''} +0000 UTC"
@@ -152,22 +152,22 @@ def _verb(found: re.Match[str], value: Any) -> str:  # noqa: ANN401 - texts and 
     flags, width, precision, verb = found.groups()
     pattern = f"%{flags}{width}" + (f".{precision or 0}" if precision is not None else "")
     if verb == "v" or (verb == "s" and isinstance(value, str)):
-        return _padded(flags, width, precision, go_value(value))
+        return _pad_text(flags, width, precision, go_value(value))
     if verb == "q" and isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-        return _padded(flags, width, None, f'"{escaped}"')
+        return _pad_text(flags, width, None, f'"{escaped}"')
     if verb in "feEgG" and isinstance(value, float):
         if not math.isfinite(value):
-            return _padded(flags.replace("0", ""), width, None, _special(value))
+            return _pad_text(flags.replace("0", ""), width, None, _format_non_finite(value))
         if verb in "gG" and precision is None:
-            return _padded(flags, width, None, go_float(value))
+            return _pad_text(flags, width, None, go_float(value))
         return (pattern + verb) % value
     if verb in "dxXo" and isinstance(value, int):
         return (pattern + verb) % value
     return f"%!{verb}({_kind(value)}={go_value(value)})"
 
 
-def _padded(flags: str, width: str, precision: str | None, text: str) -> str:
+def _pad_text(flags: str, width: str, precision: str | None, text: str) -> str:
     cut = text if precision is None else text[: int(precision or 0)]
     size = int(width or 0)
     return cut.ljust(size) if "-" in flags else cut.rjust(size)

@@ -51,7 +51,7 @@ class TimeInterval(msgspec.Struct, frozen=True, kw_only=True):
         return (
             (not self.times or any(start <= minute < end for start, end in self.times))
             and _has(self.weekdays, local.isoweekday() % 7)
-            and _has([_from_start(bounds, days) for bounds in self.days_of_month], local.day)
+            and _has([_count_from_month_start(bounds, days) for bounds in self.days_of_month], local.day)
             and _has(self.months, local.month)
             and _has(self.years, local.year)
         )
@@ -61,7 +61,7 @@ def _has(ranges: Sequence[Bounds], value: int) -> bool:
     return not ranges or any(first <= value <= last for first, last in ranges)
 
 
-def _from_start(bounds: Bounds, days: int) -> Bounds:
+def _count_from_month_start(bounds: Bounds, days: int) -> Bounds:
     """Return days of a month with this number of days, counted from its start."""
     first, last = (day if day > 0 else days + day + 1 for day in bounds)
     return first, last
@@ -132,7 +132,7 @@ def _range(field: Field, read: Callable[[Field, str], int]) -> Bounds:
     first, last = read(field, parts[0].strip()), read(field, parts[-1].strip())
     if first < 0 < last:
         field.fail("the end counts from the start of the month, but the start from its end; write two ranges")
-    start, end = _from_start((first, last), _LONGEST_MONTH) if last < 0 else (first, last)
+    start, end = _count_from_month_start((first, last), _LONGEST_MONTH) if last < 0 else (first, last)
     if start > end:
         field.fail("the end comes before the start; write two ranges")
     return first, last

@@ -30,7 +30,7 @@ class ReportedAlert(msgspec.Struct, frozen=True):
 
 
 class Mail(msgspec.Struct, frozen=True):
-    """A mail: ``to`` is empty where the recipient is the user of the job.
+    """A mail: ``to`` is empty if the recipient is the user of the job.
 
     ``rule`` is the diagnostic rule whose finding it is about; empty without one.
     """
@@ -49,23 +49,23 @@ def write_message(reported: ReportedAlert, now_ms: int, url: str) -> str:
     most = min((target.most if isinstance(target, Http) else 0) or MOST_ALERTS, MOST_ALERTS)
     shown = some[:most]
     while True:
-        body = _written(msgspec.structs.replace(reported, alerts=shown), len(some) - len(shown), now_ms, url)
+        body = _encode_message(msgspec.structs.replace(reported, alerts=shown), len(some) - len(shown), now_ms, url)
         if len(body) <= MOST_BYTES or len(shown) <= 1:
             return body.decode()
         shown = shown[: len(shown) // 2]
 
 
-def _written(reported: ReportedAlert, left_out: int, now_ms: int, url: str) -> bytes:
+def _encode_message(reported: ReportedAlert, left_out: int, now_ms: int, url: str) -> bytes:
     match reported.destination.kind:
         case "alertmanager":
-            return msgspec.json.encode([_posted(one, now_ms, url) for one in reported.alerts])
+            return msgspec.json.encode([_describe_posted_alert(one, now_ms, url) for one in reported.alerts])
         case "webhook":
             return msgspec.json.encode(_webhook(reported, left_out, url))
         case _:
             return msgspec.json.encode(_mail(reported, left_out, url))
 
 
-def _posted(alert: Alert, now_ms: int, url: str) -> dict[str, Any]:
+def _describe_posted_alert(alert: Alert, now_ms: int, url: str) -> dict[str, Any]:
     ends = alert.resolved if alert.resolved is not None else now_ms + _LASTS_MS
     return {
         "labels": alert.labels,
@@ -107,8 +107,8 @@ def _webhook(reported: ReportedAlert, left_out: int, url: str) -> dict[str, Any]
         "status": _status(reported.alerts),
         "receiver": reported.destination.receiver,
         "groupLabels": reported.labels,
-        "commonLabels": _common(one.labels for one in reported.alerts),
-        "commonAnnotations": _common(one.annotations for one in reported.alerts),
+        "commonLabels": _intersect_labels(one.labels for one in reported.alerts),
+        "commonAnnotations": _intersect_labels(one.annotations for one in reported.alerts),
         "externalURL": url,
         "alerts": [alert_body(one, url) for one in reported.alerts],
     }
@@ -118,7 +118,7 @@ def _status(alerts: Sequence[Alert]) -> str:
     return "firing" if any(one.firing for one in alerts) else "resolved"
 
 
-def _common(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
+def _intersect_labels(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
     every = list(found)
     return {
         name: value
@@ -150,7 +150,7 @@ def _rule(alert: Alert) -> str:
 
 def _paragraph(alert: Alert, url: str) -> str:
     """Return an alert as text: its sentences, the advice of the rule of diagnoses, and a link."""
-    lines = [f"{alert.name}: {'firing' if alert.firing else 'resolved'} since {_since(alert)}"]
+    lines = [f"{alert.name}: {'firing' if alert.firing else 'resolved'} since {_format_alert_time(alert)}"]
     lines += [f"{name}: {text}" for name, text in alert.annotations.items()]
     rule = _rule(alert)
     advice = next((one.advice for one in rules() if one.name == rule), "")
@@ -160,5 +160,5 @@ def _paragraph(alert: Alert, url: str) -> str:
     return "\n".join([*lines, *([address] if address else [])])
 
 
-def _since(alert: Alert) -> str:
+def _format_alert_time(alert: Alert) -> str:
     return iso(alert.resolved if alert.resolved is not None else (alert.fired or alert.started))

@@ -70,7 +70,7 @@ def parse_matcher(text: str) -> LabelMatcher:
     return check_matcher(LabelMatcher(name, value, operator.endswith("~"), operator[0] == "="))
 
 
-def muted(
+def mute_alerts(
     alerts: Sequence[Alert], silences: Sequence[Silence], inhibitions: Sequence[Inhibition], now_ms: int
 ) -> AlertPage:
     """Return the alerts with the silences and alerts that mute each of them."""

@@ -38,7 +38,7 @@ def decide(
 ) -> Decision:
     """Return what to send now. ``page`` has every alert; ``url`` is the address of this server for links."""
     made = Decision([], [], [])
-    found = _grouped(config, page)
+    found = _group_alerts(config, page)
     for group in found.values():
         _decide(group, groups.get(group.key), now_ms, url, made)
     for key, old in groups.items():
@@ -48,7 +48,7 @@ def decide(
     return made
 
 
-def _grouped(config: AlertConfig, page: AlertPage) -> dict[str, _Group]:
+def _group_alerts(config: AlertConfig, page: AlertPage) -> dict[str, _Group]:
     found: dict[str, _Group] = {}
     muted = page.silenced.keys() | page.inhibited.keys()
     reported = [

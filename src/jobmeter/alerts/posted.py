@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from jobmeter.alerts.rules import MOST_LABELS
-from jobmeter.alerts.states import PROJECT, fingerprint_of, is_over, resolved
+from jobmeter.alerts.states import PROJECT, fingerprint_of, is_over, resolve
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.alert import POSTED, Alert, AlertState, PostedAlert
 
@@ -103,10 +103,10 @@ def _alert(one: PostedAlert, project: str | None, now_ms: int, timeout_ms: int) 
         ends=ends,
         address=one.address,
     )
-    return resolved(alert, now_ms) if ends <= now_ms else alert
+    return resolve(alert, now_ms) if ends <= now_ms else alert
 
 
-def ended(alerts: Mapping[str, Alert], now_ms: int) -> tuple[list[Alert], list[str]]:
+def end_alerts(alerts: Mapping[str, Alert], now_ms: int) -> tuple[list[Alert], list[str]]:
     """Return the alerts that end now, and the fingerprints of the alerts to delete."""
-    over = [resolved(one, now_ms) for one in alerts.values() if one.firing and (one.ends or 0) <= now_ms]
+    over = [resolve(one, now_ms) for one in alerts.values() if one.firing and (one.ends or 0) <= now_ms]
     return over, [one.fingerprint for one in alerts.values() if is_over(one, now_ms)]

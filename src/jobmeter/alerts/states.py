@@ -21,7 +21,7 @@ class EvaluationError(ValueError):
     """A rule whose expression has too many series, or the same labels twice."""
 
 
-def next_states(
+def advance_states(
     rule: AlertRule, before: Mapping[str, Alert], series: Sequence[tuple[Labels, float]], now_ms: int, most: int
 ) -> dict[str, Alert]:
     """Return the alerts of a rule by fingerprint; ``before`` has the alerts of the last evaluation.
@@ -36,9 +36,9 @@ def next_states(
         alert = _alert(rule, labels, value, now_ms)
         if alert.fingerprint in found:
             raise EvaluationError("two series have the same labels once the rule's labels are applied")
-        found[alert.fingerprint] = _continued(rule, alert, before.get(alert.fingerprint), now_ms)
+        found[alert.fingerprint] = _continue_alert(rule, alert, before.get(alert.fingerprint), now_ms)
     for fingerprint, old in before.items():
-        if fingerprint not in found and (ended := _ended(rule, old, now_ms)) is not None:
+        if fingerprint not in found and (ended := _end_alert(rule, old, now_ms)) is not None:
             found[fingerprint] = ended
     return found
 
@@ -66,7 +66,7 @@ def fingerprint_of(rule: str, labels: Mapping[str, str]) -> str:
     return blake2b(msgspec.json.encode([rule, sorted(labels.items())]), digest_size=8).hexdigest()
 
 
-def _continued(rule: AlertRule, alert: Alert, old: Alert | None, now_ms: int) -> Alert:
+def _continue_alert(rule: AlertRule, alert: Alert, old: Alert | None, now_ms: int) -> Alert:
     if old is not None and old.state is not AlertState.RESOLVED:
         # A time in the future comes from a clock that was set back: waits count from now.
         fired = None if old.fired is None else min(old.fired, now_ms)
@@ -76,7 +76,7 @@ def _continued(rule: AlertRule, alert: Alert, old: Alert | None, now_ms: int) ->
     return alert
 
 
-def _ended(rule: AlertRule, old: Alert, now_ms: int) -> Alert | None:
+def _end_alert(rule: AlertRule, old: Alert, now_ms: int) -> Alert | None:
     match old.state:
         case AlertState.PENDING:
             return None
@@ -86,10 +86,10 @@ def _ended(rule: AlertRule, old: Alert, now_ms: int) -> Alert | None:
             missing = now_ms if old.missing is None else min(old.missing, now_ms)
             if rule.keep_ms and now_ms - missing < rule.keep_ms:
                 return replace(old, missing=missing)
-            return resolved(old, now_ms)
+            return resolve(old, now_ms)
 
 
-def resolved(alert: Alert, now_ms: int) -> Alert:
+def resolve(alert: Alert, now_ms: int) -> Alert:
     """Return the alert as resolved now."""
     return replace(alert, state=AlertState.RESOLVED, resolved=now_ms, missing=None, updated=now_ms)
 
@@ -99,7 +99,7 @@ def is_over(alert: Alert, now_ms: int) -> bool:
     return alert.resolved is not None and not 0 <= now_ms - alert.resolved < RESOLVED_MS
 
 
-def newest(alerts: dict[str, Alert], most: int) -> dict[str, Alert]:
+def limit_alerts(alerts: dict[str, Alert], most: int) -> dict[str, Alert]:
     """Return at most ``most`` alerts by fingerprint: the first to be left out are those resolved longest ago."""
     if len(alerts) <= most:
         return alerts

@@ -108,7 +108,7 @@ class _Parser:
         if self._depth > _DEEPEST:
             raise TemplateError(f"more than {_DEEPEST} brackets are inside each other")
         node = self._command(())
-        while self._next() == ("sign", "|"):
+        while self._peek_token() == ("sign", "|"):
             self._at += 1
             self._pipes += 1
             if self._pipes > _DEEPEST:
@@ -118,7 +118,7 @@ class _Parser:
         return node
 
     def _command(self, piped: tuple[_Node, ...]) -> _Node:
-        kind, word = self._next() or ("", "")
+        kind, word = self._peek_token() or ("", "")
         if kind == "name" and word[0] not in "$.":
             self._at += 1
             return _call(word, (*self._operands(), *piped))
@@ -129,25 +129,25 @@ class _Parser:
 
     def _operands(self) -> tuple[_Node, ...]:
         found: list[_Node] = []
-        while (token := self._next()) is not None and token not in {("sign", "|"), ("sign", ")")}:
+        while (token := self._peek_token()) is not None and token not in {("sign", "|"), ("sign", ")")}:
             kind, word = token
             self._at += 1
             if kind == "sign":
                 found.append(self._pipeline())
-                if self._next() != ("sign", ")"):
+                if self._peek_token() != ("sign", ")"):
                     raise TemplateError("a bracket is not closed")
                 self._at += 1
             else:
                 found.append(_operand(kind, word))
         return tuple(found)
 
-    def _next(self) -> tuple[str, str] | None:
+    def _peek_token(self) -> tuple[str, str] | None:
         return self._tokens[self._at] if self._at < len(self._tokens) else None
 
 
 def _operand(kind: str, word: str) -> _Node:
     if kind == "string":
-        return _Constant(word[1:-1] if word[0] == "`" else _unescaped(word))
+        return _Constant(word[1:-1] if word[0] == "`" else _decode_escapes(word))
     if kind == "number":
         return _Constant(_number(word))
     if word in {"$value", ".Value"}:
@@ -172,7 +172,7 @@ def _number(word: str) -> float | int:
     return int(word)
 
 
-def _unescaped(word: str) -> str:
+def _decode_escapes(word: str) -> str:
     try:
         found: str = msgspec.json.decode(word)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -41,7 +41,7 @@ class Field:
 
     def pairs(self) -> Iterator[tuple[str, "Field"]]:
         """Yield the keys and values of a mapping; nothing for an empty value."""
-        if self._empty():
+        if self._is_empty():
             return
         if not isinstance(self._node, yaml.MappingNode):
             self.fail("a mapping of names to values is needed")
@@ -57,7 +57,7 @@ class Field:
 
     def items(self) -> list["Field"]:
         """Return the entries of a list; none for an empty value."""
-        if self._empty():
+        if self._is_empty():
             return []
         if not isinstance(self._node, yaml.SequenceNode):
             self.fail("a list is needed")
@@ -93,7 +93,7 @@ class Field:
             self.fail(f"it has {len(found)} entries; the limit is {most}")
         return found
 
-    def _empty(self) -> bool:
+    def _is_empty(self) -> bool:
         return self._node is None or (isinstance(self._node, yaml.ScalarNode) and self._node.tag.endswith(":null"))
 
 

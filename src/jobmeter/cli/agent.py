@@ -13,15 +13,15 @@ from jobmeter.cli.options import (
     FILE,
     FOLDER,
     ca_file_option,
+    check_option,
     check_server,
-    checked,
-    checked_interval,
     data_folder,
     env_option,
     examples,
     job_ids_option,
     key_option,
-    stopped,
+    make_stop_event,
+    parse_interval,
 )
 from jobmeter.cli.program_options import program_options
 from jobmeter.cli.run import node_name
@@ -29,7 +29,7 @@ from jobmeter.client.transport import Transport
 from jobmeter.collect.agent import Agent, NodeSources
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
+from jobmeter.collect.discover.clusters import SlurmClusters, read_own_cluster
 from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.energy.polled import RedfishSettings
 from jobmeter.collect.kubelet.storage import KubeletSettings
@@ -162,11 +162,11 @@ def command(  # noqa: PLR0913 - one for each option
     logging.basicConfig(level=logging.INFO, format="jobmeter agent: %(message)s")
     check_server(server)
     place = NodeIdentity(
-        checked(check_name, node or node_name(), "--node"),
-        checked(check_name, cluster, "--cluster") if cluster else "",
+        check_option(check_name, node or node_name(), "--node"),
+        check_option(check_name, cluster, "--cluster") if cluster else "",
         resource_group=_group(resource_group),
     )
-    interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
+    interval_ms = parse_interval(interval, _SHORTEST_INTERVAL_MS)
     transport = Transport(server, key, ca_file=ca_file)
     agent = Agent(
         place,
@@ -178,7 +178,7 @@ def command(  # noqa: PLR0913 - one for each option
         NodeSources(
             read_rules(job_rules) if job_rules else (),
             job_mapping_dir,
-            SlurmClusters(own_cluster(os.environ), JobIds(job_ids)),
+            SlurmClusters(read_own_cluster(os.environ), JobIds(job_ids)),
             RedfishSettings(redfish, redfish_ca_file) if redfish else None,
             KubeletSettings(kubelet, kubelet_ca_file, kubelet_token_file) if kubelet else None,
         ),
@@ -188,7 +188,7 @@ def command(  # noqa: PLR0913 - one for each option
         if problem := agent.once():
             raise ConfigurationError(problem)
         return
-    stop = stopped({signal.SIGUSR2: agent.release_devices})
+    stop = make_stop_event({signal.SIGUSR2: agent.release_devices})
     logging.getLogger("jobmeter").info("measuring %s every %s for %s", place.node, interval, server)
     if not agent.run(stop):
         logging.getLogger("jobmeter").info("undelivered data stays in the spool until the next start")

@@ -17,7 +17,7 @@ class _NextAttempt(msgspec.Struct):
     attempt: int
 
 
-def next_attempt(
+def determine_attempt(
     job: str,
     project: str,
     owner: str,
@@ -32,7 +32,7 @@ def next_attempt(
     samples of an earlier attempt wait on this machine, it is the seconds since 1970: above every earlier number. Raises
     a usage error if the job is still running.
     """
-    counted = _counted(os.environ)
+    counted = _read_restart_count(os.environ)
     if counted is not None:
         return counted
     if spool is None or not spool.size:
@@ -45,7 +45,7 @@ def next_attempt(
     return clock.now_ms() // SECOND
 
 
-def _counted(environment: Mapping[str, str]) -> int | None:
+def _read_restart_count(environment: Mapping[str, str]) -> int | None:
     """Return the number that a supervisor set; None if the variable belongs to a surrounding run."""
     text = environment.get("JOBMETER_ATTEMPT", "")
     if "JOBMETER_MEASURED" in environment or not (text.isascii() and text.isdigit() and len(text) < 10):

@@ -18,7 +18,7 @@ from jobmeter.model.nearest import did_you_mean
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 def command(metric: tuple[str, ...], as_json: bool) -> None:
     """List every metric: name, title, unit, kind, scope, and its name in each dialect."""
-    chosen = [_named(name) for name in metric] or list(catalog.METRICS)
+    chosen = [_find_metric(name) for name in metric] or list(catalog.METRICS)
     if as_json:
         print_json([entry(one) for one in chosen])
         return
@@ -60,7 +60,7 @@ def entry(metric: catalog.Metric) -> dict[str, Any]:
     }
 
 
-def _named(name: str) -> catalog.Metric:
+def _find_metric(name: str) -> catalog.Metric:
     found = catalog.find(name)
     if found is None:
         hint = did_you_mean(name, catalog.CATALOG) or "; see `jobmeter catalog`"

@@ -14,7 +14,7 @@ from jobmeter.cli.named import metric_option
 from jobmeter.cli.options import examples
 from jobmeter.cli.output import TrendColumn, cell, chart, console, duration, moment, print_hanging, print_json
 from jobmeter.cli.phases import show_causes, show_sentence
-from jobmeter.cli.resource_columns import began
+from jobmeter.cli.resource_columns import find_start
 from jobmeter.client.api import Api
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.job_answers import ComparedJob, Comparison
@@ -80,7 +80,7 @@ def command(
     _findings(out, answer)
     for one in differences:
         show_causes(out, one)
-    _used(out, answer, per)
+    _print_use(out, answer, per)
     for name in metrics:
         _curves(out, answer, name)
 
@@ -99,7 +99,7 @@ def _columns(out: Console, answer: Comparison) -> None:
     columns: list[tuple[str, Callable[[ComparedJob], str]]] = [
         ("name", lambda one: one.job.name),
         ("state", lambda one: str(one.job.state)),
-        ("start", lambda one: moment(began(one.job))),
+        ("start", lambda one: moment(find_start(one.job))),
         ("duration", lambda one: duration(one.summary.duration_ms)),
         ("replicas", lambda one: str(one.summary.replicas)),
         ("devices", lambda one: str(one.summary.devices)),
@@ -141,7 +141,7 @@ def _settings(out: Console, answer: Comparison) -> None:
         print_hanging(out, "", f"equal settings: {cell(', '.join(equal))}", 2)
 
 
-def _used(out: Console, answer: Comparison, per: str) -> None:
+def _print_use(out: Console, answer: Comparison, per: str) -> None:
     figures = ("job_mean", "job_max") if per == "job" else ("mean", "max")
     names = dict.fromkeys(metric.metric for one in answer.jobs for metric in one.summary.metrics)
     letters = _letters(answer)

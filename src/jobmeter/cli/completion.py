@@ -14,7 +14,7 @@ from jobmeter.errors import JobmeterError
 from jobmeter.model import catalog
 from jobmeter.model.job import Job
 from jobmeter.model.job_answers import JobDetail
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 
 MOST = 50
 """Most jobs that are offered, newest first."""
@@ -39,7 +39,7 @@ def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) ->
 
 def metrics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
     """Complete names of metrics: of the job if it has any, else of the catalogue."""
-    measured = _measured(context)
+    measured = _list_measured_metrics(context)
     return [
         CompletionItem(name, help=metric.text if (metric := catalog.find(name)) else None)
         for name in (measured or catalog.CATALOG)
@@ -67,19 +67,21 @@ def _completer(
             found = set(names(_api(context), context))
         except JobmeterError:
             return []
-        return [CompletionItem(name) for name in sorted(found, key=natural) if name and name.startswith(incomplete)]
+        return [
+            CompletionItem(name) for name in sorted(found, key=make_natural_key) if name and name.startswith(incomplete)
+        ]
 
     return complete
 
 
-users = _completer(lambda api, context: (job.user for job in _newest(api, _project(context))))
+users = _completer(lambda api, context: (job.user for job in _list_newest_jobs(api, _project(context))))
 """Users of the newest jobs."""
-projects = _completer(lambda api, _: (job.project for job in _newest(api, None)))
+projects = _completer(lambda api, _: (job.project for job in _list_newest_jobs(api, None)))
 """Projects of the newest jobs."""
 groups = _completer(
     lambda api, context: (
         *(node.resource_group for node in api.nodes(_project(context))),
-        *(job.resource_group for job in _newest(api, _project(context))),
+        *(job.resource_group for job in _list_newest_jobs(api, _project(context))),
     )
 )
 """Resource groups of nodes and of the newest jobs."""
@@ -91,7 +93,7 @@ devices = _completer(lambda api, context: (one.device for one in _parts(api, con
 """Devices of the job."""
 
 
-def _newest(api: Api, project: str | None) -> Sequence[Job]:
+def _list_newest_jobs(api: Api, project: str | None) -> Sequence[Job]:
     return api.jobs(JobSearch(project=project, limit=_SEARCHED)).jobs
 
 
@@ -109,7 +111,7 @@ def _job_of(context: click.Context) -> str:
     return context.params.get("job") or next(iter(context.args), "")
 
 
-def _measured(context: click.Context) -> list[str]:
+def _list_measured_metrics(context: click.Context) -> list[str]:
     named = _job_of(context)
     if not named:
         return []

@@ -7,7 +7,7 @@ import click
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import examples
-from jobmeter.cli.output import console, counted, print_json
+from jobmeter.cli.output import console, format_count, print_json
 from jobmeter.cli.retention import confirm
 
 
@@ -20,7 +20,7 @@ def command(jobs: Sequence[str], yes: bool, as_json: bool, connection: local.Loc
     """Delete each JOB with its replicas, samples, log lines and events. This cannot be undone."""
     found = connection.find_each(jobs)
     named = ", ".join(one.id for one in found)
-    confirm(f"delete {counted(len(found), 'job')} and all data: {named}?", yes=yes)
+    confirm(f"delete {format_count(len(found), 'job')} and all data: {named}?", yes=yes)
     for one in found:
         one.api.delete(one.id, one.project)
         if not as_json:

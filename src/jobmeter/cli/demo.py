@@ -14,9 +14,9 @@ import click
 from jobmeter.cli import local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.open import show_page
-from jobmeter.cli.options import examples, stopped
+from jobmeter.cli.options import examples, make_stop_event
 from jobmeter.client.api import Api
-from jobmeter.collect.launch.plan import new_job_id
+from jobmeter.collect.launch.plan import make_job_id
 from jobmeter.errors import JobmeterError, NotFoundError, UnavailableError
 from jobmeter.model.time import SystemClock
 
@@ -41,13 +41,13 @@ def command(seconds: int, only_print: bool, connection: local.LocalConnection) -
     The job needs only Python's standard library. Its measurements stay until `jobmeter delete`.
     """
     api = connection.open()
-    job = new_job_id("demo", SystemClock())
+    job = make_job_id("demo", SystemClock())
     project = ("--project", connection.project) if connection.project else ()
     certificates = ("--ca-file", connection.ca_file) if connection.ca_file else ()
     options = ("--quiet", "--name", "demo", "--job-id", job, "--replicas", str(_REPLICAS), *project, *certificates)
     program = (sys.executable, "-m", "jobmeter.examples.small", str(seconds))
-    stop = stopped()
-    with _running([*options, "--", *program], connection.environment(api.transport)) as process:
+    stop = make_stop_event()
+    with _run_demo_job([*options, "--", *program], connection.environment(api.transport)) as process:
         if _is_stored(api, job, connection.project, process, stop):
             click.echo(f"the job {job} runs for {seconds} s; Ctrl-C ends the demonstration", err=True)
             show_page(api, job, connection.project or "", only_print=only_print)
@@ -58,7 +58,7 @@ def command(seconds: int, only_print: bool, connection: local.LocalConnection) -
 
 
 @contextmanager
-def _running(words: Sequence[str], variables: Mapping[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
+def _run_demo_job(words: Sequence[str], variables: Mapping[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
     """Run ``jobmeter run`` with these words; interrupt it at the end of the block if it still runs."""
     command = [sys.executable, "-m", "jobmeter", "run", *words]
     # The job has a new session, because the terminal would send a Ctrl-C to it too: a second interrupt kills the job.

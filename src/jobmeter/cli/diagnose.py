@@ -11,8 +11,8 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.findings import print_finding
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples, names_option, since_option
-from jobmeter.cli.output import cell, console, counted, moment, print_json, state_cell
+from jobmeter.cli.options import examples, make_since_option, names_option
+from jobmeter.cli.output import cell, console, format_count, moment, print_json, state_cell
 from jobmeter.cli.process_table import print_processes
 from jobmeter.cli.stacks import print_stacks
 from jobmeter.client.api import Api
@@ -38,7 +38,7 @@ _VERDICTS = {Verdict.HEALTHY: "green", Verdict.FAULT: "bold red", Verdict.UNKNOW
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @names_option("--node", "nodes", complete=completion.nodes, help_text="Check this node instead; may be repeated.")
 @click.option("--cluster", default="", metavar="NAME", help="The cluster of the nodes.")
-@since_option("With --node: age of stored data to include, such as 1h.", default="1h", show_default=True)
+@make_since_option("With --node: age of stored data to include, such as 1h.", default="1h", show_default=True)
 @click.option("--stacks", is_flag=True, help="Collect where each rank of JOB is now, and compare the ranks.")
 @click.option("--processes", is_flag=True, help="Show the processes of JOB or of the nodes that use most now.")
 @click.option("--task", metavar="ID", help="Show an earlier diagnostic task.")
@@ -86,7 +86,7 @@ def command(  # noqa: PLR0913 - one for each option
     if stacks or processes:
         kind = TaskType.STACKS if stacks else TaskType.PROCESSES
         new_task = NewTask(type=kind, job=named.id, project=named.project)
-        _show_task(_carried_out(named.api, new_task), as_json=as_json)
+        _show_task(_run_task(named.api, new_task), as_json=as_json)
         return
     findings = named.api.findings(named.id, named.project)
     if as_json:
@@ -113,18 +113,18 @@ def _check_options(job: str | None, nodes: Sequence[str], *, stacks: bool, proce
 def _check_nodes(
     api: Api, nodes: list[str], cluster: str, project: str | None, back_ms: int, kind: TaskType
 ) -> DiagnosticTask:
-    """Create a task of that type about nodes and wait for its end; see ``_carried_out``."""
+    """Create a task of that type about nodes and wait for its end; see ``_run_task``."""
     end = SystemClock().now_ms()
     start = end - back_ms
     new_task = NewTask(type=kind, nodes=nodes, cluster=cluster, project=project, start=start, end=end)
-    return _carried_out(api, new_task)
+    return _run_task(api, new_task)
 
 
-def _carried_out(api: Api, new_task: NewTask) -> DiagnosticTask:
+def _run_task(api: Api, new_task: NewTask) -> DiagnosticTask:
     """Create a task and wait for its end. Return its last state if the server does not finish it."""
     task = api.create_task(new_task)
     seconds = (task.deadline - task.created) // SECOND
-    click.echo(f"waiting at most {seconds} s for the agents of {counted(len(task.nodes), 'node')}", err=True)
+    click.echo(f"waiting at most {seconds} s for the agents of {format_count(len(task.nodes), 'node')}", err=True)
     clock, pause = SystemClock(), Event()
     give_up = clock.monotonic() + (task.deadline - task.created + _GRACE_MS) / 1000
     while task.state in {TaskState.WAITING, TaskState.RUNNING} and clock.monotonic() < give_up:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from jobmeter.cli import local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_option, examples, key_option
-from jobmeter.cli.output import console, counted, print_json
+from jobmeter.cli.output import console, format_count, print_json
 from jobmeter.cli.terminal import printable
 from jobmeter.client.transport import Transport
 from jobmeter.collect.doctor.base import Check, SourceStatus
@@ -91,4 +91,4 @@ def _show(checks: list[Check]) -> None:
             out.print(f"{'':24}[dim]→[/] {escape(printable(check.advice))}")
     problems = sum(check.status is SourceStatus.PROBLEM for check in checks)
     limited = sum(check.status is SourceStatus.LIMITED for check in checks)
-    out.print(f"\n{counted(problems, 'problem')}, {limited} partial")
+    out.print(f"\n{format_count(problems, 'problem')}, {limited} partial")

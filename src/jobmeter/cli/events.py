@@ -9,8 +9,8 @@ import msgspec
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, examples, names_option, since_option
-from jobmeter.cli.output import console, counted, moment, print_json
+from jobmeter.cli.options import choice, examples, make_since_option, names_option
+from jobmeter.cli.output import console, format_count, moment, print_json
 from jobmeter.client.searches import EventSearch
 from jobmeter.model.event import Event, EventSource, EventType, Level
 
@@ -35,7 +35,7 @@ _GROUPS = {
 @click.option("--source", "sources", multiple=True, type=choice(EventSource), help="Only events of this source.")
 @click.option("--level", type=choice(Level), help="Only events of this level or above.")
 @click.option("--contains", default="", metavar="TEXT", help="Only events whose reason or message contains this text.")
-@since_option("At most this long ago, such as 30m or 7d.")
+@make_since_option("At most this long ago, such as 30m or 7d.")
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help=f"Only the newest N (default: {SHOWN}; with --json all)."
 )
@@ -77,11 +77,11 @@ def _print(events: Sequence[Event], total: int, empty: str) -> None:
     rows = [_row(event, of_one=bool(of_one)) for event in events]
     show_listing(console(), columns, rows, spare=("source", "type", "level", columns[1]), folded="message")
     if total > len(events):
-        console().print(f"the newest {len(events)} of {counted(total, 'event')}: --limit {total} shows all")
+        console().print(f"the newest {len(events)} of {format_count(total, 'event')}: --limit {total} shows all")
 
 
 def _row(event: Event, *, of_one: bool) -> tuple[str, ...]:
-    whom = event.replica if of_one else _whom(event)
+    whom = event.replica if of_one else _name_subject(event)
     whom = f"{whom} (attempt {event.attempt})" if event.attempt else whom
     return moment(event.time), whom, str(event.type), str(event.source), str(event.level), event.reason, _message(event)
 
@@ -90,7 +90,7 @@ def _message(event: Event) -> str:
     return f"{event.message} By {event.actor}." if event.actor else event.message
 
 
-def _whom(event: Event) -> str:
+def _name_subject(event: Event) -> str:
     about = f"{event.object.kind} {event.object.name}".strip()
     where = event.job or event.node
     return about if not where or where == event.object.name else f"{about} of {where}"

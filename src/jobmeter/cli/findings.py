@@ -9,7 +9,7 @@ from rich.console import Console
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, examples, since_option
+from jobmeter.cli.options import choice, examples, make_since_option
 from jobmeter.cli.output import cell, console, moment, print_hanging, print_json
 from jobmeter.client.searches import FindingSearch
 from jobmeter.model.answers import FindingEntry
@@ -40,7 +40,7 @@ def origin(one: Finding) -> str:
     return f"[dim]({cell(one.rule)}, {one.role}, {began})[/]"
 
 
-def named_replicas(findings: Sequence[Finding]) -> dict[str, int]:
+def rank_marked_replicas(findings: Sequence[Finding]) -> dict[str, int]:
     """Return the places of the replicas that findings mark: a finding about fewer replicas first, then the worse one.
 
     A finding about most of a job says little about one of its replicas.
@@ -105,7 +105,7 @@ _GROUPS = {"Filters": ("findings", "severities", "only_open", "since", "project"
 )
 @click.option("--severity", "severities", multiple=True, type=choice(Severity), help="Only findings of this severity.")
 @click.option("--open", "only_open", is_flag=True, help="Only open findings of running jobs, the worst first.")
-@since_option("Reported at most this long ago, such as 30m or 7d.")
+@make_since_option("Reported at most this long ago, such as 30m or 7d.")
 @click.option(
     "--limit",
     type=click.IntRange(1, MOST),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import cell, counted, moment
+from jobmeter.cli.output import cell, format_count, moment
 from jobmeter.client.api import Api
 from jobmeter.client.searches import EventSearch, LogSearch
 from jobmeter.errors import NotFoundError
@@ -53,7 +53,9 @@ def _events(out: Console, api: Api, job: Job) -> None:
     events, total = api.newest_events(job.id, EventSearch(project=job.project, types=_EVENTS), EVENTS)
     if not events:
         return
-    more = "" if total <= EVENTS else f", the newest {EVENTS} of {counted(total, 'event')} (jobmeter events {job.id})"
+    more = (
+        "" if total <= EVENTS else f", the newest {EVENTS} of {format_count(total, 'event')} (jobmeter events {job.id})"
+    )
     out.print(f"\nwhat happened{more}", markup=False, style="bold")
     rows = [(moment(event.time), event.replica, event.reason, event.message) for event in reversed(events)]
     show_listing(out, ("time", "replica", "reason", "message"), rows, spare=("replica",), folded="message")
@@ -74,7 +76,7 @@ def course_rows(moments: "Iterable[TimelineMoment]") -> list[tuple[str, str, str
     for one in moments:
         places.setdefault((moment(one.time), one.name, one.text, bool(one.node)), []).append(one.node or one.replica)
     return [
-        (time, found[0] if len(found) == 1 else counted(len(found), "node" if on_nodes else "replica"), name, text)
+        (time, found[0] if len(found) == 1 else format_count(len(found), "node" if on_nodes else "replica"), name, text)
         for (time, name, text, on_nodes), found in places.items()
     ]
 
@@ -82,7 +84,7 @@ def course_rows(moments: "Iterable[TimelineMoment]") -> list[tuple[str, str, str
 def _lines(out: Console, api: Api, job: Job) -> None:
     search = LogSearch(project=job.project, order="desc", limit=LINES)
     errors: Sequence[LogEntry] = list(api.logs(job.id, replace(search, level="error")))
-    found = _with_frames(api, job, errors[::-1]) if errors else list(api.logs(job.id, search))[::-1]
+    found = _add_frames(api, job, errors[::-1]) if errors else list(api.logs(job.id, search))[::-1]
     if not found:
         return
     several = len({line.replica for line in found}) > 1
@@ -92,7 +94,7 @@ def _lines(out: Console, api: Api, job: Job) -> None:
     out.print(f"more: jobmeter logs {job.id}{' --level error' if errors else ''} --tail 100", markup=False)
 
 
-def _with_frames(api: Api, job: Job, errors: "Sequence[LogEntry]") -> "list[LogEntry]":
+def _add_frames(api: Api, job: Job, errors: "Sequence[LogEntry]") -> "list[LogEntry]":
     """Add the frames of tracebacks to error lines; frames state no level. Both oldest first."""
     found: list[LogEntry] = []
     for replica in dict.fromkeys(line.replica for line in errors):

@@ -16,7 +16,7 @@ import click
 from jobmeter.cli import local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import examples
-from jobmeter.cli.output import console, counted, duration, moment, print_json
+from jobmeter.cli.output import console, duration, format_count, moment, print_json
 from jobmeter.client.api import Api
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
 from jobmeter.model.time import SECOND
@@ -122,7 +122,7 @@ def _send(
                 sender.send(body, chunk)
             sender.finish()
     except JobmeterError as error:
-        error.message += f" ({counted(sender.totals.accepted, 'row')} imported before)"
+        error.message += f" ({format_count(sender.totals.accepted, 'row')} imported before)"
         error.args = (error.message,)
         raise
     return sender.totals
@@ -145,8 +145,8 @@ def _result(tally: "Tally", totals: "SentTotals", seconds: float) -> dict[str, A
 
 def _show(result: Mapping[str, Any], dry_run: bool) -> None:
     amounts = {"row": result["rows" if dry_run else "accepted"], "job record": result["records"]}
-    named = [counted(amount, what) for what, amount in amounts.items() if amount]
-    counts = f"{' and '.join(named) or '0 rows'} of {counted(result['jobs'], 'job')}"
+    named = [format_count(amount, what) for what, amount in amounts.items() if amount]
+    counts = f"{' and '.join(named) or '0 rows'} of {format_count(result['jobs'], 'job')}"
     out = console()
     if dry_run:
         span = f", from {moment(result['first'])} to {moment(result['last'])} UTC" if result["rows"] else ""
@@ -157,11 +157,11 @@ def _show(result: Mapping[str, Any], dry_run: bool) -> None:
         pace = f"in {duration(round(result['seconds'] * 1000))} ({total / max(result['seconds'], 0.001):,.0f} {what}/s)"
         out.print(f"imported {counts} {pace}", markup=False)
     if result["skipped"]:
-        out.print(f"skipped {counted(result['skipped'], 'bad row')}", markup=False)
+        out.print(f"skipped {format_count(result['skipped'], 'bad row')}", markup=False)
     for reason, count in result["rejected"].items():
         explanation = _SECONDS if result["last"] is not None and result["last"] < SECOND * SECOND * 10_000 else ""
         explanation = explanation or _REASONS.get(reason, "see the server")
-        out.print(f"rejected {counted(count, 'row')}: {reason}: {explanation}", markup=False)
+        out.print(f"rejected {format_count(count, 'row')}: {reason}: {explanation}", markup=False)
 
 
 @contextmanager

@@ -12,9 +12,9 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.findings import summary_line
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, examples, names_option, since_option
-from jobmeter.cli.output import console, counted, duration, moment, print_json
-from jobmeter.cli.resource_columns import ALTERNATIVES, began
+from jobmeter.cli.options import choice, examples, make_since_option, names_option
+from jobmeter.cli.output import console, duration, format_count, moment, print_json
+from jobmeter.cli.resource_columns import ALTERNATIVES, find_start
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError, NotFoundError
@@ -85,7 +85,7 @@ _GROUPS = {
     help="Only jobs with a finding of this rule, or with `any` finding.",
 )
 @click.option("--severity", "severities", multiple=True, type=choice(Severity), help="Only findings of this severity.")
-@since_option("Created at most this long ago, such as 30m or 7d.")
+@make_since_option("Created at most this long ago, such as 30m or 7d.")
 @click.option(
     "--sort",
     type=click.Choice(_SORTS),
@@ -135,7 +135,7 @@ def _check_filters(api: Api, search: JobSearch) -> None:
     """Raise NotFoundError, with the existing names, for a filter by a name that no job has while others exist."""
     local.project_of(api, search.project)
     for kind, names in (("type", search.types), ("user", search.users), ("resource_group", search.resource_groups)):
-        unused = [name for name in names if not api.jobs(_only(search, kind, name)).jobs]
+        unused = [name for name in names if not api.jobs(_search_one(search, kind, name)).jobs]
         others = {getattr(job, kind) for job in api.jobs(JobSearch(project=search.project, limit=PAGE)).jobs} - {""}
         if unused and others:
             text = f"no job has the {kind.replace('_', ' ')} {unused[0]!r}{choices(unused[0], others)}"
@@ -146,7 +146,7 @@ def _check_filters(api: Api, search: JobSearch) -> None:
         raise NotFoundError(f"there is no node {unknown[0]!r}{choices(unknown[0], existing)}", "node")
 
 
-def _only(search: JobSearch, kind: str, name: str) -> JobSearch:
+def _search_one(search: JobSearch, kind: str, name: str) -> JobSearch:
     return JobSearch(project=search.project, limit=1, **{f"{kind}s": (name,)})  # type: ignore[arg-type]
 
 
@@ -184,12 +184,12 @@ def _row(job: Job, summary: JobSummary) -> tuple[str, ...]:
         job.project,
         str(job.state),
         job.user,
-        moment(began(job)),
+        moment(find_start(job)),
         duration(summary.duration_ms),
         size(summary),
-        _used(summary, "cpu.usage", "job_mean"),
-        _used(summary, "memory.usage", "job_max"),
-        _used(summary, "gpu.utilization", "job_mean"),
+        _format_figure(summary, "cpu.usage", "job_mean"),
+        _format_figure(summary, "memory.usage", "job_max"),
+        _format_figure(summary, "gpu.utilization", "job_mean"),
     )
 
 
@@ -198,9 +198,9 @@ def size(summary: JobSummary) -> str:
     parts = [(summary.devices, "device")] if summary.devices else [(summary.replicas, "replica")]
     if summary.nodes > 1:
         parts.append((summary.nodes, "node"))
-    return ", ".join(counted(*part) for part in parts) if summary.devices or summary.replicas > 1 else ""
+    return ", ".join(format_count(*part) for part in parts) if summary.devices or summary.replicas > 1 else ""
 
 
-def _used(summary: JobSummary, metric: str, figure: str) -> str:
+def _format_figure(summary: JobSummary, metric: str, figure: str) -> str:
     found = summary.find(metric) or summary.find(ALTERNATIVES.get(metric, ""))
     return quantity(getattr(found, figure), found.unit) if found else "-"

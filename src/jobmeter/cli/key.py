@@ -31,7 +31,7 @@ _Command = Callable[..., Any]
 _data_option = click.option("--data", type=FOLDER, help="Data folder [env: JOBMETER_DATA].")
 
 
-def _where(function: _Command) -> _Command:
+def _add_registry_options(function: _Command) -> _Command:
     """Add the options that select the registry."""
     registry = click.option("--registry", metavar="URL", help="Registry's URL [env: JOBMETER_REGISTRY].")
     return _data_option(registry(function))
@@ -65,7 +65,7 @@ def command() -> None:
     "--project", help="Project to which the key is restricted. Default: sees all projects and writes to 'default'."
 )
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
-@_where
+@_add_registry_options
 def create(
     name: str,
     role: str | None,
@@ -84,10 +84,10 @@ def create(
         raise click.UsageError("a key needs a --role, a --policy, or both")
     with _open(data, registry) as (settings, opened):
         from jobmeter.access.keys import create_key
-        from jobmeter.access.policy import attached
+        from jobmeter.access.policy import encode_policies
         from jobmeter.access.vault import Vault
 
-        text = attached(map(_policy, policies))
+        text = encode_policies(map(_policy, policies))
         vault = Vault.load(settings, make=not opened.keys.all())
         key = create_key(opened, vault, SystemClock(), name, role or "admin", project, text, actor=COMMAND_LINE)
     shown = msgspec.to_builtins(key)
@@ -102,7 +102,7 @@ def create(
 
 @command.command("list", epilog=examples("jobmeter key list --json"))
 @click.option("--json", "as_json", is_flag=True, help="A JSON array.")
-@_where
+@_add_registry_options
 def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
     """List all keys, including revoked ones."""
     with _open(data, registry) as (_, opened):
@@ -127,14 +127,14 @@ def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
     metavar="NAME|FILE",
     help="New policy of the key: the name of a built-in one, or a JSON file. Repeatable.",
 )
-@_where
+@_add_registry_options
 def policies(key_id: str, policies: tuple[str, ...], data: Path | None, registry: str | None) -> None:
     """Replace the policies of a key. They take effect at its next call, on a running server within a second."""
     with _open(data, registry) as (_, opened):
         from jobmeter.access.keys import change_policies
-        from jobmeter.access.policy import attached
+        from jobmeter.access.policy import encode_policies
 
-        text = attached(map(_policy, policies))
+        text = encode_policies(map(_policy, policies))
         changed = change_policies(opened, SystemClock(), key_id, text, actor=COMMAND_LINE)
     click.echo(f"{changed.id} has the policies {', '.join(changed.policies)}")
 
@@ -154,7 +154,7 @@ def _policy(given: str) -> tuple[str, bytes | None]:
 @command.command(epilog=examples("jobmeter key show key-1f2e3d4c5b"))
 @click.argument("key_id", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="An object.")
-@_where
+@_add_registry_options
 def show(key_id: str, as_json: bool, data: Path | None, registry: str | None) -> None:
     """Show a key and the documents of its policies, without secrets."""
     with _open(data, registry) as (_, opened):
@@ -178,7 +178,7 @@ def show(key_id: str, as_json: bool, data: Path | None, registry: str | None) ->
 
 @command.command(epilog=examples("jobmeter key revoke key-1f2e3d4c5b"))
 @click.argument("key_id", metavar="ID")
-@_where
+@_add_registry_options
 def revoke(key_id: str, data: Path | None, registry: str | None) -> None:
     """Revoke a key: its token and signatures are no longer accepted."""
     with _open(data, registry) as (_, opened):

@@ -34,7 +34,7 @@ def fitted(
         if sum(needs[at] for at in shown_columns) + _GAP * (len(shown_columns) - 1) <= width:
             break
         if not name:
-            return _stacked(columns, rows, width)
+            return _stack_cells(columns, rows, width)
         if name in columns:
             shown_columns.remove(columns.index(name))
             missing.append(name)
@@ -65,7 +65,7 @@ def _need(column: str, cells: Sequence[str], folded: bool) -> int:
     return max(cell_len(column), min(widest, _LEAST_FOLDED) if folded else widest)
 
 
-def _stacked(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> RenderableType:
+def _stack_cells(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> RenderableType:
     """Format each row as its first cell, and a line for each further non-empty cell, further lines indented."""
     widest = max(map(cell_len, columns[1:]), default=0)
     indent = widest + 4 if widest + 4 <= width // 2 else 2

@@ -64,15 +64,15 @@ def connect(
     key = key or os.environ.get("JOBMETER_KEY") or None
     folder = data_folder(data)
     if server:
-        return Transport(_address(server), key or _own_key(server, folder), ca_file=ca_file)
-    found = listening(folder, ca_file)
+        return Transport(_address(server), key or _read_own_key(server, folder), ca_file=ca_file)
+    found = find_listening(folder, ca_file)
     if found:
         return Transport(found, key or _key(folder), ca_file=ca_file)
     if _accepts(DEFAULT_SERVER, key or _key(folder)):
         return Transport(DEFAULT_SERVER, key or _key(folder))
     if not start:
         raise UnavailableError("no server answers: start one with `jobmeter serve`, or name one with --server")
-    url = _started(folder.absolute(), ca_file)
+    url = _start_server(folder.absolute(), ca_file)
     return Transport(url, key or _key(folder), ca_file=ca_file)
 
 
@@ -105,9 +105,9 @@ class LocalConnection:
     def find_each(self, jobs: Iterable[str]) -> "list[NamedJob]":
         """Find the named jobs, each once, in order."""
         api = self.open()
-        return list(dict.fromkeys(self._found(api, job) for job in jobs))
+        return list(dict.fromkeys(self._find_job(api, job) for job in jobs))
 
-    def _found(self, api: Api, job: str) -> "NamedJob":
+    def _find_job(self, api: Api, job: str) -> "NamedJob":
         try:
             found = api.find(job, self.project)
         except NotFoundError:
@@ -175,9 +175,9 @@ def _address(server: str) -> str:
     return address
 
 
-def _own_key(server: str, folder: Path) -> str:
+def _read_own_key(server: str, folder: Path) -> str:
     # The folder's key gives full access: never send it to an address that may belong to others.
-    described = _described(folder)
+    described = _read_listening(folder)
     address = _address(server).rstrip("/")
     if urlsplit(address).hostname in LOOPBACK or (described is not None and described.url.rstrip("/") == address):
         return _key(folder)
@@ -185,24 +185,24 @@ def _own_key(server: str, folder: Path) -> str:
 
 
 def _key(folder: Path) -> str:
-    found = _decoded(folder / "admin.key", _KeyFile)
+    found = _decode_file(folder / "admin.key", _KeyFile)
     return found.token if found else ""
 
 
-def _described(folder: Path) -> _Listening | None:
-    return _decoded(folder / "server.json", _Listening)
+def _read_listening(folder: Path) -> _Listening | None:
+    return _decode_file(folder / "server.json", _Listening)
 
 
-def _decoded(file: Path, shape: type[_T]) -> _T | None:
+def _decode_file(file: Path, shape: type[_T]) -> _T | None:
     try:
         return msgspec.json.decode(file.read_bytes(), type=shape)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
-def listening(folder: Path, ca_file: str | None) -> str | None:
+def find_listening(folder: Path, ca_file: str | None) -> str | None:
     """Return the address of the data folder's own server if its process lives and it is ready."""
-    described = _described(folder)
+    described = _read_listening(folder)
     if described is None or not _lives(described.pid) or _problem(described.url, ca_file):
         return None
     return described.url
@@ -234,7 +234,7 @@ def _problem(url: str, ca_file: str | None = None, key: str = "", path: str = "/
     return ""
 
 
-def _started(folder: Path, ca_file: str | None) -> str:
+def _start_server(folder: Path, ca_file: str | None) -> str:
     """Return the address of a server on the folder, started by this process or simultaneously by another one."""
     missing = [name for name in ("chdb", "httptools", "sqlalchemy") if not importlib.util.find_spec(name)]
     if missing:
@@ -247,14 +247,14 @@ def _started(folder: Path, ca_file: str | None) -> str:
     require()
     try:
         make_folder(folder)
-        with _only_one(folder / "starting.lock"):
-            return listening(folder, ca_file) or _launch(folder, ca_file)
+        with _hold_start_lock(folder / "starting.lock"):
+            return find_listening(folder, ca_file) or _launch(folder, ca_file)
     except OSError as error:
         raise ConfigurationError(f"the data folder {folder} cannot be used: {error.strerror}") from error
 
 
 @contextmanager
-def _only_one(lock: Path) -> Iterator[None]:
+def _hold_start_lock(lock: Path) -> Iterator[None]:
     """Hold a lock between processes; a waiter gives up after the time that a start may take."""
     deadline = time.monotonic() + START_SECONDS
     with lock.open("w") as file:
@@ -286,10 +286,10 @@ def _launch(folder: Path, ca_file: str | None) -> str:
             cwd="/",
             env={name: value for name, value in os.environ.items() if name not in {"JOBMETER_HOST", "JOBMETER_PORT"}},
         )
-    return started_by(process, folder, log, begin, ca_file)
+    return await_server(process, folder, log, begin, ca_file)
 
 
-def started_by(
+def await_server(
     process: "subprocess.Popen[bytes]", folder: Path, log: Path, begin: int = 0, ca_file: str | None = None
 ) -> str:
     """Wait until the server in ``process`` is ready on its data folder. Returns its address.
@@ -298,11 +298,11 @@ def started_by(
     """
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        url = listening(folder, ca_file)
+        url = find_listening(folder, ca_file)
         if url:
             return url
         if process.poll() is not None:
-            described = _described(folder)
+            described = _read_listening(folder)
             # A server that cannot be verified holds the data folder: name the cause before the consequence.
             problem = _problem(described.url, ca_file) if described and _lives(described.pid) else ""
             ended = f"the server did not start (status {process.returncode}): {_end_of(log, begin)}"

@@ -12,8 +12,8 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.named import existing_parts, in_milliseconds
-from jobmeter.cli.options import examples, names_option, since_option
+from jobmeter.cli.named import check_milliseconds, check_parts
+from jobmeter.cli.options import examples, make_since_option, names_option
 from jobmeter.cli.output import piped
 from jobmeter.cli.terminal import printable, printable_colours, printable_json
 from jobmeter.client.bodies import LogEntry
@@ -59,7 +59,7 @@ _GROUPS = {
 @click.option("--contains", metavar="TEXT", help="Only lines that contain this text, ignoring case.")
 @click.option("--start", metavar="TIME", help="ISO 8601 or epoch milliseconds.")
 @click.option("--end", metavar="TIME", help="The same, exclusive.")
-@since_option("Instead of --start: duration before the end or now, such as 1h.")
+@make_since_option("Instead of --start: duration before the end or now, such as 1h.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the newest N lines.")
 @click.option("-f", "--follow", is_flag=True, help="Follow new lines until the job has ended.")
 @click.option("--timestamps", is_flag=True, help="Begin each line with its time in UTC.")
@@ -80,12 +80,12 @@ def command(
     """
     if follow and options["end"] is not None:
         raise click.UsageError("give --follow or --end, not both")
-    in_milliseconds(options)
+    check_milliseconds(options)
     search = LogSearch(**options)  # type: ignore[arg-type]
     if job is not None:
-        source, several = _of_job(connection, job, search)
+        source, several = _open_job_lines(connection, job, search)
     else:
-        source, several = _of_node(connection, search), False
+        source, several = _open_node_lines(connection, search), False
     lines = source.first(tail)
     if follow:
         lines = _Follower(source).lines(lines, tail)
@@ -116,12 +116,12 @@ class _Source:
         return iter(newest[::-1])
 
 
-def _of_job(connection: local.LocalConnection, text: str, search: LogSearch) -> tuple[_Source, bool]:
+def _open_job_lines(connection: local.LocalConnection, text: str, search: LogSearch) -> tuple[_Source, bool]:
     """Find the lines of a job. The flag is True if it has several replicas."""
     named = connection.find(text)
     api, job, project = named
     search = replace(search, project=project)
-    existing_parts(named, search.replicas)
+    check_parts(named, search.replicas)
     replicas = {replica.name for replica in api.job(job, project).replicas}
 
     def ended() -> bool:
@@ -134,7 +134,7 @@ def _of_job(connection: local.LocalConnection, text: str, search: LogSearch) -> 
     return _Source(lambda one: api.logs(job, one), ended, search), len(replicas) > 1 and len(search.replicas) != 1
 
 
-def _of_node(connection: local.LocalConnection, search: LogSearch) -> _Source:
+def _open_node_lines(connection: local.LocalConnection, search: LogSearch) -> _Source:
     node = search.node
     if not node:
         raise click.UsageError("name a JOB, or a node with --node")
@@ -163,7 +163,7 @@ class _Follower:
             now_ms = SystemClock().now_ms()
             self._floor_ns = int(first[0].time_ns) if first else 0 if tail else now_ms * 1_000_000
             self._newest_ms = 0 if tail else now_ms
-        yield from self._fresh(first)
+        yield from self._skip_repeated(first)
         looks, ended = 0, False
         while not ended:
             # Poll once more after the job's end was seen: its last lines have arrived by then.
@@ -171,9 +171,9 @@ class _Follower:
             time.sleep(_PAUSE)
             looks += 1
             with suppress(UnavailableError):
-                yield from self._fresh(self._source.read(self._next()))
+                yield from self._skip_repeated(self._source.read(self._build_next_search()))
 
-    def _fresh(self, lines: Iterable[LogEntry]) -> Iterator[LogEntry]:
+    def _skip_repeated(self, lines: Iterable[LogEntry]) -> Iterator[LogEntry]:
         for line in lines:
             key = (int(line.time_ns), line.replica, line.attempt, line.stream, line.text)
             if key not in self._printed and key[0] >= self._floor_ns:
@@ -183,7 +183,7 @@ class _Follower:
         oldest = (self._newest_ms - _LATE_MS) * 1_000_000
         self._printed = {key: None for key in self._printed if key[0] >= oldest}
 
-    def _next(self) -> LogSearch:
+    def _build_next_search(self) -> LogSearch:
         if not self._newest_ms:
             return self._search
         return replace(self._search, start=max(self._newest_ms - _LATE_MS, 0), since=None)

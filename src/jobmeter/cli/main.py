@@ -29,7 +29,7 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb; the error for an unknown one suggests similar verbs."""
         if args and not args[0].startswith("-") and verb(args[0]) is None:
-            raise click.UsageError(f"No such command {args[0]!r}{_similar(args[0])}", ctx)
+            raise click.UsageError(f"No such command {args[0]!r}{_suggest_verbs(args[0])}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -46,7 +46,7 @@ class _Verbs(click.Group):
                     formatter.write_dl([(name.ljust(width), text) for name, text in verbs])
 
 
-def _similar(word: str) -> str:
+def _suggest_verbs(word: str) -> str:
     """Suggest verbs with a similar name, else verbs whose help has the word; without either, name every verb."""
     described = [name for name, text in VERBS.items() if word.lower() in re.findall("[a-z]+", text.lower())][:MOST]
     if near := did_you_mean(word, VERBS):

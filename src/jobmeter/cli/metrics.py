@@ -13,8 +13,8 @@ from rich.console import Console
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.named import existing_metrics, existing_parts, in_milliseconds, metric_option
-from jobmeter.cli.options import FILE, examples, format_of, names_option, one_format, since_option
+from jobmeter.cli.named import check_metrics, check_milliseconds, check_parts, metric_option
+from jobmeter.cli.options import FILE, choose_format, examples, format_of, make_since_option, names_option
 from jobmeter.cli.output import (
     TrendColumn,
     chart,
@@ -54,7 +54,7 @@ _GROUPS = {
 @metric_option("A name of `jobmeter catalog`.")
 @click.option("--start", metavar="TIME", help="Start: ISO 8601 or epoch milliseconds (default: the job's start).")
 @click.option("--end", metavar="TIME", help="End, exclusive (default: the job's end, or now).")
-@since_option("Instead of --start: duration before the end, such as 30m or 2h.")
+@make_since_option("Instead of --start: duration before the end, such as 30m or 2h.")
 @click.option(
     "--step", metavar="DURATION", help="Length of a bucket, such as 15s or 5m (default: at most 240 buckets)."
 )
@@ -103,43 +103,43 @@ def command(
     metrics the first column is metric. With --raw it has a row per stored sample, with the columns node, attempt and
     labels added if needed, and --format json prints one object per line.
     """
-    form = format_of(one_format("--format", form, as_json=as_json), output, _ENDINGS)
+    form = format_of(choose_format("--format", form, as_json=as_json), output, _ENDINGS)
     if raw:
         _check_raw(form)
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise click.UsageError("--format parquet cannot be shown on a terminal: add --output FILE")
-    in_milliseconds(options)
+    check_milliseconds(options)
     named = connection.find(job)
     if not metrics:
-        raise click.UsageError(_offered(named))
+        raise click.UsageError(_name_choices(named))
     search = _search(metrics, named.project, options)
     if raw:
         form = form or "csv"
-        save(_found(named, search, form, named.api.samples(named.id, replace(search, by=None), form)), output)
+        save(_check_pieces(named, search, form, named.api.samples(named.id, replace(search, by=None), form)), output)
     elif form in {"csv", "parquet"}:
-        save(_found(named, search, form, iter((named.api.export(named.id, search, form),))), output)
+        save(_check_pieces(named, search, form, iter((named.api.export(named.id, search, form),))), output)
     else:
         answer = named.api.metrics(named.id, search)
         missing = [metric for metric in metrics if metric not in {line.metric for line in answer.lines}]
         if not answer.lines:
-            existing_parts(named, search.replicas, search.devices)
-            existing_metrics(named, metrics)
+            check_parts(named, search.replicas, search.devices)
+            check_metrics(named, metrics)
         elif missing:
             click.echo(f"jobmeter: no samples of {', '.join(missing)}", err=True)
         _put(answer, form or "table", output)
 
 
-def _found(named: local.NamedJob, search: MetricSearch, form: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _check_pieces(named: local.NamedJob, search: MetricSearch, form: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the pieces of a file; at its end check that the job has the metrics if the file may have no rows."""
     lines = 0
     for piece in pieces:
         lines += piece.count(b"\n")
         yield piece
     if form == "parquet" or lines <= (form == "csv"):
-        existing_metrics(named, search.metrics)
+        check_metrics(named, search.metrics)
 
 
-def _offered(named: local.NamedJob) -> str:
+def _name_choices(named: local.NamedJob) -> str:
     """Build the error for a missing --metric, with the metrics that the job has."""
     measured = [metric.metric for metric in named.api.job(named.id, named.project).usage.metrics]
     if not measured:

@@ -12,7 +12,7 @@ from jobmeter.cli import local
 from jobmeter.cli.backup import HOURS_SECONDS
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import ca_file_option, examples, key_option, overwrite_argument
-from jobmeter.cli.output import console, counted, print_json, table
+from jobmeter.cli.output import console, format_count, print_json, table
 from jobmeter.client.transport import API, Transport
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.move import MoveLine, MoveOrder, MoveReport, MoveStep
@@ -79,7 +79,7 @@ def command(
         return
     order = MoveOrder(to=target, compare=mode is not None)
     with _progress() as show:
-        report = _followed(_lines(source, order, key, ca_file), show)
+        report = _show_steps(_lines(source, order, key, ca_file), show)
     if registry:
         _move_registry(Path(source), registry)
     if as_json:
@@ -107,7 +107,7 @@ def _server(source: str, key: str | None, ca_file: str | None) -> Transport | No
     """Return the running server on FROM, None without a server."""
     if source.startswith(("http://", "https://")):
         return local.connect(source, key, None, ca_file=ca_file)
-    url = None if "://" in source else local.listening(Path(source), ca_file)
+    url = None if "://" in source else local.find_listening(Path(source), ca_file)
     return None if url is None else local.connect(url, key, Path(source), ca_file=ca_file)
 
 
@@ -146,7 +146,7 @@ def _cancel(source: str) -> None:
     click.echo(done)
 
 
-def _followed(lines: Iterable[MoveLine], show: _Show) -> MoveReport:
+def _show_steps(lines: Iterable[MoveLine], show: _Show) -> MoveReport:
     """Show the steps, and return the report. Raises UnavailableError if the move ended early."""
     for line in lines:
         if line.step is not None:
@@ -167,7 +167,7 @@ def _progress() -> Iterator[_Show]:
         def echo(step: MoveStep) -> None:
             if (step.table, step.refusing) not in shown:
                 shown.add((step.table, step.refusing))
-                click.echo(f"jobmeter: {_doing(step)}", err=True)
+                click.echo(f"jobmeter: {_describe_step(step)}", err=True)
 
         yield echo
         return
@@ -177,11 +177,11 @@ def _progress() -> Iterator[_Show]:
     with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
         task = bar.add_task("begin", total=None)
         yield lambda step: bar.update(
-            task, description=f"{_doing(step)}, {step.rows:,} rows", completed=step.done, total=step.total
+            task, description=f"{_describe_step(step)}, {step.rows:,} rows", completed=step.done, total=step.total
         )
 
 
-def _doing(step: MoveStep) -> str:
+def _describe_step(step: MoveStep) -> str:
     return f"{step.table}{' (the server refuses writes)' if step.refusing else ''}"
 
 
@@ -199,15 +199,15 @@ def _print(report: MoveReport, mode: str | None) -> None:
         if not slices:
             out.print("both stores have the same rows", markup=False)
         elif mode == _VERIFY:
-            out.print(f"the stores differ in {counted(slices, 'slice')}", markup=False)
+            out.print(f"the stores differ in {format_count(slices, 'slice')}", markup=False)
         else:
-            out.print(f"would copy {counted(missing, 'row')} in {counted(slices, 'slice')}", markup=False)
+            out.print(f"would copy {format_count(missing, 'row')} in {format_count(slices, 'slice')}", markup=False)
         return
     if not report.tables:
         out.print("everything was moved before", markup=False)
     else:
         out.print(
-            f"copied {counted(report.copied, 'row')}; every row was compared; writes were refused for "
+            f"copied {format_count(report.copied, 'row')}; every row was compared; writes were refused for "
             f"{report.refused_ms / SECOND:.1f} s",
             markup=False,
         )

@@ -30,7 +30,7 @@ def metric_option(help_text: str) -> Callable[[_Function], _Function]:
     )
 
 
-def in_milliseconds(options: Mapping[str, object]) -> None:
+def check_milliseconds(options: Mapping[str, object]) -> None:
     """Raise a usage error for a ``start`` or ``end`` that was most likely given in seconds."""
     for option in ("start", "end"):
         text = str(options[option] or "").strip()
@@ -43,7 +43,7 @@ def in_milliseconds(options: Mapping[str, object]) -> None:
             )
 
 
-def existing_parts(named: NamedJob, replicas: Sequence[str], devices: Sequence[str] = ()) -> None:
+def check_parts(named: NamedJob, replicas: Sequence[str], devices: Sequence[str] = ()) -> None:
     """Raise NotFoundError, with similar names, for a replica or a device that the job never had."""
     if not replicas and not devices:
         return
@@ -52,7 +52,7 @@ def existing_parts(named: NamedJob, replicas: Sequence[str], devices: Sequence[s
     _check("device", devices, {device.device for device in detail.devices}, named.id)
 
 
-def existing_metrics(named: NamedJob, metrics: Sequence[str]) -> None:
+def check_metrics(named: NamedJob, metrics: Sequence[str]) -> None:
     """Raise NotFoundError, with the metrics that the job has, if the job has none of ``metrics``."""
     names = named.api.metric_names(named.id, named.project)
     # A limit that a job record states has a value but no samples.

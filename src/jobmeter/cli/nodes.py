@@ -10,7 +10,7 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import examples, names_option
-from jobmeter.cli.output import console, counted, duration, moment, print_json
+from jobmeter.cli.output import console, duration, format_count, moment, print_json
 from jobmeter.errors import NotFoundError
 from jobmeter.model.answers import FaultBody
 from jobmeter.model.job import Node
@@ -67,7 +67,7 @@ def command(groups: Sequence[str], as_json: bool, connection: local.LocalConnect
     show_listing(out, columns, rows, right=("cores", "memory"), spare=_SPARE, folded="faults")
     with_faults = sum(_place(node) in faults for node in nodes)
     if with_faults:
-        out.print(f"{with_faults} of {counted(len(nodes), 'node')} with faults")
+        out.print(f"{with_faults} of {format_count(len(nodes), 'node')} with faults")
 
 
 _FIRST_STEP = "no nodes yet: jobmeter agent --server URL --key KEY on each of them"

@@ -8,7 +8,7 @@ import msgspec
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import checked, examples
+from jobmeter.cli.options import check_option, examples
 from jobmeter.cli.output import console, moment, print_json
 from jobmeter.model.annotation import NewNote
 from jobmeter.model.time import parse_time
@@ -45,7 +45,7 @@ def command(
         raise click.UsageError("--delete removes a note: give neither TEXT nor --at")
     if at and text is None:
         raise click.UsageError("--at is the moment of a note: give TEXT too")
-    time = None if at is None else checked(parse_time, at, "--at")
+    time = None if at is None else check_option(parse_time, at, "--at")
     named = connection.find(job)
     if deleted:
         named.api.delete_note(named.id, deleted, named.project)

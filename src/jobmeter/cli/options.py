@@ -37,10 +37,10 @@ _ARGUMENTS_BEGIN = 48
 
 def key_option(help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
     """Build the option ``--key``. Its value is overwritten in the command line that other users see."""
-    return click.option("--key", metavar="TOKEN", help=help_text, callback=_hidden, **more)
+    return click.option("--key", metavar="TOKEN", help=help_text, callback=_hide_secret, **more)
 
 
-def _hidden(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def _hide_secret(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     if value and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
         overwrite_argument(value)
     return value
@@ -97,7 +97,7 @@ def data_folder(given: Path | None = None) -> Path:
     return given or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
 
 
-def checked_interval(text: str, shortest_ms: int) -> int:
+def parse_interval(text: str, shortest_ms: int) -> int:
     """Parse an ``--interval`` to milliseconds.
 
     Raises a usage error if it is malformed or shorter than ``shortest_ms``.
@@ -111,7 +111,7 @@ def checked_interval(text: str, shortest_ms: int) -> int:
     return interval_ms
 
 
-def one_format(option: str, chosen: str | None, *, as_json: bool) -> str | None:
+def choose_format(option: str, chosen: str | None, *, as_json: bool) -> str | None:
     """Return the format chosen by ``--json`` or ``option``, None without either.
 
     Raises a usage error if the two contradict each other.
@@ -121,12 +121,12 @@ def one_format(option: str, chosen: str | None, *, as_json: bool) -> str | None:
     return "json" if as_json else chosen
 
 
-def since_option(help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
+def make_since_option(help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
     """Build the option ``--since``: a duration such as 30m, checked before any request."""
 
     def check(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
         if text:
-            checked(parse_duration, text, "--since")
+            check_option(parse_duration, text, "--since")
         return text
 
     return click.option("--since", metavar="DURATION", callback=check, help=help_text, **more)
@@ -155,7 +155,7 @@ def check_server(server: str) -> None:
         raise click.UsageError(f"--server {server!r} is not an address such as https://host:8400")
 
 
-def checked(check: Callable[[str, str], _Checked], value: str, option: str) -> _Checked:
+def check_option(check: Callable[[str, str], _Checked], value: str, option: str) -> _Checked:
     """Return the result of ``check`` if ``check`` accepts it; else raise a usage error."""
     try:
         return check(value, option)
@@ -163,7 +163,7 @@ def checked(check: Callable[[str, str], _Checked], value: str, option: str) -> _
         raise click.UsageError(error.message) from error
 
 
-def stopped(on: Mapping[int, Callable[[], None]] = MappingProxyType({})) -> Event:
+def make_stop_event(on: Mapping[int, Callable[[], None]] = MappingProxyType({})) -> Event:
     """Return an event that SIGTERM and SIGINT set. ``on``: calls for other signals, which return at once.
 
     For the main thread.
@@ -175,7 +175,7 @@ def stopped(on: Mapping[int, Callable[[], None]] = MappingProxyType({})) -> Even
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     for number in (*stopping, *on):
-        signal.signal(number, _ignored)
+        signal.signal(number, _ignore_signal)
 
     def read() -> None:
         while (number := os.read(reading, 1)[0]) not in stopping:
@@ -187,7 +187,7 @@ def stopped(on: Mapping[int, Callable[[], None]] = MappingProxyType({})) -> Even
     return stop
 
 
-def _ignored(_number: int, _frame: FrameType | None) -> None:
+def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
     """Do nothing: without a handler no signal reaches the pipe."""
 
 

@@ -133,7 +133,7 @@ def hanging(label: Text, text: Text, indent: int, width: int, *tail: Text) -> Te
     return label + Text("\n" + " " * indent).join(lines)
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, what: str) -> str:
     """Format ``1 row``, ``1,200 rows``."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
@@ -152,23 +152,23 @@ def duration(length_ms: int | None) -> str:
         return "-"
     if length_ms < SECOND:
         return f"{length_ms}ms"
-    tenths = _rounded(length_ms, SECOND // 10)
+    tenths = _round_to_unit(length_ms, SECOND // 10)
     if tenths < 600:
         return f"{tenths / 10:.1f}".removesuffix(".0") + "s"
-    seconds, minutes, hours = (_rounded(length_ms, unit) for unit in (SECOND, MINUTE, HOUR))
+    seconds, minutes, hours = (_round_to_unit(length_ms, unit) for unit in (SECOND, MINUTE, HOUR))
     if seconds < 3_600:
-        return _two(seconds, 60, "m", "02d", "s")
+        return _format_two_units(seconds, 60, "m", "02d", "s")
     if minutes < 1_440:
-        return _two(minutes, 60, "h", "02d", "m")
-    return _two(hours, 24, "d", "d", "h")
+        return _format_two_units(minutes, 60, "h", "02d", "m")
+    return _format_two_units(hours, 24, "d", "d", "h")
 
 
-def _rounded(length_ms: int, unit_ms: int) -> int:
+def _round_to_unit(length_ms: int, unit_ms: int) -> int:
     """Round to whole units, half up."""
     return (length_ms + unit_ms // 2) // unit_ms
 
 
-def _two(count: int, per: int, large: str, form: str, small: str) -> str:
+def _format_two_units(count: int, per: int, large: str, form: str, small: str) -> str:
     whole, rest = divmod(count, per)
     return f"{whole}{large} {rest:{form}}{small}" if rest else f"{whole}{large}"
 

@@ -14,7 +14,7 @@ from jobmeter.model.phase import JobPhases, Phase, PhaseDifference
 R = TypeVar("R")
 
 
-def answered(answer: Callable[[], R]) -> R | None:
+def answer_or_none(answer: Callable[[], R]) -> R | None:
     """Return an answer; None from a server without that operation, and for a job that is too large for one query."""
     with suppress(NotFoundError, LimitExceededError, QueryTimeoutError):
         return answer()
@@ -44,10 +44,12 @@ def show_causes(out: Console, difference: PhaseDifference) -> None:
     """Print the difference by causes, and causes that were not measured in both jobs."""
     a, b = difference.labels
     rows = [
-        (part.cause.label, _length(part.a), _length(part.b), _signed(part.difference), part.text)
+        (part.cause.label, _length(part.a), _length(part.b), _format_signed(part.difference), part.text)
         for part in difference.parts
     ]
-    rows.append(("whole", duration(difference.a_ms), duration(difference.b_ms), _signed(difference.difference_ms), ""))
+    rows.append(
+        ("whole", duration(difference.a_ms), duration(difference.b_ms), _format_signed(difference.difference_ms), "")
+    )
     out.print()
     columns = ("cause", a, b, "difference", "figures")
     show_listing(out, columns, rows, right=columns[1:4], spare=("figures",), folded="figures")
@@ -62,5 +64,5 @@ def _length(length_ms: int) -> str:
     return duration(length_ms) if length_ms else "0s"
 
 
-def _signed(length_ms: int) -> str:
+def _format_signed(length_ms: int) -> str:
     return "-" if not length_ms else f"{'+' if length_ms > 0 else '-'}{duration(abs(length_ms))}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from jobmeter.collect.reports.loss_lines import own_form
+from jobmeter.collect.reports.loss_lines import parse_own_form
 from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.wire.program import places
 
@@ -43,7 +43,7 @@ def program_options(default: str, *, output: bool = False) -> Callable[[Callable
             click.option(
                 "--socket",
                 metavar="PATH",
-                callback=_checked_path,
+                callback=_check_path,
                 help=f"Socket that receives what programs report (default: {default}); an empty text closes it.",
             ),
         )
@@ -51,7 +51,7 @@ def program_options(default: str, *, output: bool = False) -> Callable[[Callable
             "--parse",
             "form",
             metavar="REGEX",
-            callback=_checked_form,
+            callback=_check_form,
             help="Read numbers from lines of the output: (?P<loss>...) is the value loss, (?P<step>...) the step.",
         )
         more = (parse, *options) if output else options
@@ -60,16 +60,16 @@ def program_options(default: str, *, output: bool = False) -> Callable[[Callable
     return add
 
 
-def _checked_path(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
+def _check_path(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
     if value and len(places.address(value).encode()) > _LONGEST_PATH:
         raise click.BadParameter(f"the path may have {_LONGEST_PATH} bytes")
     return value
 
 
-def _checked_form(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
+def _check_form(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
     if value:
         try:
-            own_form(value)
+            parse_own_form(value)
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
     return value

@@ -4,7 +4,7 @@ from rich.console import Console
 
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import TrendColumn, course_width, sparkline
-from jobmeter.cli.phases import answered
+from jobmeter.cli.phases import answer_or_none
 from jobmeter.client.api import Api
 from jobmeter.client.searches import MetricSearch
 from jobmeter.model.job import Job
@@ -18,14 +18,14 @@ MOST_NUMBERS = 16
 
 def show_reported(out: Console, api: Api, job: Job) -> None:
     """Print the last values of what the program reported, with the last step; nothing without reports."""
-    names = answered(lambda: api.metric_names(job.id, job.project)) or []
+    names = answer_or_none(lambda: api.metric_names(job.id, job.project)) or []
     reported = [name for name in names if name.startswith(_PREFIX)]
     if not reported:
         return
     steps = [name for name in _STEPS if name in reported][:1]
     shown = [name for name in reported if name not in steps]
     search = MetricSearch(metrics=[*steps, *shown[:MOST_NUMBERS]], by="job", statistic="last", project=job.project)
-    answer = answered(lambda: api.metrics(job.id, search))
+    answer = answer_or_none(lambda: api.metrics(job.id, search))
     if answer is None:
         return
     last = {line.metric: line.points[-1][1] for line in answer.lines if line.points}

@@ -17,7 +17,7 @@ SPARE = ("user", "disk read", "net in", "disk write", "net out", "power", "npu m
 """Columns that a narrow terminal hides, in this order."""
 BUSY = tuple(
     sorted(
-        catalog.shown_in(catalog.Display.USE),
+        catalog.list_shown(catalog.Display.USE),
         key=lambda name: catalog.CATALOG[name].scope is not catalog.MetricScope.DEVICE,
     )
 )
@@ -39,7 +39,7 @@ class Joined(NamedTuple):
         return quantity(self.value, self.unit)
 
 
-def joined(values: Sequence[LatestValue], metric: str) -> Joined:
+def join_values(values: Sequence[LatestValue], metric: str) -> Joined:
     """Combine the members' values of a metric: the sum if the unit adds up, else the mean.
 
     If no member has the metric its alternative counts.
@@ -56,15 +56,15 @@ def joined(values: Sequence[LatestValue], metric: str) -> Joined:
 
 def load(values: Sequence[LatestValue]) -> list[float]:
     """Return the sort key by which the busiest jobs come first."""
-    return [joined(values, metric).value or 0.0 for metric in BUSY]
+    return [join_values(values, metric).value or 0.0 for metric in BUSY]
 
 
 def cells(values: Sequence[LatestValue]) -> list[str]:
     """Format the current usage, a cell for each of ``COLUMNS``."""
-    return [joined(values, metric).text for _, metric in COLUMNS]
+    return [join_values(values, metric).text for _, metric in COLUMNS]
 
 
-def newest(api: Api, job: Job) -> list[LatestValue]:
+def read_newest(api: Api, job: Job) -> list[LatestValue]:
     """Return the newest values of a job's devices and replicas; empty if it was deleted meanwhile."""
     try:
         return api.latest(job.id, by="device", project=job.project)
@@ -72,18 +72,18 @@ def newest(api: Api, job: Job) -> list[LatestValue]:
         return []
 
 
-def began(job: Job) -> int | None:
+def find_start(job: Job) -> int | None:
     """Return the start of a job, else its first sample."""
     return job.start if job.start is not None else job.first_sample
 
 
-def ended(job: Job) -> int | None:
+def find_end(job: Job) -> int | None:
     """Return the end of a job, else its last sample."""
     return job.end if job.end is not None else job.last_sample
 
 
 def age(job: Job, now_ms: int) -> str:
     """Format the run time of a job."""
-    start, end = began(job), ended(job)
+    start, end = find_start(job), find_end(job)
     until = end if job.state.finished and end is not None else now_ms
     return MISSING if start is None else duration(max(until - start, 0))

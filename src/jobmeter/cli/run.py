@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobmeter.cli.attempt import next_attempt
+from jobmeter.cli.attempt import determine_attempt
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import (
     ca_file_option,
-    checked,
-    checked_interval,
+    check_option,
     data_folder,
     data_option,
     examples,
     key_option,
+    parse_interval,
 )
 from jobmeter.cli.program_options import program_options
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.launch.lease import lease_owner
-from jobmeter.collect.launch.plan import LaunchPlan, job_name, new_job_id
+from jobmeter.collect.launch.plan import LaunchPlan, job_name, make_job_id
 from jobmeter.collect.launch.result import Result
 from jobmeter.collect.launch.session import JobRun
 from jobmeter.collect.launch.tracking import may_track
@@ -125,17 +125,17 @@ def command(  # noqa: PLR0913 - one for each option
     clock = SampleClock(SystemClock())
     target = None if pid is None else _target_of(pid, clock)
     shown = name or job_name(words := target.command if target else words)
-    job = checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
-    place = NodeIdentity(node_name(), project=checked(check_project, project, "--project") if project else "")
-    interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
-    spool = _spool(data_folder(data), job, server or _named())
+    job = check_option(check_job_id, job_id, "--job-id") if job_id else make_job_id(shown, clock)
+    place = NodeIdentity(node_name(), project=check_option(check_project, project, "--project") if project else "")
+    interval_ms = parse_interval(interval, _SHORTEST_INTERVAL_MS)
+    spool = _spool(data_folder(data), job, server or _read_server_address())
     connect = _connector(server, key, data, ca_file)
     with ExitStack() as stack:
         if spool:
             stack.callback(spool.remove_folder)
             stack.callback(spool.close)
         owner = lease_owner(spool.directory if spool else None)
-        attempt = next_attempt(job, place.project, owner, spool, connect, clock, _say) if job_id else 0
+        attempt = determine_attempt(job, place.project, owner, spool, connect, clock, _say) if job_id else 0
         plan = LaunchPlan(
             job=job,
             name=shown,
@@ -150,9 +150,9 @@ def command(  # noqa: PLR0913 - one for each option
             lease_owner=owner,
             node=place.node,
             programs=programs,
-            tracking=pid is None and bool(server or _named()) and may_track(os.environ, job),
+            tracking=pid is None and bool(server or _read_server_address()) and may_track(os.environ, job),
         )
-        result = _measured(plan, target, place, connect, clock, spool, interval_ms, quiet=quiet)
+        result = _measure(plan, target, place, connect, clock, spool, interval_ms, quiet=quiet)
     _report(result, spool)
     if not quiet:
         _summary(plan, result)
@@ -168,7 +168,7 @@ def _connector(server: str | None, key: str | None, data: Path | None, ca_file: 
     return connect
 
 
-def _named() -> str:
+def _read_server_address() -> str:
     return os.environ.get("JOBMETER_SERVER") or ""
 
 
@@ -190,7 +190,7 @@ def _target_of(pid: int, clock: SampleClock) -> "AttachTarget":
         raise click.UsageError(error.message) from error
 
 
-def _measured(
+def _measure(
     plan: LaunchPlan,
     target: "AttachTarget | None",
     place: NodeIdentity,
@@ -205,7 +205,7 @@ def _measured(
 
     Exits with a shell's status if the command cannot be started.
     """
-    connect = _announcing(connect, plan, place, quiet=quiet)
+    connect = _announce_link(connect, plan, place, quiet=quiet)
     if target is not None:
         from jobmeter.collect.launch.attach import Attachment
 
@@ -215,11 +215,14 @@ def _measured(
         return JobRun(plan, place, connect, clock, spool=spool, say=say, warn=_say).run(os.environ, interval_ms)
     except OSError as error:
         program = plan.command[0]
-        _say(f"{program}: {missing_interpreter(program) or as_script(plan.command) or error.strerror or error}")
+        _say(
+            f"{program}: "
+            f"{describe_missing_interpreter(program) or suggest_interpreter(plan.command) or error.strerror or error}"
+        )
         sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
 
 
-def missing_interpreter(program: str) -> str:
+def describe_missing_interpreter(program: str) -> str:
     """Return ``its interpreter PATH does not exist``; empty if the interpreter exists."""
     found = shutil.which(program, os.F_OK)
     if found is None:
@@ -236,7 +239,7 @@ def missing_interpreter(program: str) -> str:
     return f"its interpreter {words[0].strip()} does not exist{ending}"
 
 
-def as_script(command: Sequence[str]) -> str:
+def suggest_interpreter(command: Sequence[str]) -> str:
     """Return the command that runs a script with its interpreter; empty if the program is no script."""
     interpreter = _INTERPRETERS.get(Path(command[0]).suffix)
     if interpreter is None or not Path(command[0]).is_file():
@@ -244,7 +247,7 @@ def as_script(command: Sequence[str]) -> str:
     return f"a script is not a command: use `jobmeter run -- {interpreter} {shlex.join(command)}`"
 
 
-def _announcing(
+def _announce_link(
     connect: Callable[[], Transport], plan: LaunchPlan, place: NodeIdentity, *, quiet: bool
 ) -> Callable[[], Transport]:
     """Wrap ``connect`` to print the job's link too: on a terminal only, because logs must not contain secrets."""

@@ -29,7 +29,7 @@ Row = tuple[str, str, str]
 def show(plan: LaunchPlan, result: Result) -> None:
     """Print the summary."""
     lasted = duration(result.end_ms - result.start_ms)
-    head = f"{plan.job}  {result.state.value} ({_ending(result)}) after {lasted}"
+    head = f"{plan.job}  {result.state.value} ({_describe_end(result)}) after {lasted}"
     rows = list(_rows(result.figures, bars="utf" in (sys.stderr.encoding or "").lower()))
     rows += [("counted by", result.counted_by, "")] if result.counted_by else []
     rows += [("output", text, "")] if (text := _output(result)) else []
@@ -50,7 +50,7 @@ def show(plan: LaunchPlan, result: Result) -> None:
     out.print(f"jobmeter show {plan.job}", style="dim", markup=False)
 
 
-def _ending(result: Result) -> str:
+def _describe_end(result: Result) -> str:
     if result.status is not None:
         return f"exit status {result.status}"
     return "detached, it continues" if result.state is JobState.RUNNING else "its exit status is unknown"
@@ -78,7 +78,7 @@ def _output(result: Result) -> str:
 def _rows(figures: RunFigures, *, bars: bool) -> Iterator[Row]:
     def row(title: str, text: str, *names: str) -> Row:
         courses = [figures.by_name[name].points for name in names if name in figures.by_name]
-        return title, text, sparkline(_together(courses)) if bars else ""
+        return title, text, sparkline(_add_curves(courses)) if bars else ""
 
     by_name = dict(figures.by_name)
     if cpu := by_name.get("cpu"):
@@ -95,7 +95,7 @@ def _rows(figures: RunFigures, *, bars: bool) -> Iterator[Row]:
         yield row(title, text, *names)
 
 
-def _together(courses: list[list[float]]) -> list[float]:
+def _add_curves(courses: list[list[float]]) -> list[float]:
     """Add the curves of bytes read and written; each covers the whole run."""
     count = max(map(len, courses), default=0)
     return [sum(course[at * len(course) // count] for course in courses if course) for at in range(count)]
@@ -105,10 +105,14 @@ def _traffic(figures: RunFigures) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield title, text, and the figures to draw as one."""
     for title, received, sent in _NETWORKS:
         if received in figures.by_name:
-            yield title, f"{_total(figures, received)} received, {_total(figures, sent)} sent", (received, sent)
+            yield (
+                title,
+                f"{_format_total(figures, received)} received, {_format_total(figures, sent)} sent",
+                (received, sent),
+            )
             break
     if "disk.read" in figures.by_name:
-        text = f"{_total(figures, 'disk.read')} read, {_total(figures, 'disk.write')} written"
+        text = f"{_format_total(figures, 'disk.read')} read, {_format_total(figures, 'disk.write')} written"
         yield "disk", text, ("disk.read", "disk.write")
 
 
@@ -116,5 +120,5 @@ def _mean_and_peak(figure: Figure, unit: str) -> str:
     return f"mean {quantity(figure.mean, unit)}, peak {quantity(figure.peak, unit)}"
 
 
-def _total(figures: RunFigures, metric: str) -> str:
+def _format_total(figures: RunFigures, metric: str) -> str:
     return quantity(figures.total(metric), "By")

@@ -10,15 +10,15 @@ from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import (
     FOLDER,
     ca_file_option,
+    check_option,
     check_server,
-    checked,
-    checked_interval,
     data_folder,
     env_option,
     examples,
     job_ids_option,
     key_option,
-    stopped,
+    make_stop_event,
+    parse_interval,
 )
 from jobmeter.client.transport import Transport
 from jobmeter.collect.deliver import Delivery
@@ -109,8 +109,8 @@ def _run(  # noqa: PLR0913 - one for each option
 ) -> None:
     logging.basicConfig(level=logging.INFO, format=f"jobmeter scheduler {name}: %(message)s")
     check_server(server)
-    checked(check_name, cluster, "--cluster")
-    interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
+    check_option(check_name, cluster, "--cluster")
+    interval_ms = parse_interval(interval, _SHORTEST_INTERVAL_MS)
     spool_folder = Spool(spool or data_folder() / "spool" / f"scheduler-{cluster}")
     clock, outbox = SystemClock(), Outbox(spool_folder)
     transport = Transport(server, key, ca_file=ca_file)
@@ -124,10 +124,10 @@ def _run(  # noqa: PLR0913 - one for each option
     delivery.start()
     try:
         if once:
-            _once(watch, delivery)
+            _poll_once(watch, delivery)
         else:
             logging.getLogger("jobmeter").info("polling every %s for %s", interval, server)
-            watch.run(stopped())
+            watch.run(make_stop_event())
             delivery.flush(_FLUSH_SECONDS)
     finally:
         scheduler.close()
@@ -135,7 +135,7 @@ def _run(  # noqa: PLR0913 - one for each option
         outbox.close()
 
 
-def _once(watch: SchedulerWatch, delivery: Delivery) -> None:
+def _poll_once(watch: SchedulerWatch, delivery: Delivery) -> None:
     if problem := watch.poll_once():
         raise ConfigurationError(problem)
     if not delivery.flush(_FLUSH_SECONDS):

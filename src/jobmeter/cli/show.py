@@ -17,18 +17,18 @@ from jobmeter.cli.output import (
     TrendColumn,
     cell,
     console,
-    counted,
     course_width,
     duration,
+    format_count,
     moment,
     print_hanging,
     print_json,
     sparkline,
     state_cell,
 )
-from jobmeter.cli.phases import answered, show_phases
+from jobmeter.cli.phases import answer_or_none, show_phases
 from jobmeter.cli.reported import show_reported
-from jobmeter.cli.resource_columns import began, ended
+from jobmeter.cli.resource_columns import find_end, find_start
 from jobmeter.client.api import Api
 from jobmeter.errors import NotFoundError
 from jobmeter.model.annotation import Annotations
@@ -66,16 +66,16 @@ def command(job: str, as_json: bool, connection: local.LocalConnection) -> None:
     """
     named = connection.find(job)
     detail = named.api.job(named.id, named.project)
-    quality = answered(lambda: named.api.quality(named.id, detail.job.project))
-    phases = answered(lambda: named.api.phases(named.id, detail.job.project))
-    annotations = answered(lambda: named.api.annotations(named.id, detail.job.project))
+    quality = answer_or_none(lambda: named.api.quality(named.id, detail.job.project))
+    phases = answer_or_none(lambda: named.api.phases(named.id, detail.job.project))
+    annotations = answer_or_none(lambda: named.api.annotations(named.id, detail.job.project))
     if as_json:
         print_json({**_document(detail, quality, phases), "annotations": annotations})
         return
     out = console()
     _head(out, detail.job, detail.usage)
     _annotations(out, annotations)
-    _missing(out, quality)
+    _print_missing(out, quality)
     _findings(out, named.api, detail.job)
     show_phases(out, phases)
     _replicas(out, detail)
@@ -105,7 +105,7 @@ def _annotations(out: Console, found: Annotations | None) -> None:
         print_hanging(out, f"  {'note':<15}", cell(f"{about}{one.text}" + f" ({writer})" * bool(writer)), 17)
 
 
-def _missing(out: Console, quality: JobQuality | None) -> None:
+def _print_missing(out: Console, quality: JobQuality | None) -> None:
     sentences = quality.sentences if quality else []
     for at, sentence in enumerate(sentences[:MOST_SENTENCES]):
         print_hanging(out, f"  {'' if at else 'data quality':<15}", cell(sentence), 17)
@@ -149,8 +149,8 @@ def _head(out: Console, job: Job, summary: JobSummary) -> None:
         "resource group": job.resource_group,
         "workspace": job.workspace,
         "created": _time(job.created),
-        "started": _time(began(job)),
-        "ended": _time(ended(job) if job.state.finished else None),
+        "started": _time(find_start(job)),
+        "ended": _time(find_end(job) if job.state.finished else None),
         length: "" if summary.duration_ms is None else duration(summary.duration_ms),
         "command": job.command,
         "exit status": "" if job.exit_code is None else str(job.exit_code),
@@ -171,8 +171,8 @@ def _replicas(out: Console, detail: JobDetail) -> None:
     if not replicas:
         return
     if len(replicas) > MOST_ROWS:
-        nodes = f" on {counted(len(detail.nodes), 'node')}" if detail.nodes else ""
-        out.print(f"\n{counted(len(replicas), 'replica')}{nodes} (--json lists them)")
+        nodes = f" on {format_count(len(detail.nodes), 'node')}" if detail.nodes else ""
+        out.print(f"\n{format_count(len(replicas), 'replica')}{nodes} (--json lists them)")
         return
     rows = [
         (
@@ -198,7 +198,7 @@ def _devices(out: Console, detail: JobDetail) -> None:
     if not detail.devices:
         return
     if len(detail.devices) > MOST_ROWS:
-        out.print(f"\n{counted(len(detail.devices), 'device')} (--json lists them)")
+        out.print(f"\n{format_count(len(detail.devices), 'device')} (--json lists them)")
         return
     rows = [
         (device.device, device.node, device.replica, "-" if device.rank is None else str(device.rank))

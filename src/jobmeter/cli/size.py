@@ -4,7 +4,7 @@ import click
 import msgspec
 
 from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import checked_interval, examples
+from jobmeter.cli.options import examples, parse_interval
 from jobmeter.cli.output import console, duration, print_hanging, print_json
 from jobmeter.model.quantity import quantity
 from jobmeter.model.retention import Retention
@@ -65,7 +65,7 @@ def command(
         nodes=nodes,
         devices=devices,
         metrics=metrics,
-        interval_ms=checked_interval(interval, 1_000),
+        interval_ms=parse_interval(interval, 1_000),
         jobs=nodes if jobs is None else jobs,
         retention=retention,
     )
@@ -89,7 +89,7 @@ def _rows(fleet: PlannedFleet, size: ServerSize) -> dict[str, str]:
         "memory": f"{_bytes(size.memory)}: {_bytes(size.window)} for the samples of the last two hours",
         "disk": f"{_bytes(size.disk)}: {', '.join(parts)}, hours of {days.hour_days} days {_bytes(size.hours)}",
         "findings": f"each running job is evaluated every {every}",
-        "first limit": f"{size.first_limit}, {_multiple(size.times)}",
+        "first limit": f"{size.first_limit}, {_format_multiple(size.times)}",
     }
 
 
@@ -99,7 +99,7 @@ def _servers(size: ServerSize) -> str:
     return f"{size.servers} with {SERVER_CORES} cores each, and a ClickHouse cluster for their samples"
 
 
-def _multiple(times: float) -> str:
+def _format_multiple(times: float) -> str:
     return f"at {times:.1f} times this size" if times > 1 else "reached at this size"
 
 

@@ -7,7 +7,7 @@ import click
 from jobmeter.cli import local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import examples
-from jobmeter.cli.output import cell, console, counted, duration, moment, print_hanging, print_json
+from jobmeter.cli.output import cell, console, duration, format_count, moment, print_hanging, print_json
 from jobmeter.model.answers import DamagedBody, SchedulerStatus, Status
 from jobmeter.model.quantity import quantity
 
@@ -32,10 +32,10 @@ def facts(status: Status) -> Iterator[tuple[str, str]]:
     """Yield each line of a state: its name and its text."""
     yield "up for", duration(round(status.uptime_seconds) * 1000)
     yield "kernel", status.kernel
-    yield "processes", "1" if status.processes == 1 else f"1 and {counted(status.processes - 1, 'worker')}"
+    yield "processes", "1" if status.processes == 1 else f"1 and {format_count(status.processes - 1, 'worker')}"
     for name, rows in status.rows.items():
         size = status.bytes.get(name)
-        yield name, counted(rows, "row") + ("" if size is None else f", {quantity(size, 'By')}")
+        yield name, format_count(rows, "row") + ("" if size is None else f", {quantity(size, 'By')}")
     for name, size in status.bytes.items():
         if name not in status.rows:
             yield name, quantity(size, "By")
@@ -44,7 +44,7 @@ def facts(status: Status) -> Iterator[tuple[str, str]]:
     yield "under way", ", ".join(f"{lane} {number}" for lane, number in status.work.items())
     yield "rolled up", "not yet" if status.rolled_until is None else f"until {moment(status.rolled_until)} UTC"
     for part in status.damaged:
-        yield "damaged", _damaged(part)
+        yield "damaged", _describe_damage(part)
     for name, complete in status.replicas.items():
         yield "replica", f"{name}: {'ok' if complete else 'away, or not repaired yet'}"
     for scheduler in status.schedulers:
@@ -66,7 +66,7 @@ def _scheduler(one: SchedulerStatus) -> str:
     return f"{name}: jobs are not up to date{since}: {one.problem}"
 
 
-def _damaged(part: DamagedBody) -> str:
+def _describe_damage(part: DamagedBody) -> str:
     span = "" if part.start is None else f", {moment(part.start)} to {moment(part.end)}"
-    rows = "" if part.rows is None else f", {'at most ' if part.at_most else ''}{counted(part.rows, 'row')} lost"
+    rows = "" if part.rows is None else f", {'at most ' if part.at_most else ''}{format_count(part.rows, 'row')} lost"
     return f"{part.table}/{part.part}: {part.reason}{rows}{span}"

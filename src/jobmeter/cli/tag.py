@@ -9,7 +9,7 @@ import msgspec
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import checked, examples
+from jobmeter.cli.options import check_option, examples
 from jobmeter.cli.output import console, moment, print_json
 from jobmeter.model.annotation import TagChange, check_tag
 
@@ -51,8 +51,8 @@ def command(
 
     A tag is a short label: people set it, and `jobmeter jobs --tag` and the page find jobs by it.
     """
-    added = [checked(check_tag, tag.removeprefix("+"), "+TAG") for tag in tags]
-    gone = [checked(check_tag, tag, "-TAG") for tag in removed]
+    added = [check_option(check_tag, tag.removeprefix("+"), "+TAG") for tag in tags]
+    gone = [check_option(check_tag, tag, "-TAG") for tag in removed]
     named = connection.find(job)
     if added or gone:
         change = TagChange(add=added, remove=gone, author=getpass.getuser() if author is None else author)

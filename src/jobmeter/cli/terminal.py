@@ -41,10 +41,10 @@ def printable_colours(text: str) -> str:
 
 def printable_json(text: str) -> str:
     r"""Escape each character that a terminal would act on as ``\uXXXX`` in JSON."""
-    return text if text.isascii() and text.isprintable() else _IN_TEXT.sub(_escaped, text)
+    return text if text.isascii() and text.isprintable() else _IN_TEXT.sub(_escape_units, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_units(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 

@@ -14,13 +14,13 @@ from rich.live import Live
 from rich.text import Text
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.findings import headline, named_replicas, origin, summary_line, summary_style
+from jobmeter.cli.findings import headline, origin, rank_marked_replicas, summary_line, summary_style
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.listing import fitted
 from jobmeter.cli.options import examples
-from jobmeter.cli.output import console, counted, moment
-from jobmeter.cli.resource_columns import COLUMNS, SPARE, age, cells, load, newest
+from jobmeter.cli.output import console, format_count, moment
+from jobmeter.cli.resource_columns import COLUMNS, SPARE, age, cells, load, read_newest
 from jobmeter.client.api import Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import NotFoundError, UnavailableError
@@ -72,12 +72,12 @@ def _tables(api: Api, job: str | None, project: str | None, clock: Clock, pause:
         Live(console=console(), screen=True, auto_refresh=False) as live,
     ):
         while True:
-            live.update(_shown(api, job, project, clock), refresh=True)
+            live.update(_draw_view(api, job, project, clock), refresh=True)
             if pressed(pause):
                 return
 
 
-def _shown(api: Api, job: str | None, project: str | None, clock: Clock) -> RenderableType:
+def _draw_view(api: Api, job: str | None, project: str | None, clock: Clock) -> RenderableType:
     try:
         return Group(view(api, job, project, clock), Text(f"\n{_HINT}", style="dim"))
     except UnavailableError as error:
@@ -87,10 +87,10 @@ def _shown(api: Api, job: str | None, project: str | None, clock: Clock) -> Rend
 def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
     running = api.jobs(JobSearch(states=("Running",), project=project, limit=MOST_JOBS))
     now_ms = clock.now_ms()
-    title = f"{moment(now_ms)} UTC  {counted(running.total, 'running job')}"
+    title = f"{moment(now_ms)} UTC  {format_count(running.total, 'running job')}"
     if not running.jobs:
         return Group(title, "nothing runs now" if api.jobs(JobSearch(limit=1)).total else FIRST_STEP)
-    used = [(job, newest(api, job)) for job in running.jobs]
+    used = [(job, read_newest(api, job)) for job in running.jobs]
     found = {(one.project, one.id): one for one in running.findings or () if one.open}
     critical = {key for key, one in found.items() if one.severity is Severity.CRITICAL}
     used.sort(key=lambda pair: ((pair[0].project, pair[0].id) in critical, load(pair[1])), reverse=True)
@@ -124,7 +124,7 @@ def _job(api: Api, job: str, project: str | None, clock: Clock) -> RenderableTyp
     found: Sequence[Finding] = ()
     with suppress(NotFoundError):  # a server of an older release has no findings
         found = api.findings(job, detail.job.project)
-    named = named_replicas(found)
+    named = rank_marked_replicas(found)
     values = sorted(values, key=lambda value: named.get(value.replica, len(named)))
     replicas = list(dict.fromkeys(value.replica for value in values))
     rows = [(name, *cells([value for value in values if value.replica == name])) for name in replicas]
@@ -162,12 +162,12 @@ def _keys() -> Iterator[Callable[[float], bool]]:
     before = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
     try:
-        yield _pressed
+        yield _await_key
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _pressed(seconds: float) -> bool:
+def _await_key(seconds: float) -> bool:
     ready, _, _ = select.select([sys.stdin], [], [], seconds)
     try:
         return bool(ready) and sys.stdin.read(1) in {"q", "Q", ""}

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import examples, since_option
-from jobmeter.cli.output import cell, console, counted, moment, print_json
+from jobmeter.cli.options import examples, make_since_option
+from jobmeter.cli.output import cell, console, format_count, moment, print_json
 from jobmeter.client import traces
 from jobmeter.client.traces import TraceSearch
 from jobmeter.model.answers import SpanBody, TraceBody
@@ -26,7 +26,7 @@ _DEEP = 16
     cls=GroupedCommand, epilog=examples("jobmeter traces last", "jobmeter traces train-1 --min-duration 1s --limit 10")
 )
 @click.argument("job", shell_complete=completion.jobs)
-@since_option("Spans that began at most this long ago, such as 30m or 7d.")
+@make_since_option("Spans that began at most this long ago, such as 30m or 7d.")
 @click.option("--name", metavar="NAME", help="Only traces with a span of this name.")
 @click.option(
     "--status", type=click.Choice([str(one) for one in SpanStatus]), help="Only traces with a span of this status."
@@ -73,13 +73,13 @@ def command(
         for line in tree(traces.spans(named.api, trace.trace, trace.project, SPANS), width):
             out.print(line)
         if trace.spans > SPANS:
-            out.print(f"  and {counted(trace.spans - SPANS, 'further span')}", style="dim")
+            out.print(f"  and {format_count(trace.spans - SPANS, 'further span')}", style="dim")
 
 
 def _head(trace: TraceBody, width: int) -> Text:
-    errors = f", {counted(trace.errors, 'error')}" if trace.errors else ""
-    text = f"{trace.trace}  {moment(trace.start)}  {counted(trace.spans, 'span')}{errors}"
-    return Text(_fitting(text, width), style="bold")
+    errors = f", {format_count(trace.errors, 'error')}" if trace.errors else ""
+    text = f"{trace.trace}  {moment(trace.start)}  {format_count(trace.spans, 'span')}{errors}"
+    return Text(_fit_line(text, width), style="bold")
 
 
 def tree(spans: Sequence[SpanBody], width: int) -> Iterator[Text]:
@@ -104,24 +104,24 @@ def tree(spans: Sequence[SpanBody], width: int) -> Iterator[Text]:
 
 
 def _line(span: SpanBody, deep: int, width: int) -> Text:
-    took = _took(span.duration_ns)
+    took = _format_duration(span.duration_ns)
     failed = span.status == SpanStatus.ERROR
     tail = f"  {span.replica or span.service}  {took:>8}{' !' if failed else '  '}"
     tail = tail if cell_len(tail) <= width // 2 else f"  {took:>8}{' !' if failed else '  '}"
     name = f"{'  ' * min(deep + 1, _DEEP)}{span.name or span.span}"
     if failed and span.message:
         name = f"{name}: {span.message}"
-    line = set_cell_size(_fitting(name, width - cell_len(tail)), width - cell_len(tail)) + tail
+    line = set_cell_size(_fit_line(name, width - cell_len(tail)), width - cell_len(tail)) + tail
     return Text(line.rstrip(), style="red" if failed else "")
 
 
-def _fitting(text: str, width: int) -> str:
+def _fit_line(text: str, width: int) -> str:
     """Fit the text into one line, truncated if too wide, without control characters."""
     plain = Text.from_markup(cell(text)).plain
     return plain if cell_len(plain) <= width else set_cell_size(plain, width - 1).rstrip() + "…"
 
 
-def _took(length_ns: int) -> str:
+def _format_duration(length_ns: int) -> str:
     """Format a duration: ``830ns``, ``12.5us``, ``3.1ms``, ``1.25s``, ``1200s``."""
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if length_ns >= size:

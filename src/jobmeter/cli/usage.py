@@ -11,8 +11,8 @@ from rich.console import Console
 from jobmeter.cli import local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import FILE, examples, format_of, one_format
-from jobmeter.cli.output import console, counted, piped, print_json
+from jobmeter.cli.options import FILE, choose_format, examples, format_of
+from jobmeter.cli.output import console, format_count, piped, print_json
 from jobmeter.cli.save import writing
 from jobmeter.model.answers import UsageBody, UsageRow
 
@@ -39,7 +39,7 @@ def command(
 
     An account is a project; --project shows only that one. JSON and CSV have exact amounts.
     """
-    form = format_of(one_format("--format", form, as_json=as_json), output, _ENDINGS)
+    form = format_of(choose_format("--format", form, as_json=as_json), output, _ENDINGS)
     report = connection.open().usage(month, connection.project)
     if output is None:
         with piped():
@@ -76,9 +76,9 @@ def _table(report: UsageBody, out: Console) -> None:
     rows = [_row(line)[0 if several else 1 :] for line in report.usage]
     show_listing(out, columns, rows, right=_NUMBERS, spare=("price", "failed", "api"))
     unpriced = sum(line.pricing == "unpriced" for line in report.usage)
-    rest = f"; {counted(unpriced, 'operation')} without a price" if unpriced else ""
+    rest = f"; {format_count(unpriced, 'operation')} without a price" if unpriced else ""
     out.print(
-        f"{counted(report.calls, 'call')}, {report.failed:,} failed: {report.cost} {report.currency}{rest}",
+        f"{format_count(report.calls, 'call')}, {report.failed:,} failed: {report.cost} {report.currency}{rest}",
         markup=False,
     )
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from jobmeter.cli import local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples, one_format, since_option
-from jobmeter.cli.output import console, counted, moment, piped, print_json
+from jobmeter.cli.options import choose_format, examples, make_since_option
+from jobmeter.cli.output import console, format_count, moment, piped, print_json
 from jobmeter.client.searches import HoursSearch
 from jobmeter.model.answers import DeviceHoursBody, DeviceHoursBucket, DeviceHoursGroup
 from jobmeter.model.time import DAY, HOUR, SECOND
@@ -30,7 +30,7 @@ _EVERY = ("1h", "1d", "7d")
 @click.option(
     "--every", type=click.Choice(_EVERY), help="Also show each hour, day or week of each group. Default: only the sums."
 )
-@since_option("Length of the range before now, such as 12h or 7d (default: 30d).")
+@make_since_option("Length of the range before now, such as 12h or 7d (default: 30d).")
 @click.option("--format", "form", type=click.Choice(("table", "json", "csv")), help="Output format (default: a table).")
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @local.listing_options
@@ -41,7 +41,7 @@ def command(
 
     A device is idle after 15 minutes at 1 % or less. The most idle hours come first. JSON and CSV have device seconds.
     """
-    form = one_format("--format", form, as_json=as_json)
+    form = choose_format("--format", form, as_json=as_json)
     search = HoursSearch(by=by, every=every, since=since, project=connection.project)
     api = connection.open()
     found = api.device_hours(search)
@@ -93,7 +93,7 @@ def _table(found: DeviceHoursBody, buckets: bool, out: Console) -> None:
     if unpriced:
         out.print(f"{_hours(unpriced)} idle hours have no price", markup=False)
     if found.others is not None:
-        out.print(f"{counted(found.combined, found.by)} with fewer idle hours are summed as others", markup=False)
+        out.print(f"{format_count(found.combined, found.by)} with fewer idle hours are summed as others", markup=False)
 
 
 def _start(bucket: DeviceHoursBucket, every_ms: int) -> str:

@@ -64,10 +64,10 @@ class _Made(msgspec.Struct):
 
 def read_alerts(transport: Transport) -> list[ShownAlert]:
     """Read the pending and firing alerts."""
-    found = _decoded(transport.request("GET", _ALERTS), _AlertAnswer).data.alerts
+    found = _decode_answer(transport.request("GET", _ALERTS), _AlertAnswer).data.alerts
     muting = {
         tuple(sorted(one.labels.items())): [*one.status.silenced_by, *one.status.inhibited_by]
-        for one in _decoded(transport.request("GET", _FIRING), list[_Firing])
+        for one in _decode_answer(transport.request("GET", _FIRING), list[_Firing])
     }
     for one in found:
         one.muted = muting.get(tuple(sorted(one.labels.items())), []) if one.state == "firing" else []
@@ -76,7 +76,7 @@ def read_alerts(transport: Transport) -> list[ShownAlert]:
 
 def read_silences(transport: Transport) -> list[ShownSilence]:
     """Read the silences."""
-    return _decoded(transport.request("GET", _SILENCES), list[ShownSilence])
+    return _decode_answer(transport.request("GET", _SILENCES), list[ShownSilence])
 
 
 def add_silence(
@@ -85,7 +85,7 @@ def add_silence(
     """Create a silence from a start to an end (ISO 8601), with author and comment. Returns its id."""
     made = ShownSilence(matchers=list(matchers), start=span[0], end=span[1], author=texts[0], comment=texts[1])
     answer = transport.request("POST", _SILENCES, msgspec.json.encode(made), {"Content-Type": "application/json"})
-    return _decoded(answer, _Made).silence
+    return _decode_answer(answer, _Made).silence
 
 
 def expire_silence(transport: Transport, name: str) -> None:
@@ -93,7 +93,7 @@ def expire_silence(transport: Transport, name: str) -> None:
     transport.request("DELETE", f"{_SILENCE}/{quote(name, safe='')}")
 
 
-def _decoded(answer: Response, shape: type[T]) -> T:
+def _decode_answer(answer: Response, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(answer.body, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -8,7 +8,15 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from jobmeter.client.bodies import IngestReceipt, LogEntry, MetricAnswer, TimelineMoment
-from jobmeter.client.searches import EventSearch, FindingSearch, HoursSearch, JobSearch, LogSearch, MetricSearch, given
+from jobmeter.client.searches import (
+    EventSearch,
+    FindingSearch,
+    HoursSearch,
+    JobSearch,
+    LogSearch,
+    MetricSearch,
+    drop_none,
+)
 from jobmeter.client.transport import API, FRAMES, Response, Transport
 from jobmeter.errors import JobmeterError
 from jobmeter.model.annotation import Annotations, JobNote, NewNote, TagChange
@@ -77,11 +85,11 @@ class Api:
     def job(self, job: str, project: str | None = None, *, summary: bool = True) -> JobDetail:
         """Read a job. Without its summary, which reads all samples, the answer is quick. Raises NotFoundError."""
         with_summary = None if summary else "false"
-        return self.get(_of(job), given(summary=with_summary, project=project), JobDetail)
+        return self.get(_make_job_path(job), drop_none(summary=with_summary, project=project), JobDetail)
 
     def find(self, text: str, project: str | None = None) -> Job:
         """Find a job by id, name, unique prefix of an id, or ``last``. Raises NotFoundError or ConflictError."""
-        return self.get("/resolve", [("job", text), *given(project=project)], Job)
+        return self.get("/resolve", [("job", text), *drop_none(project=project)], Job)
 
     def newest_events(self, job: str | None, search: EventSearch, limit: int) -> tuple[list[Event], int]:
         """Read at most ``limit`` events, newest first, and the number of all matches.
@@ -90,7 +98,7 @@ class Api:
 
         Raises NotFoundError.
         """
-        path = "/events" if job is None else f"{_of(job)}/events"
+        path = "/events" if job is None else f"{_make_job_path(job)}/events"
         found: list[Event] = []
         while True:
             page_size = min(limit - len(found), PAGE)
@@ -102,7 +110,7 @@ class Api:
 
     def findings(self, job: str, project: str | None = None) -> list[Finding]:
         """Read the findings about a job, worst first. Raises NotFoundError."""
-        return self.get(f"{_of(job)}/findings", given(project=project), list[Finding])
+        return self.get(f"{_make_job_path(job)}/findings", drop_none(project=project), list[Finding])
 
     def all_findings(self, search: FindingSearch) -> FindingList:
         """Read stored findings of all jobs: the newest first, or the worst first if only open ones are wanted."""
@@ -114,11 +122,11 @@ class Api:
 
     def quality(self, job: str, project: str | None = None) -> JobQuality:
         """Read the quality of a job's stored samples. Raises NotFoundError."""
-        return self.get(f"{_of(job)}/quality", given(project=project), JobQuality)
+        return self.get(f"{_make_job_path(job)}/quality", drop_none(project=project), JobQuality)
 
     def usage(self, month: str | None = None, project: str | None = None) -> UsageBody:
         """Read the calls of a month such as ``2026-11`` (None: the current one) and their cost."""
-        return self.get("/usage", given(month=month, project=project), UsageBody)
+        return self.get("/usage", drop_none(month=month, project=project), UsageBody)
 
     def device_hours(self, search: HoursSearch) -> DeviceHoursBody:
         """Read the device time of projects or users over a range, in buckets."""
@@ -128,8 +136,8 @@ class Api:
         self, job: str, kinds: Sequence[str] = (), limit: int = 1_000, project: str | None = None
     ) -> list[TimelineMoment]:
         """Read the history of a job and its nodes: the newest ``limit`` entries, oldest first. Raises NotFoundError."""
-        pairs = [*(("kind", kind) for kind in kinds), *given(limit=limit, project=project)]
-        return self.get(f"{_of(job)}/timeline", pairs, list[TimelineMoment])
+        pairs = [*(("kind", kind) for kind in kinds), *drop_none(limit=limit, project=project)]
+        return self.get(f"{_make_job_path(job)}/timeline", pairs, list[TimelineMoment])
 
     def create_task(self, task: NewTask) -> DiagnosticTask:
         """Create a task that diagnoses nodes, a job or log lines. Raises NotFoundError for an unknown node or job."""
@@ -142,19 +150,19 @@ class Api:
 
     def tasks(self, limit: int, project: str | None = None) -> list[DiagnosticTask]:
         """List at most ``limit`` (100) diagnostic tasks, newest first."""
-        return self.get("/tasks", given(limit=limit, project=project), TaskPage).tasks
+        return self.get("/tasks", drop_none(limit=limit, project=project), TaskPage).tasks
 
     def metrics(self, job: str, search: MetricSearch) -> MetricAnswer:
         """Read metrics of a job as lines of points."""
-        return self.get(f"{_of(job)}/metrics", search.parameters(), MetricAnswer)
+        return self.get(f"{_make_job_path(job)}/metrics", search.parameters(), MetricAnswer)
 
     def metric_names(self, job: str, project: str | None = None) -> list[str]:
         """List the metrics measured over the life of a job, and those derived from them."""
-        return self.get(f"{_of(job)}/metrics/names", given(project=project), _MetricNames).metrics
+        return self.get(f"{_make_job_path(job)}/metrics/names", drop_none(project=project), _MetricNames).metrics
 
     def export(self, job: str, search: MetricSearch, form: str) -> bytes:
         """Export metrics of a job as a file: ``form`` is ``csv`` or ``parquet``."""
-        return self._call("GET", f"{_of(job)}/metrics", [*search.parameters(), ("format", form)]).body
+        return self._call("GET", f"{_make_job_path(job)}/metrics", [*search.parameters(), ("format", form)]).body
 
     def samples(self, job: str, search: MetricSearch, form: str) -> Iterator[bytes]:
         """Stream every stored sample as a file: ``form`` is ``csv``, ``json`` or ``parquet``.
@@ -162,18 +170,18 @@ class Api:
         ``step``, ``by``, ``aggregate`` and ``statistic`` do not apply and must be None.
         """
         query = urlencode([*search.parameters(), ("format", form)])
-        return self.transport.pieces(f"{API}{_of(job)}/samples?{query}")
+        return self.transport.pieces(f"{API}{_make_job_path(job)}/samples?{query}")
 
     def latest(
         self, job: str, metrics: Sequence[str] = (), by: str | None = None, project: str | None = None
     ) -> list[LatestValue]:
         """Read the newest value of each line; without ``metrics``, of the core metrics."""
-        pairs = [("metric", metric) for metric in metrics] + given(by=by, project=project)
-        return self.get(f"{_of(job)}/latest", pairs, _Latest).values
+        pairs = [("metric", metric) for metric in metrics] + drop_none(by=by, project=project)
+        return self.get(f"{_make_job_path(job)}/latest", pairs, _Latest).values
 
     def logs(self, job: str, search: LogSearch) -> Iterator[LogEntry]:
         """Stream all log lines of a job."""
-        return self._lines(f"{_of(job)}/logs", search)
+        return self._lines(f"{_make_job_path(job)}/logs", search)
 
     def node_logs(self, node: str, search: LogSearch) -> Iterator[LogEntry]:
         """Stream all lines of a node's system log. Raises NotFoundError."""
@@ -200,46 +208,46 @@ class Api:
         ``per`` is ``job`` (the default) or ``device``: values of the whole job, or the mean of its devices.
         """
         pairs = [*(("job", job) for job in jobs), *(("metric", metric) for metric in metrics)]
-        return self.get("/compare", [*pairs, *given(step=step, project=project, per=per)], Comparison)
+        return self.get("/compare", [*pairs, *drop_none(step=step, project=project, per=per)], Comparison)
 
     def causes(self, jobs: Sequence[str], project: str | None = None) -> list[PhaseDifference]:
         """Why each job took longer or less long than the first one. Raises NotFoundError."""
         return self.get(
-            "/compare/causes", [*(("job", job) for job in jobs), *given(project=project)], list[PhaseDifference]
+            "/compare/causes", [*(("job", job) for job in jobs), *drop_none(project=project)], list[PhaseDifference]
         )
 
     def phases(self, job: str, project: str | None = None) -> JobPhases:
         """The phases of a job. Raises NotFoundError."""
-        return self.get(f"{_of(job)}/phases", given(project=project), JobPhases)
+        return self.get(f"{_make_job_path(job)}/phases", drop_none(project=project), JobPhases)
 
     def annotations(self, job: str, project: str | None = None) -> Annotations:
         """Read the tags and notes of a job. Raises NotFoundError."""
-        return self.get(f"{_of(job)}/annotations", given(project=project), Annotations)
+        return self.get(f"{_make_job_path(job)}/annotations", drop_none(project=project), Annotations)
 
     def change_tags(self, job: str, change: TagChange, project: str | None = None) -> Annotations:
         """Add and remove tags of a job. Returns all tags and notes of the job afterwards."""
-        return self._post(f"{_of(job)}/tags", given(project=project), change, Annotations)
+        return self._post(f"{_make_job_path(job)}/tags", drop_none(project=project), change, Annotations)
 
     def write_note(self, job: str, note: NewNote, project: str | None = None) -> JobNote:
         """Write a note about a job."""
-        return self._post(f"{_of(job)}/notes", given(project=project), note, JobNote)
+        return self._post(f"{_make_job_path(job)}/notes", drop_none(project=project), note, JobNote)
 
     def delete_note(self, job: str, note: str, project: str | None = None) -> None:
         """Delete a note of a job, by its id. Raises NotFoundError."""
-        self._call("DELETE", f"{_of(job)}/notes/{quote(note, safe='')}", given(project=project))
+        self._call("DELETE", f"{_make_job_path(job)}/notes/{quote(note, safe='')}", drop_none(project=project))
 
     def delete(self, job: str, project: str | None = None) -> None:
         """Delete a job and all its data. Raises NotFoundError."""
-        self._call("DELETE", _of(job), given(project=project))
+        self._call("DELETE", _make_job_path(job), drop_none(project=project))
 
     def share(self, job: str, expires_in: int | None = None, project: str | None = None) -> Shared:
         """Create a token for one job's metrics, valid for ``expires_in`` seconds (default: a week)."""
         content = None if expires_in is None else {"expires_in": expires_in}
-        return self._post(f"{_of(job)}/share", given(project=project), content, Shared)
+        return self._post(f"{_make_job_path(job)}/share", drop_none(project=project), content, Shared)
 
     def run_token(self, job: str, project: str | None = None) -> Shared:
         """Create a token for the runs of MLflow in one job."""
-        return self._post(f"{_of(job)}/run-token", given(project=project), None, Shared)
+        return self._post(f"{_make_job_path(job)}/run-token", drop_none(project=project), None, Shared)
 
     def status(self) -> Status:
         """Read the state of the server."""
@@ -251,7 +259,7 @@ class Api:
 
     def default_retention(self, project: str | None = None) -> Retention:
         """Read the server's retention. A key of one project must name it."""
-        return self.get("/retention", given(project=project), Retention)
+        return self.get("/retention", drop_none(project=project), Retention)
 
     def set_retention(self, project: str, retention: Retention | None) -> Retention:
         """Set the retention of a project; None resets it to the server's default."""
@@ -262,21 +270,21 @@ class Api:
 
     def nodes(self, project: str | None = None) -> list[Node]:
         """List the machines that agents run on."""
-        return self.get("/nodes", given(project=project), _Nodes).nodes
+        return self.get("/nodes", drop_none(project=project), _Nodes).nodes
 
     def nodes_and_faults(self, project: str | None = None) -> tuple[list[Node], list[NodeFaults]]:
         """Read the nodes, and the faults of the faulty ones."""
-        found = self.get("/nodes", given(faults="true", project=project), _Nodes)
+        found = self.get("/nodes", drop_none(faults="true", project=project), _Nodes)
         return found.nodes, found.faults
 
     def shippers(self, project: str | None = None) -> list[ShipperBody]:
         """List the log shippers, by creation."""
-        return self.get("/shippers", given(project=project), ShipperList).shippers
+        return self.get("/shippers", drop_none(project=project), ShipperList).shippers
 
     def create_shipper(self, group: str, sink: tuple[str, str], project: str | None = None) -> ShipperBody:
         """Ship the log lines of a resource group, of one project or of all, to a sink: its project and its logstore."""
         content = {"resource_group": group, "sink_project": sink[0], "logstore": sink[1]}
-        return self._post("/shippers", given(project=project), content, ShipperBody)
+        return self._post("/shippers", drop_none(project=project), content, ShipperBody)
 
     def delete_shipper(self, shipper_id: str) -> ShipperBody:
         """Delete a shipper. Returns its last state. Raises NotFoundError."""
@@ -293,7 +301,7 @@ class Api:
         The link begins with the server's public address if configured, else with the address in use.
         """
         made = self._post("/session/link", [], None, _SessionLink)
-        place = given(code=made.code, job=job or None, project=project or None)
+        place = drop_none(code=made.code, job=job or None, project=project or None)
         return f"{made.public_url or self.transport.server}/#/open?{urlencode(place)}"
 
     def get(self, path: str, parameters: Sequence[tuple[str, str]], shape: type[_T]) -> _T:
@@ -329,23 +337,23 @@ def _retention_of(project: str) -> str:
     return f"/projects/{quote(project, safe='')}/retention"
 
 
-def _of(job: str) -> str:
+def _make_job_path(job: str) -> str:
     return f"/jobs/{quote(job, safe='')}"
 
 
 def _decode(answer: Response, shape: type[_T]) -> _T:
     try:
-        return msgspec.convert(_without_null(msgspec.json.decode(answer.body)), shape)
+        return msgspec.convert(_drop_null(msgspec.json.decode(answer.body)), shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise JobmeterError(f"the server's answer cannot be read: {error}") from error
 
 
-def _without_null(value: object) -> object:
+def _drop_null(value: object) -> object:
     # Unknown fields are null, which a struct replaces by its default. Points have no null and are left unchanged.
     if isinstance(value, dict):
         return {
-            name: part if name == "points" else _without_null(part) for name, part in value.items() if part is not None
+            name: part if name == "points" else _drop_null(part) for name, part in value.items() if part is not None
         }
     if isinstance(value, list):
-        return [_without_null(part) for part in value]
+        return [_drop_null(part) for part in value]
     return value

@@ -16,14 +16,16 @@ class Search:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         several = {name: value for name, value in values.items() if not isinstance(value, str | int | None)}
         single = {name: value for name, value in values.items() if name not in several and value != ""}
-        return [(_singular(name), part) for name, parts in several.items() for part in parts] + given(**single, **page)
+        return [(_to_singular(name), part) for name, parts in several.items() for part in parts] + drop_none(
+            **single, **page
+        )
 
 
-def _singular(name: str) -> str:
+def _to_singular(name: str) -> str:
     return "severity" if name == "severities" else name.removesuffix("s")
 
 
-def given(**values: object) -> list[tuple[str, str]]:
+def drop_none(**values: object) -> list[tuple[str, str]]:
     """Return values that are not None as query parameters."""
     return [(name, str(value)) for name, value in values.items() if value is not None]
 

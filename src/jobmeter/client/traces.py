@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jobmeter.client.api import Api
-from jobmeter.client.searches import Search, given
+from jobmeter.client.searches import Search, drop_none
 from jobmeter.model.answers import SpanBody, SpanList, TraceBody, TraceList
 
 PAGE = 500
@@ -39,4 +39,4 @@ def traces(api: Api, search: TraceSearch, limit: int) -> Iterator[TraceBody]:
 
 def spans(api: Api, trace: str, project: str | None, limit: int) -> list[SpanBody]:
     """Read the first ``limit`` spans of a trace, by start. Raises NotFoundError."""
-    return api.get(f"/traces/{trace}", given(limit=limit, project=project), SpanList).spans
+    return api.get(f"/traces/{trace}", drop_none(limit=limit, project=project), SpanList).spans

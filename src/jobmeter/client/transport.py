@@ -175,7 +175,7 @@ class _OtherProblem(msgspec.Struct):
     message: str = ""
 
 
-def _plain_text(body: bytes) -> str:
+def _read_other_error(body: bytes) -> str:
     """Return the message of Alertmanager's, MLflow's and Prometheus' errors, an empty text for any other body."""
     try:
         found = msgspec.json.decode(body, type=str | _OtherProblem)
@@ -195,7 +195,7 @@ def _error(status: int, headers: Mapping[str, str], body: bytes) -> JobmeterErro
     except (msgspec.DecodeError, UnicodeDecodeError):
         if status == _TOO_LARGE:  # a proxy refused the body: a smaller body may pass
             return LimitExceededError("a proxy answered 413: the body is too large for it", "body")
-        kind, text = _BY_STATUS.get(status), _plain_text(body)
+        kind, text = _BY_STATUS.get(status), _read_other_error(body)
         if kind is not None and text:
             return kind(text)
         return UnavailableError(f"the server answered {status} with a body that is not Jobmeter's", _wait(headers))

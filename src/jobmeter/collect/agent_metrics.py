@@ -62,7 +62,7 @@ class AgentMetrics:
             missed, active = self._processes()
             values.append((self._series("agent.processes.missed"), float(missed)))
             values.append((self._series("agent.processes.events"), float(active)))
-        memory = _resident()
+        memory = _read_resident_memory()
         if memory is not None:
             values.append((self._series("agent.memory.usage"), memory))
         values += [(self._series(name), float(count)) for name, count in self._counters().items()]
@@ -79,6 +79,6 @@ class AgentMetrics:
         return self._place.of_node(metric, labels)
 
 
-def _resident() -> float | None:
+def _read_resident_memory() -> float | None:
     text = files.read("/proc/self/statm")
     return float(int(text.split()[1]) * _PAGE) if text else None

@@ -134,10 +134,10 @@ class SampleClock:
             self._observed_ns = now
             self._difference_ns = measured - self._offset.value_ns
             if abs(self._difference_ns) <= STEP_NS:
-                self._returned()
+                self._note_return()
                 self._offset.value_ns += max(-limit, min(limit, self._difference_ns))
             else:
-                self._stepped(_Offset(measured, now))
+                self._note_step(_Offset(measured, now))
 
     def changes(self) -> list[ClockChange]:
         """Changes of the wall clock since the last call."""
@@ -145,10 +145,14 @@ class SampleClock:
             changes, self._changes = self._changes, []
         return changes
 
-    def _stepped(self, measured: _Offset) -> None:
-        if self._previous and _near(measured, self._previous) and measured.since_ns - self._offset.since_ns < _TRUST_NS:
+    def _note_step(self, measured: _Offset) -> None:
+        if (
+            self._previous
+            and _is_near(measured, self._previous)
+            and measured.since_ns - self._offset.since_ns < _TRUST_NS
+        ):
             self._follow(measured)
-        elif self._candidate is None or not _near(measured, self._candidate):
+        elif self._candidate is None or not _is_near(measured, self._candidate):
             self._candidate = measured
             self._report(
                 Level.WARNING,
@@ -166,7 +170,7 @@ class SampleClock:
         self._difference_ns = 0
         self._report(Level.WARNING, "ClockCorrected", message)
 
-    def _returned(self) -> None:
+    def _note_return(self) -> None:
         if self._candidate is not None:
             self._candidate = None
             self._report(Level.INFO, "ClockReturned", "The wall clock agrees with the time of samples again.")
@@ -176,7 +180,7 @@ class SampleClock:
         self._changes = [*self._changes[-63:], ClockChange(self.now_ms(), level, reason, message)]
 
 
-def _near(left: _Offset, right: _Offset) -> bool:
+def _is_near(left: _Offset, right: _Offset) -> bool:
     return abs(left.value_ns - right.value_ns) <= STEP_NS
 
 

@@ -14,7 +14,7 @@ from jobmeter.collect.spool import Batch, SpoolPosition
 from jobmeter.errors import InvalidRequestError, LimitExceededError, ThrottledError, UnavailableError
 from jobmeter.model.backoff import backoff_seconds
 from jobmeter.model.time import Clock, iso
-from jobmeter.wire.native.times import newest_time
+from jobmeter.wire.native.times import find_newest_time
 
 if TYPE_CHECKING:
     from jobmeter.collect.launch.lease import RunLease
@@ -135,7 +135,7 @@ class Delivery:
                         break
                     self._attempt(batch)
                 except Exception as error:  # noqa: BLE001 - the thread has to live, whatever the disk or a body does
-                    self._failed(error)
+                    self._note_failure(error)
 
     def _attempt(self, batch: Batch) -> None:
         try:
@@ -145,18 +145,18 @@ class Delivery:
             body = batch.body + renewal
             answer = self._requester.request("POST", f"{API}/ingest", body, {"Content-Type": FRAMES})
         except InvalidRequestError as error:
-            self._refused(batch, error)
+            self._handle_refusal(batch, error)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, what was measured is stored and tried again
-            self._failed(error)
+            self._note_failure(error)
         else:
             if self.renewal and renewal:
                 self.renewal.renewed()
-            self._delivered(batch, answer)
+            self._note_delivery(batch, answer)
 
-    def _delivered(self, batch: Batch, answer: Response) -> None:
+    def _note_delivery(self, batch: Batch, answer: Response) -> None:
         receipt = _receipt(answer)
         if receipt.early:
-            self._early(batch, receipt)
+            self._keep_early_samples(batch, receipt)
             return
         # Counters are updated before the batch is removed: a caller that waits for an empty spool reads them next.
         self._count(receipt)
@@ -164,13 +164,13 @@ class Delivery:
             _log.info("the server accepts samples again")
         self._failures = 0
         self.last_error = ""
-        self._passed(batch)
+        self._end_single_frames(batch)
         self.outbox.release(batch.end)
         with self._state:
             self._state.notify_all()
 
     def _count(self, receipt: _Receipt) -> None:
-        if receipt.time and self._clocks_apart_ms is not None and abs(self._ahead_ms(receipt)) < _AGREE_MS:
+        if receipt.time and self._clocks_apart_ms is not None and abs(self._measure_lead_ms(receipt)) < _AGREE_MS:
             _log.info("the clocks of the server and of this node agree again")
             self._clocks_apart_ms = None
         unknown = set(receipt.unknown) - self._unknown
@@ -186,26 +186,26 @@ class Delivery:
                 _log.warning("the server refused %d samples: %s", count, reason)
             self.refused[reason] = self.refused.get(reason, 0) + count
 
-    def _refused(self, batch: Batch, error: InvalidRequestError) -> None:
+    def _handle_refusal(self, batch: Batch, error: InvalidRequestError) -> None:
         """Handle a refused body: send its frames one by one, and quarantine refused ones."""
         if batch.frames > 1:
-            self._one_by_one(batch)
+            self._begin_single_frames(batch)
         elif isinstance(error, LimitExceededError) and error.field == "project":
-            self._failed(error)  # the limit may free up as idle series expire
+            self._note_failure(error)  # the limit may free up as idle series expire
         else:
             self._put_aside(batch, f"{error.field}: {error.message}" if error.field else error.message)
 
-    def _early(self, batch: Batch, receipt: _Receipt) -> None:
+    def _keep_early_samples(self, batch: Batch, receipt: _Receipt) -> None:
         """Keep samples ahead of the server's clock in the outbox, unless they are as far ahead of this node's clock."""
         if batch.frames > 1:
-            self._one_by_one(batch)
+            self._begin_single_frames(batch)
             return
         now_ms = self._clock.now_ms()
-        newest_ms = newest_time(batch.body)
+        newest_ms = find_newest_time(batch.body)
         if newest_ms > now_ms + OVERLAP_MS:
             self._put_aside(batch, f"time: {iso(newest_ms)} is ahead of this node's clock, {iso(now_ms)}, too")
             return
-        ahead_ms = self._ahead_ms(receipt)
+        ahead_ms = self._measure_lead_ms(receipt)
         clocks = f"this node's clock says {iso(now_ms)}"
         if receipt.time:
             side = "ahead" if ahead_ms < 0 else "behind"
@@ -214,15 +214,15 @@ class Delivery:
         if self._clocks_apart_ms is None or abs(ahead_ms - self._clocks_apart_ms) > _AGREE_MS:
             _log.warning("%s; they stay in the spool until the clocks agree", error.message)
             self._clocks_apart_ms = ahead_ms
-        self._failed(error, quiet=True)
+        self._note_failure(error, quiet=True)
 
-    def _ahead_ms(self, receipt: _Receipt) -> int:
+    def _measure_lead_ms(self, receipt: _Receipt) -> int:
         return self._clock.now_ms() - receipt.time if receipt.time else 0
 
-    def _one_by_one(self, batch: Batch) -> None:
+    def _begin_single_frames(self, batch: Batch) -> None:
         self._careful_until = max(batch.end, self._careful_until or batch.end)
 
-    def _passed(self, batch: Batch) -> None:
+    def _end_single_frames(self, batch: Batch) -> None:
         if self._careful_until and batch.end >= self._careful_until:
             self._careful_until = None
 
@@ -230,9 +230,9 @@ class Delivery:
         _log.warning("the server refused a frame, which is quarantined: %s", reason)
         self.set_aside = reason
         self.outbox.set_aside(batch, reason)
-        self._passed(batch)
+        self._end_single_frames(batch)
 
-    def _failed(self, error: Exception, *, quiet: bool = False) -> None:
+    def _note_failure(self, error: Exception, *, quiet: bool = False) -> None:
         if not self._failures and not quiet:
             _log.warning("samples cannot be delivered and stay in the spool: %s", error)
         self.last_error = str(error)

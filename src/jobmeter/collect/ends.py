@@ -111,9 +111,9 @@ class EndWatch:
             return
         self._watched[key] = descriptor, process.member
         self._by_descriptor[descriptor] = key
-        self._started().register(descriptor, select.EPOLLIN)
+        self._start_polling().register(descriptor, select.EPOLLIN)
 
-    def _started(self) -> select.epoll:
+    def _start_polling(self) -> select.epoll:
         if self._poll is None:
             self._poll = select.epoll()
             Thread(target=self._read_ends, args=(self._poll,), name="ends", daemon=True).start()
@@ -128,12 +128,12 @@ class EndWatch:
                     watched = self._watched.get(key) if key else None
                 if key is None or watched is None:
                     continue
-                self._finals.put(self._final(watched[1]))
+                self._finals.put(self._read_final_usage(watched[1]))
                 with self._lock:
                     if self._by_descriptor.get(descriptor) == key:
                         self._drop(key)
 
-    def _final(self, member: Member) -> FinalUsage:
+    def _read_final_usage(self, member: Member) -> FinalUsage:
         usage = self._reader.read(member.groups)  # first: it may be gone in a moment
         job = group_key(member.job_groups)
         return FinalUsage(

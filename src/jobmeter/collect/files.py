@@ -39,7 +39,7 @@ def make_folder(directory: Path) -> None:
             one.mkdir(mode=0o700, exist_ok=True)
 
 
-def required(*paths: str) -> bytes:
+def read_required(*paths: str) -> bytes:
     """Read the first of these files that is readable. Raises OSError if none is."""
     text = next((text for path in paths if (text := read(path)) is not None), None)
     if text is None:
@@ -56,7 +56,7 @@ def names(folder: str) -> list[str]:
 
 
 def link_target(path: str) -> str:
-    """Return where a symbolic link leads, empty where it is missing or may not be read."""
+    """Return where a symbolic link leads, empty if it is missing or may not be read."""
     try:
         return os.readlink(path)  # noqa: PTH115 - as few system calls as possible
     except OSError:
@@ -77,7 +77,7 @@ def read_text(path: str) -> str:
 
 
 def boot_id(proc_root: str = "/proc") -> str:
-    """The id of this start of the kernel, empty where it has none."""
+    """The id of this start of the kernel, empty if it has none."""
     return read_text(f"{proc_root}/sys/kernel/random/boot_id")
 
 
@@ -130,9 +130,9 @@ def parse_mounts(mountinfo: bytes) -> Iterator[Mount]:
         before, _, behind = line.partition(b" - ")
         words, details = before.split(), behind.split()
         if len(words) >= 5 and details:
-            yield Mount(words[2], *map(unescaped, (words[3], words[4], details[0], details[-1])))
+            yield Mount(words[2], *map(unescape_mount, (words[3], words[4], details[0], details[-1])))
 
 
-def unescaped(text: bytes) -> str:
+def unescape_mount(text: bytes) -> str:
     """Decode a path of a list of mounts, in which the kernel writes spaces as octal numbers."""
     return _ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), text).decode(errors="replace")

@@ -68,7 +68,7 @@ class IncidentWatch:
         found, self._events = self._events[:MOST], []
         return Records(events=found)
 
-    def _before(self, sample: Sample) -> Sample | None:
+    def _swap_last_sample(self, sample: Sample) -> Sample | None:
         """Return the last reading of the counter; the least recently sampled series are dropped."""
         before = self._last.pop(sample.series, None)
         self._last[sample.series] = sample
@@ -79,13 +79,13 @@ class IncidentWatch:
         return before
 
     def _count(self, sample: Sample) -> None:
-        before = self._before(sample)
+        before = self._swap_last_sample(sample)
         if before is not None and sample.value > before.value:
             reason, message = _COUNTS[sample.series.metric]
             self._report(sample, reason, message.format(count=sample.value - before.value), Level.ERROR)
 
     def _share(self, sample: Sample) -> None:
-        before = self._before(sample)
+        before = self._swap_last_sample(sample)
         if before is None or sample.time_ms <= before.time_ms or sample.value < before.value:
             return
         share = (sample.value - before.value) * SECOND / (sample.time_ms - before.time_ms)

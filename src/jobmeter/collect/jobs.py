@@ -17,7 +17,7 @@ from jobmeter.collect.cgroup.outside import CgroupPlace as GroupPlace
 from jobmeter.collect.cgroup.outside import InsideTime, places
 from jobmeter.collect.cgroup.quota import QuotasAbove
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.cgroup.usage import CgroupUsage, later
+from jobmeter.collect.cgroup.usage import CgroupUsage, merge_readings
 from jobmeter.collect.discover.member import Process
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
@@ -120,11 +120,11 @@ class JobsCollector:
             self._starts.begin_scan()
         ended = [self._ended.get_nowait() for _ in range(self._ended.qsize())]
         found = self._table.refresh()
-        departed = self._departed()
+        departed = self._take_departed()
         over: list[Ended | Departed] = [*ended, *departed]
         gone = {final.key for final in over}
         processes = [process for process in found if not process.member.measured and process.stat.key not in gone]
-        began = self._began(processes, over)
+        began = self._find_starts(processes, over)
         self._forget_namesakes(began)
         finals = self._finals(processes)
         for other in self.memory.begin_scan(processes):
@@ -132,7 +132,7 @@ class JobsCollector:
         self._read_job_groups(processes)
         away = places(processes, self._proc)
         replicas = self._replicas(processes, over, finals, away)
-        self._by_process.update(processes, ended, departed, away, self._joined(processes))
+        self._by_process.update(processes, ended, departed, away, self._find_late_joins(processes))
         self._by_group.update({owner: replica.groups for owner, replica in replicas.items()})
         living = {owner: replica.living[0] for owner, replica in replicas.items() if replica.living}
         self._by_group.update(self._quotas.read(living))
@@ -177,7 +177,7 @@ class JobsCollector:
             self._by_job.update(final.job_groups, final.owner.attempt, final.job_usage)
             self._by_group.update({final.owner: {final.groups: final.usage}})
             before = finals[final.owner].get(final.groups)
-            finals[final.owner][final.groups] = later(before, final.usage) if before else final.usage
+            finals[final.owner][final.groups] = merge_readings(before, final.usage) if before else final.usage
         return finals
 
     def _read_job_groups(self, processes: Iterable[Process]) -> None:
@@ -191,7 +191,7 @@ class JobsCollector:
         for groups, attempt in {(groups, owner.attempt) for groups, owner in found}:
             self._by_job.update(groups, attempt, self._job_groups.read(groups))
 
-    def _departed(self) -> list[Departed]:
+    def _take_departed(self) -> list[Departed]:
         """Return the processes that have ended since the last scan, including some that were never scanned."""
         found: list[Departed] = []
         for left in self._table.left:
@@ -205,7 +205,7 @@ class JobsCollector:
             )
         return found
 
-    def _began(self, processes: Iterable[Process], ended: Iterable[Ended | Departed]) -> dict[Owner, int]:
+    def _find_starts(self, processes: Iterable[Process], ended: Iterable[Ended | Departed]) -> dict[Owner, int]:
         """Return the start of each new replica's first process, in ticks since the start of the machine."""
         began: dict[Owner, int] = {}
         starts = [(process.member.owner, process.stat.key.start) for process in processes]
@@ -214,7 +214,7 @@ class JobsCollector:
                 began[owner] = min(start, began.get(owner, start))
         return began
 
-    def _joined(self, processes: Iterable[Process]) -> set[Key]:
+    def _find_late_joins(self, processes: Iterable[Process]) -> set[Key]:
         """Return processes that began before the last scans and now join an older replica."""
         if self._starts is None:
             return set()
@@ -275,7 +275,9 @@ class JobsCollector:
         return {
             "cpu.time": self._cpu(owner, process, group),
             **{
-                f"disk.{kind}": _most(self._pick(owner, "disk", process.get(kind), group.get(kind)), group.get(kind))
+                f"disk.{kind}": _find_most(
+                    self._pick(owner, "disk", process.get(kind), group.get(kind)), group.get(kind)
+                )
                 for kind in ("read", "write")
             },
             "cpu.throttled.time": group.get("throttled"),
@@ -347,5 +349,5 @@ def _kinds(replica: ReplicaProcesses) -> _Values:
     return found
 
 
-def _most(*counts: float | None) -> float | None:
+def _find_most(*counts: float | None) -> float | None:
     return max((count for count in counts if count is not None), default=None)

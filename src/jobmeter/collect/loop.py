@@ -86,7 +86,7 @@ class Loop:
             except Exception:  # noqa: BLE001 - what was measured must not be lost with it
                 _log.exception("the samples of a tick cannot be processed further")
         self._taken += len(samples)
-        samples += self._own(now_ms, outcomes)
+        samples += self._measure_agent(now_ms, outcomes)
         self._deliver(self._attribution.samples(samples) if self._attribution else samples)
         for source in self._sources:
             try:
@@ -105,7 +105,7 @@ class Loop:
                 self._deliver(samples)
             self.spool_records(self._attribution.released())
 
-    def _own(self, now_ms: int, outcomes: dict[str, Outcome]) -> Samples:
+    def _measure_agent(self, now_ms: int, outcomes: dict[str, Outcome]) -> Samples:
         dropped = {**self._outbox.dropped, "not.finite": self._unfinite, **self._refused()}
         return self._cost.samples(
             now_ms,

@@ -69,7 +69,7 @@ class Outbox:
 
         A frame that is not ``urgent`` waits for the next urgent frame or for a flush.
         """
-        on_disk = self._to_disk(frame)
+        on_disk = self._append_to_spool(frame)
         if not on_disk:
             with self._lock:
                 self._memory.append(frame)
@@ -120,7 +120,7 @@ class Outbox:
         if self._spool:
             self._spool.close()
 
-    def _to_disk(self, frame: bytes) -> bool:
+    def _append_to_spool(self, frame: bytes) -> bool:
         if self._spool is None:
             return False
         try:

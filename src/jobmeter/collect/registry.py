@@ -42,7 +42,7 @@ from jobmeter.collect.process_events.watch import ProcessWatch
 from jobmeter.collect.starts import Starts
 from jobmeter.model.catalog import find
 from jobmeter.model.time import Clock
-from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, working
+from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, select_working
 
 _log = logging.getLogger(__name__)
 _PATIENCE = 0.4
@@ -89,11 +89,11 @@ def plugin_collectors(place: NodeIdentity, others: Iterable[Planned]) -> list[Pl
 
     ``every_ms`` of a collector, if there, is its shortest interval.
     """
-    plugins = working(load_plugins(PluginKind.COLLECTORS, {one.collector.name for one in others}))
-    return [planned for plugin in plugins if (planned := _planned(plugin, place)) is not None]
+    plugins = select_working(load_plugins(PluginKind.COLLECTORS, {one.collector.name for one in others}))
+    return [planned for plugin in plugins if (planned := _plan_plugin(plugin, place)) is not None]
 
 
-def _planned(plugin: Plugin, place: NodeIdentity) -> Planned | None:
+def _plan_plugin(plugin: Plugin, place: NodeIdentity) -> Planned | None:
     try:
         collector: Collector = plugin.part(place)
         unknown = next((name for name in collector.metrics if find(name) is None), "")

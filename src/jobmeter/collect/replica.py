@@ -51,7 +51,7 @@ class ReplicaMemory:
         shared: list[ProcessStat] = []
         own: list[ProcessStat] = []
         for owner, replica in replicas.items():
-            inside, apart = _divided(replica)
+            inside, apart = _divide_processes(replica)
             shared += apart
             marks = (usage.memory_peak or 0.0 for usage in (*replica.groups.values(), *replica.last))
             if max(marks, default=0.0) > self._peaks.highest(owner, ()):
@@ -60,9 +60,9 @@ class ReplicaMemory:
 
     def values(self, owner: Owner, replica: ReplicaProcesses) -> dict[str, float | None]:
         """Return the memory metrics of a replica that was read."""
-        inside, apart = _divided(replica)
+        inside, apart = _divide_processes(replica)
         # A group without processes still has the file cache that they left.
-        charged = sum(_charged(replica)) if replica.living else 0.0
+        charged = sum(_list_charged_memory(replica)) if replica.living else 0.0
         by_process, measure = self._processes.proportional(apart)
         if replica.living:
             self.measures[owner] = MemoryMeasure.GROUP if inside or not apart else measure
@@ -87,13 +87,13 @@ class ReplicaMemory:
         self.measures.pop(owner, None)
 
 
-def _charged(replica: ReplicaProcesses) -> list[float]:
+def _list_charged_memory(replica: ReplicaProcesses) -> list[float]:
     return [usage.memory for usage in replica.groups.values() if usage.memory is not None]
 
 
-def _divided(replica: ReplicaProcesses) -> tuple[list[ProcessStat], list[ProcessStat]]:
+def _divide_processes(replica: ReplicaProcesses) -> tuple[list[ProcessStat], list[ProcessStat]]:
     """Split its living processes into those whose memory its groups count, and the others."""
-    apart = replica.outside if _charged(replica) else replica.living
+    apart = replica.outside if _list_charged_memory(replica) else replica.living
     keys = {process.stat.key for process in apart}
     inside = [process.stat for process in replica.living if process.stat.key not in keys]
     return inside, [process.stat for process in apart]

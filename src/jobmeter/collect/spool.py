@@ -197,7 +197,7 @@ class Spool:
         sizes = {int(path.stem): path.stat().st_size for path in found}
         if found:
             last = int(found[-1].stem)
-            whole = _whole_length(found[-1].read_bytes())
+            whole = _measure_whole_frames(found[-1].read_bytes())
             if whole < sizes[last]:
                 _log.warning("the last %d bytes of %s are a partial frame: truncated", sizes[last] - whole, found[-1])
                 os.truncate(found[-1], whole)
@@ -246,7 +246,7 @@ class Spool:
     def _frames(self, segment: int, start: int, max_bytes: int, max_frames: int) -> Batch | None:
         """Return the next frames of one segment; None without a whole frame left in it."""
         data = memoryview(self._path(segment).read_bytes())[: self._sizes[segment]]
-        at = _next_frame(data, start)
+        at = _find_next_frame(data, start)
         if at is None:
             self.damaged += len(data) - start
             return None
@@ -275,7 +275,7 @@ def _end_of_frame(data: bytes | memoryview, offset: int) -> int | None:
     return found[1] if found else None
 
 
-def _next_frame(data: memoryview, offset: int) -> int | None:
+def _find_next_frame(data: memoryview, offset: int) -> int | None:
     """Return the first position at or after ``offset`` where an undamaged frame begins."""
     whole = b""
     while 0 <= offset < len(data):
@@ -286,23 +286,23 @@ def _next_frame(data: memoryview, offset: int) -> int | None:
     return None
 
 
-def _whole_length(data: bytes) -> int:
+def _measure_whole_frames(data: bytes) -> int:
     """Return the length of the data up to its last whole frame. Earlier damage is left for the reader to skip."""
-    view, end, at = memoryview(data), 0, _next_frame(memoryview(data), 0)
+    view, end, at = memoryview(data), 0, _find_next_frame(memoryview(data), 0)
     while at is not None:
         while (following := _end_of_frame(view, at)) is not None:
             at = end = following
-        at = _next_frame(view, at)
+        at = _find_next_frame(view, at)
     return end
 
 
 def _frames_of(body: bytes) -> Iterator[Frame]:
     """Yield the frames of a body; damaged parts are skipped."""
     view = memoryview(body)
-    at = _next_frame(view, 0)
+    at = _find_next_frame(view, 0)
     while at is not None:
         found = read_frame(view, at)
         if found is None:
             return
         yield found[0]
-        at = _next_frame(view, found[1])
+        at = _find_next_frame(view, found[1])

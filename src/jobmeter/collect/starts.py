@@ -78,7 +78,7 @@ class Starts:
 
     def scanned_before(self, start: int) -> bool:
         """True for a process, by its start, that existed at a scan before the last one."""
-        return self._scans[0] > self._created and self._began_earlier(start)
+        return self._scans[0] > self._created and self._precedes_last_scan(start)
 
     def zero_ms(self, start: int, values: Mapping[str, float | None], now_ms: int) -> int | None:
         """Return the time when counters that read ``values`` at ``now_ms`` were zero, in epoch milliseconds.
@@ -86,7 +86,7 @@ class Starts:
         ``start`` belongs to the replica's first process, in ticks since the start of the machine. None if earlier usage
         is unknown: it began before the first scan, or its group has more CPU time than possible since.
         """
-        if self._began_earlier(start):
+        if self._precedes_last_scan(start):
             return None
         most = (self._elapsed() - self._scans[0]) / 1e9 * self._cores + 1 / self._ticks
         if (values.get("cpu.time") or 0.0) > most:
@@ -95,5 +95,5 @@ class Starts:
         zero_ms = self._epoch_ms((start + 1) * 1000 // self._ticks)
         return zero_ms if zero_ms < now_ms else None
 
-    def _began_earlier(self, start: int) -> bool:
+    def _precedes_last_scan(self, start: int) -> bool:
         return start < self._scans[0] * self._ticks // 1_000_000_000

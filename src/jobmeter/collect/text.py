@@ -14,7 +14,7 @@ def valid_text(text: str) -> str:
     return shown.encode(errors="backslashreplace").decode()
 
 
-def short_text(text: str) -> str:
+def shorten_text(text: str) -> str:
     """Return a valid text, truncated to the limit of a record's short text."""
     return valid_text(text)[:MAX_SHORT_TEXT]
 
@@ -24,6 +24,6 @@ def label_value(text: str) -> str:
     return "".join(one if one.isprintable() else " " for one in valid_text(text)).strip()[:MAX_LABEL_VALUE]
 
 
-def whole_number(text: str, digits: int = 9) -> int | None:
+def parse_whole_number(text: str, digits: int = 9) -> int | None:
     """Parse a whole number of at most ``digits`` digits; None for any other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None

@@ -87,7 +87,7 @@ class Worker:
         try:
             samples = self._collector.collect(now_ms)
         except Exception as error:  # noqa: BLE001 - a collector may fail in any way and must not take others along
-            self._failed(error)
+            self._note_failure(error)
             return Outcome(success=False, duration=self._clock.monotonic() - started)
         self._failures = 0
         outcome = Outcome(success=True, duration=self._clock.monotonic() - started, samples=samples)
@@ -95,7 +95,7 @@ class Worker:
             outcome.samples = []  # the loop has ticked since: their time would be wrong
         return outcome
 
-    def _failed(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         self._failures += 1
         if self._failures == 1:
             _log.warning("collector %s failed: %s: %s", self.name, type(error).__name__, error)

@@ -104,24 +104,30 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
         ``reaching`` leaves out most of the signals that are always below that level, to save time.
         """
-        return list(self._enough(self.means, metric, numbers, reaching))
+        return list(self._select_measured_enough(self.means, metric, numbers, reaching))
 
     def levels(self, metric: str, numbers: Numbers, reaching: float = -np.inf) -> list[Signal]:
         """Return ``signals`` averaged over windows of a fifth of the hold time: samples scatter around a level."""
-        return [one.averaged(numbers["hold"] / _WINDOWS) for one in self._enough(self.means, metric, numbers, reaching)]
+        return [
+            one.averaged(numbers["hold"] / _WINDOWS)
+            for one in self._select_measured_enough(self.means, metric, numbers, reaching)
+        ]
 
     def has_signals(self, metric: str, numbers: Numbers) -> bool:
         """True if ``signals`` has any."""
-        return next(self._enough(self.means, metric, numbers), None) is not None
+        return next(self._select_measured_enough(self.means, metric, numbers), None) is not None
 
     def of_nodes(self, metric: str, numbers: Numbers) -> list[Signal]:
         """Return the signals of the nodes that the job was on, in the form of ``signals``."""
-        return list(self._enough(self.nodes, metric, numbers))
+        return list(self._select_measured_enough(self.nodes, metric, numbers))
 
     def levels_of_nodes(self, metric: str, numbers: Numbers) -> dict[tuple[str, str], Signal]:
         """Return ``of_nodes`` averaged as ``levels`` are, by node and part."""
         length = numbers["hold"] / _WINDOWS
-        return {(one.node, one.part): one.averaged(length) for one in self._enough(self.nodes, metric, numbers)}
+        return {
+            (one.node, one.part): one.averaged(length)
+            for one in self._select_measured_enough(self.nodes, metric, numbers)
+        }
 
     def stretch(self, signal: Signal, true: Bools, numbers: Numbers, hold: str = "hold") -> Stretch | None:
         """Return the time in which a condition on a signal's points held, at least for the threshold ``hold``.
@@ -189,9 +195,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             own = [one for one in own if one.start <= time and (one.end is None or time <= one.end + MINUTE)]
         if own:
             return own[-1].replica
-        return "" if self.view.allocations else self._measured_owner(node, device)
+        return "" if self.view.allocations else self._find_measured_owner(node, device)
 
-    def _measured_owner(self, node: str, device: str) -> str:
+    def _find_measured_owner(self, node: str, device: str) -> str:
         """Return the replica whose series has the device, for a job without records of who has which device."""
         members = (one.member for signals in self.means.values() for one in signals)
         return next((one[0] for one in members if (one[1] or one[0], one[2]) == (node, device)), "")
@@ -223,7 +229,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def _by_metric(self) -> dict[str, Mapping[Member, Signal]]:
         return {}
 
-    def _enough(self, signals: Signals, metric: str, numbers: Numbers, reaching: float = -np.inf) -> Iterator[Signal]:
+    def _select_measured_enough(
+        self, signals: Signals, metric: str, numbers: Numbers, reaching: float = -np.inf
+    ) -> Iterator[Signal]:
         if not signals.get(metric):
             return
         # Most rules ask for the same signals with the same thresholds.

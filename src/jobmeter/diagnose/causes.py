@@ -7,8 +7,8 @@ from functools import cached_property
 import msgspec
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.lives import Death, deaths, plain
-from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quoted
+from jobmeter.diagnose.lives import Death, deaths, strip_rank
+from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quote_line
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.event import FINDING, Event, EventType
 from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity
@@ -83,15 +83,17 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return the evidence of the cause in one replica's end, its status last; empty without evidence."""
         in_lines, _, in_reasons = self._matchers
         found = [line_evidence(line) for line in death.lines if in_lines(line.text)]
-        found += self._of_exception(death)
+        found += self._collect_exception_evidence(death)
         found += [event_evidence(event) for event in _events(case, death) if in_reasons(_words(event))]
         if not found and in_reasons(death.reason):
-            found.append(Evidence(kind="status", text=quoted(death.reason), time=death.end, replica=_replica(death)))
+            found.append(
+                Evidence(kind="status", text=quote_line(death.reason), time=death.end, replica=_replica(death))
+            )
         if death.exit_code in self.exits or found:
-            found.append(ended(death))
+            found.append(describe_end(death))
         return found
 
-    def _of_exception(self, death: Death) -> list[Evidence]:
+    def _collect_exception_evidence(self, death: Death) -> list[Evidence]:
         _, was_raised, _ = self._matchers
         raised = death.raised
         if raised is None:
@@ -110,10 +112,10 @@ def root_finding(
     return rule.finding(death.subject, severity, (min(start, death.end), death.end), shown, confidence, role)
 
 
-def ended(death: Death) -> Evidence:
+def describe_end(death: Death) -> Evidence:
     """Return the end of a replica as evidence."""
     if death.exit_code is None:
-        text = f"{death.subject.name} failed" + (f": {quoted(death.reason)}" if death.reason else "")
+        text = f"{death.subject.name} failed" + (f": {quote_line(death.reason)}" if death.reason else "")
     elif death.signal is not None:
         text = f"{death.subject.name} was ended by signal {death.signal} (exit status {death.exit_code})"
     else:
@@ -123,7 +125,7 @@ def ended(death: Death) -> Evidence:
 
 def line_evidence(line: LogLine) -> Evidence:
     """Convert a log line to evidence."""
-    return Evidence(kind="log", text=quoted(line.text), time=line.time_ns // NS_PER_MS, replica=line.replica)
+    return Evidence(kind="log", text=quote_line(line.text), time=line.time_ns // NS_PER_MS, replica=line.replica)
 
 
 def event_evidence(event: Event) -> Evidence:
@@ -136,7 +138,7 @@ def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
         return lambda _text: False
     compiled = re.compile("|".join(patterns), re.IGNORECASE)
     # The text is untrusted: an overlong line is not searched to its end.
-    return lambda text: compiled.search(plain(text[:4_000])) is not None
+    return lambda text: compiled.search(strip_rank(text[:4_000])) is not None
 
 
 def _events(case: Case, death: Death) -> list[Event]:

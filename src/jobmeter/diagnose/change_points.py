@@ -81,10 +81,11 @@ def log_peaks(case: Case) -> list[ChangePoint]:
         ChangePoint(minute, "warnings", f"{count} lines that warn in a minute", replica)
         for replica, of_minute in counts.items()
         for minute, count in of_minute.items()
-        if count >= PEAK_LINES and (len(of_minute) == 1 or count >= PEAK_FACTOR * _usual(list(of_minute.values())))
+        if count >= PEAK_LINES
+        and (len(of_minute) == 1 or count >= PEAK_FACTOR * _find_usual_count(list(of_minute.values())))
     ]
     return sorted(found, key=lambda turn: turn.time)[:MOST]
 
 
-def _usual(counts: Sequence[int]) -> float:
+def _find_usual_count(counts: Sequence[int]) -> float:
     return float(np.median(counts))

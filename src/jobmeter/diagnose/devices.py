@@ -16,13 +16,13 @@ from jobmeter.query.stretches import Stretch
 
 PREFIXES = ("gpu", "npu")
 BUSY = tuple(f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization", "sm.active"))
-"""The metrics that ``busy`` reads."""
+"""The metrics that ``measure_load`` reads."""
 _OFTEN = 0.95
 _MOMENTS = 0.02
 """Share of the time in which a device that does not work may be above idle: a monitor looks at it."""
 
 
-def raised_flags(rule: Rule, case: Case, _numbers: Numbers, severity: Severity, text: str) -> Findings:
+def find_raised_flags(rule: Rule, case: Case, _numbers: Numbers, severity: Severity, text: str) -> Findings:
     """Find devices with a flag that was raised at any time. The rule's metric is the flag; ``text`` explains it."""
     for signal in case.means.get(rule.metrics[0], ()):
         up = signal.value > 0
@@ -32,7 +32,7 @@ def raised_flags(rule: Rule, case: Case, _numbers: Numbers, severity: Severity, 
             yield rule.finding(device(signal), severity, span, [evidence], 0.99)
 
 
-def busy(case: Case, numbers: Numbers) -> list[Signal]:
+def measure_load(case: Case, numbers: Numbers) -> list[Signal]:
     """Return the load of each device: the higher one of its utilization and its active multiprocessors."""
     found = []
     for prefix in PREFIXES:
@@ -45,7 +45,7 @@ def busy(case: Case, numbers: Numbers) -> list[Signal]:
     return found
 
 
-def beside(case: Case, metric: str, signal: Signal, numbers: Numbers) -> Float64s | None:
+def read_level_beside(case: Case, metric: str, signal: Signal, numbers: Numbers) -> Float64s | None:
     """Return the level of another metric of the same device, at the times of a signal; see ``level_beside``."""
     other = case.by_member(metric).get(signal.member)
     return None if other is None else level_beside(other, signal, numbers)
@@ -65,19 +65,19 @@ def level_beside(other: Signal, signal: Signal, numbers: Numbers) -> Float64s:
     return np.where((early > 0) & (early <= MINUTE + level.interval), level.value[0], value)
 
 
-def by_minute(signal: Signal) -> Signal:
+def average_by_minute(signal: Signal) -> Signal:
     """Return the means of minutes: a level that does not depend on the interval at which a device was sampled."""
     return signal.averaged(MINUTE)
 
 
-def low_level(case: Case, numbers: Numbers) -> tuple[list[Signal], float] | None:
+def find_low_level(case: Case, numbers: Numbers) -> tuple[list[Signal], float] | None:
     """Return the devices of a job that works steadily below the level ``busiest``, and that level.
 
     The devices are averaged by minute. The level is the 95th percentile of the busiest device. Steady means: for the
     share ``share`` of the time each device stays within the share ``spread`` of its median. A service or a notebook
     follows a demand and is not steady. None for a job that is not steady or not low.
     """
-    used = [by_minute(one) for one in busy(case, numbers) if works(one, numbers)]
+    used = [average_by_minute(one) for one in measure_load(case, numbers) if works(one, numbers)]
     if not used or case.judged(numbers).length_ms < numbers["hold"]:
         return None
     level = max(float(np.quantile(one.value, _OFTEN)) for one in used)
@@ -114,11 +114,11 @@ def works(signal: Signal, numbers: Numbers) -> bool:
 
 
 def has_devices(case: Case, numbers: Numbers) -> bool:
-    """True if ``busy`` has any lines."""
+    """True if ``measure_load`` has any lines."""
     return any(case.has_signals(name, numbers) for name in BUSY)
 
 
-def of_replica(signals: list[Signal], replica: str) -> Signal | None:
+def average_replica(signals: list[Signal], replica: str) -> Signal | None:
     """Average a replica's devices to one line; None without devices."""
     own = [signal for signal in signals if signal.replica == replica]
     if not own:

@@ -40,14 +40,15 @@ def explain_difference(a: MeasuredRun, b: MeasuredRun, labels: tuple[str, str] =
     """Return the reasons for B's longer or shorter run time than A's. ``labels`` are the jobs' names in texts."""
     both = (a, b)
     unknown: dict[str, str] = {}
-    folded = [_folded(one.phases, _unknown_phases(both, unknown)) for one in both]
+    folded = [_fold_phases(one.phases, _find_unknown_phases(both, unknown)) for one in both]
     training = [[(span.start, span.end) for span, cause in own if cause is None] for own in folded]
     same = not (a.types and b.types) or a.types == b.types
     times, unsplit = split_work([one.courses for one in both], training, same_devices=same)
     if any(map(_length, training)):
         unknown.update(unsplit)
     parts = [
-        _whole(_of_phases(own), work, _length(spans)) for own, work, spans in zip(folded, times, training, strict=True)
+        _round_to_whole(_sum_by_cause(own), work, _length(spans))
+        for own, work, spans in zip(folded, times, training, strict=True)
     ]
     figures = DifferenceFigures(labels, [one.means for one in times], [_counts(own) for own in folded])
     ordered = sorted(
@@ -79,7 +80,7 @@ def explain_difference(a: MeasuredRun, b: MeasuredRun, labels: tuple[str, str] =
     )
 
 
-def _unknown_phases(both: Sequence[MeasuredRun], unknown: dict[str, str]) -> frozenset[str]:
+def _find_unknown_phases(both: Sequence[MeasuredRun], unknown: dict[str, str]) -> frozenset[str]:
     """Return the phases that one of the jobs does not separate, and mark their causes as unknown."""
     found: dict[str, str] = {}
     for one in both:
@@ -96,7 +97,7 @@ def _unknown_phases(both: Sequence[MeasuredRun], unknown: dict[str, str]) -> fro
     return frozenset(found)
 
 
-def _folded(phases: JobPhases, missing: frozenset[str]) -> list[tuple[PhaseSpan, PhaseCause | None]]:
+def _fold_phases(phases: JobPhases, missing: frozenset[str]) -> list[tuple[PhaseSpan, PhaseCause | None]]:
     """Return the spans with their causes, None for training; phases in ``missing`` become part of others."""
     found: list[tuple[PhaseSpan, PhaseCause | None]] = []
     for span in phases.spans:
@@ -123,7 +124,7 @@ def _cause(span: PhaseSpan, missing: frozenset[str]) -> PhaseCause | None:
     return _OF_PHASE[phase]
 
 
-def _of_phases(folded: Sequence[tuple[PhaseSpan, PhaseCause | None]]) -> dict[PhaseCause, int]:
+def _sum_by_cause(folded: Sequence[tuple[PhaseSpan, PhaseCause | None]]) -> dict[PhaseCause, int]:
     found: dict[PhaseCause, int] = {}
     for span, cause in folded:
         if cause is not None:
@@ -135,7 +136,7 @@ def _length(spans: Sequence[Interval]) -> int:
     return sum(end - start for start, end in spans)
 
 
-def _whole(of_phases: Mapping[PhaseCause, int], work: WorkTime, training_ms: int) -> dict[PhaseCause, int]:
+def _round_to_whole(of_phases: Mapping[PhaseCause, int], work: WorkTime, training_ms: int) -> dict[PhaseCause, int]:
     """Return milliseconds by cause; the parts of the training are rounded so that they sum to its length."""
     found = dict(of_phases)
     exact = before = 0.0

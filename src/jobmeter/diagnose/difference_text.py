@@ -35,23 +35,23 @@ class DifferenceFigures(msgspec.Struct, frozen=True):
     def text(self, cause: PhaseCause) -> str:
         """Return the figures behind the part of a cause; empty without figures."""
         if cause in _COUNTED:
-            return self._beside("number", *(str(own[cause]) for own in self.counts))
+            return self._compare_figures("number", *(str(own[cause]) for own in self.counts))
         if cause is not PhaseCause.INPUT:
-            return "; ".join(self._of(name) for name in _METRICS.get(cause, ()) if self._has(name))
+            return "; ".join(self._compare_mean(name) for name in _METRICS.get(cause, ()) if self._has(name))
         signs = [name for name in SIGNS if self._has(name)]
-        texts = [self._of(name) for name in WORK if self._has(name)][:1]
+        texts = [self._compare_mean(name) for name in WORK if self._has(name)][:1]
         if signs:
             most = max(signs, key=lambda name: self.means[1][name] - self.means[0][name])
-            texts.append(self._of(most, _SIGN_TEXTS[most]))
+            texts.append(self._compare_mean(most, _SIGN_TEXTS[most]))
         return "; ".join(texts)
 
     def _has(self, name: str) -> bool:
         return all(name in own for own in self.means)
 
-    def _of(self, name: str, text: str = "") -> str:
-        return self._beside(text or title(name), *(amount_of(name, own[name]) for own in self.means))
+    def _compare_mean(self, name: str, text: str = "") -> str:
+        return self._compare_figures(text or title(name), *(amount_of(name, own[name]) for own in self.means))
 
-    def _beside(self, text: str, *figures: str) -> str:
+    def _compare_figures(self, text: str, *figures: str) -> str:
         both = (f"{figure} in {label}" for figure, label in zip(figures, self.labels, strict=True))
         return f"{text}: {', '.join(both)}"
 

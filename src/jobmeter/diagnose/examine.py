@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.lives import plain
+from jobmeter.diagnose.lives import strip_rank
 from jobmeter.diagnose.rank_findings import rank_findings
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.rule import THRESHOLDS, Rule
@@ -23,8 +23,8 @@ def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = N
         found += rule.find(rule, case, thresholds[rule.thresholds])
         facts += _facts(rule, case, thresholds)
     by_name = {rule.name: rule for rule in chosen}
-    causes = [_worded(case, one, _speaker(one)) for one in causes]
-    facts = [_worded(case, one) for one in facts]
+    causes = [_add_sentence(case, one, _speaker(one)) for one in causes]
+    facts = [_add_sentence(case, one) for one in facts]
     return rank_findings(case, causes, facts, by_name, thresholds[THRESHOLDS])
 
 
@@ -38,7 +38,7 @@ def _speaker(one: Finding) -> Subject:
     return Subject("replica", first.replica) if first and first.kind == "log" and first.replica else one.subject
 
 
-def _worded(case: Case, one: Finding, about: Subject | None = None) -> Finding:
+def _add_sentence(case: Case, one: Finding, about: Subject | None = None) -> Finding:
     """Add the sentence to a finding, and the replicas in it (None: of its subject)."""
     about = about or one.subject
     replicas = one.replicas or case.replicas_of(about, one.start)
@@ -47,7 +47,7 @@ def _worded(case: Case, one: Finding, about: Subject | None = None) -> Finding:
 
 def _sentence(case: Case, one: Finding, about: Subject) -> str:
     """Return the first evidence as a sentence about a subject."""
-    text = plain(one.evidence[0].text) if one.evidence else one.rule
+    text = strip_rank(one.evidence[0].text) if one.evidence else one.rule
     name, short = case.name_of_subject(about, one.start), about.name
     if not name or text.startswith(name):
         return text

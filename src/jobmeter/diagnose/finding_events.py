@@ -55,11 +55,12 @@ class ReportedFinding(msgspec.Struct, frozen=True):
             start=self.start,
             end=max(end, self.opened.time),
             evidence=[
-                Evidence(kind="event", text=_rest(event), time=event.time, replica=event.replica) for event in parts
+                Evidence(kind="event", text=_strip_subject(event), time=event.time, replica=event.replica)
+                for event in parts
             ],
             advice=rule.advice if rule else "",
             source=rule.source if rule else "",
-            sentence=_rest(self.worse or self.opened),
+            sentence=_strip_subject(self.worse or self.opened),
         )
 
 
@@ -69,7 +70,7 @@ def opening(project: str, job: str, one: Finding, time_ms: int) -> EventRecord:
     return replace(event, reason=FINDING, message=one.opening_message, level=LEVEL_OF[one.severity])
 
 
-def ending(project: str, job: str, key: Key, time_ms: int, since_ms: int, *, over: bool = False) -> EventRecord:
+def make_end_event(project: str, job: str, key: Key, time_ms: int, since_ms: int, *, over: bool = False) -> EventRecord:
     """Make the event for a finding that closed; ``over``: because the job has ended."""
     rule, subject = key
     why = "the job ended with it" if over else "it is found no longer"
@@ -91,7 +92,7 @@ def _event(project: str, job: str, subject: Subject, time_ms: int) -> EventRecor
     )
 
 
-def reported_findings(events: Iterable[Event]) -> list[ReportedFinding]:
+def read_reported_findings(events: Iterable[Event]) -> list[ReportedFinding]:
     """Read the findings from a job's events (in order of time), in the order in which they opened."""
     found: list[ReportedFinding] = []
     open_at: dict[Key, int] = {}
@@ -112,7 +113,7 @@ def reported_findings(events: Iterable[Event]) -> list[ReportedFinding]:
     return found
 
 
-def with_reported(
+def add_reported(
     found: Sequence[Finding], reported: Sequence[ReportedFinding], until_ms: int, *, running: bool
 ) -> list[Finding]:
     """Add findings that only events reported, such as a hang that passed, in the order of listings.
@@ -135,7 +136,7 @@ def with_reported(
     return sorted(every, key=order)
 
 
-def _rest(event: Event) -> str:
+def _strip_subject(event: Event) -> str:
     """Return the message without the rule, the subject and the time."""
     read = read_message(event.message, event.subject)
     return read.sentence if read else event.message

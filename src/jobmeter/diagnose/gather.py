@@ -7,12 +7,12 @@ import numpy as np
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case, Signals
 from jobmeter.diagnose.kernel import faults_of_nodes, kernel_lines
-from jobmeter.diagnose.mounts import used_mounts
-from jobmeter.diagnose.nodes import addresses_of, reported_places, signals_of_nodes
+from jobmeter.diagnose.mounts import find_used_mounts
+from jobmeter.diagnose.nodes import addresses_of, find_reported_places, signals_of_nodes
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import Signal
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
-from jobmeter.model.catalog import CATALOG, MetricScope, with_derived
+from jobmeter.model.catalog import CATALOG, MetricScope, add_derived
 from jobmeter.model.event import Event, EventFilter, Level
 from jobmeter.model.job import JobView
 from jobmeter.model.log import LogLine
@@ -40,7 +40,7 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
     step_ms = step_of(view, span, len(means) + len(counters))
 
     # An answer that includes unmeasured metrics could not be cached: an agent may begin to measure them.
-    measured = with_derived({*executor.run(MeasuredNamesQuestion(own), scope), *view.job.limits})
+    measured = add_derived({*executor.run(MeasuredNamesQuestion(own), scope), *view.job.limits})
 
     def read(names: Sequence[str], statistic: Statistic) -> Signals:
         own_names = [name for name in names if name in measured]
@@ -58,12 +58,12 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
         means=read(means, Statistic.MEAN),
         increases=read(counters, Statistic.INCREASE),
         nodes=of_nodes,
-        mounts=used_mounts(executor, scope, view, of_nodes, span),
+        mounts=find_used_mounts(executor, scope, view, of_nodes, span),
         events=_events(executor, own, scope),
         lines=log_lines(executor, own, scope, which),
         kernel=kernel,
         faults=faults,
-        addresses=addresses_of(executor, scope, reported_places(kernel, faults)),
+        addresses=addresses_of(executor, scope, find_reported_places(kernel, faults)),
     )
 
 
@@ -106,11 +106,11 @@ def log_lines(executor: Executor, ref: JobRef, scope: Scope, which: Sequence[Rul
     if len(tail) == TAIL_LINES:
         for question in questions[1:]:
             found.update((line.order, line) for line in executor.run(question, scope).lines)
-        found.update((line.order, line) for line in _searched(executor, ref, scope, which))
+        found.update((line.order, line) for line in _search_log(executor, ref, scope, which))
     return [found[order] for order in sorted(found)]
 
 
-def _searched(executor: Executor, ref: JobRef, scope: Scope, which: Sequence[Rule]) -> Sequence[LogLine]:
+def _search_log(executor: Executor, ref: JobRef, scope: Scope, which: Sequence[Rule]) -> Sequence[LogLine]:
     """Return the first lines that match the rules' searches; none if the log is too large to search."""
     query = parse_log_query(" OR ".join(f"({rule.lines})" for rule in which if rule.lines))
     if query is None:

@@ -63,6 +63,6 @@ def incidents(reports: Iterable[IncidentReport], apart_ms: float = APART_MS) -> 
     return [sorted(some, key=lambda one: (not one.source.startswith(_LINE), one.time)) for some in found]
 
 
-def shown(found: Iterable[list[IncidentReport]]) -> list[Evidence]:
+def describe_incidents(found: Iterable[list[IncidentReport]]) -> list[Evidence]:
     """Return the evidence of each incident once: preferably its log line, in the words of the source."""
     return [some[0].evidence for some in found]

@@ -97,11 +97,13 @@ def _search(executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange) -> 
     wanted = query_of(rules())
     lines = _lines_of(executor, scope, ref, span, _KERNEL, QUIET + 1)
     if len(lines) > QUIET:
-        return _both_ends(executor, scope, ref, span, wanted)
+        return _read_both_ends(executor, scope, ref, span, wanted)
     return [line for line in lines if matches(wanted, line)]
 
 
-def _both_ends(executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange, query: LogQuery) -> Sequence[LogLine]:
+def _read_both_ends(
+    executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange, query: LogQuery
+) -> Sequence[LogLine]:
     """Read the first and the last lines. Otherwise a link that flaps all the time would hide the cause of the end."""
     first = _lines_of(executor, scope, ref, span, query, MOST_LINES)
     if len(first) < MOST_LINES:

@@ -66,25 +66,25 @@ class Death(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def raised(self) -> Raised | None:
         """The exception that ended the replica; the first one of a chain. None if the last lines have none."""
-        return _raised(self.lines)
+        return _find_exception(self.lines)
 
 
 def deaths(case: Case, numbers: Numbers) -> list[Death]:
     """Return each failed replica (its last attempt) in the order of their ends; one for the job without any."""
     if case.job.state is JobState.SUCCEEDED:
         return []
-    own = _by_replica(case.lines)
+    own = _group_by_replica(case.lines)
     last = {replica.name: replica for replica in sorted(case.view.replicas, key=lambda one: one.attempt)}
-    found = [_death(case, replica, own, numbers) for replica in last.values() if failed(replica)]
+    found = [_death(case, replica, own, numbers) for replica in last.values() if has_failed(replica)]
     if not found and case.job.state in {JobState.FAILED, JobState.STOPPED}:
         end = case.job.end if case.job.end is not None else case.span.end_ms
-        job, lines = case.job, _last(case.lines, end, numbers)
+        job, lines = case.job, _select_last_lines(case.lines, end, numbers)
         subject = Subject("job", job.id)
         found = [Death(subject, "", end, job.exit_code, f"{job.error}".strip(), job.state, lines)]
     return sorted(found, key=lambda death: death.end)
 
 
-def failed(replica: Replica) -> bool:
+def has_failed(replica: Replica) -> bool:
     """True for a replica that failed."""
     return bool(replica.exit_code) or replica.state is JobState.FAILED
 
@@ -101,23 +101,23 @@ def _death(case: Case, replica: Replica, own: Mapping[str, list[LogLine]], numbe
         replica.exit_code,
         "; ".join(filter(None, (replica.reason, case.job.error if not replica.reason else ""))),
         replica.state,
-        _last(lines, end, numbers),
+        _select_last_lines(lines, end, numbers),
     )
 
 
-def _by_replica(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
+def _group_by_replica(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
     found: dict[str, list[LogLine]] = {}
     for line in lines:
         found.setdefault(line.replica, []).append(line)
     return found
 
 
-def _last(lines: Sequence[LogLine], end: int, numbers: Numbers) -> tuple[LogLine, ...]:
+def _select_last_lines(lines: Sequence[LogLine], end: int, numbers: Numbers) -> tuple[LogLine, ...]:
     first, last = end - numbers["window"], end + _AFTER_MS
     return tuple(line for line in lines if first <= line.time_ns / NS_PER_MS <= last)
 
 
-def plain(text: str) -> str:
+def strip_rank(text: str) -> str:
     """Return the text without the launcher's rank prefix."""
     return _RANK.sub("", text, count=1)
 
@@ -133,10 +133,10 @@ def _mark_length(text: str) -> int | None:
     return len(mark) if _MARK.search(mark) else None
 
 
-def _raised(lines: Sequence[LogLine]) -> Raised | None:
+def _find_exception(lines: Sequence[LogLine]) -> Raised | None:
     """Return the exception of the last traceback; the first one of a chain."""
     # Two streams of a replica interleave: a traceback is read in its own.
-    texts = [(plain(line.text), line) for line in lines]
+    texts = [(strip_rank(line.text), line) for line in lines]
     headers = [at for at, (text, _) in enumerate(texts) if _mark_length(text) is not None]
     if not headers:
         return None
@@ -148,17 +148,17 @@ def _raised(lines: Sequence[LogLine]) -> Raised | None:
     begin = headers[first]
     end = headers[first + 1] if first + 1 < len(headers) else len(texts)
     stream = texts[begin][1].stream
-    own = _without_marks([one for one in texts[begin:end] if one[1].stream == stream])
+    own = _strip_marks([one for one in texts[begin:end] if one[1].stream == stream])
     for at, (text, line) in enumerate(own[1:], 1):
         if text and not text[0].isspace() and _EXCEPTION.match(text):
             message = [other for other, _ in own[at : at + 12]]
             # The exception itself first, then where it was raised.
             shown = (line, *(one for _, one in own[max(0, at - 4) : at]))
-            return Raised("\n".join(_until_chain(message)), shown, line.time_ns // NS_PER_MS)
+            return Raised("\n".join(_cut_at_chain(message)), shown, line.time_ns // NS_PER_MS)
     return None
 
 
-def _without_marks(traceback: list[tuple[str, LogLine]]) -> list[tuple[str, LogLine]]:
+def _strip_marks(traceback: list[tuple[str, LogLine]]) -> list[tuple[str, LogLine]]:
     """Remove the prefix of a traceback's header from all lines, unless only the header has it."""
     header = traceback[0][0]
     length = _mark_length(header) or 0
@@ -167,7 +167,7 @@ def _without_marks(traceback: list[tuple[str, LogLine]]) -> list[tuple[str, LogL
     return [(text[length:], line) for text, line in traceback]
 
 
-def _until_chain(message: Sequence[str]) -> Sequence[str]:
+def _cut_at_chain(message: Sequence[str]) -> Sequence[str]:
     texts: list[str] = []
     for text in message:
         if text.startswith((*_CHAIN, _HEADER)):

@@ -41,7 +41,7 @@ def _leak(
     return subject, Severity.WARNING, leak.span, evidence, 0.95 * leak.fit
 
 
-def near_limits(
+def find_near_limits(
     rule: Rule, case: Case, numbers: Numbers, subject_of: Callable[[Signal], Subject], severity: Severity
 ) -> Findings:
     """Find signals of a rule's metric, a utilization, that were above the share for long enough."""

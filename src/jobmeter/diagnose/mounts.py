@@ -14,7 +14,7 @@ _WORKED, _WRITTEN = "storage.processes", "storage.files.written"
 _SIZE, _AVAILABLE = "node.filesystem.size", "node.filesystem.available"
 
 
-def used_mounts(
+def find_used_mounts(
     executor: Executor, scope: Scope, view: JobView, nodes: Signals, span: TimeRange, share: float = 0.0
 ) -> Mapping[str, UsedMounts]:
     """Find the mount points that a job used in a span, by node. Nodes without reports of its processes are left out.
@@ -22,7 +22,7 @@ def used_mounts(
     ``nodes`` are the signals of the job's nodes. If each filesystem of a node was less full than ``share``, nothing is
     read for the node.
     """
-    if not _any_full(nodes, share):
+    if not _has_full_mount(nodes, share):
         return {}
     key = job_key(view.job.project, view.job.id)
     question = SeriesQuestion(metrics=frozenset({_WORKED, _WRITTEN}), jobs=(key,), since_ms=span.start_ms)
@@ -36,7 +36,7 @@ def used_mounts(
     }
 
 
-def _any_full(nodes: Signals, share: float) -> bool:
+def _has_full_mount(nodes: Signals, share: float) -> bool:
     sizes = {(one.node, one.part): one for one in nodes.get(_SIZE, ())}
     for free in nodes.get(_AVAILABLE, ()):
         size = sizes.get((free.node, free.part))

@@ -9,7 +9,7 @@ from jobmeter.diagnose.case import Addresses, Signals
 from jobmeter.diagnose.signal import Signal
 from jobmeter.model.batch import BucketColumns, Float64s
 from jobmeter.model.catalog import CATALOG, Kind
-from jobmeter.model.device import named_addresses
+from jobmeter.model.device import find_addresses
 from jobmeter.model.event import Event
 from jobmeter.model.job import JobView
 from jobmeter.model.log import LogLine
@@ -40,13 +40,13 @@ def signals_of_nodes(
     if not nodes or not names or scope.job is not None or scope.grant is not None:
         return {}
     found: dict[str, list[Signal]] = {}
-    for series, signal in measured_of_nodes(executor, scope, nodes, names, span, step_ms):
+    for series, signal in read_node_signals(executor, scope, nodes, names, span, step_ms):
         if series.project == view.job.project:
             found.setdefault(signal.metric, []).append(signal)
     return found
 
 
-def measured_of_nodes(
+def read_node_signals(
     executor: Executor,
     scope: Scope,
     nodes: Sequence[tuple[str, str]],
@@ -84,7 +84,7 @@ def addresses_of(executor: Executor, scope: Scope, reports: Iterable[tuple[str, 
     Asks one question, or none. An address is left out if it means two devices: of nodes with the same name in two
     clusters.
     """
-    nodes = frozenset(node for node, text in reports if node and named_addresses(text))
+    nodes = frozenset(node for node, text in reports if node and find_addresses(text))
     if not nodes:
         return {}
     found: dict[tuple[str, str], set[str]] = {}
@@ -94,7 +94,7 @@ def addresses_of(executor: Executor, scope: Scope, reports: Iterable[tuple[str, 
     return {key: names.pop() for key, names in found.items() if len(names) == 1}
 
 
-def reported_places(lines: Iterable[LogLine], events: Iterable[Event]) -> Iterator[tuple[str, str]]:
+def find_reported_places(lines: Iterable[LogLine], events: Iterable[Event]) -> Iterator[tuple[str, str]]:
     """Yield the node and the text of each report."""
     yield from ((line.node or line.replica, line.text) for line in lines)
     yield from ((event.node or event.replica, event.message) for event in events)

@@ -91,7 +91,7 @@ class OpenFindings:
         return change
 
 
-def still_has(view: JobView, subject: Subject) -> bool:
+def has_subject(view: JobView, subject: Subject) -> bool:
     """True unless the job has left the device or node: all its known stays there are over."""
     node, _, device = subject.name.partition("/")
     devices = [one.end for one in view.allocations if one.node == node and one.device in {device, device.split(":")[0]}]

@@ -63,7 +63,7 @@ class PeerDifference(msgspec.Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, value: Float64s, floor: float) -> "PeerDifference":
         """Compare members; the spread of the others counts as at least ``floor``, a share of their median."""
-        others, spread = _of_others(value)
+        others, spread = _measure_others(value)
         size = np.abs(others)
         with np.errstate(invalid="ignore", divide="ignore"):
             score = _NORMAL * (value - others) / np.maximum(np.maximum(spread, floor * size), 1e-12)
@@ -113,12 +113,12 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         differ, and more than two of five, nobody can say which ones are odd.
         """
         rows = np.flatnonzero(apart.any(axis=1)).tolist()
-        found = [one for row in rows if (one := self._outlier(row, apart, numbers))]
+        found = [one for row in rows if (one := self._make_outlier(row, apart, numbers))]
         if len(self) == 2 and len(found) == 2:  # nobody can say which one is odd: the lower one is named
             found = [min(found, key=self._height)]
         lasting = [one for one in found if not one.changed]
         changed = [one for one in found if one.changed]
-        if len(lasting) > max(least, numbers["most"] * len(self)) and not self._of_one_node(lasting):
+        if len(lasting) > max(least, numbers["most"] * len(self)) and not self._share_one_node(lasting):
             lasting = []
         odd = [*lasting, *changed]
         return odd if len(odd) <= max(1.0, len(self) / 3, min(len(self) // 2.5, 2.0)) else []
@@ -127,7 +127,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         """Return the distance of an outlier above the others, over all metrics together."""
         return sum(self.distance(metric, one) for metric in self.metrics)
 
-    def _outlier(self, row: int, apart: Bools, numbers: Numbers) -> Outlier | None:
+    def _make_outlier(self, row: int, apart: Bools, numbers: Numbers) -> Outlier | None:
         begin = self.length * np.arange(len(self.time), dtype=np.int64)  # without the pauses
         hold_ms = max(numbers["hold"], _FEWEST * self.length)
         stretches = steady_stretches(begin, begin + self.length, apart[row], hold_ms, numbers["share"])
@@ -149,17 +149,17 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
 
     def _was_alike(self, row: int, windows: Bools, before: Bools) -> bool:
         """True if a member was near the others before, in its farthest metric."""
-        relative = self._farthest(row, windows)
+        relative = self._find_farthest_metric(row, windows)
         return float(np.abs(relative[before]).mean()) < _ALIKE * abs(float(relative[windows].mean()))
 
     def _takes_turns(self, row: int, windows: Bools, rest: Bools) -> bool:
         """True if a member differs in the other direction for much of the other windows, and for half as long."""
-        relative = self._farthest(row, windows)
+        relative = self._find_farthest_metric(row, windows)
         distance = float(relative[windows].mean())
         reverse = rest & (relative * np.sign(distance) < -_ALIKE * abs(distance))
         return int(reverse.sum()) >= max(int(windows.sum()) / 2, _TURNS * int(rest.sum()))
 
-    def _farthest(self, row: int, windows: Bools) -> Float64s:
+    def _find_farthest_metric(self, row: int, windows: Bools) -> Float64s:
         """Return a member's relative distances from the others, in its farthest metric in the windows."""
         relative = [one.relative[row] for one in self.metrics.values()]
         return max(relative, key=lambda one: abs(float(one[windows].mean())))
@@ -178,7 +178,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
             )
         return Peers(self.signals, self.time[first::_COARSER], self.length * _COARSER, metrics)
 
-    def _of_one_node(self, odd: Sequence[Outlier]) -> bool:
+    def _share_one_node(self, odd: Sequence[Outlier]) -> bool:
         """True if the outliers are on one of at least four nodes: a slow node slows all of its members."""
         nodes = {signal.node for signal in self.signals}
         return len(nodes) >= 4 and len({one.signal.node for one in odd}) == 1
@@ -230,7 +230,8 @@ def peers_of(
         length = max(int(numbers["hold"] / WINDOWS), 2 * max(one.interval for one in everything), 1)
         rows = {signal.member: row for row, signal in enumerate(one_of_each)}
         values = {
-            metric: _in_windows(some, rows, start, length, -(-(end - start) // length)) for metric, some in own.items()
+            metric: _fill_windows(some, rows, start, length, -(-(end - start) // length))
+            for metric, some in own.items()
         }
         busy = ~_pauses(next((values[name] for name in load if name in values), None), next(iter(values.values())))
         time = (start + length * np.arange(len(busy), dtype=np.int64))[busy]
@@ -248,7 +249,9 @@ def role(signal: Signal) -> str:
     return re.sub(r"\d+$", "", signal.replica)
 
 
-def _in_windows(signals: Sequence[Signal], rows: Mapping[Member, int], start: int, length: int, count: int) -> Float64s:
+def _fill_windows(
+    signals: Sequence[Signal], rows: Mapping[Member, int], start: int, length: int, count: int
+) -> Float64s:
     found = np.full((len(rows), count), np.nan)
     for signal in signals:
         place = (signal.time - start) // length
@@ -282,7 +285,7 @@ def _is_far_below_usual(level: Float64s) -> Bools:
     return found
 
 
-def _of_others(value: Float64s) -> tuple[Float64s, Float64s]:
+def _measure_others(value: Float64s) -> tuple[Float64s, Float64s]:
     """Return the median and the MAD of the other members, float64[member, window] each."""
     if len(value) > _FEW:
         middle = median(value)

@@ -101,7 +101,7 @@ def place_of(evidence: RankEvidence) -> str:
     """Return a clause about a rank's state and place: ``sleeps in `load` (data.py:41)``."""
     if evidence.state in {"X", "Z"}:
         return _end(evidence)
-    frame = own_frame(evidence.main)
+    frame = find_own_frame(evidence.main)
     inside = f" in `{frame.function}` ({PurePosixPath(frame.file).name}:{frame.line})" if frame else ""
     if evidence.state in {"T", "t"}:
         return f"is stopped by a signal or a debugger{inside}"
@@ -111,12 +111,12 @@ def place_of(evidence: RankEvidence) -> str:
     return f"{waits}{inside}"
 
 
-def own_frame(frames: Sequence[StackFrame]) -> StackFrame | None:
+def find_own_frame(frames: Sequence[StackFrame]) -> StackFrame | None:
     """Return the innermost call of the program's own code, else the innermost call; None without any."""
     return next((frame for frame in frames if frame.is_own), frames[0] if frames else None)
 
 
-def short_list(items: Sequence[str], most: int, separator: str = ", ") -> str:
+def join_first(items: Sequence[str], most: int, separator: str = ", ") -> str:
     """Join the first items in one text, followed by the number of the others."""
     shown = separator.join(items[:most])
     return shown if len(items) <= most else f"{shown} and {len(items) - most} more"

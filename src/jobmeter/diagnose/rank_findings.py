@@ -26,14 +26,14 @@ def rank_findings(
 
     ``causes`` are about the ends of replicas, ``facts`` about anything else. ``numbers`` are the thresholds of causes.
     """
-    facts = _without_hidden(case, facts, by_name)
+    facts = _leave_out_hidden(case, facts, by_name)
     ranked = _causes(case, causes, by_name, numbers)
-    explained = _explained(ranked, facts, by_name, numbers)
-    folded = _folded(case, [*explained, *_after_ends(case, facts, ranked, by_name, numbers)])
+    explained = _explain_by_device_fault(ranked, facts, by_name, numbers)
+    folded = _fold_repeated(case, [*explained, *_order_after_ends(case, facts, ranked, by_name, numbers)])
     return sorted(folded, key=lambda one: severity_order(one.severity, one.role, start=one.start, rule=one.rule))
 
 
-def _without_hidden(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+def _leave_out_hidden(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
     """Leave out findings that another finding explains: its rule hides theirs, and the times mostly overlap.
 
     A finding about the job explains findings about its members. A finding about a node explains findings about the
@@ -53,13 +53,13 @@ def _without_hidden(case: Case, found: Sequence[Finding], by_name: Mapping[str, 
         if not any(
             one.rule in by_name[other.rule].hides
             and other.subject in places(one.subject)
-            and _shared(one, other) >= _MOSTLY
+            and _measure_overlap(one, other) >= _MOSTLY
             for other in hiding
         )
     ]
 
 
-def _shared(one: Finding, other: Finding) -> float:
+def _measure_overlap(one: Finding, other: Finding) -> float:
     """Return the share of a finding's time that lies in the time of another one."""
     both = min(one.end, other.end) - max(one.start, other.start)
     return both / max(one.end - one.start, 1)
@@ -75,12 +75,12 @@ def _causes(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule], n
         whole = [one for one in by_subject.pop(case.subject, []) if by_name[one.rule].cause is Weight.SPECIFIC]
         first = min(by_subject, key=lambda subject: min(one.end for one in by_subject[subject]))
         by_subject[first] += whole
-    ends = [_of_one_end(own, by_name) for own in by_subject.values()]
+    ends = [_rank_explanations(own, by_name) for own in by_subject.values()]
     ends.sort(key=lambda own: (_weight(own[0], by_name) is Weight.CONSEQUENCE, _moment(own[0]), own[0].start))
     _put_first(ends, by_name, numbers)
     ranked: list[Finding] = []
     for at, own in enumerate(ends):
-        ranked += own if at == 0 else [_followed(one, ends[0][0]) for one in own]
+        ranked += own if at == 0 else [_relate_to_root(one, ends[0][0]) for one in own]
     return ranked
 
 
@@ -99,7 +99,7 @@ def _put_first(ends: list[list[Finding]], by_name: Mapping[str, Rule], numbers: 
         ends.insert(0, first)
 
 
-def _explained(
+def _explain_by_device_fault(
     ranked: list[Finding], others: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers
 ) -> list[Finding]:
     """Turn causes into consequences if the root is unexplained and a device had a critical fault before it.
@@ -117,10 +117,10 @@ def _explained(
         and moment - numbers["window"] <= one.end
         and one.start <= moment + numbers["together"]
     ]
-    return [_followed(one, faults[0]) for one in ranked] if faults else ranked
+    return [_relate_to_root(one, faults[0]) for one in ranked] if faults else ranked
 
 
-def _after_ends(
+def _order_after_ends(
     case: Case, facts: Sequence[Finding], ranked: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers
 ) -> list[Finding]:
     """Turn facts into consequences if they follow from the first rank that ended or was lost: others wait for it.
@@ -131,7 +131,7 @@ def _after_ends(
     if root is None or root.subject == case.subject or _weight(root, by_name) is Weight.CONSEQUENCE:
         return list(facts)
     latest = _moment(root) - numbers["vanished"]
-    return [_followed(one, root) if by_name[one.rule].waits and one.start >= latest else one for one in facts]
+    return [_relate_to_root(one, root) if by_name[one.rule].waits and one.start >= latest else one for one in facts]
 
 
 def _moment(one: Finding) -> int:
@@ -139,9 +139,9 @@ def _moment(one: Finding) -> int:
     return one.start if one.rule == "rank_lost" else one.end
 
 
-def _of_one_end(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+def _rank_explanations(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
     """Rank the explanations of one end, the best one first as the root cause; less specific ones are left out."""
-    ordered = sorted(_specific(found, by_name), key=lambda one: (_weight(one, by_name), one.start))
+    ordered = sorted(_leave_out_vague(found, by_name), key=lambda one: (_weight(one, by_name), one.start))
     best = ordered[0]
     ranked = [replace(best, role=FindingRole.ROOT)]
     for one in ordered[1:]:
@@ -153,7 +153,7 @@ def _of_one_end(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[F
     return ranked
 
 
-def _specific(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+def _leave_out_vague(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
     """Leave out findings that only restate a consequence: an exception about it, a signal, a bare exit status."""
     waits = [one for one in found if _weight(one, by_name) is Weight.CONSEQUENCE]
     texts = {evidence.text for one in waits for evidence in one.evidence if evidence.kind == "log"}
@@ -168,7 +168,7 @@ def _specific(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Fin
     ]
 
 
-def _followed(one: Finding, root: Finding) -> Finding:
+def _relate_to_root(one: Finding, root: Finding) -> Finding:
     """Relate a cause of another replica's end to the root: the same rule confirms it, any other is a consequence."""
     role = FindingRole.CONFIRMATION if one.rule == root.rule else FindingRole.CASCADE
     severity = Severity.WARNING if one.severity is Severity.CRITICAL else one.severity
@@ -179,7 +179,7 @@ def _weight(one: Finding, by_name: Mapping[str, Rule]) -> Weight:
     return by_name[one.rule].cause or Weight.SPECIFIC
 
 
-def _folded(case: Case, found: Sequence[Finding]) -> list[Finding]:
+def _fold_repeated(case: Case, found: Sequence[Finding]) -> list[Finding]:
     """Merge many findings of one rule and role into one, which names the first ones."""
     groups: dict[tuple[str, FindingRole], list[Finding]] = {}
     for one in found:

@@ -14,7 +14,7 @@ from jobmeter.diagnose.thresholds import Table, Thresholds, load, table_of
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.catalog import Kind, find
 from jobmeter.model.log_query import parse_log_query
-from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, working
+from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, select_working
 
 _NOTHING: Findings = iter(())
 P = ParamSpec("P")
@@ -27,7 +27,7 @@ def rules() -> tuple[Rule, ...]:
     package = import_module("jobmeter.diagnose.rules")
     modules = (import_module(f"{package.__name__}.{found.name}") for found in pkgutil.iter_modules(package.__path__))
     own: dict[str, Rule] = {module.RULE.name: module.RULE for module in modules}
-    plugins = [_guarded(one) for one in working(load_plugins(PluginKind.RULES, own)) if _is_usable(one)]
+    plugins = [_guard_rule(one) for one in select_working(load_plugins(PluginKind.RULES, own)) if _is_usable(one)]
     return tuple(sorted((*own.values(), *plugins), key=lambda rule: rule.name))
 
 
@@ -37,7 +37,7 @@ def load_thresholds(path: str = "") -> Thresholds:
 
 
 def _tables() -> Iterator[tuple[str, Table]]:
-    for plugin in working(load_plugins(PluginKind.RULES)):
+    for plugin in select_working(load_plugins(PluginKind.RULES)):
         try:
             entries = {name: {"value": value, "origin": origin} for name, value, origin in plugin.part.numbers}
             yield plugin.name, table_of(plugin.name, entries)
@@ -71,19 +71,19 @@ def _mistake(rule: object) -> str:
     return f"{gauges[0]} is no counter" if gauges else ""
 
 
-def _guarded(plugin: Plugin) -> Rule:
+def _guard_rule(plugin: Plugin) -> Rule:
     """Return the rule of a plug-in in a form that gives no findings or suspicions if it fails."""
     rule: Rule = plugin.part
     find_facts, suspects = rule.find_facts, rule.suspects
     return replace(
         rule,
-        find=_without_failures(plugin, lambda *given: iter(list(rule.find(*given))), _NOTHING),
-        find_facts=find_facts and _without_failures(plugin, lambda *given: iter(list(find_facts(*given))), _NOTHING),
-        suspects=suspects and _without_failures(plugin, suspects, None),
+        find=_guard_call(plugin, lambda *given: iter(list(rule.find(*given))), _NOTHING),
+        find_facts=find_facts and _guard_call(plugin, lambda *given: iter(list(find_facts(*given))), _NOTHING),
+        suspects=suspects and _guard_call(plugin, suspects, None),
     )
 
 
-def _without_failures(plugin: Plugin, work: Callable[P, R], otherwise: R) -> Callable[P, R]:
+def _guard_call(plugin: Plugin, work: Callable[P, R], otherwise: R) -> Callable[P, R]:
     def attempt(*arguments: P.args, **named: P.kwargs) -> R:
         try:
             return work(*arguments, **named)

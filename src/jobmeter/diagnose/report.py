@@ -9,11 +9,11 @@ from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.change_points import log_peaks, metric_changes
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.finding_events import reported_findings, with_reported
+from jobmeter.diagnose.finding_events import add_reported, read_reported_findings
 from jobmeter.diagnose.gather import gather
 from jobmeter.diagnose.registry import rules
-from jobmeter.diagnose.rule import quoted
-from jobmeter.diagnose.stack_findings import with_stacks
+from jobmeter.diagnose.rule import quote_line
+from jobmeter.diagnose.stack_findings import add_stacks
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.model.event import FINDING, LEVEL_OF, Event, EventFilter, EventSource, Level
 from jobmeter.model.finding import Finding
@@ -55,8 +55,10 @@ def diagnose(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, thresh
     """
     case = gather(executor, ref, scope, clock, rules())
     running = case.job.state is JobState.RUNNING
-    found = with_reported(examine(case, thresholds), reported_findings(case.events), case.span.end_ms, running=running)
-    found = with_stacks(found, case.events)
+    found = add_reported(
+        examine(case, thresholds), read_reported_findings(case.events), case.span.end_ms, running=running
+    )
+    found = add_stacks(found, case.events)
     found = [replace(one, replicas=one.replicas or case.replicas_of(one.subject, one.start)) for one in found]
     return Diagnosis(case, found)
 
@@ -114,7 +116,7 @@ def timeline(diagnosis: Diagnosis, of_nodes: Sequence[Event] = ()) -> list[Momen
             kind="log",
             level=line.level,
             name=line.stream,
-            text=quoted(line.text),
+            text=quote_line(line.text),
             replica=line.replica,
             node=line.node,
         )
@@ -132,11 +134,11 @@ def timeline(diagnosis: Diagnosis, of_nodes: Sequence[Event] = ()) -> list[Momen
         )
         for one in diagnosis.findings
     ]
-    moments += [*_of_nodes(of_nodes), *_change_points(case)]
+    moments += [*_list_node_moments(of_nodes), *_change_points(case)]
     return sorted(moments, key=lambda moment: moment.time)
 
 
-def _of_nodes(events: Sequence[Event]) -> list[Moment]:
+def _list_node_moments(events: Sequence[Event]) -> list[Moment]:
     return [
         Moment(time=event.time, kind="node", level=event.level, name=event.reason, text=event.message, node=event.node)
         for event in events

@@ -120,6 +120,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return self.finding(subject, severity, (min(times), max(times)), shown, confidence)
 
 
-def quoted(text: str) -> str:
+def quote_line(text: str) -> str:
     """Return a log line in the form of evidence: at most 500 characters."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

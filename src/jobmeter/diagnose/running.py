@@ -15,9 +15,9 @@ from jobmeter.diagnose.case import Case, Signals
 from jobmeter.diagnose.devices import PREFIXES
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.gather import names_of, signals_of_job, step_of
-from jobmeter.diagnose.lives import failed
-from jobmeter.diagnose.mounts import used_mounts
-from jobmeter.diagnose.nodes import addresses_of, faults_of, measured_of_nodes, nodes_of, reported_places
+from jobmeter.diagnose.lives import has_failed
+from jobmeter.diagnose.mounts import find_used_mounts
+from jobmeter.diagnose.nodes import addresses_of, faults_of, find_reported_places, nodes_of, read_node_signals
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import Signal
@@ -92,13 +92,13 @@ def evaluate_running(
         try:
             case = _case(executor, scope, view, which, together, since, now_ms)
             full = thresholds["fs_full"]["info"]
-            mounts = used_mounts(executor, scope, view, case.nodes, case.span, full)
+            mounts = find_used_mounts(executor, scope, view, case.nodes, case.span, full)
             silence = thresholds["hang_log"]
             lines = _lines_before_silence(executor, scope, view, silence, now_ms) if key in with_lines else ()
             every = {line.order: line for line in (*case.lines, *lines)}
             in_order = [every[order] for order in sorted(every)]
             case = replace(case, open_rules=jobs[key], mounts=mounts, lines=in_order)
-            suspected = _suspected(case, thresholds, which)
+            suspected = _find_suspicion(case, thresholds, which)
             if suspected is not None:
                 case = replace(case, events=[*case.events, *_stack_events(executor, scope, view, suspected)])
             found = examine(case, thresholds, which)
@@ -107,14 +107,12 @@ def evaluate_running(
                 earlier = _case(executor, scope, view, some, together, start_ms, now_ms)
                 return examine(earlier, thresholds, some)
 
-            yield RunningEvaluation(
-                key, view, _from_their_beginning(case, found, which, look_back), suspected=suspected
-            )
+            yield RunningEvaluation(key, view, _date_from_beginning(case, found, which, look_back), suspected=suspected)
         except JobmeterError as error:
             yield RunningEvaluation(key, view, None, error)
 
 
-def _suspected(case: Case, thresholds: Thresholds, which: Sequence[Rule]) -> int | None:
+def _find_suspicion(case: Case, thresholds: Thresholds, which: Sequence[Rule]) -> int | None:
     """Return the time since which a rule suspects a fault that stacks would show; None without any."""
     since = (rule.suspects(case, thresholds[rule.thresholds]) for rule in which if rule.suspects is not None)
     return min((one for one in since if one is not None), default=None)
@@ -128,7 +126,7 @@ def _stack_events(executor: Executor, scope: Scope, view: JobView, since: int) -
     return _events(executor, scope, wanted, jobs=(view.job.id,))
 
 
-def _from_their_beginning(
+def _date_from_beginning(
     case: Case, found: list[Finding], which: Sequence[Rule], look_back: Callable[[int, Sequence[Rule]], list[Finding]]
 ) -> list[Finding]:
     """Give findings that will open the start of their fault, which may lie before the window.
@@ -180,7 +178,7 @@ def _read_together(
     signals: dict[tuple[str, str], list[Signal]] = {}
     metrics = names_of(which, lambda rule: rule.nodes)
     step_ms = default_step(span, NODE_STEPS)
-    for series, signal in measured_of_nodes(executor, scope, places, metrics, span, step_ms) if places else ():
+    for series, signal in read_node_signals(executor, scope, places, metrics, span, step_ms) if places else ():
         signals.setdefault((series.project, series.node), []).append(signal)
     return _SharedReads(events, faults, signals)
 
@@ -201,7 +199,7 @@ def _case(
     whole = life(view.job, now_ms)
     span = TimeRange(min(max(whole.start_ms, since), whole.end_ms), whole.end_ms)
     counters = names_of(which, lambda rule: rule.counters)
-    names = _fitting(view, sorted({*names_of(which, lambda rule: rule.metrics), *counters}))
+    names = _select_device_metrics(view, sorted({*names_of(which, lambda rule: rule.metrics), *counters}))
     step_ms = step_of(view, span, len(names), STEPS, _POINTS)
     means = signals_of_job(executor, scope, view, names, span, step_ms)
     key = (view.job.project, view.job.id)
@@ -213,16 +211,16 @@ def _case(
         step_ms=step_ms,
         means=means,
         increases={name: [_increases(one, step_ms) for one in means.get(name, ())] for name in counters},
-        nodes=_of_nodes(view, together),
+        nodes=_select_node_signals(view, together),
         events=together.events.get(key, ()),
         faults=faults,
-        addresses=addresses_of(executor, scope, reported_places((), faults)),
-        lines=_last_lines(executor, scope, view, since),
+        addresses=addresses_of(executor, scope, find_reported_places((), faults)),
+        lines=_read_last_lines(executor, scope, view, since),
         began_ms=whole.start_ms,
     )
 
 
-def _fitting(view: JobView, names: Sequence[str]) -> list[str]:
+def _select_device_metrics(view: JobView, names: Sequence[str]) -> list[str]:
     """Leave out metrics of other kinds of devices than the job's, if its devices are known."""
     kinds = {one.device.rstrip("0123456789") for one in view.allocations}
     others = tuple(f"{kind}." for kind in PREFIXES if kind not in kinds) if kinds & set(PREFIXES) else ()
@@ -236,7 +234,7 @@ def _increases(rate: Signal, step_ms: int) -> Signal:
     return replace(rate, value=np.where(rate.value > 0, np.maximum(np.round(rate.value * passed), 1.0), 0.0))
 
 
-def _of_nodes(view: JobView, together: _SharedReads) -> Signals:
+def _select_node_signals(view: JobView, together: _SharedReads) -> Signals:
     found: dict[str, list[Signal]] = {}
     for _, node in nodes_of(view):
         for signal in together.nodes.get((view.job.project, node), ()):
@@ -265,10 +263,12 @@ def _lines_before_silence(
     return lines
 
 
-def _last_lines(executor: Executor, scope: Scope, view: JobView, since: int) -> Sequence[LogLine]:
+def _read_last_lines(executor: Executor, scope: Scope, view: JobView, since: int) -> Sequence[LogLine]:
     """Return the last lines of replicas that failed lately while the job continues; empty without any."""
     names = frozenset(
-        replica.name for replica in view.replicas if failed(replica) and (replica.end is None or replica.end >= since)
+        replica.name
+        for replica in view.replicas
+        if has_failed(replica) and (replica.end is None or replica.end >= since)
     )
     if not names:
         return ()

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.model.finding import Evidence, Subject
 from jobmeter.query.gaps import Presence
-from jobmeter.query.stretches import GAP_INTERVALS, Stretch, steady_stretches, usual_interval
+from jobmeter.query.stretches import GAP_INTERVALS, Stretch, find_usual_interval, steady_stretches
 
 _MOST_PAIRS = 300
 
 Member = tuple[str, str, str]
-"""The member of a job that a line is of: replica, node and device; empty where it has none."""
+"""The member of a job that a line is of: replica, node and device; empty if it has none."""
 
 
 class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -50,7 +50,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def interval(self) -> int:
         """The usual distance of two points, in ms; 0 for fewer than two."""
-        return usual_interval(self.time)
+        return find_usual_interval(self.time)
 
     @property
     def member(self) -> Member:
@@ -120,8 +120,8 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.value[stretch.first : stretch.last + 1]
 
     def evidence(self, text: str, value: float, limit: float | None, unit: str, *, time: int | None = None) -> Evidence:
-        """Make evidence of its metric, about its replica; see ``measured``."""
-        return measured(self.metric, text, value, limit, unit, time=time, replica=self.replica)
+        """Make evidence of its metric, about its replica; see ``make_metric_evidence``."""
+        return make_metric_evidence(self.metric, text, value, limit, unit, time=time, replica=self.replica)
 
 
 def device(signal: Signal) -> Subject:
@@ -134,7 +134,7 @@ def replica(signal: Signal) -> Subject:
     return Subject("replica", signal.replica)
 
 
-def measured(
+def make_metric_evidence(
     metric: str, text: str, value: float, limit: float | None, unit: str, *, time: int | None = None, replica: str = ""
 ) -> Evidence:
     """Make evidence of a metric: the observed value, and the limit."""
@@ -144,7 +144,7 @@ def measured(
     )
 
 
-def together(signals: list[Signal]) -> tuple[Int64s, Float64s]:
+def align_signals(signals: list[Signal]) -> tuple[Int64s, Float64s]:
     """Align lines: the times of the densest one, and float64[line, time], NaN for a missing value."""
     if not signals:
         return np.empty(0, np.int64), np.empty((0, 0))

@@ -13,16 +13,16 @@ _LATER_MS = 2 * MINUTE
 """Longest time from the end of a finding to the collection of its evidence."""
 
 
-def with_stacks(findings: Sequence[Finding], events: Sequence[Event]) -> list[Finding]:
+def add_stacks(findings: Sequence[Finding], events: Sequence[Event]) -> list[Finding]:
     """Add to findings of stalled jobs the rank that the others wait for, if it is known.
 
     The sentence of the newest evidence since the finding began replaces the finding's sentence, which becomes evidence.
     """
     compared = [event for event in events if event.reason == STACK_EVIDENCE]
-    return [_explained(one, compared) if one.rule in STACK_RULES else one for one in findings]
+    return [_explain_finding(one, compared) if one.rule in STACK_RULES else one for one in findings]
 
 
-def _explained(finding: Finding, events: Sequence[Event]) -> Finding:
+def _explain_finding(finding: Finding, events: Sequence[Event]) -> Finding:
     wholes = [one for one in events if not one.replica and finding.start <= one.time <= finding.end + _LATER_MS]
     if not wholes:
         return finding

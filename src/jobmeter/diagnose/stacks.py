@@ -11,10 +11,10 @@ import msgspec
 from jobmeter.diagnose.places import (
     PlaceKind,
     is_collective,
+    join_first,
     kind_of,
     may_work,
     place_of,
-    short_list,
 )
 from jobmeter.model.job import JobState, JobView, Replica
 from jobmeter.model.stacks import RankEvidence, StackFrame
@@ -63,12 +63,12 @@ def compare(view: JobView, answers: Sequence[NodeAnswer]) -> StackComparison:
     stopped = [one for one in ranks if one.evidence.state in _STOPPED | _GONE]
     alive = [one for one in ranks if one not in stopped]
     if not alive:
-        return StackComparison(_of_all(ranks), [], notes)
-    behind = _behind(alive)
-    apart, waiting, collective = _parted(alive, behind, explained=bool(stopped))
+        return StackComparison(_describe_all(ranks), [], notes)
+    behind = _find_behind(alive)
+    apart, waiting, collective = _part_ranks(alive, behind, explained=bool(stopped))
     odd = [*stopped, *apart]
     if not odd:
-        return StackComparison(_of_all(ranks) + _still_moving(alive), [], notes)
+        return StackComparison(_describe_all(ranks) + _describe_movement(alive), [], notes)
     named = [
         NamedRank(
             one.evidence.replica,
@@ -79,11 +79,11 @@ def compare(view: JobView, answers: Sequence[NodeAnswer]) -> StackComparison:
         )
         for one in odd
     ]
-    sentence = short_list([one.text for one in named], 4, "; ") + _others(ranks, odd, waiting, collective)
-    return StackComparison(sentence + _still_moving(alive), named, notes)
+    sentence = join_first([one.text for one in named], 4, "; ") + _describe_others(ranks, odd, waiting, collective)
+    return StackComparison(sentence + _describe_movement(alive), named, notes)
 
 
-def _still_moving(alive: Sequence[ComparedRank]) -> str:
+def _describe_movement(alive: Sequence[ComparedRank]) -> str:
     moves = all(one.evidence.moved for one in alive)
     return "; every rank moved between two looks, so the job may be at work" if moves else ""
 
@@ -97,7 +97,7 @@ def _ranks(view: JobView, answers: Sequence[NodeAnswer]) -> list[ComparedRank]:
     there = {rank.replica for _, rank in found}
     answered = {one.node for one in answers if one.stacks}
     found += [
-        (one.node, _gone(one))
+        (one.node, _make_gone_evidence(one))
         for one in last.values()
         if one.name not in there and (one.node in answered or one.state in {JobState.FAILED, JobState.STOPPED})
     ]
@@ -111,7 +111,7 @@ def _ranks(view: JobView, answers: Sequence[NodeAnswer]) -> list[ComparedRank]:
     ]
 
 
-def _gone(replica: Replica) -> RankEvidence:
+def _make_gone_evidence(replica: Replica) -> RankEvidence:
     return RankEvidence(
         replica=replica.name,
         attempt=replica.attempt,
@@ -127,7 +127,7 @@ def _name(rank: RankEvidence, node: str, *, several: bool) -> str:
     return f"{name} ({place})" if place else name
 
 
-def _behind(alive: Sequence[ComparedRank]) -> dict[str, str]:
+def _find_behind(alive: Sequence[ComparedRank]) -> dict[str, str]:
     """Return ranks whose flight recorder has fewer collectives than that of others, each with a clause about it."""
     found: dict[str, str] = {}
     groups = {group.group for one in alive for group in one.evidence.groups}
@@ -141,7 +141,7 @@ def _behind(alive: Sequence[ComparedRank]) -> dict[str, str]:
     return found
 
 
-def _parted(
+def _part_ranks(
     alive: Sequence[ComparedRank], behind: Mapping[str, str], *, explained: bool
 ) -> tuple[list[ComparedRank], list[ComparedRank], str]:
     """Return the ranks that are elsewhere, the waiting ranks, and the name of the call in which they wait.
@@ -151,18 +151,20 @@ def _parted(
     groups = _groups(alive)
     if behind:
         apart = [one for one in alive if one.name in behind]
-    elif len(groups) == 1 or (explained and (not _common(alive) or any(map(is_collective, _common(alive))))):
+    elif len(groups) == 1 or (
+        explained and (not _find_common_calls(alive) or any(map(is_collective, _find_common_calls(alive))))
+    ):
         apart = []
     else:
-        apart = _elsewhere(alive, groups)
+        apart = _find_elsewhere(alive, groups)
     rest = [one for one in alive if one not in apart]
     waiting = max(_groups(rest), key=len) if apart and rest and len(_groups(rest)) > 1 else rest
     kinds = _kinds(rest)
     waiting = [one for one in rest if kinds[one.name] is PlaceKind.PEER] or waiting
-    return apart, waiting, _shared_call(waiting, apart)
+    return apart, waiting, _name_shared_call(waiting, apart)
 
 
-def _elsewhere(alive: Sequence[ComparedRank], groups: Sequence[Sequence[ComparedRank]]) -> list[ComparedRank]:
+def _find_elsewhere(alive: Sequence[ComparedRank], groups: Sequence[Sequence[ComparedRank]]) -> list[ComparedRank]:
     kinds = _kinds(alive)
     peers = [one for one in alive if kinds[one.name] is PlaceKind.PEER]
     most = max(groups, key=lambda own: (sum(one in peers for one in own), len(own)))
@@ -170,7 +172,7 @@ def _elsewhere(alive: Sequence[ComparedRank], groups: Sequence[Sequence[Compared
     if peers and apart:
         return apart
     largest = max(groups, key=len)
-    inside = any(map(is_collective, _common(alive)))
+    inside = any(map(is_collective, _find_common_calls(alive)))
     return [] if inside or 2 * len(largest) <= len(alive) else [one for one in alive if one not in largest]
 
 
@@ -218,7 +220,7 @@ def _line(frame: StackFrame) -> object:
     return frame.function, frame.file, frame.line
 
 
-def _common(ranks: Sequence[ComparedRank]) -> list[StackFrame]:
+def _find_common_calls(ranks: Sequence[ComparedRank]) -> list[StackFrame]:
     """Return the calls that all ranks share, from the outermost call on."""
     common: list[StackFrame] = []
     for frames in zip(*(one.calls for one in ranks), strict=False):
@@ -228,10 +230,10 @@ def _common(ranks: Sequence[ComparedRank]) -> list[StackFrame]:
     return common
 
 
-def _shared_call(waiting: Sequence[ComparedRank], apart: Sequence[ComparedRank]) -> str:
+def _name_shared_call(waiting: Sequence[ComparedRank], apart: Sequence[ComparedRank]) -> str:
     """Return the name of the call in which the ranks wait: a collective, else the first call that others lack."""
-    common = _common(waiting)
-    before = len(_common([*waiting, *apart]))
+    common = _find_common_calls(waiting)
+    before = len(_find_common_calls([*waiting, *apart]))
     own = [frame for frame in common[before:] if frame.is_own] or [frame for frame in common if frame.is_own][-1:]
     chosen = next((frame for frame in common if is_collective(frame)), None) or next(iter(own), None)
     return chosen.function if chosen else ""
@@ -246,7 +248,7 @@ def _text(one: ComparedRank, behind: Mapping[str, str], collective: str) -> str:
     return f"{one.name} is not {'in the collective' if collective else 'where the others wait'}: it {place}"
 
 
-def _others(
+def _describe_others(
     ranks: Sequence[ComparedRank], odd: Sequence[ComparedRank], waiting: Sequence[ComparedRank], collective: str
 ) -> str:
     rest = [one for one in ranks if one not in odd and one not in waiting]
@@ -254,24 +256,24 @@ def _others(
     if waiting:
         verb = "waits" if len(waiting) == 1 else "wait"
         inside = f" in `{collective}`" if collective else " for it"
-        text += f"; {short_list([_short(one) for one in waiting], MOST_EVIDENCE)} {verb}{inside}"
+        text += f"; {join_first([_shorten_name(one) for one in waiting], MOST_EVIDENCE)} {verb}{inside}"
     if rest:
-        text += f"; {short_list([f'{_short(one)} {place_of(one.evidence)}' for one in rest], 4, '; ')}"
+        text += f"; {join_first([f'{_shorten_name(one)} {place_of(one.evidence)}' for one in rest], 4, '; ')}"
     return text
 
 
-def _short(one: ComparedRank) -> str:
+def _shorten_name(one: ComparedRank) -> str:
     return one.name.partition(" (")[0]
 
 
-def _of_all(ranks: Sequence[ComparedRank]) -> str:
+def _describe_all(ranks: Sequence[ComparedRank]) -> str:
     """Make a sentence about ranks if none stands apart."""
     places = {place_of(one.evidence) for one in ranks}
     if len(ranks) == 1:
         return f"{ranks[0].name} {places.pop()}"
     if len(places) == 1:
         return f"all {len(ranks)} ranks are at one place: each {places.pop()}"
-    listed = short_list([f"{_short(one)} {place_of(one.evidence)}" for one in ranks], 8, "; ")
+    listed = join_first([f"{_shorten_name(one)} {place_of(one.evidence)}" for one in ranks], 8, "; ")
     return f"no rank stands apart from the others: {listed}"
 
 
@@ -283,6 +285,6 @@ def _notes(ranks: Sequence[ComparedRank], answers: Sequence[NodeAnswer]) -> list
     by_text: dict[str, list[str]] = {}
     for one in ranks:
         for text in one.evidence.missing:
-            by_text.setdefault(text, []).append(_short(one))
-    found += [f"{short_list(names, 4)}: {text}" for text, names in by_text.items()]
+            by_text.setdefault(text, []).append(_shorten_name(one))
+    found += [f"{join_first(names, 4)}: {text}" for text, names in by_text.items()]
     return list(dict.fromkeys(found))[:MOST_EVIDENCE]

@@ -10,7 +10,7 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.gather import signals_of
 from jobmeter.diagnose.kernel import task_lines
-from jobmeter.diagnose.nodes import addresses_of, reported_places, signals_of_nodes
+from jobmeter.diagnose.nodes import addresses_of, find_reported_places, signals_of_nodes
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.rule import Weight
 from jobmeter.diagnose.signal import Signal
@@ -67,22 +67,24 @@ def evaluate_nodes(executor: Executor, task: DiagnosticTask, now_ms: int, thresh
         span=span,
         now_ms=now_ms,
         step_ms=step_ms,
-        addresses=addresses_of(executor, scope, reported_places(lines, events)),
-        means=_devices(executor, scope, task, _of_devices(rule.metrics for rule in which), Statistic.MEAN),
-        increases=_devices(executor, scope, task, _of_devices(rule.counters for rule in which), Statistic.INCREASE),
+        addresses=addresses_of(executor, scope, find_reported_places(lines, events)),
+        means=_devices(executor, scope, task, _select_device_metrics(rule.metrics for rule in which), Statistic.MEAN),
+        increases=_devices(
+            executor, scope, task, _select_device_metrics(rule.counters for rule in which), Statistic.INCREASE
+        ),
         nodes=signals_of_nodes(executor, scope, view, names, span, step_ms),
         events=[replace(event, replica=event.node) for event in events],
         kernel=[replace(line, replica=line.node) for line in lines],
     )
-    findings = [_of_node(one, frozenset(task.nodes)) for one in examine(case, thresholds, which)]
+    findings = [_move_to_node(one, frozenset(task.nodes)) for one in examine(case, thresholds, which)]
     return StoredEvaluation(findings, events, failures)
 
 
-def _of_devices(names: Iterable[Sequence[str]]) -> list[str]:
+def _select_device_metrics(names: Iterable[Sequence[str]]) -> list[str]:
     return [name for some in names for name in some if CATALOG[name].scope is MetricScope.DEVICE]
 
 
-def _of_node(finding: Finding, nodes: frozenset[str]) -> Finding:
+def _move_to_node(finding: Finding, nodes: frozenset[str]) -> Finding:
     """Move a finding from a replica to its node, without a role: nodes have no consequences."""
     if finding.subject.kind != "replica" or finding.subject.name not in nodes:
         return finding

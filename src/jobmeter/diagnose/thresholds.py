@@ -58,11 +58,13 @@ def load(path: str = "", plugins: Mapping[str, Table] = MappingProxyType({})) ->
 
     Raises ConfigurationError naming the file and the entry that is wrong.
     """
-    shipped = _parsed(files("jobmeter.diagnose").joinpath("thresholds.toml").read_text(encoding="utf-8"), "thresholds")
+    shipped = _parse_toml(
+        files("jobmeter.diagnose").joinpath("thresholds.toml").read_text(encoding="utf-8"), "thresholds"
+    )
     tables = {rule: dict(table) for rule, table in plugins.items()}
     tables |= {rule: table_of(rule, entries) for rule, entries in shipped.items()}
     if path:
-        for rule, table in _parsed(_read(path), path).items():
+        for rule, table in _parse_toml(_read(path), path).items():
             if rule not in tables or not isinstance(table, dict):
                 raise ConfigurationError(f"{path}: there are no thresholds of {rule!r} ({', '.join(tables)})")
             for name, value in table.items():
@@ -118,7 +120,7 @@ def _read(path: str) -> str:
         raise ConfigurationError(f"the rules of {path} cannot be read: {error}") from error
 
 
-def _parsed(text: str, where: str) -> dict[str, Any]:
+def _parse_toml(text: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -36,7 +36,7 @@ def minutes(length_ms: float) -> str:
     return " ".join(f"{count} {unit}" for count, unit in parts if count)
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
+def format_count(count: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: ``1 process``, ``3 processes``."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 

@@ -82,8 +82,12 @@ def split_work(
         lengths = [sum(end - start for start, end in spans) for spans in training]
         return [WorkTime({PhaseCause.UNATTRIBUTED: float(length)}, {}) for length in lengths], unknown
     points = [_points(own, methods.work, spans) for own, spans in zip(courses, training, strict=True)]
-    best = max((one.highest(methods.activity, _relative) for one in points), default=0.0) if methods.activity else 0.0
-    rates = {name: max(one.highest(name, _plain) for one in points) for name in methods.links}
+    best = (
+        max((one.highest(methods.activity, _divide_by_busy) for one in points), default=0.0)
+        if methods.activity
+        else 0.0
+    )
+    rates = {name: max(one.highest(name, _return_value) for one in points) for name in methods.links}
     parts = [_parts(one, methods, best, rates) for one in points]
     if methods.clock:
         clocks = [one.mean(CLOCK, one.width * one.busy) or 0.0 for one in points]
@@ -140,12 +144,12 @@ def _points(courses: Courses, work: str, training: Sequence[Interval]) -> _Point
     return _Points(width[inside], busy, values, sum(end - start for start, end in training))
 
 
-def _relative(value: Float64s, busy: Float64s) -> Float64s:
+def _divide_by_busy(value: Float64s, busy: Float64s) -> Float64s:
     """Divide a value by the busy share of its point."""
     return value / np.maximum(busy, _BUSY)
 
 
-def _plain(value: Float64s, _: Float64s) -> Float64s:
+def _return_value(value: Float64s, _: Float64s) -> Float64s:
     return value
 
 

@@ -8,7 +8,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Dialect, Match
 from jobmeter.dialects.base.view import View, ViewCall
 from jobmeter.errors import JobmeterError
-from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, working
+from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, select_working
 
 R = TypeVar("R")
 
@@ -34,8 +34,8 @@ DIALECTS = (
 
 def dialects() -> Sequence[Dialect]:
     """Return every dialect, in the order of ``DIALECTS``; dialects of plug-ins follow."""
-    own: dict[str, Dialect] = {one.name: one for one in (_loaded(*entry.split(":")) for entry in DIALECTS)}
-    plugins = working(load_plugins(PluginKind.DIALECTS, own))
+    own: dict[str, Dialect] = {one.name: one for one in (_load_dialect(*entry.split(":")) for entry in DIALECTS)}
+    plugins = select_working(load_plugins(PluginKind.DIALECTS, own))
     return (*own.values(), *(cast("Dialect", _PluginDialect(one)) for one in plugins))
 
 
@@ -71,6 +71,6 @@ class _PluginDialect:
             return None
 
 
-def _loaded(folder: str, name: str) -> Dialect:
+def _load_dialect(folder: str, name: str) -> Dialect:
     dialect: Dialect = getattr(import_module(f"jobmeter.dialects.{folder}"), name)
     return dialect

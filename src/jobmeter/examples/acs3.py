@@ -63,7 +63,7 @@ def sign(
         "x-acs-version": version,
     }
     names = ";".join(sorted(headers))
-    query = "&".join(f"{_encoded(name)}={_encoded(value)}" for name, value in sorted(parameters.items()))
+    query = "&".join(f"{_encode(name)}={_encode(value)}" for name, value in sorted(parameters.items()))
     canonical = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
     request = "\n".join((method, path, query, canonical, names, empty))
     text = f"{_ALGORITHM}\n{hashlib.sha256(request.encode()).hexdigest()}"
@@ -72,5 +72,5 @@ def sign(
     return headers
 
 
-def _encoded(text: str) -> str:
+def _encode(text: str) -> str:
     return quote(text, safe="-_.~")

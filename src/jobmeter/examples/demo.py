@@ -23,7 +23,7 @@ from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.examples import compare
 from jobmeter.examples.acs3 import KeyPair
-from jobmeter.examples.server import OwnServer, own_server, stop
+from jobmeter.examples.server import OwnServer, run_server, stop
 from jobmeter.model.job_answers import JobDetail
 from jobmeter.model.time import SECOND, SystemClock, ceil_to, floor_to
 
@@ -40,7 +40,7 @@ def command(seconds: float) -> None:
     """Show the main job from one end to the other."""
     began = time.monotonic()
     _say(1, "a server, with a data folder of its own", ["jobmeter", "serve", "--data", "DIR", "--port", "0"])
-    with own_server() as server:
+    with run_server() as server:
         api = server.api
         click.echo(f"  it listens at {api.transport.server}")
         if sys.stdout.isatty():

@@ -25,7 +25,7 @@ from jobmeter.client.api import Api
 from jobmeter.errors import ConfigurationError, JobmeterError
 from jobmeter.examples import compare
 from jobmeter.examples.acs3 import KeyPair
-from jobmeter.examples.server import own_server
+from jobmeter.examples.server import run_server
 from jobmeter.model.time import HOUR, MINUTE, SystemClock, floor_to
 
 JOB = "gentd26"
@@ -53,7 +53,7 @@ def command(directory: Path) -> None:
         click.echo(f"{rows:,} samples in {directory}, shifted to end now")
         record = Path(folder) / "gentd26.jsonl"
         record.write_text(f'{{"job_id": "{JOB}", "name": "GenTD26", "type": "Serving"}}\n')
-        with own_server() as server:
+        with run_server() as server:
             click.echo(f"\n$ jobmeter import {file.name} {record.name}")
             reach = ["--server", server.api.transport.server, "--key", server.token]
             cli.main(["import", str(record), str(file), *reach], standalone_mode=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from jobmeter.cli.local import started_by
+from jobmeter.cli.local import await_server
 from jobmeter.client.api import Api
 from jobmeter.client.transport import Transport
 from jobmeter.examples.acs3 import KeyPair
@@ -45,7 +45,7 @@ class _AdminKey(msgspec.Struct):
 
 
 @contextmanager
-def own_server() -> Iterator[OwnServer]:
+def run_server() -> Iterator[OwnServer]:
     """A server on a temporary folder. Nothing of it stays.
 
     Raises UnavailableError when it does not start.
@@ -57,7 +57,7 @@ def own_server() -> Iterator[OwnServer]:
         command = [sys.executable, "-m", "jobmeter", "serve", "--data", str(data), "--port", "0"]
         with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
             try:
-                url = started_by(process, data, log)
+                url = await_server(process, data, log)
                 key = msgspec.json.decode((data / "admin.key").read_bytes(), type=_AdminKey)
                 pair = KeyPair(key.access_key_id, key.access_key_secret)
                 yield OwnServer(

@@ -144,7 +144,7 @@ class GroupCommit(Generic[T]):
                 self._commit_group(group)
                 self._awaited = len(group) + len(self._waiting)
             else:
-                self._rest()
+                self._do_idle_work()
             if ended:
                 return
 
@@ -176,7 +176,7 @@ class GroupCommit(Generic[T]):
             failure = error
         _resolve([member.done for member in group], failure)
 
-    def _rest(self) -> None:
+    def _do_idle_work(self) -> None:
         try:
             while self._idle() and (self._closed or not self._waiting):
                 pass
@@ -231,7 +231,7 @@ class SampleCommitter(GroupCommit[SampleBatch]):
             store.append_all(batches, retention)
             observe(batches)
 
-        super().__init__(commit, _of_batch, idle, what="samples", queue_bytes=queue_bytes, group_rows=2_000_000)
+        super().__init__(commit, _measure_batch, idle, what="samples", queue_bytes=queue_bytes, group_rows=2_000_000)
 
 
 class LogCommitter(GroupCommit[Sequence[LogLine]]):
@@ -259,7 +259,7 @@ class LogCommitter(GroupCommit[Sequence[LogLine]]):
                 store.logs.append(lines, retention)
                 observe(lines)
 
-        super().__init__(commit, _of_lines, what="log lines", queue_bytes=queue_bytes, group_rows=200_000)
+        super().__init__(commit, _measure_lines, what="log lines", queue_bytes=queue_bytes, group_rows=200_000)
 
 
 class SpanCommitter(GroupCommit[Sequence[Span]]):
@@ -271,19 +271,19 @@ class SpanCommitter(GroupCommit[Sequence[Span]]):
             store.spans.append(spans, retention)
             observe(spans)
 
-        super().__init__(commit, _of_spans, what="spans", queue_bytes=128 * 2**20, group_rows=100_000)
+        super().__init__(commit, _measure_spans, what="spans", queue_bytes=128 * 2**20, group_rows=100_000)
 
 
-def _of_batch(batch: SampleBatch) -> tuple[int, int]:
+def _measure_batch(batch: SampleBatch) -> tuple[int, int]:
     series = _NUMBER_BYTES if isinstance(batch.series, SeriesList) else _SERIES_BYTES
     return _ROW_BYTES * len(batch) + series * len(batch.series), len(batch)
 
 
-def _of_lines(lines: Sequence[LogLine]) -> tuple[int, int]:
+def _measure_lines(lines: Sequence[LogLine]) -> tuple[int, int]:
     batch = LogBatch.of(lines)
     return batch.characters + _LINE_BYTES * len(batch), len(batch)
 
 
-def _of_spans(spans: Sequence[Span]) -> tuple[int, int]:
+def _measure_spans(spans: Sequence[Span]) -> tuple[int, int]:
     # Their texts belong to request bodies, whose memory is already counted.
     return _SPAN_BYTES * len(spans), len(spans)

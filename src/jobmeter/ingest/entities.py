@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jobmeter.ingest.join import extremes, numbered
+from jobmeter.ingest.join import extremes, number_batch
 from jobmeter.model.batch import Bools, Int64s, SampleBatch
-from jobmeter.model.interner import SeriesInterner, SeriesList, grown, series_of
+from jobmeter.model.interner import SeriesInterner, SeriesList, grow, series_of
 from jobmeter.model.series import Series
 from jobmeter.registry.stored import Observation
 
@@ -43,7 +43,7 @@ NOTHING = Sighting(*(np.empty(0, np.int64) for _ in Sighting._fields))
 """An empty sighting."""
 
 
-def merged(parts: Sequence[Sighting]) -> Sighting:
+def merge_sightings(parts: Sequence[Sighting]) -> Sighting:
     """Merge sightings: each entity once, with its first and last time over all of them."""
     if not parts:
         return NOTHING
@@ -66,7 +66,7 @@ class Spans:
     def fit(self, count: int) -> None:
         """Make room for ``count`` entities."""
         if count > len(self.first):
-            self.first, self.last = grown(self.first, count, NEVER), grown(self.last, count, -NEVER)
+            self.first, self.last = grow(self.first, count, NEVER), grow(self.last, count, -NEVER)
 
     def widen(self, sighting: Sighting) -> None:
         """Extend the times by a sighting."""
@@ -142,7 +142,7 @@ class Entities:
     def sighting(self, batch: SampleBatch) -> Sighting:
         """Return the entities of a batch, with the times of their samples."""
         if not isinstance(batch.series, SeriesList) or batch.series.interner is not self._interner:
-            batch = numbered(batch)
+            batch = number_batch(batch)
         series = series_of(batch)
         if series.interner is not self._interner:
             self._interner, self._of_series = series.interner, np.empty(0, np.int64)
@@ -154,15 +154,15 @@ class Entities:
             return members.all_at(batch.span[0])
         positions, first, last = extremes(batch)
         if len(positions) < len(series):
-            return self._of(series, positions).spans(first, last)
+            return self._find_members(series, positions).spans(first, last)
         if members is None:
-            members = series.derived[Entities] = self._of(series, positions)
+            members = series.derived[Entities] = self._find_members(series, positions)
         return members.spans(first, last)
 
-    def _of(self, series: SeriesList, positions: Int64s) -> "_Members":
+    def _find_members(self, series: SeriesList, positions: Int64s) -> "_Members":
         """Return the entities of some of the series."""
         if len(self._interner) > len(self._of_series):
-            self._of_series = grown(self._of_series, len(self._interner), _UNKNOWN)
+            self._of_series = grow(self._of_series, len(self._interner), _UNKNOWN)
         numbers = series.numbers[positions]
         for place in np.flatnonzero(self._of_series[numbers] == _UNKNOWN).tolist():
             self._of_series[numbers[place]] = self._number_of(series[int(positions[place])])

@@ -7,44 +7,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, Uint32s
-from jobmeter.model.interner import SeriesInterner, SeriesList, current, listed
+from jobmeter.model.interner import SeriesInterner, SeriesList, current, make_batch
 from jobmeter.model.series import Series
 
 T = TypeVar("T", bound=np.generic)
 
 
-def numbered(batch: SampleBatch) -> SampleBatch:
+def number_batch(batch: SampleBatch) -> SampleBatch:
     """Return the same rows with each series listed once, by the numbers of the current interner."""
     interner = current()
     series = batch.series
     if isinstance(series, SeriesList) and series.interner is interner:
         return batch
-    return merged(interner, interner.numbers(series), batch.index, batch.time, batch.value)
+    return merge_rows(interner, interner.numbers(series), batch.index, batch.time, batch.value)
 
 
 def join(batches: Sequence[SampleBatch]) -> SampleBatch:
-    """Join batches to one with every row, in order, in which each series is listed once. See ``numbered``."""
+    """Join batches to one with every row, in order, in which each series is listed once. See ``number_batch``."""
     if len(batches) == 1:
-        return numbered(batches[0])
+        return number_batch(batches[0])
     interner = current()
     parts = [_numbers(batch.series, interner) for batch in batches]
     offsets = np.cumsum([0, *map(len, parts)], dtype=np.uint32)
-    return merged(
+    return merge_rows(
         interner,
-        _concatenated(parts, np.int64),
-        _concatenated([batch.index + offset for batch, offset in zip(batches, offsets[:-1], strict=True)], np.uint32),
-        _concatenated([batch.time for batch in batches], np.int64),
-        _concatenated([batch.value for batch in batches], np.float64),
+        _concatenate(parts, np.int64),
+        _concatenate([batch.index + offset for batch, offset in zip(batches, offsets[:-1], strict=True)], np.uint32),
+        _concatenate([batch.time for batch in batches], np.int64),
+        _concatenate([batch.value for batch in batches], np.float64),
     )
 
 
-def merged(interner: SeriesInterner, numbers: Int64s, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
+def merge_rows(interner: SeriesInterner, numbers: Int64s, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
     """Make a batch of rows whose series have these numbers (``numbers[index]``); numbers may repeat."""
-    series, places = distinct(interner, numbers)
-    return listed(series, index if places is None else places[index], time, value)
+    series, places = find_distinct(interner, numbers)
+    return make_batch(series, index if places is None else places[index], time, value)
 
 
-def distinct(interner: SeriesInterner, numbers: Int64s) -> tuple[SeriesList, Uint32s | None]:
+def find_distinct(interner: SeriesInterner, numbers: Int64s) -> tuple[SeriesList, Uint32s | None]:
     """Return the series of these numbers, each once, and the position of each number among them.
 
     The positions are None if no number repeats.
@@ -61,7 +61,7 @@ def distinct(interner: SeriesInterner, numbers: Int64s) -> tuple[SeriesList, Uin
     return SeriesList(interner, numbers[once]), place[first]
 
 
-def used(batch: SampleBatch) -> SampleBatch:
+def drop_unused(batch: SampleBatch) -> SampleBatch:
     """Drop the series that have no rows."""
     rows = np.bincount(batch.index, minlength=len(batch.series))
     return batch if rows.all() else select(batch, np.flatnonzero(rows))
@@ -76,7 +76,7 @@ def select(batch: SampleBatch, series: Sequence[int] | Int64s) -> SampleBatch:
     keep = index >= 0
     columns = index[keep].astype(np.uint32), batch.time[keep], batch.value[keep]
     if isinstance(batch.series, SeriesList):
-        return listed(batch.series.take(positions), *columns)
+        return make_batch(batch.series.take(positions), *columns)
     return SampleBatch([batch.series[at] for at in positions.tolist()], *columns)
 
 
@@ -105,5 +105,5 @@ def _numbers(series: Sequence[Series], interner: SeriesInterner) -> Int64s:
     return interner.numbers(series)
 
 
-def _concatenated(parts: Sequence[NDArray[T]], kind: type[T]) -> NDArray[T]:
+def _concatenate(parts: Sequence[NDArray[T]], kind: type[T]) -> NDArray[T]:
     return np.concatenate(parts) if parts else np.empty(0, kind)

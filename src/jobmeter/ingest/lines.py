@@ -35,7 +35,7 @@ def prepared(lines: Iterable[LogLine], most: int) -> LogBatch:
         raise LimitExceededError(f"a request may bring {most} log lines", "lines")
     plain = _split(batch, odd) if odd else batch
     _check(plain)
-    return _with_levels(plain)
+    return _add_levels(plain)
 
 
 def _breaks(text: str) -> int:
@@ -59,7 +59,7 @@ def _split(batch: LogBatch, odd: set[int]) -> LogBatch:
     return LogBatch(batch.sources, source, np.repeat(batch.time_ns, counts) + within, level, texts)
 
 
-def _with_levels(batch: LogBatch) -> LogBatch:
+def _add_levels(batch: LogBatch) -> LogBatch:
     """Give the lines that have a severity and no level the level of that severity."""
     of_source = np.array(
         [LEVEL_CODES[level_of_severity(one.severity)] if one.severity is not None else 0 for one in batch.sources],
@@ -116,7 +116,7 @@ def _check_text(text: str) -> None:
         raise InvalidRequestError("a text holds half of a surrogate pair: it is not Unicode", "text") from error
 
 
-def by_project(batch: LogBatch) -> list[tuple[str, LogBatch]]:
+def split_by_project(batch: LogBatch) -> list[tuple[str, LogBatch]]:
     """Return the lines of each project, in their order."""
     projects = sorted({source.project for source in batch.sources})
     parts = [(name, batch.of_sources([source.project == name for source in batch.sources])) for name in projects]

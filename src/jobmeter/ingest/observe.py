@@ -8,9 +8,9 @@ from contextlib import suppress
 import numpy as np
 
 from jobmeter.errors import UnavailableError
-from jobmeter.ingest.entities import NEVER, NOTHING, Entities, Entity, Sighting, Spans, merged
+from jobmeter.ingest.entities import NEVER, NOTHING, Entities, Entity, Sighting, Spans, merge_sightings
 from jobmeter.model.batch import Int64s, SampleBatch
-from jobmeter.model.interner import grown
+from jobmeter.model.interner import grow
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_batch import LogBatch, LogSource
 from jobmeter.model.span import Span
@@ -87,9 +87,9 @@ class _ReportedSpans:
         # Also true of an entity that was never reported.
         urgent |= sighting.first < self.reported.first[sighting.entity]
         self.waiting.widen(sighting.where(~urgent & (gone_on > 0)))
-        return sighting.where(urgent), self._longest_waiting() if due else NOTHING
+        return sighting.where(urgent), self._pop_longest_waiting() if due else NOTHING
 
-    def _longest_waiting(self) -> Sighting:
+    def _pop_longest_waiting(self) -> Sighting:
         """Remove and return the ``_ALONG`` waiting entities whose last report is oldest."""
         waiting = self.waiting.all()
         if len(waiting.entity) > _ALONG:
@@ -128,7 +128,7 @@ class _ReportedSpans:
         self.reported.fit(len(self.entities))
         self.waiting.fit(len(self.entities))
         if len(self.reported.first) > len(self._reported_ms):
-            self._reported_ms = grown(self._reported_ms, len(self.reported.first), 0)
+            self._reported_ms = grow(self._reported_ms, len(self.reported.first), 0)
 
 
 class Observer:
@@ -161,7 +161,7 @@ class Observer:
         """
         if self._resting:
             with self._lock:
-                state = self._current()
+                state = self._renew_if_full()
                 reported = state.all_reported(state.entities.sighting(batch))
             if not reported:
                 raise UnavailableError(_UNREACHABLE)
@@ -169,9 +169,9 @@ class Observer:
     def observe_all(self, batches: Sequence[SampleBatch]) -> None:
         """Report batches. Raises the registry's error; the next call then reports the same entities again."""
         with self._lock:
-            state = self._current()
+            state = self._renew_if_full()
             lately = self._clock.monotonic() - self._reported_at < _LATELY_SECONDS
-            sighting = merged([state.entities.sighting(batch) for batch in batches])
+            sighting = merge_sightings([state.entities.sighting(batch) for batch in batches])
             urgent, along = state.urgent(sighting, self._clock.now_ms(), lately=lately)
         self._report_or_defer(state, urgent, along)
 
@@ -191,7 +191,7 @@ class Observer:
             return
         times = np.array(list(spans.values()), np.int64).reshape(-1, 2)
         with self._lock:
-            state = self._current()
+            state = self._renew_if_full()
             numbers = np.array([state.entities.number(entity) for entity in spans], np.int64)
             urgent, along = state.urgent(Sighting(numbers, times[:, 0], times[:, 1]), self._clock.now_ms())
         self._report_or_defer(state, urgent, along)
@@ -246,7 +246,7 @@ class Observer:
 
     def _report(self, state: _ReportedSpans, urgent: Sighting, waited: Sighting) -> None:
         """Report both. After a failure the entities that had waited wait again."""
-        sighting = merged([part for part in (urgent, waited) if len(part.entity)])
+        sighting = merge_sightings([part for part in (urgent, waited) if len(part.entity)])
         if not len(sighting.entity):
             return
         try:
@@ -262,7 +262,7 @@ class Observer:
         with self._lock:
             state.report(sighting, self._clock.now_ms())
 
-    def _current(self) -> _ReportedSpans:
+    def _renew_if_full(self) -> _ReportedSpans:
         if len(self._state.entities) > _MOST:
             state = _ReportedSpans()
             state.wait(self._state, self._state.waiting.all())

@@ -11,8 +11,8 @@ from jobmeter.access.decide import write_project
 from jobmeter.access.principal import Principal
 from jobmeter.errors import LimitExceededError
 from jobmeter.ingest.commit import LogCommitter, SampleCommitter, SpanCommitter
-from jobmeter.ingest.join import join, numbered, select, used
-from jobmeter.ingest.lines import by_project, prepared
+from jobmeter.ingest.join import drop_unused, join, number_batch, select
+from jobmeter.ingest.lines import prepared, split_by_project
 from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import PendingReceipt, Receipt
 from jobmeter.ingest.schedulers import SchedulerStates
@@ -111,7 +111,7 @@ class IngestPipeline:
         """
         decoded = decode(body, write_project(principal, None), self._limits, take, self._lists)
         grouped = [self._by_project(records, principal) for records in decoded.records]
-        parts, receipt = self._checked(join(decoded.batches), principal)
+        parts, receipt = self._check_or_raise(join(decoded.batches), principal)
         logs, rejected_lines = self._check_lines(decoded.lines, principal)
         self._admit(parts)
         for lines, _ in logs:
@@ -141,14 +141,14 @@ class IngestPipeline:
             return None
         ((part, retention),), receipt = checked
         self._observer.admit(part)
-        return _when_durable(self.committer.append_from_loop(part, retention), receipt)
+        return _await_durable(self.committer.append_from_loop(part, retention), receipt)
 
     def samples(self, batch: SampleBatch, principal: Principal, sent: SampleBatch | None = None) -> Receipt:
         """Take samples whose series name their projects. Raises as ``submit``. The receipt does not count ``sent``."""
         check_shape(batch)
-        parts, receipt = self._checked(numbered(batch), principal)
+        parts, receipt = self._check_or_raise(number_batch(batch), principal)
         if sent is not None:
-            parts += self._checked(sent, principal)[0]
+            parts += self._check_or_raise(sent, principal)[0]
         self._admit(parts)
         return PendingReceipt(receipt, [self.committer.append(*part) for part in parts]).wait()
 
@@ -169,7 +169,7 @@ class IngestPipeline:
             "future": sum(span.start_ns > latest for span in spans),
             "expired": sum(span.start_ns < earliest for span in spans),
         }
-        receipt = Receipt(spans=len(accepted), rejected_spans=_nonzero(counts))
+        receipt = Receipt(spans=len(accepted), rejected_spans=_drop_zeros(counts))
         return PendingReceipt(receipt, [self._span_committer.append(accepted, retention)] if accepted else []).wait()
 
     def records(self, records: Records, principal: Principal) -> int:
@@ -192,7 +192,7 @@ class IngestPipeline:
             self.committer.check_room(part)
             self._observer.admit(part)
 
-    def _checked(self, batch: SampleBatch, principal: Principal) -> _Checked:
+    def _check_or_raise(self, batch: SampleBatch, principal: Principal) -> _Checked:
         checked = self._check(batch, principal, self._registry.retention)
         if checked is None:
             raise TypeError("a project has no retention")
@@ -219,15 +219,15 @@ class IngestPipeline:
             retention = retention_of(project)
             if retention is None:
                 return None
-            timely = self._timely(part, retention, counts)
+            timely = self._select_timely(part, retention, counts)
             if len(timely):
                 parts.append((timely, retention))
         if bounds.unknown:
             counts["unknown_metric"] = len(batch) - sum(len(part) for _, part in own)
         accepted = sum(len(part) for part, _ in parts)
-        return parts, Receipt(accepted=accepted, rejected=_nonzero(counts), unknown=bounds.unknown)
+        return parts, Receipt(accepted=accepted, rejected=_drop_zeros(counts), unknown=bounds.unknown)
 
-    def _timely(self, part: SampleBatch, retention: Retention, counts: dict[str, int]) -> SampleBatch:
+    def _select_timely(self, part: SampleBatch, retention: Retention, counts: dict[str, int]) -> SampleBatch:
         """Return the samples that are neither too far ahead nor too old. Count the others."""
         earliest, latest = self._bounds_ms(retention)
         if not len(part) or (part.span[1] <= latest and part.span[0] >= earliest):
@@ -241,7 +241,7 @@ class IngestPipeline:
         """Return the lines that are neither too far ahead nor too old, by project, and the number of the others."""
         counts = {"future": 0, "expired": 0}
         parts: list[_LogPart] = []
-        for project, own in by_project(prepared(lines, self._limits.request_lines)):
+        for project, own in split_by_project(prepared(lines, self._limits.request_lines)):
             retention = self._registry.retention(write_project(principal, project))
             earliest, latest = (moment * NS_PER_MS for moment in self._bounds_ms(retention))
             future, expired = own.time_ns > latest, own.time_ns < earliest
@@ -250,7 +250,7 @@ class IngestPipeline:
             accepted = own.where(~(future | expired))
             if len(accepted):
                 parts.append((accepted, retention))
-        return parts, _nonzero(counts)
+        return parts, _drop_zeros(counts)
 
     def _bounds_ms(self, retention: Retention) -> tuple[int, int]:
         """Return the earliest and the latest time that is stored."""
@@ -297,12 +297,12 @@ class IngestPipeline:
             return count
 
 
-async def _when_durable(durable: Awaitable[None], receipt: Receipt) -> Receipt:
+async def _await_durable(durable: Awaitable[None], receipt: Receipt) -> Receipt:
     await durable
     return receipt
 
 
-def _nonzero(counts: dict[str, int]) -> dict[str, int]:
+def _drop_zeros(counts: dict[str, int]) -> dict[str, int]:
     return {reason: count for reason, count in counts.items() if count}
 
 
@@ -313,4 +313,4 @@ def _by_project(batch: SampleBatch, bounds: SeriesBounds) -> list[tuple[str, Sam
 def _rows(batch: SampleBatch, keep: NDArray[np.bool_]) -> SampleBatch:
     """Return the selected rows, and only the series that still have rows."""
     columns = batch.index[keep], batch.time[keep], batch.value[keep]
-    return used(SampleBatch(batch.series, *columns, batch.existing_keys))
+    return drop_unused(SampleBatch(batch.series, *columns, batch.existing_keys))

@@ -45,9 +45,9 @@ class PendingReceipt:
         return self.receipt
 
     def __await__(self) -> Generator[object, None, Receipt]:
-        return self._arrived().__await__()
+        return self._await_arrival().__await__()
 
-    async def _arrived(self) -> Receipt:
+    async def _await_arrival(self) -> Receipt:
         for one in self.durable:
             # A cancelled wait must not cancel the write.
             await asyncio.shield(asyncio.wrap_future(one))

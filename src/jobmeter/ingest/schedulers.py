@@ -54,10 +54,10 @@ class SchedulerStates:
         with self._lock:
             states = sorted(self._states.items())
         now_ms = self._clock.now_ms()
-        return [_with_silence(state, now_ms) for _, state in states]
+        return [_note_silence(state, now_ms) for _, state in states]
 
 
-def _with_silence(state: SchedulerStatus, now_ms: int) -> SchedulerStatus:
+def _note_silence(state: SchedulerStatus, now_ms: int) -> SchedulerStatus:
     if now_ms - state.heard < max(_SILENT_MS, _SILENT_INTERVALS * state.interval_ms):
         return state
     text = f"nothing was heard of `jobmeter scheduler {state.kind}` since {iso(state.heard)}: is it running?"

@@ -10,7 +10,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model import catalog
 from jobmeter.model.batch import Bools, Float64s, Int64s, SampleBatch
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.interner import SeriesInterner, SeriesList, grown
+from jobmeter.model.interner import SeriesInterner, SeriesList, grow
 from jobmeter.model.series import check_series
 from jobmeter.model.time import MAX_TIME_MS, Clock
 
@@ -52,9 +52,9 @@ class _Columns:
         count = len(self.interner)
         if count <= len(self.last_ms):
             return
-        self.lowest, self.highest = grown(self.lowest, count, np.nan), grown(self.highest, count, np.nan)
-        self.project, self.last_ms = grown(self.project, count, _NEVER), grown(self.last_ms, count, _NEVER)
-        self.unknown = grown(self.unknown, count, fill=False)
+        self.lowest, self.highest = grow(self.lowest, count, np.nan), grow(self.highest, count, np.nan)
+        self.project, self.last_ms = grow(self.project, count, _NEVER), grow(self.last_ms, count, _NEVER)
+        self.unknown = grow(self.unknown, count, fill=False)
 
 
 class SeriesCache:

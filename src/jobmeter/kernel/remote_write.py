@@ -46,15 +46,15 @@ class ScannedWrite(msgspec.Struct, frozen=True, eq=False):
 
 def scan_1(data: bytes, most: int) -> ScannedWrite | None:
     """Scan a ``prometheus.WriteRequest`` of at most ``most`` parts. None if it is unusual."""
-    return _roomy(data, most, _SCAN_1, second=False)
+    return _scan_with_larger_buffers(data, most, _SCAN_1, second=False)
 
 
 def scan_2(data: bytes, most: int) -> ScannedWrite | None:
     """Scan an ``io.prometheus.write.v2.Request``. None if it is unusual."""
-    return _roomy(data, most, _SCAN_2, second=True)
+    return _scan_with_larger_buffers(data, most, _SCAN_2, second=True)
 
 
-def _roomy(data: bytes, most: int, scan: Function, *, second: bool) -> ScannedWrite | None:
+def _scan_with_larger_buffers(data: bytes, most: int, scan: Function, *, second: bool) -> ScannedWrite | None:
     """Scan with buffers for usual messages first, then with buffers for the worst case of that size."""
     result, scanned = _scan(data, most, _USUAL, scan, second=second)
     if result == _NO_ROOM:

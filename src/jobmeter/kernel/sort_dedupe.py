@@ -76,7 +76,7 @@ def bucketed(
     ``starts`` int64[k]: the first row of each run; ``counts`` int64[k]: its rows, at least 1. ``time`` int64[n] from 0
     on. None if the times of a run do not ascend. Raises IndexError for a run outside of the rows.
     """
-    starts, counts, time, value = _contiguous(SeriesSlices(starts, counts, time, value))
+    starts, counts, time, value = _make_contiguous(SeriesSlices(starts, counts, time, value))
     if len(starts) and not (starts.min() >= 0 and (starts + counts).max() <= len(time) == len(value)):
         raise IndexError(f"a run lies outside of {len(time)} rows")
     low, high = np.maximum(time[starts], span[0]) // step, np.minimum(time[starts + counts - 1], span[1] - 1) // step
@@ -92,7 +92,7 @@ def sort_dedupe(sections: Sequence[SeriesSlices], slots: int, *, origin: bool) -
 
     Raises IndexError for a slot of ``slots`` or more, ValueError if the counts of the runs do not match the rows.
     """
-    sections_read = [_contiguous(runs) for runs in sections]
+    sections_read = [_make_contiguous(runs) for runs in sections]
     for runs in sections_read:
         _check(runs, slots)
     lengths = np.array([len(runs.slots) for runs in sections_read], np.int64)
@@ -115,7 +115,7 @@ def sort_dedupe(sections: Sequence[SeriesSlices], slots: int, *, origin: bool) -
     return Ordered(sizes, time[:rows], value[:rows], None if of is None else of[:rows])
 
 
-def numbered(job: Uint64s, series: Uint64s) -> tuple[Int64s, Int64s]:
+def number_pairs(job: Uint64s, series: Uint64s) -> tuple[Int64s, Int64s]:
     """Return the first position of each distinct pair, and for each row the number of its pair."""
     count = len(job)
     first, number = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -135,7 +135,7 @@ def repeated(numbers: Uint64s, sizes: Int64s) -> Uint64s:
     return out
 
 
-def _contiguous(runs: SeriesSlices) -> SeriesSlices:
+def _make_contiguous(runs: SeriesSlices) -> SeriesSlices:
     slots, counts, time, value = runs
     whole = np.ascontiguousarray
     return SeriesSlices(

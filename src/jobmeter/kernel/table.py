@@ -110,16 +110,16 @@ class TextTable:
         count, used = self._count, self.size
         if count + texts > len(self._hashes):
             room = max(2 * len(self._hashes), count + texts)
-            self._hashes = _grown(self._hashes, count, room)
-            self._edges = _grown(self._edges, count + 1, room + 1)
+            self._hashes = _grow(self._hashes, count, room)
+            self._edges = _grow(self._edges, count + 1, room + 1)
         if used + size > len(self._memory):
-            self._memory = _grown(self._memory, used, max(2 * len(self._memory), used + size))
+            self._memory = _grow(self._memory, used, max(2 * len(self._memory), used + size))
         if _SPARSE * (count + texts) > len(self._slots):
             self._slots = np.zeros(1 << (_SPARSE * (count + texts) - 1).bit_length(), np.uint32)
             _PLACE_ALL(pointer(self._slots), len(self._slots), pointer(self._hashes), count)
 
 
-def _grown(array: NDArray[T], used: int, room: int) -> NDArray[T]:
+def _grow(array: NDArray[T], used: int, room: int) -> NDArray[T]:
     grown = np.empty(room, array.dtype)
     grown[:used] = array[:used]
     return grown

@@ -155,7 +155,7 @@ def lines(pages: Pages, rows: int, grid: WindowGrid, span: tuple[int, int], step
     return LineColumns(block[4 * cells : -1], block[2 * cells : 2 * cells + size], value, int(block[-1]))
 
 
-def previous(pages: Pages, rows: Int64s, before: int) -> tuple[Int64s, Float64s]:
+def find_previous(pages: Pages, rows: Int64s, before: int) -> tuple[Int64s, Float64s]:
     """Return the time (-1: none) and the value of the last sample of each row before a time."""
     time, value = np.empty(len(rows), np.int64), np.zeros(len(rows))
     _PREVIOUS(pages, len(rows), pointer(rows), before, pointer(time), pointer(value))

@@ -12,7 +12,7 @@ _SETTINGS = ("type", "user", "project", "resource_group", "workspace", "command"
 
 
 class ComparedSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """Setting of compared jobs: a text for each job in their order, empty where a job lacks the setting."""
+    """Setting of compared jobs: a text for each job in their order, empty if a job lacks the setting."""
 
     name: str
     texts: list[str] = []

@@ -57,7 +57,7 @@ def pci_address(text: str) -> str:
     return (found and f"{int(found['domain'] or '0', 16):04x}:{found['bus']}:{found['slot']}".lower()) or ""
 
 
-def named_addresses(line: str) -> list[str]:
+def find_addresses(line: str) -> list[str]:
     """Return the addresses that a line of a kernel names, see ``pci_address``; of its first 4,000 characters.
 
     ``NVRM: Xid (PCI:0000:9b:00): 79``, ``amdgpu 0000:c1:00.0: ...`` and ``mlx5_core 0000:3b:00.0: ...`` name one each.

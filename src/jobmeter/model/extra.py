@@ -11,7 +11,7 @@ from jobmeter.model.record import MAX_EXTRA_BYTES
 Extra = dict[str, dict[str, Any]]
 
 
-def merged_extra(stored: str | None, given: Iterable[Extra]) -> str:
+def merge_extra(stored: str | None, given: Iterable[Extra]) -> str:
     """Return ``extra`` as JSON: each key of each dialect set to its last value, or removed by None.
 
     ``KEY/KEY`` is a key of a nested object, as in ``Condition``; ``~1`` in a key stands for a slash, ``~0`` for ``~``.
@@ -27,7 +27,7 @@ def merged_extra(stored: str | None, given: Iterable[Extra]) -> str:
         for dialect, values in merged.items()
         if (values_given := {name: value for name, value in values.items() if value is not None})
     }
-    return bounded(bounded_values, "extra", MAX_EXTRA_BYTES)
+    return encode_bounded(bounded_values, "extra", MAX_EXTRA_BYTES)
 
 
 def _put(values: dict[str, Any], path: str, value: object) -> None:
@@ -43,7 +43,7 @@ def _put(values: dict[str, Any], path: str, value: object) -> None:
         values[last] = value
 
 
-def bounded(value: object, field: str, most: int) -> str:
+def encode_bounded(value: object, field: str, most: int) -> str:
     """Return a value as JSON. Raises LimitExceededError that names ``field`` for more than ``most`` bytes."""
     encoded = msgspec.json.encode(value)
     if len(encoded) > most:

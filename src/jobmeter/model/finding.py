@@ -114,7 +114,7 @@ def read_message(message: str, subject: str = "") -> FindingMessage | None:
 
 
 def read_start(message: str) -> int | None:
-    """Return when the fault of a message began, in epoch ms; None where the message does not say."""
+    """Return when the fault of a message began, in epoch ms; None if the message does not say."""
     since = _SINCE.search(message)
     return parse_time(since[1], "since") if since else None
 

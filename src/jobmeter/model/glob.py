@@ -25,7 +25,7 @@ class Glob:
                 self._stars.append(len(piece))
                 self._parts.append(_Part())
             else:
-                self._parts[-1].add(*self._one(piece))
+                self._parts[-1].add(*self._convert_piece(piece))
         for part in self._parts:
             part.compile()
 
@@ -45,14 +45,14 @@ class Glob:
         A ``*`` takes as much as it can before those to its right do.
         """
         starts = self._starts(text)
-        return None if starts is None else tuple(self._found(text, starts))
+        return None if starts is None else tuple(self._fill_wildcards(text, starts))
 
     @property
     def count(self) -> int:
         """Number of wildcards."""
         return sum(self._stars) + sum(len(part.wild) for part in self._parts)
 
-    def _one(self, piece: str) -> Iterator[tuple[str, bool]]:
+    def _convert_piece(self, piece: str) -> Iterator[tuple[str, bool]]:
         """Convert a piece to regular expressions for single characters, each with True for a wildcard."""
         if piece == "?":
             yield ".", True
@@ -81,7 +81,7 @@ class Glob:
             return None
         return [0, end - found.end(), *reversed(starts)]
 
-    def _found(self, text: str, starts: list[int]) -> Iterator[str]:
+    def _fill_wildcards(self, text: str, starts: list[int]) -> Iterator[str]:
         after = 0
         for part, start, stars in zip(self._parts, starts, [0, *self._stars], strict=True):
             if stars:  # the first of several takes everything

@@ -13,7 +13,7 @@ def type_id(kind: InstanceType) -> str:
     return kind.id or kind.name
 
 
-def named_types(jobs: Iterable[Job]) -> list[tuple[InstanceType, Job]]:
+def collect_named_types(jobs: Iterable[Job]) -> list[tuple[InstanceType, Job]]:
     """Collect the instance types of jobs, each with the first job that names it, sorted by id."""
     found: dict[str, tuple[InstanceType, Job]] = {}
     for job in jobs:

@@ -112,7 +112,7 @@ class SeriesList(Sequence[Series]):
         return iter(self[:])
 
 
-def listed(series: SeriesList, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
+def make_batch(series: SeriesList, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
     """Build a batch of these series with computed keys."""
     return SampleBatch(series, index, time, value, series.keys)
 
@@ -125,7 +125,7 @@ def series_of(batch: SampleBatch) -> SeriesList:
     return series
 
 
-def grown(column: NDArray[T], count: int, fill: float) -> NDArray[T]:
+def grow(column: NDArray[T], count: int, fill: float) -> NDArray[T]:
     """Grow a column to at least ``count`` rows, at least twice its size; new rows are ``fill``."""
     more = max(count - len(column), len(column))
     return np.concatenate((column, np.full(more, fill, column.dtype)))

@@ -93,7 +93,7 @@ _COUNT = re.compile(
 def level_in(text: str) -> Level | None:
     """Return the level that a line states; None if it states none."""
     if text.startswith("{"):
-        return _of_json(text)
+        return _read_json_level(text)
     start = text[:_START]
     if "\x1b" in start:
         start = _COLOUR.sub("", text[: 2 * _START])[:_START]
@@ -101,19 +101,19 @@ def level_in(text: str) -> Level | None:
     if priority is not None:
         return level_of_severity(priority[1])
     if '{"' in start:
-        place = _behind_header(start)
-        return _of_json(text[text.index("{", place) :]) if start.startswith("{", place) else None
+        place = _find_header_end(start)
+        return _read_json_level(text[text.index("{", place) :]) if start.startswith("{", place) else None
     lower = start.lower()
     if not any(hint in lower for hint in _HINTS) and not _LETTER_HINT.search(start):
         return None
-    return _of_header(start) or _of_pairs(start) or _of_any_place(start)
+    return _read_header_level(start) or _read_logfmt_level(start) or _find_level_anywhere(start)
 
 
-def _of_header(start: str) -> Level | None:
+def _read_header_level(start: str) -> Level | None:
     """Return the level in the header of a line, or after it."""
     at = 0
     for _ in range(_PARTS):
-        level = _stated_at(start, at)
+        level = _read_level_at(start, at)
         if level is not None:
             return level
         part = _PART.match(start, at)
@@ -127,7 +127,7 @@ def _of_header(start: str) -> Level | None:
     return None
 
 
-def _stated_at(start: str, at: int) -> Level | None:
+def _read_level_at(start: str, at: int) -> Level | None:
     if start.startswith(_TRACEBACK, at):
         return Level.ERROR
     letter = _LETTER.match(start, at)
@@ -140,7 +140,7 @@ def _stated_at(start: str, at: int) -> Level | None:
     return None
 
 
-def _behind_header(start: str) -> int:
+def _find_header_end(start: str) -> int:
     """Return the position at which the header of a line ends."""
     at = 0
     while (part := _PART.match(start, at)) is not None:
@@ -148,7 +148,7 @@ def _behind_header(start: str) -> int:
     return at
 
 
-def _of_pairs(start: str) -> Level | None:
+def _read_logfmt_level(start: str) -> Level | None:
     """Return the level in the pairs of a line of logfmt: time=... level=warn."""
     for pair in _PAIR.finditer(start) if "=" in start else ():
         if pair["key"].lower() in _KEYS:
@@ -158,14 +158,14 @@ def _of_pairs(start: str) -> Level | None:
     return None
 
 
-def _of_any_place(start: str) -> Level | None:
+def _find_level_anywhere(start: str) -> Level | None:
     for found in _ANYWHERE.finditer(start):
         if not _COUNT.match(start, found.end()):
             return _LEVELS[(found["word"] or found["nccl"]).lower()]
     return None
 
 
-def _of_json(text: str) -> Level | None:
+def _read_json_level(text: str) -> Level | None:
     """Return the level of a JSON object: from a level field, from ``log.level``, or from the line in its ``log``."""
     if len(text) > _LONGEST_JSON:
         return None

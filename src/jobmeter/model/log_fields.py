@@ -61,7 +61,7 @@ def words_condition(text: str, *, literal: bool = False) -> LogQuery:
         return And(())
     found = words_of(text) if literal else [re.sub(r"\*+", "*", word) for word in _PATTERN_WORD.findall(text.lower())]
     if not found:
-        raise _wrong(f"{text[:40]!r} has no letter or digit to search for")
+        raise _make_query_error(f"{text[:40]!r} has no letter or digit to search for")
     return Phrase(tuple(found))
 
 
@@ -74,15 +74,15 @@ def field_condition(name: str, compared: str, text: str, *, literal: bool = Fals
     if compared == "!=":
         return Not(field_condition(name, ":", text, literal=literal))
     if not literal and text[:1] in {"[", "{"}:
-        raise _wrong("write a range with >= and <=, such as severity>=3 and severity<=4")
+        raise _make_query_error("write a range with >= and <=, such as severity>=3 and severity<=4")
     if name in {"attempt", "time", "time_ns"}:
         return _number(name, compared, text)
     if compared in _ORDERS:
-        return _ordered(name, compared, text)
-    return _equal(name, text, literal=literal)
+        return _make_comparison(name, compared, text)
+    return _make_equality(name, text, literal=literal)
 
 
-def _equal(name: str, text: str, *, literal: bool) -> LogQuery:
+def _make_equality(name: str, text: str, *, literal: bool) -> LogQuery:
     """Return the condition that a field has a value or matches a pattern; a lone ``*``: that it has any value."""
     pattern = not literal and is_pattern(text)
     if name == "text":
@@ -90,7 +90,7 @@ def _equal(name: str, text: str, *, literal: bool) -> LogQuery:
     if name == "path":
         return _path(text, pattern=pattern)
     if name in _VALUES:
-        return _chosen(name, _VALUES[name], text, pattern=pattern)
+        return _make_choice(name, _VALUES[name], text, pattern=pattern)
     if pattern and not text.strip("*"):
         return Not(Property(name, ("",)))
     return Like(name, text) if pattern else Property(name, (text,))
@@ -103,7 +103,7 @@ def _path(text: str, *, pattern: bool) -> LogQuery:
     return Like("stream", _FILE + text) if pattern else Property("stream", (_FILE + text,))
 
 
-def _chosen(name: str, values: Mapping[str, str], text: str, *, pattern: bool) -> LogQuery:
+def _make_choice(name: str, values: Mapping[str, str], text: str, *, pattern: bool) -> LogQuery:
     """Return the condition of a field that has a word of a list, or is empty."""
     wanted = text.strip().lower()
     if pattern:
@@ -111,23 +111,23 @@ def _chosen(name: str, values: Mapping[str, str], text: str, *, pattern: bool) -
     else:
         found = dict.fromkeys([values[wanted]] if wanted in values else [""] if not wanted else [])
     if not found:
-        raise _wrong(f"{name} {text[:40]!r} is not one of {_listed(values)}")
+        raise _make_query_error(f"{name} {text[:40]!r} is not one of {_name_choices(values)}")
     return Property(name, tuple(found))
 
 
-def _ordered(name: str, compared: str, text: str) -> LogQuery:
+def _make_comparison(name: str, compared: str, text: str) -> LogQuery:
     """Return the condition of a severity below or above a number, or of a level."""
     holds = _ORDERS[compared]
     wanted = text.strip().lower()
     if name == "level":
         if wanted not in _LEVEL_VALUES:
-            raise _wrong(f"level {text[:40]!r} is not one of {_listed(_LEVEL_VALUES)}")
+            raise _make_query_error(f"level {text[:40]!r} is not one of {_name_choices(_LEVEL_VALUES)}")
         rank = _LEVELS.index(Level(_LEVEL_VALUES[wanted]))
         return Property(name, tuple(level.value for at, level in enumerate(_LEVELS) if holds(at, rank)))
     if name != "severity":
-        raise _wrong(f"{name} has no order: compare it with : or !=, and with the patterns * and ?")
+        raise _make_query_error(f"{name} has no order: compare it with : or !=, and with the patterns * and ?")
     if wanted not in _DIGITS:
-        raise _wrong(
+        raise _make_query_error(
             f"severity {text[:40]!r} has no order: compare numbers, 0 (emerg) to 7 (debug), such as severity<=3, "
             "or levels, such as level>=warning"
         )
@@ -155,7 +155,7 @@ def _number(name: str, compared: str, text: str) -> LogQuery:
 
 def _attempt(text: str) -> tuple[int, int]:
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise _wrong(f"attempt {text[:40]!r} is not a number from 0")
+        raise _make_query_error(f"attempt {text[:40]!r} is not a number from 0")
     return int(text), int(text)
 
 
@@ -171,13 +171,13 @@ def _moment(text: str, *, nanoseconds: bool) -> tuple[int, int]:
         try:
             low = parse_time_ns(text)
         except (InvalidRequestError, OverflowError):
-            raise _wrong(
+            raise _make_query_error(
                 f"time {text[:40]!r} is neither ISO 8601 (2026-11-20T15:00:00Z) nor seconds, milliseconds or "
                 "nanoseconds since 1970"
             ) from None
         unit = _precision(text)
     if low + unit > _MOST:
-        raise _wrong(f"time {text[:40]!r} is not between 1970 and 2100")
+        raise _make_query_error(f"time {text[:40]!r} is not between 1970 and 2100")
     return low, low + unit - 1
 
 
@@ -192,10 +192,10 @@ def _precision(text: str) -> int:
     return _SECOND if second else 60 * _SECOND if minute else 3_600 * _SECOND
 
 
-def _listed(values: Mapping[str, str]) -> str:
+def _name_choices(values: Mapping[str, str]) -> str:
     words = [word for word in values if not word.isdigit()]
     return f"{', '.join(words)}, or 0 to {len(values) - len(words) - 1}"
 
 
-def _wrong(why: str) -> InvalidRequestError:
+def _make_query_error(why: str) -> InvalidRequestError:
     return InvalidRequestError(why, "query")

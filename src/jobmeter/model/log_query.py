@@ -90,78 +90,78 @@ class _Parser:
 
     def whole(self) -> LogQuery:
         """Parse the whole text."""
-        found = self._either(0)
-        if self._next().kind:
-            raise _wrong("a closing parenthesis has no opening one")
+        found = self._parse_or(0)
+        if self._peek_token().kind:
+            raise _make_query_error("a closing parenthesis has no opening one")
         return found
 
-    def _either(self, depth: int, group: str = "") -> LogQuery:
-        parts = [self._every(depth, group)]
-        while (token := self._next(group)).kind == "OR":
+    def _parse_or(self, depth: int, group: str = "") -> LogQuery:
+        parts = [self._parse_and(depth, group)]
+        while (token := self._peek_token(group)).kind == "OR":
             self._at = token.end
-            parts.append(self._every(depth, group))
+            parts.append(self._parse_and(depth, group))
         return parts[0] if len(parts) == 1 else Or(tuple(parts))
 
-    def _every(self, depth: int, group: str) -> LogQuery:
-        parts = [self._one(depth, group)]
-        while (token := self._next(group)).kind not in {"", "OR", ")"}:
+    def _parse_and(self, depth: int, group: str) -> LogQuery:
+        parts = [self._parse_condition(depth, group)]
+        while (token := self._peek_token(group)).kind not in {"", "OR", ")"}:
             if token.kind == "AND":
                 self._at = token.end
             elif group not in {"", "text"}:
-                raise _wrong(f"a line has one {group}: put OR between the values in the parentheses")
-            parts.append(self._one(depth, group))
+                raise _make_query_error(f"a line has one {group}: put OR between the values in the parentheses")
+            parts.append(self._parse_condition(depth, group))
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
-    def _one(self, depth: int, group: str) -> LogQuery:
+    def _parse_condition(self, depth: int, group: str) -> LogQuery:
         if depth > MAX_DEPTH:
             raise LimitExceededError(f"may be nested {MAX_DEPTH} deep")
-        token = self._next(group)
+        token = self._peek_token(group)
         if token.kind in {"", "AND", "OR", ")"}:
-            raise self._missing(token)
+            raise self._make_missing_error(token)
         self._at = token.end
         if token.kind == "NOT":
-            return Not(self._one(depth + 1, group))
+            return Not(self._parse_condition(depth + 1, group))
         if token.kind == "(":
-            return self._closed(self._either(depth + 1, group))
+            return self._close_parenthesis(self._parse_or(depth + 1, group))
         return self._field(depth, token) if token.kind == "field" else self._value(group, token)
 
-    def _missing(self, token: _Token) -> InvalidRequestError:
+    def _make_missing_error(self, token: _Token) -> InvalidRequestError:
         where = f"before {token.text}" if token.kind else "at the end"
         words = self._text.split()
         small = token.text.islower() or (words and words[-1] in {"and", "or", "not"})
         hint = f"; and, or, not are operators, {_QUOTE}" if small else ""
-        return _wrong(f"a term is missing {where}{hint}")
+        return _make_query_error(f"a term is missing {where}{hint}")
 
-    def _closed(self, found: LogQuery) -> LogQuery:
-        token = self._next()
+    def _close_parenthesis(self, found: LogQuery) -> LogQuery:
+        token = self._peek_token()
         if token.kind != ")":
-            raise _wrong("an opening parenthesis has no closing one")
+            raise _make_query_error("an opening parenthesis has no closing one")
         self._at = token.end
         return found
 
     def _field(self, depth: int, token: _Token) -> LogQuery:
         """Parse the condition of a field: one value, several with ``|`` between them, or a group."""
-        value = self._next(token.text)
+        value = self._peek_token(token.text)
         if value.kind == "(":
             if token.compared not in {":", "!="}:
-                raise _wrong(f"{token.text}{token.compared} takes one value without parentheses")
+                raise _make_query_error(f"{token.text}{token.compared} takes one value without parentheses")
             self._at = value.end
-            found = self._closed(self._either(depth + 1, token.text))
+            found = self._close_parenthesis(self._parse_or(depth + 1, token.text))
             return Not(found) if token.compared == "!=" else found
-        values = [self._compared(token, value)]
+        values = [self._parse_comparison(token, value)]
         while self._text.startswith("|", self._at) and _continues(self._text, self._at + 1):
             self._at += 1
-            values.append(self._compared(token, self._next(token.text)))
+            values.append(self._parse_comparison(token, self._peek_token(token.text)))
         found = values[0] if len(values) == 1 else Or(tuple(values))
         return Not(found) if token.compared == "!=" else found
 
-    def _compared(self, field: _Token, value: _Token) -> LogQuery:
+    def _parse_comparison(self, field: _Token, value: _Token) -> LogQuery:
         if value.kind not in {"word", "phrase", *_OPERATORS} or value.text in {"|", "||", "&&"}:
-            raise _wrong(f"{field.text}{field.compared} has no value")
+            raise _make_query_error(f"{field.text}{field.compared} has no value")
         self._at = value.end
         compared = value.compared if field.compared in {":", "!="} else field.compared
         if field.compared != ":" and value.compared != ":":
-            raise _wrong(f"{field.text}{field.compared}{value.compared} is not a comparison")
+            raise _make_query_error(f"{field.text}{field.compared}{value.compared} is not a comparison")
         return self._value(field.text, msgspec.structs.replace(value, compared=compared))
 
     def _value(self, field: str, token: _Token) -> LogQuery:
@@ -177,7 +177,7 @@ class _Parser:
             return field_condition(field, token.compared, token.text, literal=literal)
         return words_condition(token.text, literal=literal)
 
-    def _next(self, group: str = "") -> _Token:
+    def _peek_token(self, group: str = "") -> _Token:
         """Return the next token without consuming it."""
         text, at = self._text, _end_of(_BLANK, self._text, self._at)
         if at >= len(text):
@@ -193,11 +193,11 @@ class _Parser:
         if text.startswith('"', start):
             phrase = _PHRASE.match(text, start)
             if phrase is None:
-                raise _wrong("a quotation mark is not closed")
+                raise _make_query_error("a quotation mark is not closed")
             return _Token("phrase", phrase.end(), _ESCAPED.sub(r"\1", phrase["text"]), how)
         word = (_VALUE if group else _WORD).match(text, start)
         if word is None:
-            raise _wrong(f"{group} has no value to compare with")
+            raise _make_query_error(f"{group} has no value to compare with")
         if word[0].upper() in _OPERATORS:
             return _Token(word[0].upper(), word.end(), word[0])
         if not group:
@@ -217,9 +217,9 @@ def _field_at(text: str, at: int) -> _Token | None:
         apart = bool(found["blank"]) or (compared == ":" and (not behind.strip() or behind == ")"))
         if compared == "=" or apart:
             return None  # "rank=3" and "error: text" are words
-        raise _wrong(f"unknown field {name[:40]!r} ({CHOICES}); {_QUOTE}")
+        raise _make_query_error(f"unknown field {name[:40]!r} ({CHOICES}); {_QUOTE}")
     if compared in {"=~", "!~"}:
-        raise _wrong(f"{compared} is not supported: use {name}: or {name}!= with the patterns * and ?")
+        raise _make_query_error(f"{compared} is not supported: use {name}: or {name}!= with the patterns * and ?")
     return _Token("field", found.end(), field, ":" if compared in {"=", "=="} else compared)
 
 
@@ -234,7 +234,7 @@ def _continues(text: str, at: int) -> bool:
 def _refuse_other_languages(text: str, at: int) -> None:
     for form, why in _REFUSED:
         if form.match(text, at):
-            raise _wrong(f"{why}; {_QUOTE}")
+            raise _make_query_error(f"{why}; {_QUOTE}")
 
 
 def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
@@ -242,5 +242,5 @@ def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
     return at if found is None else found.end()
 
 
-def _wrong(why: str) -> InvalidRequestError:
+def _make_query_error(why: str) -> InvalidRequestError:
     return InvalidRequestError(why, "query")

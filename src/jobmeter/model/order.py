@@ -5,7 +5,7 @@ import re
 _DIGITS = re.compile(r"([0-9]+)")
 
 
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+def make_natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
     """Sort key that orders numbers in names by value: ``worker-2`` before ``worker-10``."""
     # Every second piece is a number.
     pieces = enumerate(_DIGITS.split(name))

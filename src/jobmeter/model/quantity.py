@@ -20,9 +20,9 @@ def quantity(value: float | None, unit: str) -> str:
         return f"{value * 100:.1f}%"
     base, per, time = unit.partition("/")
     if base == "By":
-        return _scaled(value, 1024.0, ("B", "KiB", "MiB", "GiB", "TiB", "PiB")) + per + time
+        return _scale(value, 1024.0, ("B", "KiB", "MiB", "GiB", "TiB", "PiB")) + per + time
     if base == "Hz":
-        return _scaled(value, 1000.0, [f"{prefix}Hz" for prefix in _PREFIXES]) + per + time
+        return _scale(value, 1000.0, [f"{prefix}Hz" for prefix in _PREFIXES]) + per + time
     if base in _PREFIXED:
         place = 0
         while abs(value) >= 999.5 and place < len(_PREFIXES) - 1:
@@ -42,7 +42,7 @@ def _digits(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _scaled(value: float, base: float, units: Sequence[str]) -> str:
+def _scale(value: float, base: float, units: Sequence[str]) -> str:
     place = 0
     # Round first: 1,048,550 B are 1.0 MiB, not 1024.0 KiB.
     while abs(round(value, 1 if place else 0)) >= base and place < len(units) - 1:

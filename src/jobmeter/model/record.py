@@ -188,15 +188,15 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 def decode_record(data: bytes) -> JobRecord:
     """Decode a job record from JSON. Raises InvalidRequestError naming the field that is wrong."""
-    return check_record(_decoded(data, JobRecord))
+    return check_record(_decode(data, JobRecord))
 
 
 def decode_records(data: bytes) -> Records:
     """Decode a ``Records`` object from JSON. Raises InvalidRequestError naming the field that is wrong."""
-    return check_records(_decoded(data, Records))
+    return check_records(_decode(data, Records))
 
 
-def _decoded(data: bytes, kind: type[T]) -> T:
+def _decode(data: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -202,7 +202,7 @@ def check_series(series: Series) -> Series:
     return series
 
 
-def at_place(metric: str, place: Series) -> Series:
+def make_at_place(metric: str, place: Series) -> Series:
     """Build the series of another metric with the replica, device and labels of ``place``; both already validated."""
     series = Series(
         metric,

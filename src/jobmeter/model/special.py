@@ -26,12 +26,12 @@ def is_special(metric: str) -> bool:
     return metric.startswith(SPECIAL)
 
 
-def special_of(series: Series) -> Series:
+def make_special(series: Series) -> Series:
     """Return the series that holds the special values of a series."""
     return replace(series, metric=SPECIAL + series.metric)
 
 
-def plain_of(series: Series) -> Series:
+def make_plain(series: Series) -> Series:
     """Return the series to which the special values of ``series`` belong."""
     return replace(series, metric=series.metric.removeprefix(SPECIAL))
 

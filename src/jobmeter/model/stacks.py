@@ -56,7 +56,7 @@ class RankEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     ``state`` is the kernel's letter of the process (``X``: it is gone, ``exit_code`` says how). ``wait`` is the kernel
     function in which the first thread sleeps, ``call`` its system call, ``target`` the file or socket of this call.
-    ``moved`` is True where the first thread was elsewhere a moment later, None where there was one look. ``missing``
+    ``moved`` is True if the first thread was elsewhere a moment later, None where there was one look. ``missing``
     says which evidence could not be had, and what to do.
     """
 
@@ -77,7 +77,7 @@ class RankEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def main(self) -> list[StackFrame]:
-        """The calls of the first thread, the innermost first; empty where they are unknown."""
+        """The calls of the first thread, the innermost first; empty if they are unknown."""
         return next((thread.frames for thread in self.threads if thread.id == self.pid), [])
 
 
@@ -90,7 +90,7 @@ class NodeEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def is_bounded(evidence: NodeEvidence) -> bool:
-    """True where the evidence keeps every limit."""
+    """True if the evidence keeps every limit."""
     return (
         len(evidence.ranks) <= MOST_RANKS
         and len(msgspec.json.encode(evidence)) <= MOST_BYTES

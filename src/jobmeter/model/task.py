@@ -209,7 +209,7 @@ class NodeRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     job: str = ""
 
 
-def new_task_id() -> str:
+def make_task_id() -> str:
     """Return a random id for a task."""
     return f"diag-{secrets.token_hex(12)}"
 

@@ -83,7 +83,7 @@ def ceil_to(time_ms: int, step_ms: int) -> int:
     return -(-time_ms // step_ms) * step_ms
 
 
-def whole_steps(span: TimeRange, step_ms: int) -> TimeRange:
+def cut_to_steps(span: TimeRange, step_ms: int) -> TimeRange:
     """Return the range of epoch-aligned steps inside a range; an empty one at its start without any."""
     start, end = ceil_to(span.start_ms, step_ms), floor_to(span.end_ms, step_ms)
     return TimeRange(start, end) if start < end else TimeRange(span.start_ms, span.start_ms)
@@ -145,6 +145,6 @@ def parse_time(text: str | int, field: str = "time") -> int:
     return moment
 
 
-def within_int64(time: int) -> int:
+def clamp_to_int64(time: int) -> int:
     """Clamp the time to 64 bits; as a bound it has equal effect."""
     return max(-(2**63), min(time, 2**63 - 1))

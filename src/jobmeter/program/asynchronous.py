@@ -120,29 +120,29 @@ class AsyncClient:
         self._arguments, self._options = arguments, options
         self._client: Client | None = None
 
-    async def _opened(self) -> Client:
+    async def _open_client(self) -> Client:
         if self._client is None:
             self._client = await asyncio.to_thread(Client, *self._arguments, **self._options)
         return self._client
 
     async def jobs(self, **which: Any) -> Jobs:  # noqa: ANN401 - the arguments of Client.jobs
         """List the jobs that match; see ``Client.jobs``. Their own queries are not asynchronous, see ``AsyncJob``."""
-        client = await self._opened()
+        client = await self._open_client()
         return await asyncio.to_thread(client.jobs, **which)
 
     async def job(self, name: str = "last") -> AsyncJob:
         """Find a job; see ``Client.job``."""
-        client = await self._opened()
+        client = await self._open_client()
         return AsyncJob(await asyncio.to_thread(client.job, name))
 
     async def compare(self, *names: str, metrics: Sequence[str] = (), step: str | None = None) -> JobComparison:
         """Compare jobs side by side; see ``Client.compare``."""
-        client = await self._opened()
+        client = await self._open_client()
         return await asyncio.to_thread(client.compare, *names, metrics=metrics, step=step)
 
     async def nodes(self) -> RecordList[model.Node]:
         """List the machines that agents run on."""
-        client = await self._opened()
+        client = await self._open_client()
         return await asyncio.to_thread(client.nodes)
 
     async def close(self) -> None:
@@ -151,7 +151,7 @@ class AsyncClient:
             await asyncio.to_thread(self._client.close)
 
     async def __aenter__(self) -> Self:
-        await self._opened()
+        await self._open_client()
         return self
 
     async def __aexit__(self, *_: object) -> None:

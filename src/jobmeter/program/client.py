@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Self
 
 from jobmeter.cli.local import connect
-from jobmeter.cli.output import counted, duration, moment
+from jobmeter.cli.output import duration, format_count, moment
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.model import job as model
 from jobmeter.model.time import Clock, SystemClock, parse_duration
 from jobmeter.program import html
-from jobmeter.program.comparison import JobComparison, compared
+from jobmeter.program.comparison import JobComparison, compare_jobs
 from jobmeter.program.frames import Columns, RecordList, Table
 from jobmeter.program.job import JobHandle, find_job
 from jobmeter.program.retry import RetryingTransport
@@ -34,7 +34,7 @@ class Jobs(list[JobHandle], Table):
     def __repr__(self) -> str:
         lines = [f"{job.id}  {job.name}  {job.state}" for job in self[:_FEW]]
         more = [f"... {len(self) - _FEW} more"] if len(self) > _FEW else []
-        return "\n".join([f"<{len(self)} of {counted(self.total, 'job')}>", *lines, *more])
+        return "\n".join([f"<{len(self)} of {format_count(self.total, 'job')}>", *lines, *more])
 
     def _repr_html_(self) -> str:
         rows = [[html.text(text) for text in _row(job)] for job in self[:_SHOWN]]
@@ -91,9 +91,9 @@ class Client:
         found, known, offset = Jobs(), set[tuple[str, str]](), 0
         while limit is None or len(found) < limit:
             search = JobSearch(
-                states=_several(state),
-                types=_several(type),
-                users=_several(user),
+                states=_to_sequence(state),
+                types=_to_sequence(type),
+                users=_to_sequence(user),
                 name=name,
                 project=self.project,
                 created_from=created_from,
@@ -122,7 +122,7 @@ class Client:
 
     def compare(self, *jobs: str | JobHandle, metrics: Sequence[str] = (), step: str | None = None) -> JobComparison:
         """Compare jobs, or jobs of these names, aligned at their starts; ``metrics`` adds their values over time."""
-        return compared(self.api, self.project, jobs, metrics, step)
+        return compare_jobs(self.api, self.project, jobs, metrics, step)
 
     def nodes(self) -> RecordList[model.Node]:
         """List the machines that agents run on."""
@@ -142,7 +142,7 @@ class Client:
         return f"<Client of {self.api.transport.server}>"
 
 
-def _several(value: str | Sequence[str]) -> Sequence[str]:
+def _to_sequence(value: str | Sequence[str]) -> Sequence[str]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 

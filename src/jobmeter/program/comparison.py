@@ -89,7 +89,7 @@ def _change(before: float | None, after: float | None, unit: str) -> str:
     return "" if text == "-" else text
 
 
-def compared(
+def compare_jobs(
     api: Api, project: str | None, jobs: Sequence[Union[str, "JobHandle"]], metrics: Sequence[str], step: str | None
 ) -> JobComparison:
     """Compare jobs, or jobs of these names. Raises InvalidRequestError unless there are two different ones or more."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from jobmeter.cli.output import counted, moment
+from jobmeter.cli.output import format_count, moment
 from jobmeter.client.searches import Search
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.nearest import choices
@@ -65,27 +65,31 @@ class RecordList(list[_Row], Table):
     def columns(self) -> Columns:
         """Return the fields column by column: words and numbers as they are, structs as dictionaries."""
         names: Sequence[str] = getattr(self._kind, "__struct_fields__", ())
-        return {name: [_plain(getattr(row, name)) for row in self] for name in names}
+        return {name: [_to_builtin(getattr(row, name)) for row in self] for name in names}
 
     def __repr__(self) -> str:
         columns = {name: values[:_FEW] for name, values in self.columns().items() if any(map(_is_present, values))}
-        rows = [[_short(name, value) for name, value in zip(columns, row, strict=True)] for row in _turned(columns)]
-        return "\n".join([f"<{counted(len(self), 'row')}>", *(aligned([[*columns], *rows]) if rows else ())])
+        rows = [
+            [_format_cell(name, value) for name, value in zip(columns, row, strict=True)] for row in _transpose(columns)
+        ]
+        return "\n".join([f"<{format_count(len(self), 'row')}>", *(align_columns([[*columns], *rows]) if rows else ())])
 
     def _repr_html_(self) -> str:
         columns = {name: values[:_SHOWN] for name, values in self.columns().items() if any(map(_is_present, values))}
-        rows = [[html.cell(name, value) for name, value in zip(columns, row, strict=True)] for row in _turned(columns)]
+        rows = [
+            [html.cell(name, value) for name, value in zip(columns, row, strict=True)] for row in _transpose(columns)
+        ]
         more = f"<p>and {len(self) - _SHOWN} more</p>" if len(self) > _SHOWN else ""
         return html.table(tuple(columns), rows) + more if rows else "<p>none</p>"
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows of text with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _short(name: str, value: object) -> str:
+def _format_cell(name: str, value: object) -> str:
     """Format a value of a column in one line: times in UTC, missing values empty."""
     if value is None:
         return ""
@@ -93,7 +97,7 @@ def _short(name: str, value: object) -> str:
     return text if len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
 
 
-def _turned(columns: Columns) -> Iterable[Sequence[Any]]:
+def _transpose(columns: Columns) -> Iterable[Sequence[Any]]:
     return zip(*columns.values(), strict=True)
 
 
@@ -102,7 +106,7 @@ def _is_present(value: object) -> bool:
     return value is not None and value not in ("", [], {}, ())
 
 
-def _plain(value: object) -> object:
+def _to_builtin(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
     return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct | list) else value

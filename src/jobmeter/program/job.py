@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from jobmeter.cli.local import NamedJob
-from jobmeter.cli.named import existing_metrics, existing_parts
+from jobmeter.cli.named import check_metrics, check_parts
 from jobmeter.cli.output import duration, moment
-from jobmeter.cli.resource_columns import began, ended
+from jobmeter.cli.resource_columns import find_end, find_start
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import LogEntry, TimelineMoment
 from jobmeter.client.searches import EventSearch, LogSearch, MetricSearch
@@ -26,7 +26,7 @@ from jobmeter.model.quality import JobQuality, ReplicaQuality
 from jobmeter.model.quantity import quantity
 from jobmeter.model.time import parse_duration
 from jobmeter.program import html
-from jobmeter.program.comparison import JobComparison, compared
+from jobmeter.program.comparison import JobComparison, compare_jobs
 from jobmeter.program.frames import Columns, RecordList, Table, search
 from jobmeter.program.metrics import Metrics
 
@@ -45,7 +45,7 @@ class JobHandle(Table):
         """Identity; the name may be empty."""
         self.type, self.user, self.error, self.exit_code = record.type, record.user, record.error, record.exit_code
         """Facts of the record; empty or None if unknown."""
-        self.created, self.start, self.end = record.created, began(record), ended(record)
+        self.created, self.start, self.end = record.created, find_start(record), find_end(record)
         """Times; without a recorded start or end, the time of its first or last sample."""
         self.state = record.state
         """Queued, Running, Succeeded, Failed, Stopped or Unknown."""
@@ -74,7 +74,7 @@ class JobHandle(Table):
 
     def refresh(self) -> "JobHandle":
         """Read the job again."""
-        return _of_detail(self._api, self._api.job(self.id, self.project))
+        return _make_handle(self._api, self._api.job(self.id, self.project))
 
     def wait(
         self,
@@ -137,10 +137,10 @@ class JobHandle(Table):
             raise InvalidRequestError(f"job {self.id} has no measurements yet: name a metric", "metric")
         asked = search(MetricSearch, how, metrics=metric_names, project=self.project)
         named = NamedJob(self._api, self.id, self.project)
-        existing_parts(named, asked.replicas, asked.devices)
+        check_parts(named, asked.replicas, asked.devices)
         answer = self._api.metrics(self.id, asked)
         if not answer.lines:
-            existing_metrics(named, metric_names)
+            check_metrics(named, metric_names)
         return Metrics(answer)
 
     def latest(self, *names: str, by: str = "replica") -> RecordList[LatestValue]:
@@ -203,7 +203,7 @@ class JobHandle(Table):
         self, *others: "str | JobHandle", metrics: Sequence[str] = (), step: str | None = None
     ) -> JobComparison:
         """Compare it with other jobs (or their names), aligned at their starts."""
-        return compared(self._api, self.project, [self, *others], metrics, step)
+        return compare_jobs(self._api, self.project, [self, *others], metrics, step)
 
     def columns(self) -> Columns:
         """Return its usage over its life, metric by metric."""
@@ -234,7 +234,7 @@ class JobHandle(Table):
         return (self.name, self.type, self.user, started, lasted, self.error)
 
 
-def _of_detail(api: Api, detail: JobDetail) -> JobHandle:
+def _make_handle(api: Api, detail: JobDetail) -> JobHandle:
     job = JobHandle(api, detail.job)
     job.__dict__["detail"] = detail
     return job
@@ -243,7 +243,7 @@ def _of_detail(api: Api, detail: JobDetail) -> JobHandle:
 def find_job(api: Api, name: str, project: str | None) -> JobHandle:
     """Find a job by id, name or unique prefix of an id, with its parts. Raises NotFoundError."""
     found = api.find(name, project)
-    return _of_detail(api, api.job(found.id, found.project))
+    return _make_handle(api, api.job(found.id, found.project))
 
 
 class LogLines(Table):

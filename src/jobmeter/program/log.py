@@ -29,7 +29,7 @@ def log(values: object = None, /, *, step: object = None, **named: object) -> No
             named = {**values, **named}  # type: ignore[dict-item]
         for value in named.values():
             if value.__class__ not in _NUMBERS:
-                named = _frozen(named)
+                named = _freeze_values(named)
                 break
         if len(_queue) >= MOST:
             _sender.dropped += len(_queue[0][2])
@@ -122,7 +122,7 @@ def _level(kind: type[BaseException] | None) -> str:
     return "info" if kind is None else "error"
 
 
-def _frozen(values: "dict[str, object]") -> dict[str, object]:
+def _freeze_values(values: "dict[str, object]") -> dict[str, object]:
     """Return the values as they are now, without waiting for a device; values that are no numbers are counted."""
     found = {}
     for name, value in values.items():
@@ -138,9 +138,9 @@ def _frozen(values: "dict[str, object]") -> dict[str, object]:
     return found
 
 
-def _after_fork() -> None:
+def _reset_after_fork() -> None:
     _sender.reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobmeter.cli.output import counted, duration, moment
+from jobmeter.cli.output import duration, format_count, moment
 from jobmeter.client.bodies import MetricAnswer, MetricLine
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import find
@@ -50,7 +50,7 @@ class Metrics(frames.Table):
     @property
     def unusual(self) -> list[MetricLine]:
         """Lines whose mean is far from the median of the lines of their metric, farthest first."""
-        return [line for lines in self._by_metric().values() for line in unusual(lines)]
+        return [line for lines in self._group_by_metric().values() for line in unusual(lines)]
 
     def __iter__(self) -> Iterator[Point]:
         for line in self.lines:
@@ -76,7 +76,7 @@ class Metrics(frames.Table):
         matplotlib, and InvalidRequestError for several metrics if ``axes`` are given.
         """
         figures = frames.library("matplotlib.pyplot")
-        by_metric = self._by_metric()
+        by_metric = self._group_by_metric()
         if axes is not None and len(by_metric) > 1:
             names = ", ".join(by_metric)
             raise InvalidRequestError(f"axes are given for one metric, and there are {names}: ask for one", "axes")
@@ -92,12 +92,14 @@ class Metrics(frames.Table):
 
     def __repr__(self) -> str:
         answer = self.answer
-        head = f"<Metrics of {answer.job}: {counted(len(self.lines), 'line')}, {counted(len(self), 'value')}, "
+        head = (
+            f"<Metrics of {answer.job}: {format_count(len(self.lines), 'line')}, {format_count(len(self), 'value')}, "
+        )
         head += f"{moment(answer.start)} to {moment(answer.end)} UTC, step {duration(answer.step)}>"
         rows = [["metric", *_HEADS], *([metric, *row] for metric, row, _ in self._summary())]
         if len(rows) == 1:
             return head
-        return "\n".join([head, *frames.aligned(rows)])
+        return "\n".join([head, *frames.align_columns(rows)])
 
     def _repr_html_(self) -> str:
         answer = self.answer
@@ -111,13 +113,13 @@ class Metrics(frames.Table):
 
     def _curves(self, metric: str, lines: Sequence[MetricLine]) -> str:
         """Draw lines on the scale of their metric."""
-        every = [value for line in self._by_metric()[metric] for _, value in line.points]
+        every = [value for line in self._group_by_metric()[metric] for _, value in line.points]
         scale = min(0.0, *every), max(0.0, *every)
         far = {id(line) for line in unusual(lines)}
         marked = {at for at, line in enumerate(lines) if id(line) in far}
         return html.curves([line.points for line in lines], self.answer.start, self.answer.end, scale, marked)
 
-    def _by_metric(self) -> dict[str, list[MetricLine]]:
+    def _group_by_metric(self) -> dict[str, list[MetricLine]]:
         found: dict[str, list[MetricLine]] = {}
         for line in self.lines:
             if line.points:
@@ -126,7 +128,7 @@ class Metrics(frames.Table):
 
     def _summary(self) -> Iterator[tuple[str, list[str], Sequence[MetricLine]]]:
         """Yield a row for each line of a metric with few lines; else one for all, and one for each unusual line."""
-        for metric, lines in self._by_metric().items():
+        for metric, lines in self._group_by_metric().items():
             if len(lines) <= FEW:
                 yield from ((metric, _row(line.title, [line]), [line]) for line in lines)
                 continue

@@ -216,8 +216,8 @@ class ReportThread:
             self._meta_due.update(dict.fromkeys(list(self._meta)))
         self._send_meta()
         while self._events or self.pending:
-            events, room = _fitting((_event(one) for one in list(self._events)), _MOST_TEXT)
-            points, _ = _fitting((text for text, _ in self.pending), room)
+            events, room = _take_fitting((_event(one) for one in list(self._events)), _MOST_TEXT)
+            points, _ = _take_fitting((text for text, _ in self.pending), room)
             if not self._put(events=events, points=points):
                 return
             for waiting, sent in ((self._events, events), (self.pending, points)):
@@ -230,9 +230,9 @@ class ReportThread:
         """Send the facts that wait, in several messages if one is too short."""
         names = list(self._meta_due)
         self._meta_due.clear()  # first, because another thread may change a fact meanwhile
-        texts = [f"{_json(_text(name, _LONGEST))}:{_json(_short(self._meta[name]))}" for name in names]
+        texts = [f"{_json(_text(name, _LONGEST))}:{_json(_shorten(self._meta[name]))}" for name in names]
         while texts:
-            meta, _ = _fitting(iter(texts), _MOST_TEXT)
+            meta, _ = _take_fitting(iter(texts), _MOST_TEXT)
             if not self._put(meta=meta):
                 self._meta_due.update(dict.fromkeys(names))
                 return
@@ -257,7 +257,7 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _fitting(texts: "Iterator[str]", room: int) -> tuple[list[str], int]:
+def _take_fitting(texts: "Iterator[str]", room: int) -> tuple[list[str], int]:
     """Return the first texts that fit into a message, and the characters that remain."""
     found: list[str] = []
     for text in texts:
@@ -290,7 +290,7 @@ def _event(event: tuple[int, str, str, str]) -> str:
     return _json([moment // _NS_PER_MS, given, _text(reason, _LONGEST), _text(message, _LONGEST_MESSAGE)])
 
 
-def _short(fact: object) -> object:
+def _shorten(fact: object) -> object:
     return _text(fact, _LONGEST_FACT) if isinstance(fact, str) else fact
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s, Int64s
-from jobmeter.promql.labels import Labels, drop_labels, keep_labels, with_label
+from jobmeter.promql.labels import Labels, drop_labels, keep_labels, set_label
 from jobmeter.promql.nodes import NAME, Aggregation
 from jobmeter.promql.numbers import format_plain
 from jobmeter.promql.over_time import average_windows, quantile, sort_values, sum_windows
-from jobmeter.promql.values import QueryError, Scalar, String, Value, Vector, drop_absent, empty_vector
+from jobmeter.promql.values import QueryError, Scalar, String, Value, Vector, drop_absent, make_empty_vector
 
 _HASHES = float(1 << 64)
 _OF_ONE = frozenset({"sum", "avg", "min", "max"})
@@ -24,20 +24,20 @@ def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vec
     groups: dict[Labels, int] = {}
     index = np.array([groups.setdefault(one, len(groups)) for one in labels], np.int64)
     if not groups:
-        return empty_vector(vector.values.shape[1])
+        return make_empty_vector(vector.values.shape[1])
     if node.operator in JOINED:
         if node.operator in _OF_ONE and len(groups) == len(labels):
             joined = Vector(labels, vector.values, vector.present)
         else:
             joined = _join(JOINED[node.operator], vector, index, list(groups))
-        return _named(node, vector, joined, index)
+        return _keep_common_name(node, vector, joined, index)
     if node.operator == "quantile":
         shares = _numbers(parameter)
 
         def column_quantile(values: Float64s, column: int) -> float:
             return quantile(sort_values(values), float(shares[column]))
 
-        return _named(node, vector, _each_column(vector, index, list(groups), column_quantile), index)
+        return _keep_common_name(node, vector, _aggregate_columns(vector, index, list(groups), column_quantile), index)
     if node.operator == "count_values":
         return _count_values(vector, labels, parameter)
     if node.operator == "limit_ratio":
@@ -53,7 +53,7 @@ def _group_labels(node: Aggregation, vector: Vector) -> list[Labels]:
     return [chosen(one, names) for one in vector.labels]
 
 
-def _named(node: Aggregation, vector: Vector, found: Vector, index: Int64s) -> Vector:
+def _keep_common_name(node: Aggregation, vector: Vector, found: Vector, index: Int64s) -> Vector:
     """Groups by name keep the name only where all of their series do."""
     if vector.unnamed is None or node.without or NAME not in node.labels:
         return found
@@ -134,7 +134,9 @@ JOINED: dict[str, Callable[[_Groups], Float64s]] = {
 """Aggregations that arrays compute at once."""
 
 
-def _each_column(vector: Vector, index: Int64s, labels: list[Labels], of: Callable[[Float64s, int], float]) -> Vector:
+def _aggregate_columns(
+    vector: Vector, index: Int64s, labels: list[Labels], of: Callable[[Float64s, int], float]
+) -> Vector:
     values = np.full((len(labels), vector.values.shape[1]), np.nan)
     present = np.zeros(values.shape, bool)
     for group in range(len(labels)):
@@ -154,11 +156,11 @@ def _count_values(vector: Vector, groups: list[Labels], parameter: Value | None)
         present = vector.present[row]
         for value in np.unique(vector.values[row, present]).tolist():
             same = vector.values[row] == value if not math.isnan(value) else np.isnan(vector.values[row])
-            key = with_label(labels, parameter.value, format_plain(value))
+            key = set_label(labels, parameter.value, format_plain(value))
             counts = rows.setdefault(key, np.zeros(vector.values.shape[1]))
             counts += same & present
     if not rows:
-        return empty_vector(vector.values.shape[1])
+        return make_empty_vector(vector.values.shape[1])
     values = np.stack(list(rows.values()))
     return Vector(list(rows), values, values > 0)
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.promql.budget import EvaluationBudget
-from jobmeter.promql.labels import Labels, drop_labels, format_labels, keep_labels, value_of, with_label
+from jobmeter.promql.labels import Labels, drop_labels, format_labels, keep_labels, set_label, value_of
 from jobmeter.promql.nodes import NAME, Binary, Cardinality, VectorMatching
-from jobmeter.promql.values import QueryError, Scalar, Value, Vector, drop_absent, empty_vector, merge_rows
+from jobmeter.promql.values import QueryError, Scalar, Value, Vector, drop_absent, make_empty_vector, merge_rows
 
 _ARITHMETIC: dict[str, Callable[[Float64s, Float64s], Float64s]] = {
     "+": np.add,
@@ -45,9 +45,9 @@ def apply_operator(node: Binary, left: Value, right: Value, budget: EvaluationBu
             case Scalar(), Scalar():
                 return Scalar(_numbers(node, left.values, right.values)[0])
             case Vector(), Scalar():
-                return _with_scalar(node, left, left.values, right.values[None, :])
+                return _combine_with_scalar(node, left, left.values, right.values[None, :])
             case Scalar(), Vector():
-                return _with_scalar(node, right, left.values[None, :], right.values)
+                return _combine_with_scalar(node, right, left.values[None, :], right.values)
             case Vector(), Vector() if node.operator in _SETS:
                 return merge_rows(_SETS[node.operator](node.matching, left, right))
             case Vector(), Vector():
@@ -71,7 +71,7 @@ def _keeps_name(node: Binary) -> bool:
     return node.operator in _COMPARISONS and not node.as_bool
 
 
-def _with_scalar(node: Binary, vector: Vector, left: Float64s, right: Float64s) -> Vector:
+def _combine_with_scalar(node: Binary, vector: Vector, left: Float64s, right: Float64s) -> Vector:
     values, stay = _numbers(node, left, right)
     if stay is not None:
         # The vector's own values pass the filter, whichever side they are on.
@@ -94,7 +94,7 @@ def _groups(vector: Vector, signature: Callable[[Labels], Labels]) -> dict[Label
     return groups
 
 
-def _covered(matching: VectorMatching, vector: Vector, other: Vector) -> Bools:
+def _find_covered(matching: VectorMatching, vector: Vector, other: Vector) -> Bools:
     """Return at which times each row has a row of the other side with the same matched labels."""
     signature = _signature(matching)
     groups = {one: other.present[rows].any(axis=0) for one, rows in _groups(other, signature).items()}
@@ -107,16 +107,16 @@ def _covered(matching: VectorMatching, vector: Vector, other: Vector) -> Bools:
 
 
 def _and(matching: VectorMatching, left: Vector, right: Vector) -> Vector:
-    return drop_absent(left.replaced(left.values, left.present & _covered(matching, left, right)))
+    return drop_absent(left.replaced(left.values, left.present & _find_covered(matching, left, right)))
 
 
 def _unless(matching: VectorMatching, left: Vector, right: Vector) -> Vector:
-    return drop_absent(left.replaced(left.values, left.present & ~_covered(matching, left, right)))
+    return drop_absent(left.replaced(left.values, left.present & ~_find_covered(matching, left, right)))
 
 
 def _or(matching: VectorMatching, left: Vector, right: Vector) -> Vector:
-    others = drop_absent(right.replaced(right.values, right.present & ~_covered(matching, right, left)))
-    unnamed = [_unnamed(left), _unnamed(others)]
+    others = drop_absent(right.replaced(right.values, right.present & ~_find_covered(matching, right, left)))
+    unnamed = [_find_unnamed(left), _find_unnamed(others)]
     return Vector(
         left.labels + others.labels,
         np.concatenate((left.values, others.values)),
@@ -125,7 +125,7 @@ def _or(matching: VectorMatching, left: Vector, right: Vector) -> Vector:
     )
 
 
-def _unnamed(vector: Vector) -> Bools:
+def _find_unnamed(vector: Vector) -> Bools:
     return np.zeros(len(vector.labels), bool) if vector.unnamed is None else vector.unnamed
 
 
@@ -163,7 +163,7 @@ def _vectors(node: Binary, left: Vector, right: Vector, budget: EvaluationBudget
                 base = labels if labels is not None else group
                 rows.append((_result_labels(matching, base, other), values, kept, unnamed))
     if not rows:
-        return empty_vector(many.values.shape[1])
+        return make_empty_vector(many.values.shape[1])
     found = Vector(
         [row[0] for row in rows],
         np.stack([row[1] for row in rows]),
@@ -191,7 +191,7 @@ def _pairs(
     """Yield the rows of one group that meet: labels of both sides, values of both, and when both are present."""
     columns = many.values.shape[1]
     uncovered = np.zeros(columns, bool)
-    unnamed_many, unnamed_one = _unnamed(many), _unnamed(one)
+    unnamed_many, unnamed_one = _find_unnamed(many), _find_unnamed(one)
     for row in many_rows:
         labels, unnamed = many.labels[row], bool(unnamed_many[row])
         for other in one_rows:
@@ -223,5 +223,5 @@ def _result_labels(matching: VectorMatching, labels: Labels, other: Labels) -> L
         names = set(matching.labels)
         return keep_labels(labels, names) if matching.on else drop_labels(labels, names)
     for name in matching.include:
-        labels = with_label(labels, name, value_of(other, name))
+        labels = set_label(labels, name, value_of(other, name))
     return labels

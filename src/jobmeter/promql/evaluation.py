@@ -12,7 +12,7 @@ from jobmeter.promql.aggregate import JOINED, aggregate
 from jobmeter.promql.binary import apply_operator
 from jobmeter.promql.budget import LOOPED, EvaluationBudget
 from jobmeter.promql.histograms import Notes, fraction, histograms, quantile
-from jobmeter.promql.labels import Labels, make_labels, value_of, with_label
+from jobmeter.promql.labels import Labels, make_labels, set_label, value_of
 from jobmeter.promql.nodes import (
     NAME,
     Aggregation,
@@ -35,7 +35,7 @@ from jobmeter.promql.values import (
     Value,
     Vector,
     drop_absent,
-    empty_vector,
+    make_empty_vector,
     resolve_names,
 )
 from jobmeter.promql.windows import Windows, WindowSamples, find_windows, is_stale
@@ -94,15 +94,15 @@ class Evaluation:
             case Text(value=text):
                 return String(text)
             case VectorSelector():
-                return self._instant(node, times)
+                return self._evaluate_instant(node, times)
             case Negation(inner=inner):
                 found = self.value(inner, times)
                 if isinstance(found, Vector):
-                    return self._named_once(found.transformed(-found.values))
-                return Scalar(-self._as_scalar(found))
+                    return self._resolve_unique_names(found.transformed(-found.values))
+                return Scalar(-self._require_scalar(found))
             case Binary():
                 joined = apply_operator(node, self.value(node.left, times), self.value(node.right, times), self._budget)
-                return self._named(joined) if isinstance(joined, Vector) else joined
+                return self._resolve_names(joined) if isinstance(joined, Vector) else joined
             case Aggregation():
                 return self._aggregation(node, times)
             case FunctionCall():
@@ -110,13 +110,13 @@ class Evaluation:
             case Subquery():
                 raise QueryError("a subquery needs a function of ranges around it")
 
-    def _named(self, vector: Vector) -> Vector:
+    def _resolve_names(self, vector: Vector) -> Vector:
         return vector if self._delayed_names else resolve_names(vector)
 
-    def _named_once(self, vector: Vector) -> Vector:
+    def _resolve_unique_names(self, vector: Vector) -> Vector:
         """Drop void names. Raises QueryError if two series then have the same labels, even at different times."""
         vector = drop_absent(vector)
-        named = self._named(vector)
+        named = self._resolve_names(vector)
         if not self._delayed_names and len(named.labels) < len(vector.labels):
             raise QueryError("vector cannot contain metrics with the same labelset")
         return named
@@ -128,10 +128,10 @@ class Evaluation:
         raise QueryError("an instant vector is needed here")
 
     def _scalar(self, node: Node, times: Int64s) -> Float64s:
-        return self._as_scalar(self.value(node, times))
+        return self._require_scalar(self.value(node, times))
 
     @staticmethod
-    def _as_scalar(found: Value) -> Float64s:
+    def _require_scalar(found: Value) -> Float64s:
         if isinstance(found, Scalar):
             return found.values
         raise QueryError("a number is needed here")
@@ -141,7 +141,7 @@ class Evaluation:
             return node.value
         raise QueryError("a text is needed here")
 
-    def _moved(self, node: VectorSelector | Subquery, times: Int64s) -> Int64s:
+    def _shift_times(self, node: VectorSelector | Subquery, times: Int64s) -> Int64s:
         """Return the times of evaluation after ``@`` and ``offset``."""
         at = node.at
         if at is not None:
@@ -149,13 +149,13 @@ class Evaluation:
             times = np.full(len(times), bounds[at] if isinstance(at, Bound) else at, np.int64)
         return times - node.offset_ms
 
-    def _instant(self, node: VectorSelector, times: Int64s) -> Vector:
-        ends = self._moved(node, times)
+    def _evaluate_instant(self, node: VectorSelector, times: Int64s) -> Vector:
+        ends = self._shift_times(node, times)
         samples = self._read(node, ends, self._lookback_ms)
         self._budget.spend(len(samples.labels) * len(ends))
         low, high = find_windows(samples, ends, self._lookback_ms)
         if not len(samples.times):
-            return empty_vector(len(times))
+            return make_empty_vector(len(times))
         newest = np.maximum(high - 1, 0)
         values = samples.values[newest]
         present = (high > low) & ~is_stale(values).reshape(values.shape)
@@ -171,7 +171,7 @@ class Evaluation:
         """Return the windows of a range: of a selector with one, or of a subquery."""
         if not isinstance(node, VectorSelector | Subquery) or not node.range_ms:
             raise QueryError("a range is needed here")
-        ends = self._moved(node, times)
+        ends = self._shift_times(node, times)
         unnamed = None
         if isinstance(node, VectorSelector):
             samples = self._read(node, ends, node.range_ms).without_stale()
@@ -181,13 +181,13 @@ class Evaluation:
             grid = np.arange(first // step * step + step, int(ends.max()) + 1, step, dtype=np.int64)
             if len(grid) > MOST_STEPS:
                 raise QueryError(f"a subquery has {len(grid)} steps; the limit is {MOST_STEPS}")
-            samples, unnamed = self._sampled(node.inner, grid)
+            samples, unnamed = self._sample_subquery(node.inner, grid)
         self._budget.spend(len(samples.labels) * len(ends))
         low, high = find_windows(samples, ends, node.range_ms)
         self._budget.spend(int(high.sum() - low.sum()))
         return Windows(samples, ends, times, node.range_ms, low, high, unnamed)
 
-    def _sampled(self, inner: Node, grid: Int64s) -> tuple[WindowSamples, Bools | None]:
+    def _sample_subquery(self, inner: Node, grid: Int64s) -> tuple[WindowSamples, Bools | None]:
         if not len(grid):
             return WindowSamples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64)), None
         found = self.value(inner, grid)
@@ -206,7 +206,7 @@ class Evaluation:
         if node.operator == "quantile" and isinstance(parameter, Scalar):
             self._check_quantile(parameter.values)
         self._budget.spend(vector.values.size * (1 if node.operator in JOINED else LOOPED))
-        return self._named(aggregate(node, vector, parameter))
+        return self._resolve_names(aggregate(node, vector, parameter))
 
     def _check_quantile(self, shares: Float64s) -> None:
         for share in np.unique(shares[~((shares >= 0) & (shares <= 1))]).tolist():
@@ -221,17 +221,17 @@ class Evaluation:
                 self._check_counter(windows)
             if name in over_time.LOOPED:
                 self._budget.spend(LOOPED * windows.low.size)
-            return self._named_once(over_time.OVER_TIME[name](windows))
+            return self._resolve_unique_names(over_time.OVER_TIME[name](windows))
         if name in functions.ARITHMETIC:
             vector = self._vector(arguments[0], times)
-            return self._named(vector.transformed(functions.ARITHMETIC[name](vector.values)))
+            return self._resolve_names(vector.transformed(functions.ARITHMETIC[name](vector.values)))
         if name in functions.DATES:
-            vector = self._vector(arguments[0], times) if arguments else self._now(times)
-            return self._named(vector.transformed(functions.DATES[name](vector.values)))
+            vector = self._vector(arguments[0], times) if arguments else self._evaluate_now(times)
+            return self._resolve_names(vector.transformed(functions.DATES[name](vector.values)))
         if name not in _FUNCTIONS:
             raise QueryError(f"the function {name} is not supported")
         found = _FUNCTIONS[name](self, arguments, times)
-        return self._named(found) if isinstance(found, Vector) else found
+        return self._resolve_names(found) if isinstance(found, Vector) else found
 
     def _check_counter(self, windows: Windows) -> None:
         for name in dict.fromkeys([value_of(labels, NAME) for labels in windows.samples.labels]):
@@ -239,7 +239,7 @@ class Evaluation:
                 text = "metric might not be a counter, name does not end in _total/_sum/_count/_bucket"
                 self.infos[f'{text}: "{name}"'] = None
 
-    def _now(self, times: Int64s) -> Vector:
+    def _evaluate_now(self, times: Int64s) -> Vector:
         return Vector([()], times[None, :] / _SECOND, np.ones((1, len(times)), bool))
 
     # The functions of the table below.
@@ -247,14 +247,14 @@ class Evaluation:
     def absent(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return 1 where no series has a value."""
         vector = self._vector(arguments[0], times)
-        return self._missing(arguments[0], vector.present)
+        return self._evaluate_absent(arguments[0], vector.present)
 
     def absent_over_time(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return 1 where no series has a sample in the range."""
-        return self._missing(arguments[0], self.windows(arguments[0], times).count > 0)
+        return self._evaluate_absent(arguments[0], self.windows(arguments[0], times).count > 0)
 
     @staticmethod
-    def _missing(node: Node, present: Bools) -> Vector:
+    def _evaluate_absent(node: Node, present: Bools) -> Vector:
         labels = _equalities(node) if isinstance(node, VectorSelector) else ()
         missing: Bools = np.logical_not(np.atleast_2d(np.any(present, axis=0)))
         return drop_absent(Vector([labels], np.ones(missing.shape), missing))
@@ -299,9 +299,7 @@ class Evaluation:
             share = self._scalar(one, times)
             self._check_quantile(share)
             part = self._histograms(arguments[0], times, share, quantile, check=True)
-            parts.append(
-                part.relabelled([with_label(row, label, format_plain(float(share[0]))) for row in part.labels])
-            )
+            parts.append(part.relabelled([set_label(row, label, format_plain(float(share[0]))) for row in part.labels]))
         return Vector(
             [row for part in parts for row in part.labels],
             np.concatenate([part.values for part in parts]),
@@ -415,21 +413,21 @@ class Evaluation:
 
     def sort(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return the series by their values."""
-        return functions.by_value(self._vector(arguments[0], times), descending=False)
+        return functions.sort_by_value(self._vector(arguments[0], times), descending=False)
 
     def sort_desc(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return the series by their values, the largest first."""
-        return functions.by_value(self._vector(arguments[0], times), descending=True)
+        return functions.sort_by_value(self._vector(arguments[0], times), descending=True)
 
     def sort_by_label(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return the series by their labels."""
         names = [self._text(one) for one in arguments[1:]]
-        return functions.by_label(self._vector(arguments[0], times), names, descending=False)
+        return functions.sort_by_label(self._vector(arguments[0], times), names, descending=False)
 
     def sort_by_label_desc(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return the series by their labels, the last first."""
         names = [self._text(one) for one in arguments[1:]]
-        return functions.by_label(self._vector(arguments[0], times), names, descending=True)
+        return functions.sort_by_label(self._vector(arguments[0], times), names, descending=True)
 
 
 def _equalities(node: VectorSelector) -> Labels:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from jobmeter.model.batch import Float64s
-from jobmeter.promql.labels import value_of, with_label
+from jobmeter.promql.labels import set_label, value_of
 from jobmeter.promql.nodes import NAME
 from jobmeter.promql.regex import replace_matches
 from jobmeter.promql.values import QueryError, Vector
@@ -32,7 +32,7 @@ def _part(
     return part
 
 
-def _since(small: str, large: str) -> Callable[[Float64s], Float64s]:
+def _make_calendar_function(small: str, large: str) -> Callable[[Float64s], Float64s]:
     """Return the function that counts units since the start of the larger unit."""
     return _part(
         lambda dates: (dates.astype(f"datetime64[{small}]") - dates.astype(f"datetime64[{large}]")).astype(int)
@@ -49,8 +49,8 @@ def _weekday(dates: Dates) -> object:
 
 
 DATES: dict[str, Callable[[Float64s], Float64s]] = {
-    "minute": _since("m", "h"),
-    "hour": _since("h", "D"),
+    "minute": _make_calendar_function("m", "h"),
+    "hour": _make_calendar_function("h", "D"),
     "day_of_week": _part(_weekday),
     "day_of_month": _part(
         lambda dates: (dates.astype("datetime64[D]") - dates.astype("datetime64[M]")).astype(int) + 1
@@ -110,7 +110,7 @@ def label_replace(vector: Vector, target: str, replacement: str, source: str, pa
 
     new = [made[value_of(labels, source)] for labels in vector.labels]
     labels = [
-        before if value is None else with_label(before, target, value)
+        before if value is None else set_label(before, target, value)
         for before, value in zip(vector.labels, new, strict=True)
     ]
     return vector.relabelled(labels, [target == NAME and value is not None for value in new])
@@ -120,7 +120,7 @@ def label_join(vector: Vector, target: str, separator: str, sources: list[str]) 
     """Set a label to the values of others with a separator between them. Raises QueryError for a bad name."""
     for name in (target, *sources):
         _check_label(name)
-    labels = [with_label(one, target, separator.join(value_of(one, name) for name in sources)) for one in vector.labels]
+    labels = [set_label(one, target, separator.join(value_of(one, name) for name in sources)) for one in vector.labels]
     return vector.relabelled(labels, [target == NAME] * len(labels))
 
 
@@ -129,7 +129,7 @@ def _check_label(name: str) -> None:
         raise QueryError(f"invalid label name {name!r}")
 
 
-def by_value(vector: Vector, *, descending: bool) -> Vector:
+def sort_by_value(vector: Vector, *, descending: bool) -> Vector:
     """Return the rows in the order of their newest values, NaN last."""
     if not vector.labels:
         return vector
@@ -139,19 +139,19 @@ def by_value(vector: Vector, *, descending: bool) -> Vector:
     return Vector(found.labels, found.values, found.present, ordered=True, unnamed=found.unnamed)
 
 
-def by_label(vector: Vector, names: list[str], *, descending: bool) -> Vector:
+def sort_by_label(vector: Vector, names: list[str], *, descending: bool) -> Vector:
     """Return the rows in the natural order of these labels, then of all."""
 
     def key(row: int) -> tuple[object, ...]:
         labels = vector.labels[row]
-        return (*(_natural(value_of(labels, name)) for name in names), labels)
+        return (*(_make_natural_key(value_of(labels, name)) for name in names), labels)
 
     order = sorted(range(len(vector.labels)), key=key, reverse=descending)
     found = vector.rows(np.array(order, np.int64))
     return Vector(found.labels, found.values, found.present, ordered=True, unnamed=found.unnamed)
 
 
-def _natural(text: str) -> list[tuple[int, int, str]]:
+def _make_natural_key(text: str) -> list[tuple[int, int, str]]:
     """Return a key by which numbers in texts are compared as numbers."""
     parts = [part for part in _DIGITS.split(text) if part]
     return [(0, int(part), part) if part.isdigit() else (1, 0, part) for part in parts]

@@ -9,7 +9,7 @@ import numpy as np
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.promql.labels import Labels, drop_labels, value_of
 from jobmeter.promql.nodes import NAME
-from jobmeter.promql.values import Vector, empty_vector
+from jobmeter.promql.values import Vector, make_empty_vector
 
 _TOLERANCE = 1e-12
 """Counts that differ by less, relative to their sum, are the same count with the error of arithmetic."""
@@ -40,7 +40,7 @@ def histograms(vector: Vector, parameters: Float64s, of: Of, notes: Notes) -> Ve
             continue
         groups[drop_labels(labels, {_BOUND})].append((bound, row))
     if not groups:
-        return empty_vector(vector.values.shape[1])
+        return make_empty_vector(vector.values.shape[1])
     values = np.full((len(groups), vector.values.shape[1]), np.nan)
     present = np.zeros(values.shape, bool)
     for at, (labels, members) in enumerate(groups.items()):
@@ -52,7 +52,7 @@ def histograms(vector: Vector, parameters: Float64s, of: Of, notes: Notes) -> Ve
         for pattern, columns in _patterns(exists):
             if not pattern.any():
                 continue
-            found, forced = _rising(*_coalesced(bounds[pattern], counts[pattern][:, columns]))
+            found, forced = _make_monotonic(*_coalesce_buckets(bounds[pattern], counts[pattern][:, columns]))
             if forced:
                 notes.forced[value_of(labels, NAME)] = None
             values[at, columns] = of(*found, parameters[..., columns])
@@ -65,13 +65,13 @@ def _patterns(exists: Bools) -> list[tuple[Bools, Bools]]:
     return [(found[:, at], inverse.ravel() == at) for at in range(found.shape[1])]
 
 
-def _coalesced(bounds: Float64s, counts: Float64s) -> tuple[Float64s, Float64s]:
+def _coalesce_buckets(bounds: Float64s, counts: Float64s) -> tuple[Float64s, Float64s]:
     """Join buckets with the same bound."""
     unique, starts = np.unique(bounds, return_index=True)
     return (bounds, counts) if len(unique) == len(bounds) else (unique, np.add.reduceat(counts, starts, axis=0))
 
 
-def _rising(bounds: Float64s, counts: Float64s) -> tuple[tuple[Float64s, Float64s], bool]:
+def _make_monotonic(bounds: Float64s, counts: Float64s) -> tuple[tuple[Float64s, Float64s], bool]:
     """Let no count be lower than that of a smaller bucket; return too whether one was by more than rounding."""
     made = counts.copy()
     forced = False
@@ -89,7 +89,7 @@ def quantile(bounds: Float64s, counts: Float64s, share: Float64s) -> Float64s:
     times = counts.shape[1]
     out = np.full(times, np.nan)
     if len(bounds) < 2 or not math.isinf(bounds[-1]):
-        return _beyond(out, share)
+        return _apply_share_bounds(out, share)
     with np.errstate(all="ignore"):
         total = counts[-1]
         rank = share * total
@@ -102,10 +102,10 @@ def quantile(bounds: Float64s, counts: Float64s, share: Float64s) -> Float64s:
         out = np.where((bucket == 0) & (bounds[0] <= 0), bounds[0], out)
         out = np.where(bucket == len(bounds) - 1, bounds[-2], out)
         out = np.where((total == 0) | np.isnan(total), np.nan, out)
-    return _beyond(out, share)
+    return _apply_share_bounds(out, share)
 
 
-def _beyond(values: Float64s, share: Float64s) -> Float64s:
+def _apply_share_bounds(values: Float64s, share: Float64s) -> Float64s:
     values = np.where(share < 0, -np.inf, values)
     values = np.where(share > 1, np.inf, values)
     return np.where(np.isnan(share), np.nan, values)

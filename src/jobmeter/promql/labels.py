@@ -31,7 +31,7 @@ def value_of(labels: Labels, name: str) -> str:
     return ""
 
 
-def with_label(labels: Labels, name: str, value: str) -> Labels:
+def set_label(labels: Labels, name: str, value: str) -> Labels:
     """Return the labels with this value of a label; an empty one removes it."""
     return make_labels([*drop_labels(labels, {name}), (name, value)])
 

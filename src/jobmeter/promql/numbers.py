@@ -6,7 +6,7 @@ from decimal import Decimal
 
 def format_plain(value: float) -> str:
     """Return the shortest decimal digits that mean this number, without an exponent."""
-    special = _special(value)
+    special = _format_non_finite(value)
     if special:
         return special
     text = format(Decimal(repr(value)), "f")
@@ -20,7 +20,7 @@ def format_number(value: float) -> str:
         return text[:-2]
     if "e" not in text and "n" not in text:
         return text
-    special = _special(value)
+    special = _format_non_finite(value)
     if special:
         return special
     if value and not 1e-6 <= abs(value) < 1e21:
@@ -30,7 +30,7 @@ def format_number(value: float) -> str:
     return format_plain(value)
 
 
-def _special(value: float) -> str:
+def _format_non_finite(value: float) -> str:
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

@@ -49,11 +49,11 @@ def average_windows(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
     return found
 
 
-def _first(windows: Windows) -> Int64s:
+def _index_first(windows: Windows) -> Int64s:
     return np.minimum(windows.low, max(len(windows.samples.times) - 1, 0))
 
 
-def _last(windows: Windows) -> Int64s:
+def _index_last(windows: Windows) -> Int64s:
     return np.maximum(windows.high - 1, 0)
 
 
@@ -67,35 +67,35 @@ def _drops(windows: Windows) -> tuple[Float64s, Bools]:
     return before, fell
 
 
-def _after_first(values: Float64s, windows: Windows) -> Float64s:
+def _sum_after_first(values: Float64s, windows: Windows) -> Float64s:
     """Return the sum of each window without its first sample; 0 where nothing else is in it."""
     return ranges.add(values, windows.low + 1, windows.high, 0.0)
 
 
-def _grown(windows: Windows, change: Float64s) -> Float64s:
+def _sum_growth(windows: Windows, change: Float64s) -> Float64s:
     """Return the growth of a counter in each window; ``change`` is the last value minus the first one."""
     rolled = windows.samples.rolled
     if rolled is None:
-        return change + _after_first(_drops(windows)[0], windows)
+        return change + _sum_after_first(_drops(windows)[0], windows)
     before = np.concatenate(([0.0], windows.samples.values[:-1]))
     jumps = np.where(rolled.first >= before, rolled.first - before, rolled.first)
     inside = ranges.add(rolled.increase, windows.low, windows.high, 0.0)
-    return inside + _after_first(jumps, windows)
+    return inside + _sum_after_first(jumps, windows)
 
 
-def _extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> Vector:
+def _extrapolate_change(windows: Windows, *, counter: bool, per_second: bool) -> Vector:
     """Return the change in each window, extended to its ends where the samples reach nearly as far."""
     samples = windows.samples
     enough = windows.count >= 2
     if not enough.any():
         return windows.result(np.full(enough.shape, np.nan), enough)
-    first, last = _first(windows), _last(windows)
+    first, last = _index_first(windows), _index_last(windows)
     values, times = samples.values, samples.times
     first_values, first_times = samples.first_values[first], samples.first_times[first]
     with np.errstate(all="ignore"):
         change = values[last] - first_values
         if counter:
-            change = _grown(windows, change)
+            change = _sum_growth(windows, change)
         sampled = (times[last] - first_times) / _SECOND
         between = sampled / np.maximum(windows.count - 1, 1)
         to_start = (first_times - (windows.ends - windows.range_ms)) / _SECOND
@@ -112,12 +112,12 @@ def _extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> Vecto
         return windows.result(change * factor, enough)
 
 
-def _newest_two(windows: Windows, *, per_second: bool) -> Vector:
+def _compare_newest_two(windows: Windows, *, per_second: bool) -> Vector:
     samples = windows.samples
     enough = windows.count >= 2
     if not enough.any():
         return windows.result(np.full(enough.shape, np.nan), enough)
-    last = _last(windows)
+    last = _index_last(windows)
     before = np.maximum(last - 1, 0)
     with np.errstate(all="ignore"):
         change = samples.values[last] - samples.values[before]
@@ -127,8 +127,8 @@ def _newest_two(windows: Windows, *, per_second: bool) -> Vector:
     return windows.result(change, enough)
 
 
-def _counted(windows: Windows, changed: Bools) -> Vector:
-    values = _after_first(changed.astype(np.float64), windows)
+def _count_changed(windows: Windows, changed: Bools) -> Vector:
+    values = _sum_after_first(changed.astype(np.float64), windows)
     return windows.result(values, windows.count > 0)
 
 
@@ -136,16 +136,16 @@ def _changes(windows: Windows) -> Vector:
     values = windows.samples.values
     changed = np.zeros(len(values), bool)
     changed[1:] = (values[1:] != values[:-1]) & ~(np.isnan(values[1:]) & np.isnan(values[:-1]))
-    return _counted(windows, changed)
+    return _count_changed(windows, changed)
 
 
-def _largest(windows: Windows) -> Vector:
+def _compute_maximum(windows: Windows) -> Vector:
     samples = windows.samples
     values = samples.values if samples.rolled is None else samples.rolled.maximum
     return windows.result(reduce_windows(np.fmax, values, windows.low, windows.high), windows.count > 0)
 
 
-def _smallest(windows: Windows) -> Vector:
+def _compute_minimum(windows: Windows) -> Vector:
     samples = windows.samples
     values = samples.values if samples.rolled is None else samples.rolled.minimum
     return windows.result(reduce_windows(np.fmin, values, windows.low, windows.high), windows.count > 0)
@@ -262,7 +262,7 @@ def sort_values(values: Float64s) -> Float64s:
     return np.concatenate((values[missing], np.sort(values[~missing])))
 
 
-def _each(windows: Windows, of: Callable[[Float64s, int], float]) -> Vector:
+def _apply_to_windows(windows: Windows, of: Callable[[Float64s, int], float]) -> Vector:
     """Return a value for each window, by a function of its samples and its place in the grid."""
     out = np.full(windows.low.shape, np.nan)
     present = windows.count > 0
@@ -274,7 +274,7 @@ def _each(windows: Windows, of: Callable[[Float64s, int], float]) -> Vector:
 
 def quantiles(windows: Windows, share: Float64s) -> Vector:
     """Return the quantile of each window; ``share`` has one for each time."""
-    return _each(windows, lambda values, column: quantile(sort_values(values), float(share[column])))
+    return _apply_to_windows(windows, lambda values, column: quantile(sort_values(values), float(share[column])))
 
 
 def _median_deviation(values: Float64s, _column: int) -> float:
@@ -297,7 +297,7 @@ def smooth(windows: Windows, smoothing: Float64s, trend: Float64s) -> Vector:
             before, now = now, factor * value + (1 - factor) * (now + slope)
         return now
 
-    found = _each(windows, last)
+    found = _apply_to_windows(windows, last)
     return windows.result(found.values, windows.count >= 2)
 
 
@@ -305,24 +305,24 @@ OVER_TIME: dict[str, Callable[[Windows], Vector]] = {
     "avg_over_time": _mean,
     "changes": _changes,
     "count_over_time": lambda windows: windows.result(windows.count.astype(np.float64), windows.count > 0),
-    "delta": lambda windows: _extrapolated(windows, counter=False, per_second=False),
+    "delta": lambda windows: _extrapolate_change(windows, counter=False, per_second=False),
     "deriv": _slope,
-    "first_over_time": lambda windows: _sample_at(windows, windows.samples.first_values, _first(windows)),
-    "idelta": lambda windows: _newest_two(windows, per_second=False),
-    "increase": lambda windows: _extrapolated(windows, counter=True, per_second=False),
-    "irate": lambda windows: _newest_two(windows, per_second=True),
-    "last_over_time": lambda windows: _sample_at(windows, windows.samples.values, _last(windows)),
-    "mad_over_time": lambda windows: _each(windows, _median_deviation),
-    "max_over_time": _largest,
-    "min_over_time": _smallest,
+    "first_over_time": lambda windows: _sample_at(windows, windows.samples.first_values, _index_first(windows)),
+    "idelta": lambda windows: _compare_newest_two(windows, per_second=False),
+    "increase": lambda windows: _extrapolate_change(windows, counter=True, per_second=False),
+    "irate": lambda windows: _compare_newest_two(windows, per_second=True),
+    "last_over_time": lambda windows: _sample_at(windows, windows.samples.values, _index_last(windows)),
+    "mad_over_time": lambda windows: _apply_to_windows(windows, _median_deviation),
+    "max_over_time": _compute_maximum,
+    "min_over_time": _compute_minimum,
     "present_over_time": lambda windows: windows.result(np.ones(windows.low.shape), windows.count > 0),
-    "rate": lambda windows: _extrapolated(windows, counter=True, per_second=True),
-    "resets": lambda windows: _counted(windows, _drops(windows)[1]),
+    "rate": lambda windows: _extrapolate_change(windows, counter=True, per_second=True),
+    "resets": lambda windows: _count_changed(windows, _drops(windows)[1]),
     "stddev_over_time": _deviation,
     "stdvar_over_time": _variance,
     "sum_over_time": _sum,
-    "ts_of_first_over_time": lambda windows: _time_at(windows, windows.samples.first_times, _first(windows)),
-    "ts_of_last_over_time": lambda windows: _time_at(windows, windows.samples.times, _last(windows)),
+    "ts_of_first_over_time": lambda windows: _time_at(windows, windows.samples.first_times, _index_first(windows)),
+    "ts_of_last_over_time": lambda windows: _time_at(windows, windows.samples.times, _index_last(windows)),
     "ts_of_max_over_time": lambda windows: _time_of(windows, 1.0),
     "ts_of_min_over_time": lambda windows: _time_of(windows, -1.0),
 }

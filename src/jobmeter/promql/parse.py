@@ -54,11 +54,11 @@ _CARDINALITIES = {
 
 def parse(text: str) -> Node:
     """Return the node of a query. Raises InvalidRequestError where the text is no PromQL, or too long or deep."""
-    return _parsed(text) if len(text) <= _LONGEST_CACHED else _node(parse_text(text))
+    return _parse_node(text) if len(text) <= _LONGEST_CACHED else _node(parse_text(text))
 
 
 @lru_cache(maxsize=512)
-def _parsed(text: str) -> Node:
+def _parse_node(text: str) -> Node:
     return _node(parse_text(text))
 
 
@@ -74,12 +74,12 @@ def parse_text(text: str) -> Any:  # noqa: ANN401
     if not text.strip():
         raise InvalidRequestError("The query is empty.", "query")
     try:
-        return library.parse(_without_raw_strings(text))
+        return library.parse(_replace_raw_strings(text))
     except ValueError as error:
         raise InvalidRequestError(f"parse error: {error}", "query") from error
 
 
-def _without_raw_strings(text: str) -> str:
+def _replace_raw_strings(text: str) -> str:
     """Return the text with its strings in backquotes, which have no escapes, as strings in double quotes."""
     pieces = []
     depth = operators = 0
@@ -95,11 +95,11 @@ def _without_raw_strings(text: str) -> str:
                 "query",
             )
         raw = piece[0] == "`" and len(piece) > 1
-        pieces.append(_escaped(piece[1:-1]) if raw else piece)
+        pieces.append(_quote(piece[1:-1]) if raw else piece)
     return "".join(pieces)
 
 
-def _escaped(text: str) -> str:
+def _quote(text: str) -> str:
     inner = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{inner}"'
 
@@ -130,7 +130,7 @@ def _subquery(found: Any) -> Subquery:  # noqa: ANN401
         range_ms=_milliseconds(found.range),
         step_ms=_milliseconds(found.step),
         offset_ms=_milliseconds(found.offset),
-        at=_at(found.at),
+        at=_convert_at(found.at),
     )
 
 
@@ -164,7 +164,7 @@ def _selector(found: Any, range_ms: int) -> VectorSelector:  # noqa: ANN401
         ),
         range_ms=range_ms,
         offset_ms=_milliseconds(found.offset),
-        at=_at(found.at),
+        at=_convert_at(found.at),
     )
 
 
@@ -172,7 +172,7 @@ def _milliseconds(length: timedelta | None) -> int:
     return 0 if length is None else round(length / _MILLISECOND)
 
 
-def _at(found: Any) -> int | Bound | None:  # noqa: ANN401
+def _convert_at(found: Any) -> int | Bound | None:  # noqa: ANN401
     if found is None:
         return None
     if found.type == library.AtModifierType.At:

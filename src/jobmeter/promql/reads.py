@@ -59,12 +59,12 @@ def reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS, quick_ms: i
     found: dict[VectorSelector, SelectorRead] = {}
     for one in _reads(node, (int(times[0]), int(times[-1])), times, (lookback_ms, quick_ms), ""):
         before = found.get(one.selector)
-        found[one.selector] = one if before is None else _joined(before, one)
+        found[one.selector] = one if before is None else _join_reads(before, one)
     return list(found.values())
 
 
 @lru_cache(maxsize=128)
-def brief_cost(node: Node) -> int:
+def estimate_brief_cost(node: Node) -> int:
     """Return the cost of a query whose functions all compute with whole arrays, 0 for any other query.
 
     The cost of most nodes is 1. Matchers are few, and quick to compile.
@@ -84,7 +84,7 @@ def brief_cost(node: Node) -> int:
             brief = isinstance(left, Number) or isinstance(right, Number)
         case _:
             brief = False
-    below = [brief_cost(child) for child in children(node) if not isinstance(child, Number)] if brief else [0]
+    below = [estimate_brief_cost(child) for child in children(node) if not isinstance(child, Number)] if brief else [0]
     return cost + sum(below) if all(below) else 0
 
 
@@ -95,7 +95,7 @@ def _is_brief(selector: VectorSelector) -> bool:
     return is_short and not any(map(_SLOW_PATTERN.search, patterns))
 
 
-def _joined(one: SelectorRead, other: SelectorRead) -> SelectorRead:
+def _join_reads(one: SelectorRead, other: SelectorRead) -> SelectorRead:
     cuts = None if one.cuts is None or other.cuts is None else tuple(sorted({*one.cuts, *other.cuts}))
     bounds = min(one.start_ms, other.start_ms), max(one.end_ms, other.end_ms)
     return SelectorRead(one.selector, *bounds, cuts, one.growth or other.growth)

@@ -19,7 +19,7 @@ _SPECIAL = re.compile(r"[\\.+*?()\[\]{}^$]")
 """Any character that has a meaning in an expression, except ``|``."""
 
 
-def _anchored(pattern: str) -> str:
+def _anchor(pattern: str) -> str:
     return f"^(?s:{pattern})$"
 
 
@@ -42,7 +42,7 @@ def full_matches(pattern: str, texts: Sequence[str]) -> Bools:
     import pyarrow.compute as pc  # noqa: PLC0415
 
     try:
-        found = pc.match_substring_regex(_array(texts), pattern=_anchored(pattern))
+        found = pc.match_substring_regex(_array(texts), pattern=_anchor(pattern))
     except pa.ArrowInvalid as error:
         raise InvalidRequestError(f"error parsing regexp {pattern!r}: {error}", "query") from error
     if not texts:
@@ -79,5 +79,5 @@ def replace_matches(pattern: str, replacement: str, texts: Sequence[str]) -> lis
     import pyarrow.compute as pc  # noqa: PLC0415 - as above
 
     array = _array(texts)
-    made = pc.replace_substring_regex(array, pattern=_anchored(pattern), replacement=rewrite, max_replacements=1)
+    made = pc.replace_substring_regex(array, pattern=_anchor(pattern), replacement=rewrite, max_replacements=1)
     return [text if one else None for text, one in zip(made.to_pylist(), matched.tolist(), strict=True)]

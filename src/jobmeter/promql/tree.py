@@ -29,7 +29,7 @@ def tree(node: Node) -> dict[str, Any]:
         case VectorSelector():
             return _selector(node)
         case Subquery():
-            moved = {"offset": node.offset_ms, **_at(node.at)}
+            moved = {"offset": node.offset_ms, **_describe_at(node.at)}
             return {
                 "type": "subquery",
                 "expr": tree(node.inner),
@@ -56,7 +56,7 @@ def tree(node: Node) -> dict[str, Any]:
 
 def _selector(node: VectorSelector) -> dict[str, Any]:
     kind = "matrixSelector" if node.range_ms else "vectorSelector"
-    found: dict[str, Any] = {"type": kind, "name": node.name, "offset": node.offset_ms, **_at(node.at)}
+    found: dict[str, Any] = {"type": kind, "name": node.name, "offset": node.offset_ms, **_describe_at(node.at)}
     if node.range_ms:
         found["range"] = node.range_ms
     alternatives = [[_matcher(one) for one in matchers] for matchers in node.alternatives]
@@ -70,7 +70,7 @@ def _matcher(one: Matcher) -> dict[str, str]:
     return {"name": one.label, "type": one.match, "value": one.value}
 
 
-def _at(at: int | Bound | None) -> dict[str, Any]:
+def _describe_at(at: int | Bound | None) -> dict[str, Any]:
     bound = isinstance(at, Bound)
     return {"timestamp": None if bound else at, "startOrEnd": str(at) if bound else None}
 

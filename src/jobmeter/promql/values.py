@@ -75,7 +75,7 @@ class Vector(msgspec.Struct, frozen=True, eq=False):
 Value = Scalar | String | Vector
 
 
-def empty_vector(times: int) -> Vector:
+def make_empty_vector(times: int) -> Vector:
     """Return a vector without series."""
     return Vector([], np.empty((0, times)), np.empty((0, times), bool))
 

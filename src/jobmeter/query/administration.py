@@ -25,17 +25,17 @@ from jobmeter.query.alerts import (
     WaitingMessagesQuestion,
     silences,
 )
-from jobmeter.query.annotations import AnnotationsQuestion, TagsQuestion, tags_of, without_keys
-from jobmeter.query.permitted import permitted_names
+from jobmeter.query.annotations import AnnotationsQuestion, TagsQuestion, drop_keys, tags_of
+from jobmeter.query.permitted import filter_permitted_names
 from jobmeter.query.records import (
     ChangedJobsQuestion,
     FindingsQuestion,
     NextAttemptQuestion,
     PodsQuestion,
-    changed_jobs,
-    next_attempt,
+    find_next_attempt,
+    list_changed_jobs,
+    list_stored_findings,
     pods,
-    stored_findings,
 )
 from jobmeter.query.request import JobRef, NodeRef
 from jobmeter.query.subjects import Subjects, projects_of
@@ -145,7 +145,7 @@ def damage(
     keys = [NO_JOB]
     if isinstance(subject, JobRef):
         heads = registry.job_head(projects_of(subject.project, scope), subject.id, now_ms)
-        visible = permitted_names(registry, ((head.project, head.id) for head in heads), scope, now_ms)
+        visible = filter_permitted_names(registry, ((head.project, head.id) for head in heads), scope, now_ms)
         keys = [job_key(*name) for name in visible]
     return [part for part in damaged if any(map(part.may_concern, keys))]
 
@@ -174,12 +174,12 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
     def annotations(question: AnnotationsQuestion, scope: Scope) -> Annotations:
         job = subjects.head(question.ref, scope)
         found = registry.annotations.of_job(job.project, job.id)
-        return found if scope.job is None else without_keys(found)
+        return found if scope.job is None else drop_keys(found)
 
     return {
-        FindingsQuestion: lambda question, scope: stored_findings(registry, question, scope, now_ms()),
-        NextAttemptQuestion: lambda question, scope: next_attempt(registry, question, scope, now_ms()),
-        ChangedJobsQuestion: lambda question, _: changed_jobs(registry, question),
+        FindingsQuestion: lambda question, scope: list_stored_findings(registry, question, scope, now_ms()),
+        NextAttemptQuestion: lambda question, scope: find_next_attempt(registry, question, scope, now_ms()),
+        ChangedJobsQuestion: lambda question, _: list_changed_jobs(registry, question),
         PodsQuestion: lambda question, scope: pods(registry, question, scope),
         TaskFilter: lambda question, scope: tasks(registry, question, scope),
         TaskQuestion: lambda question, scope: task(registry, question, scope),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.model.annotation import Annotations, JobNote, NewNote, TagChange
 from jobmeter.model.question import Question
-from jobmeter.query.permitted import JobName, permitted_names
+from jobmeter.query.permitted import JobName, filter_permitted_names
 from jobmeter.query.request import JobRef
 from jobmeter.registry.base import Registry
 
@@ -50,7 +50,7 @@ class DeleteNote(msgspec.Struct, Question[None], frozen=True):
     note: str
 
 
-def without_keys(found: Annotations) -> Annotations:
+def drop_keys(found: Annotations) -> Annotations:
     """Return tags and notes without the names of keys, for the holder of a link: only administrators list keys."""
     return Annotations(
         tags=[replace(one, by="") for one in found.tags], notes=[replace(one, by="") for one in found.notes]
@@ -59,5 +59,5 @@ def without_keys(found: Annotations) -> Annotations:
 
 def tags_of(registry: Registry, question: TagsQuestion, scope: Scope, now_ms: int) -> Sequence[Sequence[str]]:
     """Answer a ``TagsQuestion``."""
-    found = registry.annotations.tags(permitted_names(registry, question.jobs, scope, now_ms))
+    found = registry.annotations.tags(filter_permitted_names(registry, question.jobs, scope, now_ms))
     return [found.get(job, []) for job in question.jobs]

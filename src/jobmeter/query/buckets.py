@@ -39,7 +39,7 @@ def read(shape: SelectedSeries, source: Source, span: TimeRange, step_ms: int, m
     parts: list[BucketColumns] = []
     for group in shape.reads(span, in_order=span.length_ms <= RAW_IS_QUICK):  # nearly always in memory
         columns = buckets(source, group.keys, group.counters, group.span, step_ms, owned_ms=group.owned_ms, meter=meter)
-        parts.append(in_order(columns, group))
+        parts.append(sort_buckets(columns, group))
     return merge(parts)
 
 
@@ -50,7 +50,7 @@ def read_memory(shape: SelectedSeries, memory: StoreMemory, span: TimeRange, ste
         columns = _buckets(group, memory, step_ms)
         if columns is None:
             return None
-        parts.append(in_order(columns, group))
+        parts.append(sort_buckets(columns, group))
     return merge(parts)
 
 
@@ -73,7 +73,7 @@ def _buckets(group: Read, memory: StoreMemory, step_ms: int) -> BucketColumns | 
     return memory.buckets(keys, span, step_ms, group.counters, references, MOST_SAMPLES)
 
 
-def in_order(columns: BucketColumns, group: Read) -> BucketColumns:
+def sort_buckets(columns: BucketColumns, group: Read) -> BucketColumns:
     """Sort the buckets of a read by the shape's entries."""
     if group.in_order:
         return columns

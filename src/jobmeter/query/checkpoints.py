@@ -47,10 +47,10 @@ def find_checkpoints(
         return None
     if work is None or not training:
         return _union(said.intervals)
-    inside = _inside(work, training)
+    inside = _find_inside(work, training)
     # Devices that go on working do not wait for what the program writes beside.
     found = [one for one in said.intervals if _rests(work, inside, one)]
-    return _union([*found, *_waits(work, writes, said.moments, inside, _inside(work, after))])
+    return _union([*found, *_waits(work, writes, said.moments, inside, _find_inside(work, after))])
 
 
 def _rests(work: Course, training: Bools, interval: Interval) -> bool:
@@ -75,7 +75,7 @@ def _waits(
     if not len(busy):
         return
     waits = np.clip(1.0 - work.value / float(np.median(busy)), 0.0, 1.0) * inside
-    writes = _marked(work, moments)
+    writes = _mark_moments(work, moments)
     for course in written:
         rate = course.at(work.time)
         valid = inside & np.isfinite(rate)
@@ -86,7 +86,7 @@ def _waits(
     beside = writes.copy()
     beside[1:] |= writes[:-1]
     beside[:-1] |= writes[1:]
-    chosen = _extended((writes | (beside & training)) & (waits >= _WAITS), training & (waits >= _STANDS))
+    chosen = _extend_runs((writes | (beside & training)) & (waits >= _WAITS), training & (waits >= _STANDS))
     firsts = np.flatnonzero(chosen & ~np.append(False, chosen[:-1]))
     lasts = np.flatnonzero(chosen & ~np.append(chosen[1:], False))
     width = work.until - work.time
@@ -96,7 +96,7 @@ def _waits(
         yield start, int(work.time[last] + width[last] * waits[last])
 
 
-def _inside(work: Course, spans: Iterable[Interval]) -> Bools:
+def _find_inside(work: Course, spans: Iterable[Interval]) -> Bools:
     """Return which points lie in some intervals, at least in part."""
     inside = np.zeros(len(work.time), np.bool_)
     for start, end in spans:
@@ -104,7 +104,7 @@ def _inside(work: Course, spans: Iterable[Interval]) -> Bools:
     return inside
 
 
-def _marked(work: Course, moments: Sequence[int]) -> Bools:
+def _mark_moments(work: Course, moments: Sequence[int]) -> Bools:
     """Return which points have one of the moments in them."""
     marked = np.zeros(len(work.time), np.bool_)
     place = np.searchsorted(work.time, np.asarray(moments, np.int64), side="right") - 1
@@ -112,7 +112,7 @@ def _marked(work: Course, moments: Sequence[int]) -> Bools:
     return marked
 
 
-def _extended(chosen: Bools, more: Bools) -> Bools:
+def _extend_runs(chosen: Bools, more: Bools) -> Bools:
     """Return the points that are chosen, and runs of ``more`` that touch them."""
     either = chosen | more
     number = np.cumsum(either & ~np.append(False, either[:-1]))

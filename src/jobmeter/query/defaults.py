@@ -1,16 +1,16 @@
 """Defaults of query parameters."""
 
-from jobmeter.model.catalog import Display, shown_in
+from jobmeter.model.catalog import Display, list_shown
 from jobmeter.model.job import Job
 from jobmeter.model.steps import STEPS
 from jobmeter.model.time import HOUR, MAX_TIME_MS, MINUTE, TimeRange, ceil_to, floor_to
 
 DEFAULT_BUCKETS = 240
 
-CORE_METRICS = shown_in(Display.CORE)
+CORE_METRICS = list_shown(Display.CORE)
 """Default metrics of a job."""
 
-SUMMARY_METRICS = shown_in(Display.CORE | Display.SUMMARY)
+SUMMARY_METRICS = list_shown(Display.CORE | Display.SUMMARY)
 """Metrics of a job's summary."""
 
 

@@ -22,7 +22,7 @@ from jobmeter.query.defaults import life
 from jobmeter.query.idle import IdleTime, Periods
 from jobmeter.query.meter import Meter
 from jobmeter.query.selection import EVER
-from jobmeter.query.subjects import shown
+from jobmeter.query.subjects import is_shown
 from jobmeter.registry.base import Registry
 
 MOST_BUCKETS, MOST_JOBS, MOST_GROUPS = 400, 20_000, 20
@@ -161,9 +161,9 @@ def _jobs(
     if projects is not None and not projects:
         return []
     around = TimeRange(max(0, question.range.start_ms - _LATE_MS), question.range.end_ms)
-    views = _in_time(registry.group_jobs(projects, None, around, now_ms), meter)
+    views = _yield_within_deadline(registry.group_jobs(projects, None, around, now_ms), meter)
     # The jobs of a long range need not fit into memory.
-    found = list(islice((view for view in views if view.allocations and shown(view, scope)), MOST_JOBS + 1))
+    found = list(islice((view for view in views if view.allocations and is_shown(view, scope)), MOST_JOBS + 1))
     if len(found) > MOST_JOBS:
         raise LimitExceededError(
             f"more than {MOST_JOBS} jobs had devices in this range: choose a shorter range or a project", "range"
@@ -174,7 +174,7 @@ def _jobs(
     return [*compress(found, whole), *registry.job_views(partly, EVER, now_ms)]
 
 
-def _in_time(views: Iterable[JobView], meter: Meter) -> Iterator[JobView]:
+def _yield_within_deadline(views: Iterable[JobView], meter: Meter) -> Iterator[JobView]:
     """Yield the jobs. Raises QueryTimeoutError once the time of the question is over."""
     for view in views:
         meter.budget()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError
 from jobmeter.model.answers import LatestValue
-from jobmeter.model.catalog import METRICS, with_derived
+from jobmeter.model.catalog import METRICS, add_derived
 from jobmeter.model.event import EventFilter, EventPage, EventType
 from jobmeter.model.job import (
     Job,
@@ -29,7 +29,7 @@ from jobmeter.model.job import (
 from jobmeter.model.job_answers import JobSummary
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.log_tree import And
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.phase import JobPhases
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.question import Question
@@ -55,10 +55,10 @@ from jobmeter.query.group import (
 )
 from jobmeter.query.group_list import resource_groups
 from jobmeter.query.groups import Groups
-from jobmeter.query.idle import WORK, IdleQuestion, IdleTime, Measure, idle_times, measure_devices
+from jobmeter.query.idle import WORK, IdleQuestion, IdleTime, Measure, measure_devices, measure_idle_times
 from jobmeter.query.inventory import UNKNOWN, Inventory
-from jobmeter.query.job_ends import cached_job_ends, job_ends
-from jobmeter.query.latest import WINDOW_MS, LatestQuestion, newest, values, without_superseded
+from jobmeter.query.job_ends import get_cached_job_ends, job_ends
+from jobmeter.query.latest import WINDOW_MS, LatestQuestion, drop_superseded, read_newest, values
 from jobmeter.query.logs import LogLinesQuestion, pages, selector_of
 from jobmeter.query.measure import Measurements
 from jobmeter.query.meter import Meter
@@ -66,19 +66,19 @@ from jobmeter.query.nodes import NodeFaultsQuestion, NodesQuestion, find_faults,
 from jobmeter.query.permitted import (
     PART_ALONE,
     check_scope,
-    permitted_about,
-    permitted_jobs,
-    permitted_names,
-    permitted_projects,
-    permitted_series,
-    permitted_states,
+    count_permitted_states,
+    filter_permitted_names,
+    filter_permitted_series,
+    hide_unpermitted_lines,
+    list_permitted_jobs,
+    list_permitted_projects,
     projects_of_named,
 )
 from jobmeter.query.phase_facts import read_facts
 from jobmeter.query.phases import WRITES, MeasuredRun, PhasesQuestion, RunQuestion, phases_of
 from jobmeter.query.quality import QualityQuestion, quality
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
-from jobmeter.query.reported import Reported, ReportedQuestion, reported
+from jobmeter.query.reported import Reported, ReportedQuestion, read_reported
 from jobmeter.query.request import (
     By,
     EncodedQuestion,
@@ -95,11 +95,11 @@ from jobmeter.query.request import (
     metrics_of,
     sources,
 )
-from jobmeter.query.rollups import RollupsQuestion, checked_until, has_expired, rollups
+from jobmeter.query.rollups import RollupsQuestion, find_expiry, has_expired, rollups
 from jobmeter.query.sampled import SampledQuestion
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import Source
-from jobmeter.query.subjects import Subjects, opened
+from jobmeter.query.subjects import Subjects, limit_view
 from jobmeter.query.summary import SummaryQuestion, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
@@ -144,7 +144,7 @@ class Executor:
             MetricQuery: self._measurements.from_memory,
             EncodedQuestion: self._measurements.encoded_from_memory,
             HeadQuestion: lambda question, scope: self._subjects.cached_head(question.ref, scope),
-            JobQuestion: self._cached_job,
+            JobQuestion: self._get_cached_job,
             AllDamageQuestion: self._answers[AllDamageQuestion],
             SeriesQuestion: lambda question, scope: series.find_cached(store, question, scope, limits, self.cache),
             SamplesQuestion: self._samples_in_memory,
@@ -158,10 +158,10 @@ class Executor:
             SampledQuestion: self._measurements.sampled,
             HeadQuestion: lambda question, scope: self._subjects.head(question.ref, scope),
             NodeRecordsQuestion: lambda question, scope: self._subjects.nodes(question.ref, scope),
-            LatestQuestion: self._latest,
-            MeasuredNamesQuestion: self._measured_names,
+            LatestQuestion: self._read_latest,
+            MeasuredNamesQuestion: self._list_measured_names,
             SummaryQuestion: self._summary,
-            JobQuestion: lambda question, scope: opened(self._subjects.view(question.ref, scope), scope),
+            JobQuestion: lambda question, scope: limit_view(self._subjects.view(question.ref, scope), scope),
             JobViewsQuestion: self._views,
             JobFilter: self._list,
             StateCountsQuestion: self._state_counts,
@@ -172,7 +172,7 @@ class Executor:
             LogLinesQuestion: self._log_lines,
             TraceFilter: lambda question, scope: traces.traces(store, question, scope, self._meter()),
             SpanFilter: lambda question, scope: traces.spans(store, question, scope, self._meter()),
-            ReportedQuestion: self._reported,
+            ReportedQuestion: self._read_reported,
             ReadingsQuestion: self._readings,
             FindingListQuestion: lambda question, scope: list_findings(registry, question, scope, clock.now_ms()),
             FleetQuestion: lambda question, scope: fleet(registry, self._source, question, scope, self._meter()),
@@ -182,10 +182,10 @@ class Executor:
             NodeFactsQuestion: self._node_facts,
             ResourceGroupsQuestion: lambda question, scope: resource_groups(registry, question, scope),
             QualityQuestion: self._quality,
-            IdleQuestion: self._idle,
+            IdleQuestion: self._measure_idle,
             DeviceHoursQuestion: self._device_hours,
             PhasesQuestion: self._phases,
-            RunQuestion: self._measured_run,
+            RunQuestion: self._measure_run,
             **dict.fromkeys(
                 (GroupQuestion, CapacityQuestion, RequestsQuestion, GroupNodesQuestion, NodeLoadsQuestion),
                 self._groups.answer,
@@ -234,13 +234,13 @@ class Executor:
             if not (question.ends and question.brief_samples):
                 return None
             about = self._registry, question.series, series.keys_of(question.series, self.cache), self._clock.now_ms()
-            return partial(job_ends, *about) if cached_job_ends(*about) is None else None
+            return partial(job_ends, *about) if get_cached_job_ends(*about) is None else None
         is_list = isinstance(question, SeriesQuestion) and question.brief and bool(question.jobs)
         is_cached = (is_list and scope.grant is None) or isinstance(question, HeadQuestion | JobQuestion)
         return partial(self.run, question, scope) if is_cached else None
 
-    def _reported(self, question: ReportedQuestion, scope: Scope) -> Reported:
-        return reported(self._store, self._subjects.head(question.ref, scope), question, self._meter())
+    def _read_reported(self, question: ReportedQuestion, scope: Scope) -> Reported:
+        return read_reported(self._store, self._subjects.head(question.ref, scope), question, self._meter())
 
     def _readings(self, question: ReadingsQuestion, scope: Scope) -> Readings:
         series_filter = selection.SeriesFilter(question.replicas, question.devices)
@@ -251,16 +251,16 @@ class Executor:
     def _quality(self, question: QualityQuestion, scope: Scope) -> JobQuality:
         return quality(self._source, self._subjects.view(question.ref, scope), scope, self._meter())
 
-    def _idle(self, question: IdleQuestion, scope: Scope) -> IdleTime:
+    def _measure_idle(self, question: IdleQuestion, scope: Scope) -> IdleTime:
         view = self._subjects.view(question.ref, scope)
-        return next(idle_times([view], self._clock.now_ms(), self._measure_devices(), self._inventory))
+        return next(measure_idle_times([view], self._clock.now_ms(), self._measure_devices(), self._inventory))
 
     def _device_hours(self, question: DeviceHoursQuestion, scope: Scope) -> DeviceHours:
         now_ms = self._clock.now_ms()
         types = lru_cache(None)(lambda project: Inventory(self._registry.nodes(frozenset({project}))))
 
         def idle_times_of(views: Iterable[JobView]) -> Iterator[IdleTime]:
-            return idle_times(views, now_ms, self._measure_devices(), lambda view: types(view.job.project))
+            return measure_idle_times(views, now_ms, self._measure_devices(), lambda view: types(view.job.project))
 
         return device_hours(self._registry, question, scope, now_ms, self._meter(), idle_times_of)
 
@@ -268,9 +268,9 @@ class Executor:
         return partial(measure_devices, self._registry, self._source, self._meter())
 
     def _phases(self, question: PhasesQuestion, scope: Scope) -> JobPhases:
-        return self._measured_run(RunQuestion(question.ref, (*WORK, *WRITES)), scope).phases
+        return self._measure_run(RunQuestion(question.ref, (*WORK, *WRITES)), scope).phases
 
-    def _measured_run(self, question: RunQuestion, scope: Scope) -> MeasuredRun:
+    def _measure_run(self, question: RunQuestion, scope: Scope) -> MeasuredRun:
         def answer(other: Question[R], /) -> R:
             return self.run(other, scope)
 
@@ -285,11 +285,11 @@ class Executor:
         names = frozenset(one.node for one in view.allocations if one.node)
         return Inventory(self._subjects.nodes_of(view.job.project, names) if names else ())
 
-    def _cached_job(self, question: JobQuestion, scope: Scope) -> JobView | None:
+    def _get_cached_job(self, question: JobQuestion, scope: Scope) -> JobView | None:
         view = self._subjects.cached_view(question.ref, scope)
-        return None if view is None else opened(view, scope)
+        return None if view is None else limit_view(view, scope)
 
-    def _latest(self, question: LatestQuestion, scope: Scope) -> list[LatestValue]:
+    def _read_latest(self, question: LatestQuestion, scope: Scope) -> list[LatestValue]:
         ref, by = question.ref, question.by
         rows = metrics_of(question.metrics or CORE_METRICS)
         check_by(ref, by)
@@ -297,25 +297,33 @@ class Executor:
         names = sources(rows)
         if isinstance(ref, JobRef):
             view = self._subjects.view(ref, scope)
-            span = self._newest_of_job(view.job)
+            span = self._find_newest_of_job(view.job)
             resolved = self._measurements.of_job(view, names, span, by)
             shape = resolved.layout.shape
-            columns = without_superseded(shape, view, by, newest(shape, self._source, span, meter))
+            columns = drop_superseded(shape, view, by, read_newest(shape, self._source, span, meter))
         else:
             nodes = self._subjects.nodes(ref, scope)
-            span = self._newest_of_nodes(nodes)
+            span = self._find_newest_of_nodes(nodes)
             resolved = self._measurements.of_nodes(nodes, ref, scope, names, span, by)
-            columns = newest(resolved.layout.shape, self._source, span, meter)
+            columns = read_newest(resolved.layout.shape, self._source, span, meter)
         layout = resolved.layout
         found = values(BucketedSeries(layout.shape, columns, resolved.limits), rows, question, layout)
-        return sorted(found, key=lambda one: (one.metric, natural(one.replica), natural(one.node), natural(one.device)))
+        return sorted(
+            found,
+            key=lambda one: (
+                one.metric,
+                make_natural_key(one.replica),
+                make_natural_key(one.node),
+                make_natural_key(one.device),
+            ),
+        )
 
-    def _measured_names(self, question: MeasuredNamesQuestion, scope: Scope) -> list[str]:
+    def _list_measured_names(self, question: MeasuredNamesQuestion, scope: Scope) -> list[str]:
         view = self._subjects.view(question.ref, scope)
         own = SeriesSelector(jobs=(job_key(view.job.project, view.job.id),), limit=MOST_NAMES)
         names = sources(METRICS).union(self._store.names(own, NamePart.METRIC))
         resolved = self._measurements.of_job(view, names, life(view.job, self._clock.now_ms()), By.JOB)
-        return sorted(with_derived(resolved.layout.shape.metrics))
+        return sorted(add_derived(resolved.layout.shape.metrics))
 
     def _summary(self, question: SummaryQuestion, scope: Scope) -> JobSummary:
         meter = self._meter()
@@ -344,7 +352,7 @@ class Executor:
         if isinstance(question.ref, JobRef):
             return selector_of(question, self._subjects.head(question.ref, scope))
         nodes = self._subjects.nodes(question.ref, scope)
-        about = permitted_about(self._registry, nodes, scope, self._clock.now_ms())
+        about = hide_unpermitted_lines(self._registry, nodes, scope, self._clock.now_ms())
         if about is not None:
             question = replace(question, query=about if question.query is None else And((about, question.query)))
         return selector_of(question, nodes)
@@ -364,7 +372,7 @@ class Executor:
                 if scope.grant is not None and (question.jobs is None or NO_JOB in question.jobs):
                     raise ForbiddenError(PART_ALONE)
                 found = series.find(self._store, question, scope, meter, self.cache)
-                shown = permitted_series(self._registry, found.series, scope, self._clock.now_ms())
+                shown = filter_permitted_series(self._registry, found.series, scope, self._clock.now_ms())
                 return found if shown is found.series else series.FoundSeries(shown, found.milliseconds)
             case NamesQuestion():
                 return series.names(self._store, question, scope)
@@ -373,9 +381,9 @@ class Executor:
             case RollupsQuestion():
                 return rollups(self._source, question, scope, meter, self._registry.retention, self.cache)
             case BucketsQuestion():
-                return series.in_steps(self._source, question, scope, meter, self.cache)
+                return series.read_buckets(self._source, question, scope, meter, self.cache)
             case LastQuestion():
-                return series.last(self._store, question, scope, meter)
+                return series.read_last(self._store, question, scope, meter)
             case _:
                 raise TypeError(f"no question about series: {question!r}")
 
@@ -385,7 +393,7 @@ class Executor:
             return found
         keys = series.keys_of(question.series, self.cache)
         if question.check:
-            checked_ms = checked_until(question.series, meter, self._registry.retention)
+            checked_ms = find_expiry(question.series, meter, self._registry.retention)
             found = replace(found, expired=has_expired(self._source, keys, question.range, checked_ms, meter))
         if question.ends:
             ends = job_ends(self._registry, question.series, keys, self._clock.now_ms())
@@ -397,22 +405,22 @@ class Executor:
         if found is None or not question.ends:
             return found
         keys = series.keys_of(question.series, self.cache)
-        ends = cached_job_ends(self._registry, question.series, keys, self._clock.now_ms())
+        ends = get_cached_job_ends(self._registry, question.series, keys, self._clock.now_ms())
         return None if ends is None else replace(found, ends=ends)
 
     def _list(self, question: JobFilter, scope: Scope) -> JobPage:
-        narrowed = _visible_jobs(question, scope)
+        narrowed = _limit_to_scope(question, scope)
         if narrowed is None:
             return JobPage([], 0)
-        return permitted_jobs(self._registry, narrowed, scope, self._clock.now_ms())
+        return list_permitted_jobs(self._registry, narrowed, scope, self._clock.now_ms())
 
     def _state_counts(self, question: StateCountsQuestion, scope: Scope) -> dict[JobState, int]:
-        narrowed = _visible_jobs(question.jobs, scope)
-        return {} if narrowed is None else permitted_states(self._registry, narrowed, scope, self._clock.now_ms())
+        narrowed = _limit_to_scope(question.jobs, scope)
+        return {} if narrowed is None else count_permitted_states(self._registry, narrowed, scope, self._clock.now_ms())
 
     def _job_facts(self, question: JobFactsQuestion, scope: Scope) -> JobFacts:
         now_ms = self._clock.now_ms()
-        visible = _narrowed(question.projects, question.ids, scope)
+        visible = _intersect_scope(question.projects, question.ids, scope)
         if visible is None:
             return JobFacts(now_ms=now_ms)
         narrowed = replace(question, ids=visible[1])
@@ -420,29 +428,29 @@ class Executor:
 
     def _node_facts(self, question: NodeFactsQuestion, scope: Scope) -> NodeFacts:
         now_ms = self._clock.now_ms()
-        visible = _narrowed(question.projects, (), scope)
+        visible = _intersect_scope(question.projects, (), scope)
         if visible is None or scope.job is not None:
             return NodeFacts(now_ms=now_ms)
         return node_facts(self._registry, question, visible[0], scope, now_ms)
 
     def _sizes(self, question: SizesQuestion, scope: Scope) -> list[JobSize]:
-        names = permitted_names(self._registry, question.jobs, scope, self._clock.now_ms())
+        names = filter_permitted_names(self._registry, question.jobs, scope, self._clock.now_ms())
         found = self._registry.sizes(names, places=question.places)
         return [found.get(job, JobSize()) for job in question.jobs]
 
     def _views(self, question: JobViewsQuestion, scope: Scope) -> list[JobView]:
         now_ms = self._clock.now_ms()
-        names = permitted_names(self._registry, question.jobs, scope, now_ms)
-        return [opened(view, scope) for view in self._registry.job_views(names, question.allocated, now_ms)]
+        names = filter_permitted_names(self._registry, question.jobs, scope, now_ms)
+        return [limit_view(view, scope) for view in self._registry.job_views(names, question.allocated, now_ms)]
 
     def _list_projects(self, question: ProjectsQuestion, scope: Scope) -> list[Project]:
         names = scope.within(question.names)
         if scope.job is not None or (names is not None and not names):
             return []
-        return list(permitted_projects(self._registry, names, scope, self._clock.now_ms()))
+        return list(list_permitted_projects(self._registry, names, scope, self._clock.now_ms()))
 
     def _events(self, question: EventFilter, scope: Scope) -> EventPage:
-        visible = _narrowed(question.projects, question.jobs, scope)
+        visible = _intersect_scope(question.projects, question.jobs, scope)
         if visible is None:
             return EventPage([], 0)
         projects, jobs = visible
@@ -453,7 +461,7 @@ class Executor:
         visible_part = msgspec.structs.replace(question, projects=projects, jobs=jobs, without=without)
         return self._registry.events(visible_part)
 
-    def _newest_of_job(self, job: Job) -> TimeRange:
+    def _find_newest_of_job(self, job: Job) -> TimeRange:
         """Range around a job's newest sample; if all samples are of devices without a job, around its end or now."""
         ahead = self._clock.now_ms() + self._limits.future_seconds * SECOND
         until = job_end(job)
@@ -463,22 +471,22 @@ class Executor:
         last = until if own is None else own[1]
         return TimeRange(max(min(last, ahead) - WINDOW_MS, 0), min(max(last, until) + 1, MAX_TIME_MS))
 
-    def _newest_of_nodes(self, nodes: Sequence[Node]) -> TimeRange:
+    def _find_newest_of_nodes(self, nodes: Sequence[Node]) -> TimeRange:
         now_ms = self._clock.now_ms()
         visible = [node.last_seen for node in nodes if node.last_seen is not None]
         last = min(max(visible, default=now_ms), now_ms)
         return TimeRange(max(last - WINDOW_MS, 0), min(now_ms + self._limits.future_seconds * SECOND, MAX_TIME_MS))
 
 
-def _visible_jobs(question: JobFilter, scope: Scope) -> JobFilter | None:
+def _limit_to_scope(question: JobFilter, scope: Scope) -> JobFilter | None:
     """Narrow a filter to the scope. None if nothing is left."""
     if scope.job is not None:  # a filter could reveal the record of the shared job
         return None
-    visible = _narrowed(question.projects, question.ids, scope)
+    visible = _intersect_scope(question.projects, question.ids, scope)
     return None if visible is None else msgspec.structs.replace(question, projects=visible[0], ids=visible[1])
 
 
-def _narrowed(
+def _intersect_scope(
     projects: frozenset[str] | None, jobs: tuple[str, ...], scope: Scope
 ) -> tuple[frozenset[str] | None, tuple[str, ...]] | None:
     """Intersect projects and jobs (empty: all) with the scope. None if nothing is left."""

@@ -11,7 +11,7 @@ from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR
 from jobmeter.query.nodes import SILENT_MS, NodesQuestion, NodeStatus, find_nodes
-from jobmeter.query.permitted import permitted_jobs
+from jobmeter.query.permitted import list_permitted_jobs
 from jobmeter.registry.base import Registry
 
 KEEP_MS = HOUR
@@ -86,7 +86,7 @@ def job_facts(
     alive = frozenset({JobState.QUEUED, JobState.RUNNING})
     for narrowed in (JobFilter(states=alive), JobFilter(conditions=(ended,))):
         listed = msgspec.structs.replace(narrowed, projects=projects, ids=question.ids)
-        for job in _every(registry, listed, scope, now_ms):
+        for job in _iterate_jobs(registry, listed, scope, now_ms):
             found[job.project, job.id] = job
             if len(found) > MOST_JOBS:
                 raise LimitExceededError(
@@ -96,11 +96,11 @@ def job_facts(
     return JobFacts(list(found.values()), events, now_ms)
 
 
-def _every(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> Iterator[Job]:
+def _iterate_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> Iterator[Job]:
     offset = 0
     while True:
         page = msgspec.structs.replace(question, offset=offset, limit=_PAGE)
-        jobs = permitted_jobs(registry, page, scope, now_ms).jobs
+        jobs = list_permitted_jobs(registry, page, scope, now_ms).jobs
         yield from jobs
         offset += len(jobs)
         if len(jobs) < _PAGE:

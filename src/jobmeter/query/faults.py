@@ -16,7 +16,7 @@ from jobmeter.model.job import Condition, Job, JobFilter, JobView, Node, Operato
 from jobmeter.model.time import DAY, MINUTE, TimeRange
 from jobmeter.model.xid import read_xid
 from jobmeter.query.inventory import device_addresses
-from jobmeter.query.permitted import permitted_jobs
+from jobmeter.query.permitted import list_permitted_jobs
 from jobmeter.registry.base import Registry
 
 LASTING_MS = DAY
@@ -59,14 +59,14 @@ def node_faults(
         limit=MOST_EVENTS,
     )
     events = list(reversed(registry.events(question).events))
-    found = _by_node(nodes, events)
+    found = _group_by_node(nodes, events)
     if not found:
         return {}
     views = _views(registry, found, projects, scope, now_ms)
-    return {place: [_with_jobs(one, place, views) for one in own] for place, own in found.items()}
+    return {place: [_add_jobs(one, place, views) for one in own] for place, own in found.items()}
 
 
-def _by_node(nodes: Sequence[Node], events: Sequence[Event]) -> dict[Place, list[NodeFault]]:
+def _group_by_node(nodes: Sequence[Node], events: Sequence[Event]) -> dict[Place, list[NodeFault]]:
     by_name: dict[str, list[Node]] = {}
     for node in nodes:
         by_name.setdefault(node.name, []).append(node)
@@ -138,18 +138,18 @@ def _views(
     """Return the jobs on these nodes that the caller may see."""
     names = tuple(sorted({name for _, name in found}))[:MOST_JOBS]
     question = JobFilter(projects=projects, conditions=(Condition("node", Operator.IN, names),), limit=MOST_JOBS)
-    page = permitted_jobs(registry, question, scope, now_ms)
+    page = list_permitted_jobs(registry, question, scope, now_ms)
     first = min(one.start for own in found.values() for one in own)
     span = TimeRange(max(0, min(first, now_ms) - MINUTE), now_ms + 1)
     return registry.job_views([(job.project, job.id) for job in page.jobs], span, now_ms)
 
 
-def _with_jobs(one: NodeFault, place: Place, views: Iterable[JobView]) -> NodeFault:
-    jobs = tuple(view.job for view in views if _had(view, place, one))
+def _add_jobs(one: NodeFault, place: Place, views: Iterable[JobView]) -> NodeFault:
+    jobs = tuple(view.job for view in views if _had_device(view, place, one))
     return msgspec.structs.replace(one, jobs=jobs)
 
 
-def _had(view: JobView, place: Place, one: NodeFault) -> bool:
+def _had_device(view: JobView, place: Place, one: NodeFault) -> bool:
     """True for a job that had the device at the first report, or was on the node then where no device is named."""
     cluster, node = place
     own = [each for each in view.allocations if each.node == node and each.cluster in ("", cluster)]

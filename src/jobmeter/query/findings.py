@@ -9,7 +9,7 @@ from jobmeter.access.principal import Scope
 from jobmeter.model.finding import ListedFinding
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.question import Question
-from jobmeter.query.permitted import permitted_jobs
+from jobmeter.query.permitted import list_permitted_jobs
 from jobmeter.registry.base import Registry
 from jobmeter.registry.conditions import OPEN_FINDING
 from jobmeter.registry.finding_list import MOST_EVENTS, EventsOfFindings
@@ -67,7 +67,7 @@ def list_findings(registry: Registry, question: FindingListQuestion, scope: Scop
         values=question.values,
         start=question.start,
         end=question.end,
-        jobs=_with_open(registry, question, projects, scope, now_ms) if question.open else None,
+        jobs=_list_open_conditions(registry, question, projects, scope, now_ms) if question.open else None,
     )
     found, is_whole = _read(registry, wanted, scope, now_ms)
     while not is_whole and len(found) <= stop:
@@ -87,13 +87,13 @@ def _read(registry: Registry, wanted: EventsOfFindings, scope: Scope, now_ms: in
     return found, len(listed) < wanted.count or wanted.count >= MOST_EVENTS
 
 
-def _with_open(
+def _list_open_conditions(
     registry: Registry, question: FindingListQuestion, projects: frozenset[str] | None, scope: Scope, now_ms: int
 ) -> tuple[tuple[str, str], ...]:
     condition = Condition(OPEN_FINDING, Operator.IN, question.values or _ANY)
     running = frozenset({JobState.RUNNING})
     wanted = JobFilter(projects=projects, states=running, conditions=(condition,), limit=MOST_OPEN)
-    return tuple((job.project, job.id) for job in permitted_jobs(registry, wanted, scope, now_ms).jobs)
+    return tuple((job.project, job.id) for job in list_permitted_jobs(registry, wanted, scope, now_ms).jobs)
 
 
 def _jobs(registry: Registry, listed: Sequence[ListedFinding], scope: Scope, now_ms: int) -> dict[tuple[str, str], Job]:
@@ -102,5 +102,5 @@ def _jobs(registry: Registry, listed: Sequence[ListedFinding], scope: Scope, now
     names = {(one.project, one.job) for one in listed}
     projects, ids = frozenset(project for project, _ in names), tuple(sorted({job for _, job in names}))
     wanted = JobFilter(projects=projects, ids=ids, limit=len(projects) * len(ids))
-    page = permitted_jobs(registry, wanted, scope, now_ms)
+    page = list_permitted_jobs(registry, wanted, scope, now_ms)
     return {(job.project, job.id): job for job in page.jobs}

@@ -14,17 +14,17 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Job, JobFilter, JobState, Node
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.question import Question
 from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.buckets import BucketedSeries, read
 from jobmeter.query.faults import NodeFault, node_faults
 from jobmeter.query.idle import ACTIVE, HOLD_MS, IDLE, WORK
-from jobmeter.query.inventory import Inventory, device_states, divided_devices, named_devices
+from jobmeter.query.inventory import Inventory, device_states, find_divided_devices, list_named_devices
 from jobmeter.query.meter import Meter
-from jobmeter.query.nodes import SILENT_MS, NodeState, machines, state_of, visible_nodes
-from jobmeter.query.permitted import permitted_jobs, permitted_series
+from jobmeter.query.nodes import SILENT_MS, NodeState, list_visible_nodes, machines, state_of
+from jobmeter.query.permitted import filter_permitted_series, list_permitted_jobs
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.request import Statistic, metrics_of, sources
 from jobmeter.query.selected_series import SelectedSeries, SeriesPart, SubjectKey
@@ -108,13 +108,13 @@ class _Found(msgspec.Struct):
 def fleet(registry: Registry, source: Source, question: FleetQuestion, scope: Scope, meter: Meter) -> Fleet:
     """Answer a ``FleetQuestion``. Raises LimitExceededError for more than ``MOST_JOBS`` running jobs."""
     now_ms, projects = meter.clock.now_ms(), scope.within(question.projects)
-    nodes = visible_nodes(registry, scope, projects)
+    nodes = list_visible_nodes(registry, scope, projects)
     found = _Found()
     jobs = _holders(registry, projects, scope, now_ms, found) if nodes else []
     places = {(node.cluster, node.name) for node in nodes}
     if places:
         series = source.store.find(_selector(places, projects, now_ms, meter.limits))
-        _measure(source, meter, permitted_series(registry, series, scope, now_ms), now_ms, found)
+        _measure(source, meter, filter_permitted_series(registry, series, scope, now_ms), now_ms, found)
     inventory = Inventory(nodes)
     every = machines(nodes)
     faults = node_faults(registry, every, projects, scope, now_ms) if every else {}
@@ -132,7 +132,7 @@ def _holders(
 ) -> list[Job]:
     """List the running jobs that have devices, and store the owner of each device in ``found``."""
     running = frozenset({JobState.RUNNING})
-    page = permitted_jobs(registry, JobFilter(projects=projects, states=running, limit=MOST_JOBS), scope, now_ms)
+    page = list_permitted_jobs(registry, JobFilter(projects=projects, states=running, limit=MOST_JOBS), scope, now_ms)
     if page.total > MOST_JOBS:
         raise LimitExceededError(f"the fleet has more than {MOST_JOBS} running jobs: name a project", "project")
     span = TimeRange(max(0, now_ms - FRESH_MS), now_ms + 1)
@@ -196,11 +196,11 @@ def _measure(source: Source, meter: Meter, series: Sequence[Series], now_ms: int
 
 def _node(node: Node, found: _Found, inventory: Inventory, silent_ms: int, now_ms: int) -> FleetNode:
     place = (node.cluster, node.name)
-    names = {*named_devices(node.info), *found.devices.get(place, ())} - divided_devices(node.info)
+    names = {*list_named_devices(node.info), *found.devices.get(place, ())} - find_divided_devices(node.info)
     states = device_states(node.info)
     devices = [
         replace(_device(node, name, found, inventory, now_ms), state=states.get(name, ""))
-        for name in sorted(names, key=natural)
+        for name in sorted(names, key=make_natural_key)
     ]
     return FleetNode(node, state_of(node, silent_ms, now_ms), found.cpu.get(place), devices)
 

@@ -61,9 +61,9 @@ class Presence(msgspec.Struct, frozen=True, eq=False, dict=True):
         length = (end - start).astype(np.float64)
         each = length / count
         usual = np.full(len(each), np.median(each[sure] if sure.any() else each))
-        if sure.any() and len(_missing(length, count, usual)[0]):  # the interval may have changed meanwhile
-            usual = _usual(each, sure)
-        found, missing = _missing(length, count, usual)
+        if sure.any() and len(_find_gaps(length, count, usual)[0]):  # the interval may have changed meanwhile
+            usual = _find_usual_pause(each, sure)
+        found, missing = _find_gaps(length, count, usual)
         lost = np.rint(missing * usual[found]).astype(np.int64)
         until: Int64s = np.append(self.first[1:], self.last[-1] + max(round(usual[-1]), 1))
         step = np.searchsorted(self.first, start[found], side="right") - 1
@@ -111,14 +111,14 @@ def gaps(presence: Presence) -> Gaps:
         none = np.empty(0, np.int64)
         return Gaps(none, none, none, np.empty(0, np.bool_), None, 0.0)
     length = (end - start).astype(np.float64)
-    usual = _usual(length / count, sure)
-    found, missing = _missing(length, count, usual)
+    usual = _find_usual_pause(length / count, sure)
+    found, missing = _find_gaps(length, count, usual)
     interval = float(np.sort(usual)[(len(usual) - 1) // 2])
     lost = float((missing * usual[found]).sum())
     return Gaps(start[found], end[found], missing, count[found] == 1, interval, lost)
 
 
-def _missing(length: Float64s, count: Int64s, usual: Float64s) -> tuple[NDArray[np.intp], Int64s]:
+def _find_gaps(length: Float64s, count: Int64s, usual: Float64s) -> tuple[NDArray[np.intp], Int64s]:
     """Return the pauses, each of ``count`` intervals, that are gaps, and the number of missing samples in each."""
     missing = np.rint(length / usual).astype(np.int64) - count
     found = np.flatnonzero(missing >= np.maximum(MISSING, count * _JITTER))
@@ -141,7 +141,7 @@ def _pauses(presence: Presence) -> tuple[Int64s, Int64s, Int64s, Bools]:
     return start[real], end[real], count[real], sure[real]
 
 
-def _usual(length: Float64s, sure: Bools) -> Float64s:
+def _find_usual_pause(length: Float64s, sure: Bools) -> Float64s:
     """For each pause the median of the reliable pauses around it; of two middle ones the lower."""
     measured = length[sure]
     if len(measured) <= _AROUND:

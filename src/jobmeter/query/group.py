@@ -25,7 +25,7 @@ class Amounts(msgspec.Struct, frozen=True, kw_only=True):
     device_types: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
-def total(amounts: Iterable[Amounts]) -> Amounts:
+def sum_amounts(amounts: Iterable[Amounts]) -> Amounts:
     """Sum up amounts."""
     each = list(amounts)
     types: Counter[str] = Counter()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.job import JobGroup, Node
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.query.group import ResourceGroup, ResourceGroupsQuestion
 from jobmeter.query.inventory import UNKNOWN, device_types
 from jobmeter.registry.base import Registry
@@ -27,7 +27,7 @@ def resource_groups(registry: Registry, question: ResourceGroupsQuestion, scope:
     for one in registry.job_groups(projects):
         if selected(one.project, one.name):
             jobs.setdefault(one.name, []).append(one)
-    names = sorted({*nodes, *jobs}, key=lambda name: (natural(name), name))
+    names = sorted({*nodes, *jobs}, key=lambda name: (make_natural_key(name), name))
     return [_group(name, nodes.get(name, []), jobs.get(name, [])) for name in names]
 
 
@@ -36,7 +36,7 @@ def _group(name: str, nodes: Sequence[Node], jobs: Sequence[JobGroup]) -> Resour
     return ResourceGroup(
         name=name,
         nodes=len({(node.cluster, node.name) for node in nodes}),
-        clusters=tuple(sorted({node.cluster for node in nodes} - {""}, key=natural)),
+        clusters=tuple(sorted({node.cluster for node in nodes} - {""}, key=make_natural_key)),
         device_types=tuple(sorted({kind for node in nodes for kind in device_types(node.info)} - {UNKNOWN})),
         jobs=sum(one.jobs for one in jobs),
         workspaces=tuple(sorted({workspace for one in jobs for workspace in one.workspaces})),

@@ -25,13 +25,13 @@ from jobmeter.query.group import (
     NodeLoad,
     NodeLoadsQuestion,
     RequestsQuestion,
-    total,
+    sum_amounts,
 )
 from jobmeter.query.inventory import Inventory, device_types
 from jobmeter.query.meter import Meter
 from jobmeter.query.node_loads import node_loads
 from jobmeter.query.nodes import machines, state_of
-from jobmeter.query.permitted import permitted_jobs
+from jobmeter.query.permitted import list_permitted_jobs
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import bucket
 from jobmeter.query.request import GroupRef, metrics_of, sources
@@ -45,9 +45,9 @@ from jobmeter.query.usage import (
     Place,
     UsageParts,
     UsageReadings,
-    allocated,
-    by_user,
-    was_there,
+    compute_by_user,
+    find_allocated,
+    ran_during,
 )
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
@@ -85,13 +85,13 @@ class Groups:
             case GroupQuestion():
                 return self._usage(question, projects, scope)
             case CapacityQuestion():
-                nodes, parts, _ = self._present(question, LIMITS, projects)
-                return total(self._capacities(nodes, parts, projects, question.range).values())
+                nodes, parts, _ = self._find_present(question, LIMITS, projects)
+                return sum_amounts(self._capacities(nodes, parts, projects, question.range).values())
             case RequestsQuestion():
                 views = list(
                     self._registry.group_jobs(projects, question.group.id, question.range, self._clock.now_ms())
                 )
-                parts = self._in_state(views, question.range, question.states, projects)
+                parts = self._select_in_state(views, question.range, question.states, projects)
                 return parts.amounts(range(len(parts.jobs)))
             case NodeLoadsQuestion():
                 return self._loads(question, projects)
@@ -99,14 +99,14 @@ class Groups:
     def _usage(self, question: GroupQuestion, projects: frozenset[str] | None, scope: Scope) -> GroupUsage:
         if question.workspace:
             self._check_workspace(question.workspace, projects, scope)
-        nodes, parts, readings = self._present(question, METRICS, projects)
-        capacity = total(self._capacities(nodes, parts, projects, question.range).values())
+        nodes, parts, readings = self._find_present(question, METRICS, projects)
+        capacity = sum_amounts(self._capacities(nodes, parts, projects, question.range).values())
         devices = frozenset(node.name for node in nodes if node.info.get("devices"))
         devices |= {node for one in parts.jobs for node, _ in one.devices}
-        users, summary = by_user(parts, readings, devices, question.workspace)
+        users, summary = compute_by_user(parts, readings, devices, question.workspace)
         return GroupUsage(capacity=capacity, users=users, summary=summary)
 
-    def _present(
+    def _find_present(
         self,
         question: GroupQuestion | CapacityQuestion | NodeLoadsQuestion,
         names: Sequence[str],
@@ -115,15 +115,15 @@ class Groups:
         """Find the nodes of the group, and the replicas of jobs that ran there in the range."""
         views = self._views(question.group, projects, question.range)
         nodes = self._members(question.group, projects, views)
-        present = [view for view in views if was_there(view.job, question.range)]
-        jobs = [allocated(view, question.range) for view in present]
+        present = [view for view in views if ran_during(view.job, question.range)]
+        jobs = [find_allocated(view, question.range) for view in present]
         return nodes, *self._parts(present, jobs, question.range, names, projects)
 
-    def _in_state(
+    def _select_in_state(
         self, views: Sequence[JobView], span: TimeRange, states: frozenset[JobState], projects: frozenset[str] | None
     ) -> UsageParts:
         """Find the replicas of those jobs in one of the states."""
-        jobs = [(view, allocated(view, span, states)) for view in views]
+        jobs = [(view, find_allocated(view, span, states)) for view in views]
         present = [
             (view, one) for view, one in jobs if one.replicas or (not view.replicas and view.job.state in states)
         ]
@@ -132,10 +132,10 @@ class Groups:
         return parts
 
     def _loads(self, question: NodeLoadsQuestion, projects: frozenset[str] | None) -> Sequence[NodeLoad]:
-        nodes, parts, _ = self._present(question, LIMITS, projects)
+        nodes, parts, _ = self._find_present(question, LIMITS, projects)
         now_ms = self._clock.now_ms()
         views = list(self._registry.group_jobs(projects, question.group.id, question.range, now_ms))
-        running = self._in_state(views, question.range, frozenset({JobState.RUNNING}), projects)
+        running = self._select_in_state(views, question.range, frozenset({JobState.RUNNING}), projects)
         capacities = self._capacities(nodes, parts, projects, question.range)
         loads = node_loads(running, capacities)
         return [
@@ -180,7 +180,7 @@ class Groups:
 
     def _check_workspace(self, workspace: str, projects: frozenset[str] | None, scope: Scope) -> None:
         job_filter = JobFilter(projects=projects, workspaces=frozenset({workspace}), limit=0)
-        if not permitted_jobs(self._registry, job_filter, scope, self._clock.now_ms()).total:
+        if not list_permitted_jobs(self._registry, job_filter, scope, self._clock.now_ms()).total:
             raise NotFoundError(f"there is no workspace {workspace!r}", "workspace", workspace)
 
     def _views(self, group: GroupRef, projects: frozenset[str] | None, span: TimeRange) -> list[JobView]:
@@ -222,12 +222,12 @@ class Groups:
         readings = UsageReadings(BucketedSeries(shape, columns, {}))
 
         def earlier(some: Sequence[int], which: Sequence[str]) -> UsageReadings:
-            return self._last([views[at] for at in some], span, which, projects)
+            return self._read_last([views[at] for at in some], span, which, projects)
 
         inventory = Inventory(self._registry.nodes(projects))
         return UsageParts(jobs, readings, inventory, earlier, closed=closed), readings
 
-    def _last(
+    def _read_last(
         self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
     ) -> UsageReadings:
         """Read metrics of jobs as last measured before the end of the span, of any age."""
@@ -244,7 +244,9 @@ class Groups:
         most = _SERIES * self._limits.query_series
         metrics = sources(metrics_of(names))
         nodes = partial(self._registry.nodes, projects)
-        return SelectedSeries(selection.of_jobs(self._source.store, views, metrics, span, self._limits, nodes, most))
+        return SelectedSeries(
+            selection.select_jobs(self._source.store, views, metrics, span, self._limits, nodes, most)
+        )
 
     def _capacities(
         self, nodes: Sequence[Node], parts: UsageParts, projects: frozenset[str] | None, span: TimeRange
@@ -256,13 +258,13 @@ class Groups:
         sizes = self._sizes([node for node in nodes if not {"cores", "memory"} <= node.info.keys()], projects, span)
         found: dict[Place, Amounts] = {}
         left = _Left(parts)
-        for place, same in (_by_place(nodes) or {_NOWHERE: []}).items():
+        for place, same in (_group_by_place(nodes) or {_NOWHERE: []}).items():
             info = {name: value for node in same for name, value in node.info.items()}
             allowed = left.take(place)
             types = _devices(info, allowed)
             found[place] = Amounts(
-                cpu=_first(info.get("cores"), sizes.get((*place, _SIZES[0])), allowed.cpu),
-                memory=_first(info.get("memory"), sizes.get((*place, _SIZES[1])), allowed.memory),
+                cpu=_find_positive(info.get("cores"), sizes.get((*place, _SIZES[0])), allowed.cpu),
+                memory=_find_positive(info.get("memory"), sizes.get((*place, _SIZES[1])), allowed.memory),
                 devices=sum(types.values()),
                 device_types=dict(types),
             )
@@ -312,7 +314,7 @@ class _Left:
         return Amounts(cpu=cpu, memory=memory, devices=types.total(), device_types=dict(types))
 
 
-def _by_place(nodes: Iterable[Node]) -> dict[Place, list[Node]]:
+def _group_by_place(nodes: Iterable[Node]) -> dict[Place, list[Node]]:
     """Group the nodes of several projects that are one machine."""
     places: dict[Place, list[Node]] = {}
     for node in nodes:
@@ -330,7 +332,7 @@ def _devices(info: Mapping[str, Any], allowed: Amounts) -> Mapping[str, int]:
     return types
 
 
-def _first(*values: Any) -> float:  # noqa: ANN401 - a client may have written anything
+def _find_positive(*values: Any) -> float:  # noqa: ANN401 - a client may have written anything
     """Return the first number above zero; 0 without one."""
     for value in values:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):

@@ -117,7 +117,7 @@ class _Life(msgspec.Struct, frozen=True):
         return max(len(self.allocated), 1) * (self.steps.length_ms // self.step_ms + 1)
 
 
-def idle_times(
+def measure_idle_times(
     views: Iterable[JobView], now_ms: int, measure: Measure, types: Callable[[JobView], Inventory]
 ) -> Iterator[IdleTime]:
     """Yield the answer to an ``IdleQuestion`` for each job, in any order.
@@ -133,7 +133,7 @@ def idle_times(
             whole = TimeRange(min(one.steps.start_ms for one in some), max(one.steps.end_ms for one in some))
             used = measure([one.view for one in some], whole, step_ms)
             for one in some:
-                yield _idle_time(one, used.get(selection.owner_of(one.view.job), {}), types(one.view))
+                yield _measure_idle_time(one, used.get(selection.owner_of(one.view.job), {}), types(one.view))
 
 
 def measure_devices(
@@ -142,7 +142,7 @@ def measure_devices(
     """Read the highest value of the metrics ``WORK`` in each step, by job (``owner_of``) and device."""
     nodes = partial(registry.nodes, frozenset(view.job.project for view in views))
     most = _SERIES * meter.limits.query_series
-    entries = selection.of_jobs(source.store, views, frozenset(WORK), span, meter.limits, nodes, most, by=By.DEVICE)
+    entries = selection.select_jobs(source.store, views, frozenset(WORK), span, meter.limits, nodes, most, by=By.DEVICE)
     shape = SelectedSeries(entries)
     columns = read(shape, source, span, step_ms, meter)
     bounds = np.searchsorted(columns.index, np.arange(len(shape.entries) + 1)).tolist()
@@ -153,12 +153,15 @@ def measure_devices(
             key = (shape.nodes[number] or member.replica, member.device)
             found.setdefault(member.job, {}).setdefault(key, []).append(rows)
     return {
-        job: {key: _highest([(columns.time[one], columns.maximum[one]) for one in rows]) for key, rows in own.items()}
+        job: {
+            key: _merge_highest([(columns.time[one], columns.maximum[one]) for one in rows])
+            for key, rows in own.items()
+        }
         for job, own in found.items()
     }
 
 
-def _highest(parts: Sequence[Steps]) -> Steps:
+def _merge_highest(parts: Sequence[Steps]) -> Steps:
     """Merge steps of one device. Return ascending times with the highest value at each time."""
     if len(parts) == 1:
         return parts[0]
@@ -170,7 +173,7 @@ def _highest(parts: Sequence[Steps]) -> Steps:
 
 def _life(view: JobView, now_ms: int) -> _Life:
     span = life(view.job, now_ms)
-    allocated = _allocated(view, span)
+    allocated = _find_allocated(view, span)
     steps = int(np.clip(_POINTS // max(len(allocated), 1), _FEWEST_STEPS, _MOST_STEPS))
     return _Life(view, span, allocated, max(default_step(span, steps), _LEAST_STEP_MS))
 
@@ -189,8 +192,8 @@ def _batches(lives: Iterable[_Life]) -> Iterator[list[_Life]]:
         yield batch
 
 
-def _idle_time(one: _Life, used: UseByDevice, types: Inventory) -> IdleTime:
-    measured = {key: inside for key, steps in used.items() if len((inside := _between(steps, one.steps))[0])}
+def _measure_idle_time(one: _Life, used: UseByDevice, types: Inventory) -> IdleTime:
+    measured = {key: inside for key, steps in used.items() if len((inside := _cut_steps(steps, one.steps))[0])}
     devices = [
         _device(key, one.allocated.get(key), measured.get(key), one.span, one.step_ms, _type(one.view, types, key))
         for key in sorted({*one.allocated, *measured})
@@ -198,13 +201,13 @@ def _idle_time(one: _Life, used: UseByDevice, types: Inventory) -> IdleTime:
     return IdleTime(one.view, one.span, one.step_ms, devices)
 
 
-def _between(steps: Steps, span: TimeRange) -> Steps:
+def _cut_steps(steps: Steps, span: TimeRange) -> Steps:
     time, value = steps
     rows = slice(*np.searchsorted(time, (span.start_ms, span.end_ms)).tolist())
     return time[rows], value[rows]
 
 
-def _allocated(view: JobView, span: TimeRange) -> Mapping[Device, Periods]:
+def _find_allocated(view: JobView, span: TimeRange) -> Mapping[Device, Periods]:
     """Allocated periods of each device; time shared by several replicas counts once."""
     found: dict[Device, list[tuple[int, int]]] = {}
     for one in view.allocations:
@@ -221,7 +224,7 @@ def _union(intervals: list[tuple[int, int]]) -> Iterator[TimeRange]:
             last = end
 
 
-def _inside(periods: Iterable[TimeRange], others: Periods) -> Iterator[TimeRange]:
+def _intersect_periods(periods: Iterable[TimeRange], others: Periods) -> Iterator[TimeRange]:
     """Cut periods to the parts inside other periods."""
     at = 0
     for one in periods:
@@ -245,14 +248,14 @@ def _device(
     if measured is None:
         return IdleDevice(*key, name, allocated or (), (), ())
     time, value = measured
-    seen = list(_within(time, np.full(len(time), True), span, step_ms, 0))
-    idle = _within(time, value <= IDLE, span, step_ms, HOLD_MS)
+    seen = list(_find_stretches(time, np.full(len(time), True), span, step_ms, 0))
+    idle = _find_stretches(time, value <= IDLE, span, step_ms, HOLD_MS)
     # A device without an allocation belonged to the job while it was measured for it.
     had = seen if allocated is None else allocated
-    return IdleDevice(*key, name, had, list(_inside(seen, had)), list(_inside(idle, had)))
+    return IdleDevice(*key, name, had, list(_intersect_periods(seen, had)), list(_intersect_periods(idle, had)))
 
 
-def _within(time: Int64s, true: Bools, span: TimeRange, step_ms: int, hold_ms: int) -> Iterator[TimeRange]:
+def _find_stretches(time: Int64s, true: Bools, span: TimeRange, step_ms: int, hold_ms: int) -> Iterator[TimeRange]:
     """Return the stretches, cut to the span. In a job of a single step the step is the interval."""
     if len(time) == 1:
         found = [(int(time[0]), int(time[0]) + step_ms)] if true[0] and step_ms >= hold_ms else []

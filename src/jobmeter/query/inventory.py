@@ -12,34 +12,34 @@ UNKNOWN = ""
 
 def device_types(info: Mapping[str, Any]) -> list[str]:
     """List the type of each device of a node. Partitions count in place of their device, because jobs have them."""
-    divided = divided_devices(info)
+    divided = find_divided_devices(info)
     return [name for device, name in _devices(info) if not device or device not in divided]
 
 
-def named_devices(info: Mapping[str, Any]) -> list[str]:
+def list_named_devices(info: Mapping[str, Any]) -> list[str]:
     """List the names of a node's devices, if named."""
     return [device for device, _ in _devices(info) if device]
 
 
-def divided_devices(info: Mapping[str, Any]) -> set[str]:
+def find_divided_devices(info: Mapping[str, Any]) -> set[str]:
     """Return the names of the devices that have partitions: jobs have these instead."""
-    parents = {str(one["parent"]) for one in _listed(info) if one.get("parent")}
-    return {str(one.get("device", "")) for one in _listed(info) if str(one.get("uuid", "")) in parents}
+    parents = {str(one["parent"]) for one in _read_devices(info) if one.get("parent")}
+    return {str(one.get("device", "")) for one in _read_devices(info) if str(one.get("uuid", "")) in parents}
 
 
 def device_addresses(info: Mapping[str, Any]) -> dict[str, str]:
     """By its address on the bus (``pci_address``) the name of each device of a node whose agent says it."""
-    listed = _listed(info)
+    listed = _read_devices(info)
     found = ((pci_address(str(one.get("pci", ""))), str(one.get("device", ""))) for one in listed)
     return {address: device for address, device in found if address and device}
 
 
 def device_states(info: Mapping[str, Any]) -> dict[str, str]:
     """Reason why the node's agent cannot measure a device, by device name; measured devices are left out."""
-    return {str(one.get("device", "")): str(one["state"]) for one in _listed(info) if one.get("state")}
+    return {str(one.get("device", "")): str(one["state"]) for one in _read_devices(info) if one.get("state")}
 
 
-def _listed(info: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _read_devices(info: Mapping[str, Any]) -> list[dict[str, Any]]:
     stated = info.get("devices")
     return [one for one in stated if isinstance(one, dict)] if isinstance(stated, list) else []
 
@@ -57,14 +57,14 @@ class Inventory:
 
     def type_of(self, node: str, device: str) -> str:
         """Type of a device; for a device missing in the record, the node's only type."""
-        return _only(self._by_device.get((node, device), ())) or self.only_type(node)
+        return _find_only(self._by_device.get((node, device), ())) or self.only_type(node)
 
     def only_type(self, *nodes: str) -> str:
         """Type that all devices of those nodes have; ``UNKNOWN`` if they differ or have no type."""
-        return _only({name for node in nodes for name in self._by_node.get(node, ())})
+        return _find_only({name for node in nodes for name in self._by_node.get(node, ())})
 
 
-def _only(names: Iterable[str]) -> str:
+def _find_only(names: Iterable[str]) -> str:
     found = set(names)
     return found.pop() if len(found) == 1 else UNKNOWN
 
@@ -77,5 +77,5 @@ def _devices(info: Mapping[str, Any]) -> list[tuple[str, str]]:
         (str(one.get("device", "")), str(one.get("name", UNKNOWN))) if isinstance(one, dict) else ("", str(one))
         for one in devices
     ]
-    only = _only({name for _, name in found} - {UNKNOWN})
+    only = _find_only({name for _, name in found} - {UNKNOWN})
     return [(device, name or only) for device, name in found]

@@ -27,7 +27,7 @@ def job_ends(registry: Registry, series: Sequence[Series], keys: SeriesKeys, now
     return _ends(jobs, series)
 
 
-def cached_job_ends(
+def get_cached_job_ends(
     registry: Registry, series: Sequence[Series], keys: SeriesKeys, now_ms: int
 ) -> tuple[int, ...] | None:
     """Return ``job_ends`` from memory without waiting; None if memory does not have all jobs."""

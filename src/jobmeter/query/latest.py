@@ -12,9 +12,9 @@ from jobmeter.model.catalog import Aggregate, Metric
 from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
 from jobmeter.model.time import MINUTE, TimeRange
-from jobmeter.query.buckets import BucketedSeries, in_order
+from jobmeter.query.buckets import BucketedSeries, sort_buckets
 from jobmeter.query.layout import Layout
-from jobmeter.query.lines import joined_by, unit_of
+from jobmeter.query.lines import find_aggregate, unit_of
 from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import bucket, merge, take
 from jobmeter.query.request import By, JobRef, NodeRef, Statistic, sources
@@ -42,18 +42,21 @@ class LatestQuestion(msgspec.Struct, Question[list[LatestValue]], frozen=True):
     aggregate: Aggregate | None = None
 
 
-def newest(shape: SelectedSeries, source: Source, span: TimeRange, meter: Meter) -> BucketColumns:
+def read_newest(shape: SelectedSeries, source: Source, span: TimeRange, meter: Meter) -> BucketColumns:
     """Return the last sample in the span of each entry, as a bucket at time 0; of a counter the last increase."""
     columns = merge(
-        [in_order(_last(source, group.keys, group.counters, group.span, meter), group) for group in shape.reads(span)]
+        [
+            sort_buckets(_read_last(source, group.keys, group.counters, group.span, meter), group)
+            for group in shape.reads(span)
+        ]
     )
     return replace(columns, time=np.zeros(len(columns), np.int64))
 
 
-def without_superseded(shape: SelectedSeries, view: JobView, by: By, columns: BucketColumns) -> BucketColumns:
+def drop_superseded(shape: SelectedSeries, view: JobView, by: By, columns: BucketColumns) -> BucketColumns:
     """Drop values of earlier attempts and former devices of a replica: only the last measured counts.
 
-    ``columns`` come from ``newest``.
+    ``columns`` come from ``read_newest``.
     """
     part = shape.part
     if by not in {By.JOB, By.REPLICA}:  # with other kinds of lines each device is its own member
@@ -67,7 +70,7 @@ def without_superseded(shape: SelectedSeries, view: JobView, by: By, columns: Bu
     return take(columns, columns.last_time == last[group])
 
 
-def _last(source: Source, keys: SeriesKeys, counters: Bools, span: TimeRange, meter: Meter) -> BucketColumns:
+def _read_last(source: Source, keys: SeriesKeys, counters: Bools, span: TimeRange, meter: Meter) -> BucketColumns:
     references = References.none(len(keys))
     last = merge([])
     for piece in source.pieces(keys, span, _FINEST_MS, meter):
@@ -86,11 +89,11 @@ def _ends(columns: BucketColumns) -> BucketColumns:
 def values(
     frame: BucketedSeries, metrics: Sequence[Metric], question: LatestQuestion, layout: Layout
 ) -> Iterator[LatestValue]:
-    """Compute the latest values of metrics for the lines of a layout, from a frame of ``newest`` columns."""
+    """Compute the latest values of metrics for the lines of a layout, from a frame of ``read_newest`` columns."""
     line, heads = layout.line, layout.heads
     for metric in metrics:
         unit = unit_of(metric, Statistic.MEAN)
-        table = lines_of(frame, metric, Statistic.MEAN, question.aggregate or joined_by(metric, question.by), line)
+        table = lines_of(frame, metric, Statistic.MEAN, question.aggregate or find_aggregate(metric, question.by), line)
         times = _times(frame, metric, line, len(heads))
         for owner, value in zip(table.owner.tolist(), table.value.tolist(), strict=True):
             replica, node, device, rank = heads[owner]

@@ -10,7 +10,7 @@ from jobmeter.kernel import window as kernel
 from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.catalog import Aggregate, Metric, find
 from jobmeter.model.job import JobView
-from jobmeter.query.lines import LineLabels, Ranks, assign, joined_by, sort_key
+from jobmeter.query.lines import LineLabels, Ranks, assign, find_aggregate, sort_key
 from jobmeter.query.request import By, LineName, MetricQuery, Statistic
 from jobmeter.query.selected_series import SelectedSeries, SubjectKey
 from jobmeter.query.selection import devices_of
@@ -83,7 +83,7 @@ class Grid:
 
 def _way(metric: Metric, how: Aggregate | None, by: By) -> Aggregate:
     """Return the way to combine the members of a line, as in ``jobmeter.query.table.lines_of``."""
-    how = how or joined_by(metric, by)
+    how = how or find_aggregate(metric, by)
     return (metric.on_node if how is Aggregate.WHOLE else how) or metric.over
 
 

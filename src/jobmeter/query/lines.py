@@ -9,7 +9,7 @@ import numpy as np
 from jobmeter.model.batch import Int64s
 from jobmeter.model.catalog import Aggregate, Kind, Metric
 from jobmeter.model.job import JobView
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.query.request import By, Statistic
 from jobmeter.query.selected_series import SelectedSeries, SubjectKey
 
@@ -56,7 +56,7 @@ def assign(shape: SelectedSeries, by: By, ranks: Ranks) -> tuple[Int64s, list[Li
     return line, heads
 
 
-def joined_by(metric: Metric, by: By) -> Aggregate | None:
+def find_aggregate(metric: Metric, by: By) -> Aggregate | None:
     """Return the catalogue's way to combine the members of a line of that kind; None if ``Metric.over`` applies."""
     return metric.on_node if by is By.NODE else None
 
@@ -73,7 +73,7 @@ def unit_of(metric: Metric, statistic: Statistic) -> str:
 @lru_cache(maxsize=65_536)
 def sort_key(head: LineLabels) -> tuple[object, ...]:
     """Sort key by replica, node and device, each in natural order."""
-    return natural(head.replica), natural(head.node), natural(head.device)
+    return make_natural_key(head.replica), make_natural_key(head.node), make_natural_key(head.device)
 
 
 def _key(member: SubjectKey, node: str, by: By) -> tuple[str, ...]:

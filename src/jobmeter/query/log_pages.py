@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.question import Question
-from jobmeter.query.logs import since
+from jobmeter.query.logs import continue_since
 from jobmeter.query.request import LogQuestion
 
 _MOST_GIVEN = 128
@@ -47,7 +47,7 @@ class FoundLines(msgspec.Struct, frozen=True):
     token: str = ""
 
 
-def next_lines(
+def read_next_lines(
     read: Callable[[LogQuestion], LogPage], question: LogQuestion, cursor: LogCursor | None
 ) -> tuple[list[LogLine], LogCursor | None]:
     """Return the lines after a cursor, and the new cursor; None if no line follows.
@@ -57,7 +57,7 @@ def next_lines(
     size = question.limit
     given = frozenset(cursor.given if cursor else ())
     if cursor is not None:
-        question = since(question, cursor.time_ns, cursor.passed)
+        question = continue_since(question, cursor.time_ns, cursor.passed)
     found = read(replace(question, limit=size + len(given) + 1)).lines
     fresh = [line for line in found if digest(line) not in given]
     lines = fresh[:size]

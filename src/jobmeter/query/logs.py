@@ -11,7 +11,7 @@ from jobmeter.model.job import Job, Node
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.log_filter import LogFilter
 from jobmeter.model.question import Question
-from jobmeter.model.time import within_int64
+from jobmeter.model.time import clamp_to_int64
 from jobmeter.query.request import LogQuestion
 from jobmeter.store.base import LogSelector
 
@@ -44,7 +44,7 @@ def selector_of(question: LogQuestion, subject: Job | Sequence[Node]) -> LogSele
             raise InvalidRequestError(f"{field} must be 0 or more", field)
     filtered = {name: getattr(question, name) for name in LogFilter.__struct_fields__}
     filtered.update(
-        {name: within_int64(filtered[name]) for name in ("start_ns", "end_ns") if filtered[name] is not None}
+        {name: clamp_to_int64(filtered[name]) for name in ("start_ns", "end_ns") if filtered[name] is not None}
     )
     if isinstance(subject, Job):
         return LogSelector(project=subject.project, job=subject.id, node=question.node, **filtered)
@@ -65,20 +65,20 @@ def pages(read: Callable[[LogSelector], LogPage], selector: LogSelector, limit: 
         if len(lines) < most:
             return
         limit = None if limit is None else limit - len(lines)
-        selector = _behind(selector, lines)
+        selector = _continue_after(selector, lines)
         mean = sum(len(line.text) for line in lines) // len(lines) + 1
         size = max(_LEAST, min(MAX_LINES, _BYTES // mean))
 
 
-def _behind(selector: LogSelector, lines: list[LogLine]) -> LogSelector:
+def _continue_after(selector: LogSelector, lines: list[LogLine]) -> LogSelector:
     """Continue the selection after these lines."""
     time_ns = lines[-1].time_ns
     if lines[0].time_ns == time_ns:  # lines skipped before them may be of the same moment
         return replace(selector, offset=selector.offset + len(lines))
-    return since(selector, time_ns, sum(line.time_ns == time_ns for line in lines))
+    return continue_since(selector, time_ns, sum(line.time_ns == time_ns for line in lines))
 
 
-def since(lines: Filter, time_ns: int, passed: int) -> Filter:
+def continue_since(lines: Filter, time_ns: int, passed: int) -> Filter:
     """Continue a filter from a moment on, skipping the first ``passed`` lines of that moment."""
     if lines.descending:
         return replace(lines, end_ns=time_ns + 1, offset=passed)

@@ -19,9 +19,9 @@ from jobmeter.query import selection
 from jobmeter.query.buckets import BucketedSeries, read, read_memory
 from jobmeter.query.groups import Groups
 from jobmeter.query.layout import MOST_POINTS, CachedLayout, Layout, Layouts, lay_out
-from jobmeter.query.lines import Ranks, joined_by, unit_of
+from jobmeter.query.lines import Ranks, find_aggregate, unit_of
 from jobmeter.query.meter import Meter
-from jobmeter.query.permitted import permitted_series
+from jobmeter.query.permitted import filter_permitted_series
 from jobmeter.query.plan import hours_around
 from jobmeter.query.request import (
     By,
@@ -47,7 +47,7 @@ from jobmeter.query.result_cache import CachedPart, ResultCache, Tables, ends, i
 from jobmeter.query.sampled import SampledLine, SampledQuestion, Sampling
 from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.query.source import RAW_IS_QUICK, Source
-from jobmeter.query.subjects import Subjects, projects_of, shown
+from jobmeter.query.subjects import Subjects, is_shown, projects_of
 from jobmeter.query.table import EMPTY, ResultTable, lines_of
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
@@ -113,7 +113,7 @@ class Measurements:
         """
         names = check(query, self._limits).sources
         is_quick = isinstance(query.subject, JobRef) and query.range.length_ms <= RAW_IS_QUICK
-        if not is_quick or self._cached_layout(query, scope, names) is not None:
+        if not is_quick or self._get_cached_layout(query, scope, names) is not None:
             return None
         return partial(self._resolve, query, scope, names)
 
@@ -126,7 +126,7 @@ class Measurements:
         metrics, names, _ = check(query, self._limits)
         resolved = self._resolve(query, scope, names)
         validator = self._validator(query, resolved)
-        answer = self._cached_answer(question, validator, meter)
+        answer = self._get_cached_answer(question, validator, meter)
         if answer is None:
             result = self._result(query, metrics, resolved, self._tables(query, metrics, resolved, meter), meter)
             answer = self._encoders[question.form](result)
@@ -142,7 +142,7 @@ class Measurements:
         if resolved is None:
             return None
         if query.range.length_ms > RAW_IS_QUICK:
-            return self._cached_answer(question, self._validator(query, resolved), Meter(self._clock, self._limits))
+            return self._get_cached_answer(question, self._validator(query, resolved), Meter(self._clock, self._limits))
         result = self._result_from_memory(query, selection, resolved)
         return None if result is None else self._encoders[question.form](result)
 
@@ -150,7 +150,7 @@ class Measurements:
         """Answer a question for lines with their sampling times. Raises as ``lines``."""
         query, meter = question.query, Meter(self._clock, self._limits)
         metrics, names, _ = check(query, self._limits)
-        if question.view is not None and shown(question.view, scope):
+        if question.view is not None and is_shown(question.view, scope):
             resolved = self.of_job(question.view, names, query.range, query.by)
         else:
             resolved = self._resolve(query, scope, names)
@@ -181,13 +181,13 @@ class Measurements:
         cached = None if revision is None else self._layouts.get(key, view, revision, unassigned)
         if cached is not None and cached.layout is not None:
             return ResolvedQuery(job.project, cached.layout, job.limits)
-        own = selection.own_series(self._store, job, names, self._limits, series_since(span, self._limits))
+        own = selection.find_own_series(self._store, job, names, self._limits, series_since(span, self._limits))
         validator = own if revision is None else revision
         cached = None if revision is not None else self._layouts.get(key, view, own, unassigned)
         layout = None if cached is None else cached.layout
         if layout is None:
             nodes = partial(self._subjects.nodes_of, job.project)
-            found = selection.of_job(self._store, view, own, names, span, self._limits, nodes)
+            found = selection.select_job(self._store, view, own, names, span, self._limits, nodes)
             ranks, others = Ranks.of(view), unassigned if found.unassigned else None
             joined = join_restarts(series_filter.filter(found.entries), view, by)
             range_independent = (
@@ -217,7 +217,7 @@ class Measurements:
         own = scope.grant is not None
         projects = frozenset(node.project for node in nodes) if own else projects_of(ref.project, scope)
         found = selection.series_of_nodes(self._store, nodes, projects, names, span, self._limits)
-        entries = selection.of_nodes(permitted_series(self._registry, found, scope, self._clock.now_ms()))
+        entries = selection.select_nodes(filter_permitted_series(self._registry, found, scope, self._clock.now_ms()))
         layout = lay_out(SelectedSeries(series_filter.filter(entries)), by, Ranks.of(None), range_independent=False)
         return ResolvedQuery(ref.project or "", layout, {})
 
@@ -262,7 +262,7 @@ class Measurements:
                 "step",
             )
 
-    def _cached_answer(self, question: EncodedQuestion, validator: Validator | None, meter: Meter) -> bytes | None:
+    def _get_cached_answer(self, question: EncodedQuestion, validator: Validator | None, meter: Meter) -> bytes | None:
         cached = None if validator is None else self._answers.get(question, validator)
         if cached is None:
             return None
@@ -315,7 +315,7 @@ class Measurements:
         if not layout.shape.measures(sources_of(metric)):
             return EMPTY
         one_line_per_series = metric.name in layout.one_line_per_series
-        how = query.aggregate or joined_by(metric, query.by)
+        how = query.aggregate or find_aggregate(metric, query.by)
         return lines_of(frame, metric, query.statistic, how, layout.line, one_line_per_series=one_line_per_series)
 
     def _resolve(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery:
@@ -331,13 +331,13 @@ class Measurements:
 
     def _resolve_cached(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery | None:
         """Resolve a query without waiting; None if the job, its series or their layout are not in memory."""
-        found = self._cached_layout(query, scope, names)
+        found = self._get_cached_layout(query, scope, names)
         if found is None:
             return None
         job, cached = found
         return None if cached.layout is None else ResolvedQuery(job.project, cached.layout, job.limits)
 
-    def _cached_layout(
+    def _get_cached_layout(
         self, query: MetricQuery, scope: Scope, names: frozenset[str]
     ) -> tuple[Job, CachedLayout] | None:
         if not isinstance(query.subject, JobRef):
@@ -357,7 +357,7 @@ class Measurements:
 
 def _needs_head_alone(query: MetricQuery, names: frozenset[str]) -> bool:
     """True if neither ranks nor allocations matter: then the job is read without replicas, which is faster."""
-    return query.by is By.JOB and not selection.of_devices(names)
+    return query.by is By.JOB and not selection.select_device_metrics(names)
 
 
 def _lines(metric: Metric, query: MetricQuery, table: ResultTable, layout: Layout) -> list[tuple[int, Line]]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.job import Node
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MINUTE
 from jobmeter.query.faults import NodeFault, node_faults
@@ -70,7 +70,7 @@ def find_nodes(registry: Registry, question: NodesQuestion, scope: Scope, now_ms
     """Answer a ``NodesQuestion``."""
     found = [
         node
-        for node in visible_nodes(registry, scope, names=question.names or None)
+        for node in list_visible_nodes(registry, scope, names=question.names or None)
         if (not question.clusters or node.cluster in question.clusters)
         and (not question.resource_groups or node.resource_group in question.resource_groups)
     ]
@@ -81,7 +81,7 @@ def find_faults(registry: Registry, question: NodeFaultsQuestion, scope: Scope, 
     """Answer a ``NodeFaultsQuestion``."""
     nodes = [
         node
-        for node in machines(visible_nodes(registry, scope))
+        for node in machines(list_visible_nodes(registry, scope))
         if (not question.resource_groups or node.resource_group in question.resource_groups)
         and (not question.names or node.name in question.names)
     ]
@@ -89,7 +89,7 @@ def find_faults(registry: Registry, question: NodeFaultsQuestion, scope: Scope, 
     return [FaultyNode(node, cluster, faults) for (cluster, node), faults in found.items()]
 
 
-def visible_nodes(
+def list_visible_nodes(
     registry: Registry, scope: Scope, projects: frozenset[str] | None = None, names: frozenset[str] | None = None
 ) -> list[Node]:
     """Return the records of nodes inside the scope; ``projects`` and ``names`` narrow them unless None."""
@@ -106,7 +106,7 @@ def machines(nodes: Iterable[Node]) -> list[Node]:
     records: dict[tuple[str, str], list[Node]] = {}
     for node in nodes:
         records.setdefault((node.cluster, node.name), []).append(node)
-    places = sorted(records, key=lambda place: (natural(place[0]), natural(place[1])))
+    places = sorted(records, key=lambda place: (make_natural_key(place[0]), make_natural_key(place[1])))
     return [_machine(records[place]) for place in places]
 
 

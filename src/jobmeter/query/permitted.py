@@ -18,7 +18,7 @@ from jobmeter.model.question import Question
 from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange
 from jobmeter.query.defaults import job_created
-from jobmeter.query.subjects import shown
+from jobmeter.query.subjects import is_shown
 from jobmeter.registry.base import Registry
 
 MOST_CHECKED, MOST_VIEWED = 100_000, 5_000
@@ -46,25 +46,27 @@ def check_scope(question: Question[Any], scope: Scope) -> None:
         raise ForbiddenError("the answer covers the whole server, and this key sees only some projects")
 
 
-def permitted_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> JobPage:
+def list_permitted_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> JobPage:
     """Return a page of the jobs that the key's policies permit; other jobs are not counted.
 
     Raises LimitExceededError if too many have to be checked.
     """
     if scope.grant is None:
         return registry.jobs(question, now_ms)
-    found = list(_every(registry, question, scope, now_ms))
+    found = list(_iterate_jobs(registry, question, scope, now_ms))
     return JobPage(found[question.offset : question.offset + question.limit], len(found))
 
 
-def permitted_states(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> dict[JobState, int]:
+def count_permitted_states(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> dict[JobState, int]:
     """Return the number of permitted jobs by state. Raises LimitExceededError if too many have to be checked."""
     if scope.grant is None:
         return registry.state_counts(question, now_ms)
-    return dict(Counter(job.state for job in _every(registry, question, scope, now_ms)))
+    return dict(Counter(job.state for job in _iterate_jobs(registry, question, scope, now_ms)))
 
 
-def permitted_names(registry: Registry, jobs: Iterable[JobName], scope: Scope, now_ms: int) -> AbstractSet[JobName]:
+def filter_permitted_names(
+    registry: Registry, jobs: Iterable[JobName], scope: Scope, now_ms: int
+) -> AbstractSet[JobName]:
     """Filter the names of jobs inside the scope; if policies narrow it, also by existence.
 
     Raises LimitExceededError if too many have to be checked.
@@ -73,22 +75,24 @@ def permitted_names(registry: Registry, jobs: Iterable[JobName], scope: Scope, n
     if scope.grant is None or not names:
         return names
     projects, ids = frozenset(project for project, _ in names), tuple(sorted({job for _, job in names}))
-    found = _every(registry, JobFilter(projects=projects, ids=ids), scope, now_ms)
+    found = _iterate_jobs(registry, JobFilter(projects=projects, ids=ids), scope, now_ms)
     return names & {(job.project, job.id) for job in found}
 
 
-def permitted_series(registry: Registry, series: Sequence[Series], scope: Scope, now_ms: int) -> Sequence[Series]:
+def filter_permitted_series(
+    registry: Registry, series: Sequence[Series], scope: Scope, now_ms: int
+) -> Sequence[Series]:
     """Filter the series that belong to no job, or to a job inside the scope.
 
     Raises LimitExceededError if too many jobs have to be checked.
     """
     if scope.grant is None:
         return series
-    jobs = permitted_names(registry, ((one.project, one.job) for one in series if one.job), scope, now_ms)
+    jobs = filter_permitted_names(registry, ((one.project, one.job) for one in series if one.job), scope, now_ms)
     return [one for one in series if not one.job or (one.project, one.job) in jobs]
 
 
-def permitted_projects(
+def list_permitted_projects(
     registry: Registry, names: frozenset[str] | None, scope: Scope, now_ms: int
 ) -> Sequence[Project]:
     """Return the projects of which a key's policies permit the whole or some job, as if there were no other jobs."""
@@ -98,7 +102,9 @@ def permitted_projects(
     shown: list[Project] = []
     for one in found:
         newest, oldest = (
-            next(_every(registry, JobFilter(projects=frozenset({one.name}), descending=down), scope, now_ms), None)
+            next(
+                _iterate_jobs(registry, JobFilter(projects=frozenset({one.name}), descending=down), scope, now_ms), None
+            )
             for down in (True, False)
         )
         if newest is not None or scope.grant.shows(one.name):
@@ -107,7 +113,7 @@ def permitted_projects(
     return shown
 
 
-def permitted_about(registry: Registry, nodes: Sequence[Node], scope: Scope, now_ms: int) -> LogQuery | None:
+def hide_unpermitted_lines(registry: Registry, nodes: Sequence[Node], scope: Scope, now_ms: int) -> LogQuery | None:
     """Build a condition that hides lines in nodes' system logs about jobs outside the scope; None if nothing is hidden.
 
     Shows lines about the newest 256 permitted jobs.
@@ -116,11 +122,11 @@ def permitted_about(registry: Registry, nodes: Sequence[Node], scope: Scope, now
         return None
     on_nodes = Condition("node", Operator.IN, tuple(sorted({node.name for node in nodes})))
     question = JobFilter(projects=frozenset(node.project for node in nodes), conditions=(on_nodes,), limit=_MOST_ABOUT)
-    jobs = permitted_jobs(registry, question, scope, now_ms).jobs
+    jobs = list_permitted_jobs(registry, question, scope, now_ms).jobs
     return Property("job", ("", *sorted({job.id for job in jobs})))
 
 
-def _every(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> Iterator[Job]:
+def _iterate_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> Iterator[Job]:
     deep = scope.grant is not None and scope.grant.clusters
     most = MOST_VIEWED if deep else MOST_CHECKED
     offset = 0
@@ -134,7 +140,7 @@ def _every(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -
             )
         if deep:
             views = registry.job_views(((job.project, job.id) for job in page.jobs), _NO_TIME, now_ms)
-            names = {(view.job.project, view.job.id) for view in views if shown(view, scope)}
+            names = {(view.job.project, view.job.id) for view in views if is_shown(view, scope)}
             yield from (job for job in page.jobs if (job.project, job.id) in names)
         else:
             yield from (job for job in page.jobs if scope.shows(job, ()))
@@ -155,7 +161,7 @@ def projects_of_named(
     found: set[str] = set()
     for name in jobs:
         views = registry.job(projects, name, now_ms)
-        if not views or not all(shown(view, scope) for view in views):
+        if not views or not all(is_shown(view, scope) for view in views):
             raise NotFoundError(f"there is no job {name!r}", "job", name)
         found.update(view.job.project for view in views)
     return frozenset(found)

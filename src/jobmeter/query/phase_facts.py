@@ -22,7 +22,7 @@ from jobmeter.query.meter import Meter
 from jobmeter.query.phases import PREPARING, SCHEDULED, PhaseFacts
 from jobmeter.query.request import By, JobRef, LogQuestion, MetricQuery
 from jobmeter.query.sampled import SampledQuestion
-from jobmeter.query.selection import own_series
+from jobmeter.query.selection import find_own_series
 from jobmeter.query.source import Source, buckets
 
 STEPS = 720
@@ -61,7 +61,7 @@ def read_facts(source: Source, view: JobView, answer: Answering, meter: Meter, m
     events = _events(job, answer)
     courses, (reports, steps) = _courses(job, answer, metrics, span), _reports(source, job, span, meter)
     # The search of the log is the last of all: it may take what is left of the caller's budget.
-    said = checkpoint_reports([*_of_lines(_lines(job, answer)), *_of_events(events)])
+    said = checkpoint_reports([*_read_lines(_lines(job, answer)), *_read_events(events)])
     recorded = [one.created for one in job.checkpoints if one.created is not None]
     return PhaseFacts(
         courses=courses,
@@ -96,7 +96,7 @@ def _courses(job: Job, answer: Answering, metrics: Sequence[str], span: TimeRang
 
 def _reports(source: Source, job: Job, span: TimeRange, meter: Meter) -> tuple[Int64s, Course | None]:
     """Return when the program reported one of ``REPORTS`` first and last in each bucket; and numbers of steps."""
-    series = own_series(source.store, job, REPORTS, meter.limits)
+    series = find_own_series(source.store, job, REPORTS, meter.limits)
     counters = np.zeros(len(series), np.bool_)
     step_ms = default_step(span, STEPS)
     columns = buckets(source, SeriesKeys.of(series), counters, span, step_ms, owned_ms=0, meter=meter)
@@ -122,10 +122,10 @@ def _lines(job: Job, answer: Answering) -> list[LogLine]:
     return []
 
 
-def _of_lines(lines: Iterable[LogLine]) -> Iterable[Saying]:
+def _read_lines(lines: Iterable[LogLine]) -> Iterable[Saying]:
     return ((line.time_ns // NS_PER_MS, line.replica, line.text) for line in lines)
 
 
-def _of_events(events: Iterable[Event]) -> Iterable[Saying]:
+def _read_events(events: Iterable[Event]) -> Iterable[Saying]:
     texts = ((event, f"{_WORDS.sub(' ', event.reason)} {event.message}") for event in events)
     return ((event.time, event.replica, text) for event, text in texts if _WORD in text.lower())

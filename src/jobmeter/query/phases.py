@@ -21,7 +21,7 @@ from jobmeter.query.course import Course, Interval
 from jobmeter.query.defaults import job_end
 from jobmeter.query.idle import IDLE, WORK
 from jobmeter.query.request import JobRef
-from jobmeter.query.stretches import GAP_INTERVALS, steady_stretches, usual_interval
+from jobmeter.query.stretches import GAP_INTERVALS, find_usual_interval, steady_stretches
 
 WRITES = ("disk.write", "network.transmit")
 ALLOCATED = "Allocated"
@@ -94,7 +94,7 @@ class PhaseFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class _Beginning(msgspec.Struct, frozen=True):
-    """The first moments of a job; None where unknown."""
+    """The first moments of a job; None if unknown."""
 
     submitted: int | None
     scheduled: int | None
@@ -108,10 +108,10 @@ def phases_of(view: JobView, facts: PhaseFacts, now_ms: int) -> JobPhases:
     start = min((one for one in msgspec.structs.astuple(beginning) if one is not None), default=now_ms)
     end = max(_end(job, now_ms), start)
     unknown: dict[str, str] = {}
-    spans = list(_before(beginning, start, end, unknown))
+    spans = list(_yield_before_start(beginning, start, end, unknown))
     if beginning.began is not None:
         spans += _run(view, facts, (min(max(beginning.began, start), end), end), unknown)
-    spans = _merged(spans)
+    spans = _merge_spans(spans)
     totals: dict[str, int] = {}
     for span in spans:
         totals[span.phase.value] = totals.get(span.phase.value, 0) + span.length
@@ -121,7 +121,7 @@ def phases_of(view: JobView, facts: PhaseFacts, now_ms: int) -> JobPhases:
     )
 
 
-def _merged(spans: Iterable[PhaseSpan]) -> list[PhaseSpan]:
+def _merge_spans(spans: Iterable[PhaseSpan]) -> list[PhaseSpan]:
     """Return the spans that are not empty. Adjacent spans of one phase and attempt become one."""
     found: list[PhaseSpan] = []
     for span in spans:
@@ -165,7 +165,7 @@ def _beginning(view: JobView, facts: PhaseFacts) -> _Beginning:
     return _Beginning(submitted, scheduled, began)
 
 
-def _before(beginning: _Beginning, start: int, end: int, unknown: dict[str, str]) -> Iterator[PhaseSpan]:
+def _yield_before_start(beginning: _Beginning, start: int, end: int, unknown: dict[str, str]) -> Iterator[PhaseSpan]:
     """Yield the spans before the first process."""
     began = end if beginning.began is None else min(max(beginning.began, start), end)
     if beginning.submitted is None:
@@ -226,7 +226,7 @@ def find_restarts(replicas: Iterable[Replica], work: Course | None, span: Interv
         for name, attempts in own.items()
         for before, after in pairwise(sorted(attempts, key=lambda one: one.attempt))
         if after.start is not None
-        and (end := _ended(before, after.start, work)) is not None
+        and (end := _find_attempt_end(before, after.start, work)) is not None
         and span[0] < end <= after.start < span[1]
     )
     lives = {name: _life(attempts) for name, attempts in own.items()}
@@ -240,13 +240,13 @@ def find_restarts(replicas: Iterable[Replica], work: Course | None, span: Interv
         (start, end)
         for start, end, names in groups
         if names.issuperset(name for name, life in lives.items() if life[0] < end and start < life[1])
-        or (work is not None and _worked(work, (start, end)) < _WORKING)
+        or (work is not None and _measure_work_share(work, (start, end)) < _WORKING)
     ]
     longest = sorted(found, key=lambda one: one[0] - one[1])[:MOST_RESTARTS]
     return sorted(longest)
 
 
-def _ended(attempt: Replica, before_ms: int, work: Course | None) -> int | None:
+def _find_attempt_end(attempt: Replica, before_ms: int, work: Course | None) -> int | None:
     """Return the end of an attempt; of one that was lost the last sample before the next attempt."""
     if attempt.end is not None or work is None:
         return attempt.end
@@ -260,7 +260,7 @@ def _life(attempts: Sequence[Replica]) -> tuple[float, float]:
     return min(starts, default=-np.inf), max(ends)
 
 
-def _worked(work: Course, span: Interval) -> float:
+def _measure_work_share(work: Course, span: Interval) -> float:
     """Return the share of an interval in which devices were measured at work."""
     width = np.minimum(work.until, span[1]) - np.maximum(work.time, span[0])
     seconds = np.maximum(width, 0)[work.value > IDLE].sum()
@@ -275,8 +275,8 @@ def _attempt(
     work = facts.work
     reports = facts.reports[(facts.reports >= start) & (facts.reports < end)]
     first, last = (int(reports[0]), int(reports[-1])) if len(reports) else (None, None)
-    worked = None if work is None else _working(work, window)
-    covered = _measured(work, window, unknown)
+    worked = None if work is None else _find_working_interval(work, window)
+    covered = _find_measured_interval(work, window, unknown)
     edges: list[tuple[Phase, int]] = []
     if worked is None and first is None:
         if work is None:
@@ -293,14 +293,14 @@ def _attempt(
         edges = [(Phase.START, worked[0]), (Phase.FIRST_STEP, first or worked[0])]
         edges += [(Phase.TRAINING, max(worked[1], last or 0)), (after, end)]
     at = start
-    for phase, edge in _unmeasured(edges, covered, window):
+    for phase, edge in _add_unattributed(edges, covered, window):
         until = min(max(edge, at), end)
         yield PhaseSpan(phase=phase, start=at, end=until, attempt=attempt)
         at = until
 
 
-def _working(work: Course, window: Interval) -> Interval | None:
-    """Return when devices begin to work for longer than a moment, and when they work last; None where they do not."""
+def _find_working_interval(work: Course, window: Interval) -> Interval | None:
+    """Return when devices begin to work for longer than a moment, and when they work last; None if they do not."""
     part = slice(*np.searchsorted(work.time, window).tolist())
     time, until = work.time[part], np.minimum(work.until[part], window[1])
     hold_ms = min(_HOLD_MS, _SHORTEST * (window[1] - window[0]))
@@ -311,8 +311,8 @@ def _working(work: Course, window: Interval) -> Interval | None:
     return stretches[0].start, max(stretches[-1].end, int(until[last]))
 
 
-def _measured(work: Course | None, window: Interval, unknown: dict[str, str]) -> Interval | None:
-    """Return when devices were measured in a window; None where they were not.
+def _find_measured_interval(work: Course | None, window: Interval, unknown: dict[str, str]) -> Interval | None:
+    """Return when devices were measured in a window; None if they were not.
 
     Up to the edges of the window where the first and the last sample are close to them.
     """
@@ -323,7 +323,7 @@ def _measured(work: Course | None, window: Interval, unknown: dict[str, str]) ->
     if not len(time):
         unknown.setdefault(Phase.START.value, "its devices were not measured")
         return None
-    tolerance = max(GAP_INTERVALS * usual_interval(time), _UNSEEN_MS)
+    tolerance = max(GAP_INTERVALS * find_usual_interval(time), _UNSEEN_MS)
     first, last = int(time[0]), int(work.until[part][-1])
     late = first - window[0] > tolerance and bool(work.value[part][0] > IDLE)
     early = window[1] - last > tolerance
@@ -334,7 +334,7 @@ def _measured(work: Course | None, window: Interval, unknown: dict[str, str]) ->
     return first if late else window[0], last if early else window[1]
 
 
-def _unmeasured(
+def _add_unattributed(
     edges: Sequence[tuple[Phase, int]], covered: Interval | None, window: Interval
 ) -> Iterator[tuple[Phase, int]]:
     """Yield the edges with the time before and after all measurements as unattributed."""
@@ -372,7 +372,7 @@ def _cut(span: PhaseSpan, intervals: Sequence[Interval], phase: Phase) -> Iterat
 def _repeated_steps(steps: Course | None, attempts: Sequence[Interval]) -> list[Interval] | None:
     """Return for each attempt but the first the interval from its start until it passes the highest step before it.
 
-    ``steps`` are numbers of steps as the program reported them. None where they cannot say it: there are none of an
+    ``steps`` are numbers of steps as the program reported them. None if they cannot say it: there are none of an
     attempt, or they start again within one. An attempt that repeats nothing has no interval.
     """
     found: list[Interval] = []

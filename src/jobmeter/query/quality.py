@@ -12,7 +12,7 @@ import numpy as np
 from jobmeter.access.principal import Scope
 from jobmeter.model.batch import Bools, BucketColumns, Int64s, SeriesKeys
 from jobmeter.model.job import Job, JobState, JobView, Replica
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.quality import DamagedRows, JobQuality, MeasuredStretch, NodeQuality, ReplicaQuality, SampleGap
 from jobmeter.model.question import Question
 from jobmeter.model.series import NO_JOB, NamePart, Series, job_key
@@ -22,7 +22,7 @@ from jobmeter.query.gaps import Gaps, Presence, gaps
 from jobmeter.query.meter import Meter
 from jobmeter.query.quality_text import sentences
 from jobmeter.query.request import JobRef
-from jobmeter.query.selection import own_series
+from jobmeter.query.selection import find_own_series
 from jobmeter.query.source import Source, buckets
 from jobmeter.settings import Limits
 from jobmeter.store.base import SeriesSelector, Store
@@ -93,20 +93,20 @@ def quality(source: Source, view: JobView, scope: Scope, meter: Meter) -> JobQua
     span = life(job, now_ms)
     places = list(dict.fromkeys((one.cluster, one.node) for one in view.replicas if one.node))
     open_nodes = scope.job is None and scope.grant is None
-    own = _judged(*_own(source.store, job, limits))
+    own = _choose_series(*_find_series(source.store, job, limits))
     agents = _agents(source.store, job, limits, places[:MOST_NODES] if open_nodes else ())
     step_ms = default_step(span, int(np.clip(_POINTS // max(len(own) + len(agents), 1), _FEWEST_STEPS, STEPS)))
     nodes = _nodes(_read(source, agents, span, step_ms, meter), view, span)
     replicas, found = _replicas(_read(source, own, span, step_ms, meter), view, nodes, now_ms)
     longest = sorted(sorted(found, key=lambda gap: gap.start - gap.end)[:MOST_GAPS], key=lambda gap: gap.start)
-    damaged = _damaged(source.store.damaged(), job_key(job.project, job.id), span)
+    damaged = _list_damaged(source.store.damaged(), job_key(job.project, job.id), span)
     answer = JobQuality(
         job=job.id,
         project=job.project,
         start=span.start_ms,
         end=span.end_ms,
         step=step_ms,
-        complete=_complete(replicas, found, nodes.values(), damaged),
+        complete=_is_complete(replicas, found, nodes.values(), damaged),
         coverage=_coverage(replicas),
         replicas=replicas,
         gaps=longest,
@@ -119,21 +119,21 @@ def quality(source: Source, view: JobView, scope: Scope, meter: Meter) -> JobQua
     return msgspec.structs.replace(answer, sentences=sentences(answer))
 
 
-def _own(store: Store, job: Job, limits: Limits) -> tuple[Sequence[Series], Sequence[str]]:
+def _find_series(store: Store, job: Job, limits: Limits) -> tuple[Sequence[Series], Sequence[str]]:
     """Find the series that can be evaluated, and their metrics, best first."""
-    found = own_series(store, job, frozenset(REGULAR), limits)
+    found = find_own_series(store, job, frozenset(REGULAR), limits)
     if found:
         return found, REGULAR
     # Imports and Flink have other metrics: any of them will do, except metrics reported by programs, which have no
     # interval.
     own = SeriesSelector(jobs=(job_key(job.project, job.id),), limit=_MOST_NAMES)
     names = [name for name in store.names(own, NamePart.METRIC) if not name.startswith(("app.", "agent.", "job."))]
-    return (own_series(store, job, frozenset(names), limits), names) if names else ((), ())
+    return (find_own_series(store, job, frozenset(names), limits), names) if names else ((), ())
 
 
 def _agents(store: Store, job: Job, limits: Limits, places: Sequence[_Place]) -> list[Series]:
     """Find the agents' own series: of the job's run, or of its nodes."""
-    own = own_series(store, job, AGENT, limits)
+    own = find_own_series(store, job, AGENT, limits)
     running = {(one.cluster, one.node) for one in own}
     others = tuple(place for place in places if place not in running)
     if not others:
@@ -150,7 +150,7 @@ def _read(source: Source, series: Sequence[Series], span: TimeRange, step_ms: in
     return _Read(series, columns, bounds, step_ms)
 
 
-def _judged(series: Iterable[Series], names: Sequence[str]) -> list[Series]:
+def _choose_series(series: Iterable[Series], names: Sequence[str]) -> list[Series]:
     """Choose one series per replica and node: the first available metric, the first device."""
     order = {name: at for at, name in enumerate(names)}
 
@@ -181,17 +181,17 @@ def _replicas(
         node = series.node or ("" if record is None else record.node)
         away = nodes.get((series.cluster, node))
         missing = gaps(presence)
-        measured.append(_measured(member, node, series.metric, presence, missing))
+        measured.append(_describe_measured(member, node, series.metric, presence, missing))
         found += _gaps(member, node, missing, away.away if away else ())
     unmeasured = [
         ReplicaQuality(replica=one.name, attempt=one.attempt, node=one.node)
         for member, one in recorded.items()
-        if members and member not in members and _ran(one, view, now_ms)
+        if members and member not in members and _ran_long_enough(one, view, now_ms)
     ]
-    return sorted([*measured, *unmeasured], key=lambda one: (natural(one.replica), one.attempt)), found
+    return sorted([*measured, *unmeasured], key=lambda one: (make_natural_key(one.replica), one.attempt)), found
 
 
-def _measured(member: _Member, node: str, metric: str, presence: Presence, found: Gaps) -> ReplicaQuality:
+def _describe_measured(member: _Member, node: str, metric: str, presence: Presence, found: Gaps) -> ReplicaQuality:
     first, last = int(presence.first[0]), int(presence.last.max())
     interval = found.interval
     return ReplicaQuality(
@@ -226,7 +226,7 @@ def _gaps(member: _Member, node: str, found: Gaps, away: Sequence[MeasuredStretc
     ]
 
 
-def _ran(replica: Replica, view: JobView, now_ms: int) -> bool:
+def _ran_long_enough(replica: Replica, view: JobView, now_ms: int) -> bool:
     """True if the replica ran long enough to be measured, by its record."""
     if replica.start is None or replica.state is JobState.QUEUED:
         return False
@@ -238,7 +238,7 @@ def _ran(replica: Replica, view: JobView, now_ms: int) -> bool:
 
 def _nodes(read: _Read, view: JobView, span: TimeRange) -> dict[_Place, NodeQuality]:
     places = read.grouped(lambda one: (one.cluster, one.node))
-    return {place: _node(place, which, read, _stays(view, place, span)) for place, which in places.items()}
+    return {place: _node(place, which, read, _list_stays(view, place, span)) for place, which in places.items()}
 
 
 def _node(place: _Place, which: Sequence[int], read: _Read, stays: Sequence[MeasuredStretch]) -> NodeQuality:
@@ -250,9 +250,9 @@ def _node(place: _Place, which: Sequence[int], read: _Read, stays: Sequence[Meas
         series, rows = read.series[at], read.rows(at)
         match series.metric:
             case "agent.samples":
-                away += _within(gaps(read.presence([at])), stays)
+                away += _cut_to_stays(gaps(read.presence([at])), stays)
             case "agent.spool.size":
-                late += _waiting(columns.first_time[rows], columns.last_time[rows], columns.minimum[rows] > 0)
+                late += _find_waiting(columns.first_time[rows], columns.last_time[rows], columns.minimum[rows] > 0)
             case "agent.dropped":
                 reason = dict(series.labels).get("reason", "")
                 dropped[reason] = dropped.get(reason, 0) + round(float(columns.increase[rows].sum()))
@@ -264,15 +264,15 @@ def _node(place: _Place, which: Sequence[int], read: _Read, stays: Sequence[Meas
     return NodeQuality(
         node=place[1],
         cluster=place[0],
-        away=_longest(away),
-        late=_longest(late),
+        away=_select_longest(away),
+        late=_select_longest(late),
         dropped={reason: count for reason, count in sorted(dropped.items()) if count},
         damaged_bytes=round(damaged),
         clock_offset=offset,
     )
 
 
-def _stays(view: JobView, place: _Place, span: TimeRange) -> list[MeasuredStretch]:
+def _list_stays(view: JobView, place: _Place, span: TimeRange) -> list[MeasuredStretch]:
     return [
         MeasuredStretch(span.start_ms if one.start is None else one.start, span.end_ms if one.end is None else one.end)
         for one in view.replicas
@@ -280,7 +280,7 @@ def _stays(view: JobView, place: _Place, span: TimeRange) -> list[MeasuredStretc
     ] or [MeasuredStretch(span.start_ms, span.end_ms)]
 
 
-def _within(found: Gaps, stays: Sequence[MeasuredStretch]) -> list[MeasuredStretch]:
+def _cut_to_stays(found: Gaps, stays: Sequence[MeasuredStretch]) -> list[MeasuredStretch]:
     return [
         MeasuredStretch(start, end)
         for start, end, exact in zip(found.start.tolist(), found.end.tolist(), found.exact.tolist(), strict=True)
@@ -288,19 +288,19 @@ def _within(found: Gaps, stays: Sequence[MeasuredStretch]) -> list[MeasuredStret
     ]
 
 
-def _waiting(first: Int64s, last: Int64s, waits: Bools) -> list[MeasuredStretch]:
+def _find_waiting(first: Int64s, last: Int64s, waits: Bools) -> list[MeasuredStretch]:
     """Find runs of steps in which data was always waiting, if they last."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], waits, [False])).astype(np.int8)))
     stretches = [(int(first[start]), int(last[end - 1])) for start, end in edges.reshape(-1, 2).tolist()]
     return [MeasuredStretch(start, end) for start, end in stretches if end - start >= _LATE_MS]
 
 
-def _longest(stretches: Sequence[MeasuredStretch]) -> list[MeasuredStretch]:
+def _select_longest(stretches: Sequence[MeasuredStretch]) -> list[MeasuredStretch]:
     longest = sorted(stretches, key=lambda one: one.start - one.end)[:MOST_STRETCHES]
     return sorted(longest, key=lambda one: one.start)
 
 
-def _damaged(parts: Iterable[DamagedPart], key: int, span: TimeRange) -> list[DamagedRows]:
+def _list_damaged(parts: Iterable[DamagedPart], key: int, span: TimeRange) -> list[DamagedRows]:
     return [
         DamagedRows(
             table=part.table,
@@ -318,7 +318,7 @@ def _damaged(parts: Iterable[DamagedPart], key: int, span: TimeRange) -> list[Da
     ]
 
 
-def _complete(
+def _is_complete(
     replicas: Sequence[ReplicaQuality],
     found: Sequence[SampleGap],
     nodes: Iterable[NodeQuality],

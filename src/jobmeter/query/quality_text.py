@@ -14,17 +14,24 @@ _NAMED = 3
 def sentences(quality: JobQuality) -> list[str]:
     """Sentences about missing data, dropped data, clocks and late data, in this order. Empty if all is well."""
     nodes = quality.nodes or ()
-    return [*_damaged(quality), *_unmeasured(quality), *_gaps(quality), *_lost(nodes), *_clocks(quality), *_late(nodes)]
+    return [
+        *_describe_damaged(quality),
+        *_describe_unmeasured(quality),
+        *_gaps(quality),
+        *_describe_lost(nodes),
+        *_clocks(quality),
+        *_describe_late(nodes),
+    ]
 
 
-def _damaged(quality: JobQuality) -> Iterator[str]:
+def _describe_damaged(quality: JobQuality) -> Iterator[str]:
     count = len(quality.damaged)
     if count:
         what = "a part" if count == 1 else f"{count} parts"
         yield f"{what} of the store that may have samples of the job cannot be read"
 
 
-def _unmeasured(quality: JobQuality) -> Iterator[str]:
+def _describe_unmeasured(quality: JobQuality) -> Iterator[str]:
     names = list(dict.fromkeys(one.replica for one in quality.replicas if not one.samples))
     if names:
         yield f"no samples of {_some(names)}"
@@ -49,7 +56,7 @@ def _gaps(quality: JobQuality) -> Iterator[str]:
     yield text
 
 
-def _lost(nodes: Sequence[NodeQuality]) -> Iterator[str]:
+def _describe_lost(nodes: Sequence[NodeQuality]) -> Iterator[str]:
     losing = [node for node in nodes if node.dropped]
     if losing:
         total = sum(sum(node.dropped.values()) for node in losing)
@@ -73,15 +80,15 @@ def _clocks(quality: JobQuality) -> Iterator[str]:
         yield f"the newest sample is {quality.ahead / SECOND:.1f} s ahead of the server's clock"
 
 
-def _late(nodes: Sequence[NodeQuality]) -> Iterator[str]:
+def _describe_late(nodes: Sequence[NodeQuality]) -> Iterator[str]:
     late = [(stretch, node) for node in nodes for stretch in node.late]
     if late:
         stretch, node = max(late, key=lambda one: one[0].end - one[0].start)
         more = "" if len(late) == 1 else f", the longest of {len(late)} such times"
-        yield f"samples of {node.node} came late: they waited on its disk for {_from(stretch)}{more}"
+        yield f"samples of {node.node} came late: they waited on its disk for {_format_stretch(stretch)}{more}"
 
 
-def _from(stretch: MeasuredStretch) -> str:
+def _format_stretch(stretch: MeasuredStretch) -> str:
     return f"{_length(stretch.end - stretch.start)} from {iso(stretch.start)} to {iso(stretch.end)}"
 
 

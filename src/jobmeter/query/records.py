@@ -8,7 +8,7 @@ from jobmeter.model.finding import FindingSummary
 from jobmeter.model.pod import NodePods
 from jobmeter.model.question import Question
 from jobmeter.model.time import iso
-from jobmeter.query.permitted import JobName, permitted_names
+from jobmeter.query.permitted import JobName, filter_permitted_names
 from jobmeter.registry.base import Registry
 
 
@@ -60,13 +60,15 @@ class PodsQuestion(msgspec.Struct, Question[NodePods], frozen=True):
     uids: tuple[str, ...]
 
 
-def stored_findings(registry: Registry, question: FindingsQuestion, scope: Scope, now_ms: int) -> list[FindingSummary]:
+def list_stored_findings(
+    registry: Registry, question: FindingsQuestion, scope: Scope, now_ms: int
+) -> list[FindingSummary]:
     """Answer a ``FindingsQuestion``."""
-    visible = permitted_names(registry, question.jobs, scope, now_ms)
+    visible = filter_permitted_names(registry, question.jobs, scope, now_ms)
     return registry.findings([job for job in question.jobs if job in visible])
 
 
-def next_attempt(registry: Registry, question: NextAttemptQuestion, scope: Scope, now_ms: int) -> int:
+def find_next_attempt(registry: Registry, question: NextAttemptQuestion, scope: Scope, now_ms: int) -> int:
     """Answer a ``NextAttemptQuestion``."""
     project, job = question.project, question.job
     if not scope.allows(project):
@@ -78,7 +80,7 @@ def next_attempt(registry: Registry, question: NextAttemptQuestion, scope: Scope
     return 1 + max((replica.attempt for view in views for replica in view.replicas), default=-1)
 
 
-def changed_jobs(registry: Registry, question: ChangedJobsQuestion) -> ChangedJobs:
+def list_changed_jobs(registry: Registry, question: ChangedJobsQuestion) -> ChangedJobs:
     """Answer a ``ChangedJobsQuestion``."""
     return ChangedJobs(*registry.recorded_since(question.mark))
 

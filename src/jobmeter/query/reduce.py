@@ -30,7 +30,7 @@ def bucket(columns: SampleColumns, step_ms: int, counters: Bools, references: Re
     ``counters`` bool[k] marks series with increases. Buckets are epoch-aligned and named by their start.
     """
     if not len(columns):
-        return empty()
+        return make_empty()
     index, time, value = columns.index, columns.time, columns.value
     number = time // step_ms  # much faster than a remainder
     starts = np.flatnonzero(changes(index) | changes(number))
@@ -98,7 +98,7 @@ def merge(parts: Sequence[BucketColumns]) -> BucketColumns:
     """Merge parts of one read; a bucket in several parts becomes one."""
     filled = [part for part in parts if len(part)]
     if not filled:
-        return empty()
+        return make_empty()
     if len(filled) == 1:
         return filled[0]
     columns = _interleave(filled)
@@ -145,7 +145,7 @@ def take(columns: BucketColumns, rows: Positions | Bools | slice) -> BucketColum
     return BucketColumns(**{name: getattr(columns, name)[rows] for name in FIELDS})
 
 
-def empty() -> BucketColumns:
+def make_empty() -> BucketColumns:
     """Build empty columns."""
     none, whole = np.empty(0), np.empty(0, np.int64)
     return BucketColumns(
@@ -217,7 +217,7 @@ def _merge_all(
 
 
 def changes(column: NDArray[np.generic]) -> Bools:
-    """True where a value differs from its predecessor, and at the first row."""
+    """True if a value differs from its predecessor, and at the first row."""
     changed = np.ones(len(column), np.bool_)
     np.not_equal(column[1:], column[:-1], out=changed[1:])
     return changed

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys
 from jobmeter.model.job import Job
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.question import Question
 from jobmeter.model.series import Series
 from jobmeter.model.time import SECOND, TimeRange
 from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef
-from jobmeter.query.selection import own_series
+from jobmeter.query.selection import find_own_series
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
 
@@ -56,7 +56,7 @@ class ReportedQuestion(msgspec.Struct, Question[Reported], frozen=True, kw_only=
     limit: int = 100
 
 
-def reported(store: Store, job: Job, question: ReportedQuestion, meter: Meter) -> Reported:
+def read_reported(store: Store, job: Job, question: ReportedQuestion, meter: Meter) -> Reported:
     """Answer a ``ReportedQuestion`` about a visible job."""
     if min(question.offset, question.limit) < 0:
         raise InvalidRequestError("the start of a page must be 0 or more", "offset")
@@ -73,7 +73,7 @@ def reported(store: Store, job: Job, question: ReportedQuestion, meter: Meter) -
     # The index is the order of names and replicas.
     index, time, value = columns.index[finite].astype(np.int64), columns.time[finite], columns.value[finite]
     if question.latest:
-        index, time, value = _newest([one.metric for one in series], index, time, value)
+        index, time, value = _select_newest([one.metric for one in series], index, time, value)
         order = np.argsort(index, kind="stable")
     else:
         order = np.lexsort((index, time))
@@ -91,12 +91,14 @@ def reported(store: Store, job: Job, question: ReportedQuestion, meter: Meter) -
 def _series(store: Store, limits: Limits, job: Job, question: ReportedQuestion) -> list[Series]:
     full = {name if name.startswith(PREFIX) else f"{PREFIX}{name}" for name in question.names}
     since = 0 if question.latest else max(question.range.start_ms - limits.future_seconds * SECOND, 0)
-    found = own_series(store, job, frozenset(full) if full else None, limits, since)
+    found = find_own_series(store, job, frozenset(full) if full else None, limits, since)
     reports = [one for one in found if one.metric.startswith(PREFIX)]
-    return sorted(reports, key=lambda one: (one.metric, natural(one.replica), one.attempt, one.labels, one.id))
+    return sorted(reports, key=lambda one: (one.metric, make_natural_key(one.replica), one.attempt, one.labels, one.id))
 
 
-def _newest(names: Sequence[str], index: Int64s, time: Int64s, value: Float64s) -> tuple[Int64s, Int64s, Float64s]:
+def _select_newest(
+    names: Sequence[str], index: Int64s, time: Int64s, value: Float64s
+) -> tuple[Int64s, Int64s, Float64s]:
     """Select the newest row of each name; among equal times, the first replica's."""
     best: dict[str, int] = {}
     for row, (at, moment) in enumerate(zip(index.tolist(), time.tolist(), strict=True)):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from jobmeter.model.job import AllocationSource, JobView
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.query.request import By
 from jobmeter.query.selected_series import SeriesPart, SubjectKey
@@ -127,7 +127,7 @@ class _Replica:
             stays.setdefault(use[:3], []).append(use.device)
         for (attempt, cluster, node), devices in stays.items():
             time = self._stay_time(node, devices)
-            free = [lane for lane in self._lanes if self._ended(lane, attempt, time)]
+            free = [lane for lane in self._lanes if self._has_ended(lane, attempt, time)]
             same = [lane for lane in free if lane.node == (cluster, node)]
             lane = next(iter(same or free), None)
             if lane is None:
@@ -148,9 +148,9 @@ class _Replica:
 
     def _order(self, use: _Use) -> tuple[object, ...]:
         time = self._time(use.node, use.device)
-        return use.attempt, -1 if time is None else time[0], natural(use.node), natural(use.device)
+        return use.attempt, -1 if time is None else time[0], make_natural_key(use.node), make_natural_key(use.device)
 
-    def _ended(self, lane: _Lane, attempt: int, time: _Time | None) -> bool:
+    def _has_ended(self, lane: _Lane, attempt: int, time: _Time | None) -> bool:
         """True if the stays of a lane ended before another stay of that attempt and time."""
         if lane.attempt != attempt:
             return True

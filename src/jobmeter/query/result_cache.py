@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from jobmeter.model.time import HOUR, TimeRange, whole_steps
+from jobmeter.model.time import HOUR, TimeRange, cut_to_steps
 from jobmeter.query.layout import Layout
 from jobmeter.query.reduce import merge_order
 from jobmeter.query.table import ResultTable
@@ -68,7 +68,7 @@ def middle(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> TimeRa
     """Longest part of a range in whole steps of rolled-up hours, if worth caching."""
     if not any(step_ms % tier == 0 for tier in Tier):
         return None
-    parts = [whole_steps(inside, step_ms) for one in rolled if (inside := one.intersect(span)) is not None]
+    parts = [cut_to_steps(inside, step_ms) for one in rolled if (inside := one.intersect(span)) is not None]
     longest = max(parts, key=lambda part: part.length_ms, default=None)
     return longest if longest is not None and longest.length_ms >= max(HOUR, 2 * step_ms) else None
 

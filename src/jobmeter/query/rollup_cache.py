@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator
 import msgspec
 
 from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
-from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange, floor_to, whole_steps
+from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange, cut_to_steps, floor_to
 from jobmeter.query.reduce import FIELDS, coarsen, merge, take
 from jobmeter.store.base import Tier
 from jobmeter.store.cache import Cache
@@ -56,12 +56,12 @@ class RollupCache:
 
         The first and last bucket contain only data inside the span.
         """
-        whole = whole_steps(span, step_ms)
+        whole = cut_to_steps(span, step_ms)
         if not whole.length_ms:
             yield from self._ends(keys, span, tier, step_ms, usable, rows)
             return
         yield from self._ends(keys, TimeRange(span.start_ms, whole.start_ms), tier, step_ms, usable, rows)
-        yield self._whole(keys, whole, step_ms, usable.revision, rows)
+        yield self._read_whole(keys, whole, step_ms, usable.revision, rows)
         yield from self._ends(keys, TimeRange(whole.end_ms, span.end_ms), tier, step_ms, usable, rows)
 
     def samples(self, keys: SeriesKeys, span: TimeRange, revision: Hashable, rows: ReadSamples) -> SampleColumns:
@@ -82,22 +82,22 @@ class RollupCache:
             self._cache.put(name, (keys, revision), found, size)
         return found.where((found.time >= span.start_ms) & (found.time < span.end_ms))
 
-    def _whole(
+    def _read_whole(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, revision: Hashable, rows: ReadRows
     ) -> BucketColumns:
         name = (RollupCache, id(keys), step_ms)
         usable: _Part | None = self._cache.get(name, (keys, revision))
         if usable is None or usable.span.intersect(span) is None:
             return self._put(name, keys, revision, _Part(span, coarsen(rows(span), step_ms))).columns
-        missing = list(_outside(span, usable.span))
+        missing = list(_subtract_range(span, usable.span))
         if missing:
             parts = [coarsen(rows(part), step_ms) for part in missing]
             covered = TimeRange(min(span.start_ms, usable.span.start_ms), max(span.end_ms, usable.span.end_ms))
             columns = merge([usable.columns, *parts])
             if covered.length_ms > _STRETCH * span.length_ms:
-                covered, columns = span, _inside(columns, covered, span)
+                covered, columns = span, _cut_columns(columns, covered, span)
             usable = self._put(name, keys, revision, _Part(covered, columns))
-        return _inside(usable.columns, usable.span, span)
+        return _cut_columns(usable.columns, usable.span, span)
 
     def _ends(
         self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, trusted: "Trusted", rows: ReadRows
@@ -116,7 +116,7 @@ class RollupCache:
                 if whole is None or whole.intersect(covered) != covered:
                     whole = covered
                 usable = self._put(name, keys, trusted.revision, _Part(whole, rows(whole)))
-            yield coarsen(_inside(usable.columns, usable.span, covered), step_ms)
+            yield coarsen(_cut_columns(usable.columns, usable.span, covered), step_ms)
 
     def _put(self, name: Hashable, keys: SeriesKeys, revision: Hashable, part: _Part) -> _Part:
         size = sum(getattr(part.columns, field).nbytes for field in FIELDS)
@@ -131,14 +131,14 @@ def stretch(keys: SeriesKeys, span: TimeRange) -> TimeRange:
     return TimeRange(start, start + length)
 
 
-def _outside(span: TimeRange, usable: TimeRange) -> Iterator[TimeRange]:
+def _subtract_range(span: TimeRange, usable: TimeRange) -> Iterator[TimeRange]:
     if span.start_ms < usable.start_ms:
         yield TimeRange(span.start_ms, usable.start_ms)
     if span.end_ms > usable.end_ms:
         yield TimeRange(usable.end_ms, span.end_ms)
 
 
-def _inside(columns: BucketColumns, covered: TimeRange, span: TimeRange) -> BucketColumns:
+def _cut_columns(columns: BucketColumns, covered: TimeRange, span: TimeRange) -> BucketColumns:
     if covered == span:
         return columns
     return take(columns, (columns.time >= span.start_ms) & (columns.time < span.end_ms))

@@ -20,7 +20,7 @@ from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, ceil_to, floor_to
 from jobmeter.query.meter import Meter
 from jobmeter.query.plan import hours_around
-from jobmeter.query.reduce import changes, empty, growth, merge, take
+from jobmeter.query.reduce import changes, growth, make_empty, merge, take
 from jobmeter.query.series import check_series, keys_of, milliseconds
 from jobmeter.query.source import Source, buckets, check_buckets, expected
 from jobmeter.store.base import Tier
@@ -78,7 +78,7 @@ def rollups(
     check_series(question.series, scope)
     cuts = np.array(question.cuts, np.int64)
     counters = np.array([question.growth and one.metric in _COUNTERS for one in question.series], bool)
-    checked_ms = checked_until(question.series, meter, retention_of)
+    checked_ms = find_expiry(question.series, meter, retention_of)
     parts: list[BucketColumns] = []
     expired = False
     # Roll-ups of other metrics have no increases.
@@ -90,16 +90,16 @@ def rollups(
         plan = _plan(question.range, cuts, len(keys), checked_ms) if rolled else [_Segment(question.range, 1)]
         columns = _read(source, keys, counters[rows], plan, meter)
         if len(plan) > 1 and question.range.start_ms < checked_ms:
-            columns = _completed(source, keys, columns, [one.span for one in plan if one.step_ms < HOUR], meter)
+            columns = _complete_expired(source, keys, columns, [one.span for one in plan if one.step_ms < HOUR], meter)
         elif len(plan) == 1:
             expired |= has_expired(source, keys, question.range, checked_ms, meter)
-        whole, divided = _within(columns, cuts, question.range)
+        whole, divided = _drop_divided(columns, cuts, question.range)
         expired |= divided
         parts.append(replace(whole, index=rows[whole.index].astype(np.uint32)))
     return Rollups(merge(parts), expired, milliseconds(meter))
 
 
-def checked_until(series: Sequence[Series], meter: Meter, retention_of: RetentionOf) -> int:
+def find_expiry(series: Sequence[Series], meter: Meter, retention_of: RetentionOf) -> int:
     """Return the time before which samples of the series may have expired, in ms."""
     days = min((retention_of(project).raw_days for project in {one.project for one in series}), default=_CHECKED_DAYS)
     return meter.clock.now_ms() - min(days, _CHECKED_DAYS) * DAY
@@ -161,10 +161,10 @@ def _read(source: Source, keys: SeriesKeys, counters: Bools, plan: Sequence[_Seg
             buckets(source, keys, counters, one.span, one.step_ms, owned_ms=start, meter=meter, references=references)
         )
         check_buckets(sum(map(len, parts)), meter)
-    return _inner(merge(parts), counters)
+    return _keep_inner_growth(merge(parts), counters)
 
 
-def _inner(columns: BucketColumns, counters: Bools) -> BucketColumns:
+def _keep_inner_growth(columns: BucketColumns, counters: Bools) -> BucketColumns:
     """Return the columns with the growth from the first to the last sample of each row; NaN where it is unknown."""
     if not counters.any() or not len(columns):
         return columns
@@ -182,7 +182,7 @@ def _inner(columns: BucketColumns, counters: Bools) -> BucketColumns:
     return replace(columns, increase=inner, elapsed=np.where(columns.count == 1, 0, lasted))
 
 
-def _completed(
+def _complete_expired(
     source: Source, keys: SeriesKeys, columns: BucketColumns, spans: Sequence[TimeRange], meter: Meter
 ) -> BucketColumns:
     """Replace rows whose samples have expired by roll-ups, in the hours of some spans."""
@@ -205,7 +205,7 @@ def _completed(
         rows = [take(columns, ~gone)]
         counters = np.ones(len(keys), bool) if columns.elapsed.any() else np.zeros(len(keys), bool)
         for part, chosen in ((minutes, by_minute), (whole, ~by_minute)):
-            rows.append(_inner(take(part, chosen[part.index]), counters))
+            rows.append(_keep_inner_growth(take(part, chosen[part.index]), counters))
         columns = merge(rows)
     return columns
 
@@ -214,10 +214,10 @@ def _counts(columns: BucketColumns, series: int) -> "np.ndarray[tuple[int], np.d
     return np.bincount(columns.index, weights=columns.count, minlength=series).astype(np.uint64)
 
 
-def _within(columns: BucketColumns, cuts: Int64s, span: TimeRange) -> tuple[BucketColumns, bool]:
+def _drop_divided(columns: BucketColumns, cuts: Int64s, span: TimeRange) -> tuple[BucketColumns, bool]:
     """Return the rows without those that a cut divides or whose growth is unknown, and whether the range had any."""
     if not len(columns):
-        return empty(), False
+        return make_empty(), False
     divided = np.searchsorted(cuts, columns.first_time, "right") != np.searchsorted(cuts, columns.last_time, "right")
     divided |= np.isnan(columns.increase)
     if not divided.any():

@@ -54,12 +54,12 @@ class Sampling:
         Of several series in one bucket (attempts of a replica, parts) the one with the most samples counts. Lines with
         equal sampling times, as for most metrics of a member, share one object.
         """
-        found = self._of(metric, line, time)
+        found = self._find_presence(metric, line, time)
         return self._known.setdefault(found.key, found)
 
-    def _of(self, metric: str, line: int, time: Int64s) -> Presence:
+    def _find_presence(self, metric: str, line: int, time: Int64s) -> Presence:
         columns = self._frame.columns
-        own = [slice(self._bounds[at], self._bounds[at + 1]) for at in self._of_line(metric).get(line, ())]
+        own = [slice(self._bounds[at], self._bounds[at + 1]) for at in self._list_line_entries(metric).get(line, ())]
         rows: slice | Int64s = own[0] if len(own) == 1 else np.concatenate([np.r_[one] for one in own] or [time[:0]])
         found = Presence(columns.first_time[rows], columns.last_time[rows], columns.count[rows].astype(np.int64))
         start = columns.time[rows]
@@ -68,9 +68,9 @@ class Sampling:
             start = found.first // self._frame.step_ms * self._frame.step_ms
         if len(start) == len(time):
             return found
-        return _at(time, start, found)
+        return _select_presence(time, start, found)
 
-    def _of_line(self, metric: str) -> dict[int, list[int]]:
+    def _list_line_entries(self, metric: str) -> dict[int, list[int]]:
         """Return the entries of each line whose samples a metric is computed from."""
         if metric not in self._entries:
             by_line: dict[int, list[int]] = {}
@@ -84,7 +84,7 @@ class Sampling:
         return self._entries[metric]
 
 
-def _at(time: Int64s, start: Int64s, found: Presence) -> Presence:
+def _select_presence(time: Int64s, start: Int64s, found: Presence) -> Presence:
     """Select the presence in the buckets at ``time``; a missing bucket gets one sample at its start."""
     place = np.minimum(np.searchsorted(start, time), max(len(start) - 1, 0))
     if not len(start):

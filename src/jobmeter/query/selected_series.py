@@ -91,7 +91,7 @@ class SelectedSeries:
 
     def __init__(self, entries: Sequence[SeriesPart]) -> None:
         """Take entries in any order; the attempts of one member become adjacent."""
-        self.entries = _sorted(entries)
+        self.entries = _sort_parts(entries)
         places: dict[SubjectKey, int] = {}
         parts: dict[tuple[str, SubjectKey, tuple[tuple[str, str], ...]], int] = {}
         self.nodes: list[str] = []
@@ -118,10 +118,10 @@ class SelectedSeries:
         self.of_job: NDArray[np.bool_] = np.array([bool(entry.series.job) for entry in self.entries], np.bool_)
         self._alone = {metric for metric, (at, end) in self._ranges.items() if len(set(member[at:end])) == end - at}
         self.jobs = sorted({entry.series.job_key for entry in self.entries})
-        self._whole = self._readable_together()
+        self._whole = self._find_joint_read()
         self.keys = None if self._whole is None or self._whole[2].any() else self._whole[1]
         self._in_order = self._whole is not None and bool(np.all(self._whole[0] == np.arange(len(self.entries))))
-        self._as_listed = self._whole if self._whole is None or self._in_order else _listed(*self._whole)
+        self._as_listed = self._whole if self._whole is None or self._in_order else _sort_positions(*self._whole)
 
     @property
     def metrics(self) -> Iterable[str]:
@@ -161,7 +161,7 @@ class SelectedSeries:
         for clip, group in self._groups():
             inside = span if clip is None else clip.intersect(span)
             if inside is not None:
-                yield Read(*self._together(group), inside, 0 if clip is None else clip.start_ms)
+                yield Read(*self._merge_positions(group), inside, 0 if clip is None else clip.start_ms)
 
     def _name_node(self, place: int, entry: SeriesPart) -> None:
         """Set the node of a member: the node of its last attempt; of successive devices the last one is the member."""
@@ -172,11 +172,11 @@ class SelectedSeries:
         elif node and attempt >= self._attempts[place]:
             self.nodes[place], self._attempts[place] = node, attempt
 
-    def _readable_together(self) -> tuple[Uint32s, SeriesKeys, NDArray[np.bool_]] | None:
+    def _find_joint_read(self) -> tuple[Uint32s, SeriesKeys, NDArray[np.bool_]] | None:
         groups = list(self._groups())
         if len(groups) != 1 or groups[0][0] is not None:
             return None
-        return self._together(groups[0][1])
+        return self._merge_positions(groups[0][1])
 
     def _groups(self) -> Iterator[tuple[TimeRange | None, list[int]]]:
         """Group the entries by clip, so that each stored series occurs once in a group."""
@@ -189,7 +189,7 @@ class SelectedSeries:
         for (clip, _), positions in found.items():
             yield clip, positions
 
-    def _together(self, positions: Sequence[int]) -> tuple[Uint32s, SeriesKeys, NDArray[np.bool_]]:
+    def _merge_positions(self, positions: Sequence[int]) -> tuple[Uint32s, SeriesKeys, NDArray[np.bool_]]:
         keys = SeriesKeys.of([self.entries[at].series for at in positions])
         # An engine reads faster in the order of keys.
         order = np.lexsort((keys.series, keys.job))
@@ -202,7 +202,7 @@ def _device(entry: SeriesPart) -> tuple[str, ...]:
     return member.job, member.replica, series.cluster, series.node, series.device
 
 
-def _sorted(entries: Sequence[SeriesPart]) -> list[SeriesPart]:
+def _sort_parts(entries: Sequence[SeriesPart]) -> list[SeriesPart]:
     """Sort by metric and part; a part's attempts in order, the parts in the engine's order, to save sorting."""
     first: dict[tuple[str, SubjectKey, tuple[tuple[str, str], ...]], int] = {}
     keyed = [((one.series.metric, one.member, one.series.labels), one) for one in entries]
@@ -214,7 +214,9 @@ def _sorted(entries: Sequence[SeriesPart]) -> list[SeriesPart]:
     ]
 
 
-def _listed(positions: Uint32s, keys: SeriesKeys, counters: NDArray[np.bool_]) -> tuple[Uint32s, SeriesKeys, Bools]:
+def _sort_positions(
+    positions: Uint32s, keys: SeriesKeys, counters: NDArray[np.bool_]
+) -> tuple[Uint32s, SeriesKeys, Bools]:
     """Sort all positions into listing order."""
     order = np.argsort(positions)
     return positions[order], keys.where(order), counters[order]

@@ -72,7 +72,7 @@ class _Places(NamedTuple):
     complete: bool
 
 
-def own_series(
+def find_own_series(
     store: Store, job: Job, names: frozenset[str] | None, limits: Limits, since: int | None = None
 ) -> list[Series]:
     """Find a job's own series of some metrics (None: of all), by a ``SeriesSelector``."""
@@ -82,7 +82,7 @@ def own_series(
     )
 
 
-def of_job(
+def select_job(
     store: Store,
     view: JobView,
     own: Sequence[Series],
@@ -96,21 +96,21 @@ def of_job(
     ``own`` are the job's series. ``nodes`` returns nodes of its project by name.
     """
     entries = [SeriesPart(series, member_of(series), series.replica) for series in own]
-    metrics, measured, members = of_devices(names), _measured(own), devices_of(view)
+    metrics, measured, members = select_device_metrics(names), _make_measured_test(own), devices_of(view)
     if all(measured(name, who) for who in members for name in metrics):
         return JobEntries(entries, range_independent=True)
     # If none of its devices has any series without a job, no entry is clipped to a part of the range.
     whole = len({(who.cluster, who.node) for who in members}) <= _MOST_NODES
-    missing = _missing(view, own, metrics, EVER if whole else span)
+    missing = _find_missing(view, own, metrics, EVER if whole else span)
     places = _places({who for _, who in missing}, nodes)
-    found = _matched_allocations(store, {view.job.project}, places, metrics, span, limits)
+    found = _match_allocations(store, {view.job.project}, places, metrics, span, limits)
     if whole and next(_entries_allocated(view, missing, found), None) is None:
         return JobEntries(entries, range_independent=places.complete, unassigned=True)
-    inside = _missing(view, own, metrics, span) if whole else missing
+    inside = _find_missing(view, own, metrics, span) if whole else missing
     return JobEntries([*entries, *_entries_allocated(view, inside, found)], range_independent=False)
 
 
-def of_jobs(
+def select_jobs(
     store: Store,
     views: Sequence[JobView],
     names: frozenset[str],
@@ -131,15 +131,15 @@ def of_jobs(
         selector = SeriesSelector(jobs=tuple(keys), metrics=names, since=series_since(span, limits), limit=most)
         for series in store.find(selector):
             own[series.job_key].append(series)
-    devices = of_devices(names)
-    missing = {key: _missing(view, own[key], devices, span) for key, view in keys.items()}
+    devices = select_device_metrics(names)
+    missing = {key: _find_missing(view, own[key], devices, span) for key, view in keys.items()}
     projects = {view.job.project for view in views}
     places = _places({who for one in missing.values() for _, who in one}, nodes)
-    found = _matched_allocations(store, projects, places, devices, span, limits)
+    found = _match_allocations(store, projects, places, devices, span, limits)
     entries: list[SeriesPart] = []
     for key, view in keys.items():
-        measured = [SeriesPart(one, _owned(member_of(one), view.job), one.replica) for one in own[key]]
-        allocated = _allocated_throughout(view, missing[key], found, span)
+        measured = [SeriesPart(one, _set_owner(member_of(one), view.job), one.replica) for one in own[key]]
+        allocated = _build_unclipped(view, missing[key], found, span)
         entries.extend(join_restarts([*measured, *allocated], view, by).entries)
     return entries
 
@@ -163,13 +163,13 @@ def series_of_nodes(
     return store.find(selector)
 
 
-def of_nodes(series: Iterable[Series]) -> list[SeriesPart]:
+def select_nodes(series: Iterable[Series]) -> list[SeriesPart]:
     """Build the entries of series of nodes."""
     return [SeriesPart(one, _member_of_node(one), one.replica) for one in series]
 
 
 @lru_cache(maxsize=1_000)
-def of_devices(names: frozenset[str]) -> frozenset[str]:
+def select_device_metrics(names: frozenset[str]) -> frozenset[str]:
     """Filter the names of metrics that describe a device."""
     metrics = (find(name) for name in names)
     return frozenset(metric.name for metric in metrics if metric is not None and metric.scope is MetricScope.DEVICE)
@@ -177,7 +177,7 @@ def of_devices(names: frozenset[str]) -> frozenset[str]:
 
 def devices_of(view: JobView) -> AbstractSet[SubjectKey]:
     """List the devices that replicas of a job had at any time; series without a job may belong to them."""
-    latest = _latest(view, EVER)
+    latest = _find_latest_end(view, EVER)
     return {
         SubjectKey("", one.replica, one.cluster, one.node, one.device)
         for one in view.allocations
@@ -208,7 +208,7 @@ def _member_of_node(series: Series) -> SubjectKey:
     return SubjectKey(f"{series.project}/{series.job}" if series.job else "", "", series.cluster, series.node, "")
 
 
-def _matched_allocations(
+def _match_allocations(
     store: Store,
     projects: Iterable[str],
     places: _Places,
@@ -241,7 +241,7 @@ def _entries_allocated(view: JobView, missing: _Missing, found: _AllocatedSeries
                 yield from (SeriesPart(series, member, who.replica, clip) for clip in clips)
 
 
-def _allocated_throughout(
+def _build_unclipped(
     view: JobView, missing: _Missing, found: _AllocatedSeries, span: TimeRange
 ) -> Iterator[SeriesPart]:
     """Build entries for one of many jobs: gauges of a device that the job had all the time need no clip.
@@ -252,16 +252,16 @@ def _allocated_throughout(
         clip = entry.clip
         whole = clip is not None and clip.start_ms <= span.start_ms and clip.end_ms >= span.end_ms
         clipped = None if whole and not is_counter(entry.series.metric) else clip
-        yield replace(entry, member=_owned(entry.member, view.job), clip=clipped)
+        yield replace(entry, member=_set_owner(entry.member, view.job), clip=clipped)
 
 
-def _owned(member: SubjectKey, job: Job) -> SubjectKey:
+def _set_owner(member: SubjectKey, job: Job) -> SubjectKey:
     return SubjectKey(owner_of(job), *member[1:])
 
 
-def _missing(view: JobView, own: Sequence[Series], metrics: frozenset[str], span: TimeRange) -> _Missing:
+def _find_missing(view: JobView, own: Sequence[Series], metrics: frozenset[str], span: TimeRange) -> _Missing:
     """Times at which the job had a device without its own series, by (metric, device of a replica)."""
-    measured = _measured(own)
+    measured = _make_measured_test(own)
     return {
         (name, who): clips
         for who, clips in _times(view, span).items()
@@ -270,7 +270,7 @@ def _missing(view: JobView, own: Sequence[Series], metrics: frozenset[str], span
     }
 
 
-def _measured(own: Sequence[Series]) -> Callable[[str, SubjectKey], bool]:
+def _make_measured_test(own: Sequence[Series]) -> Callable[[str, SubjectKey], bool]:
     """Return a function that tells if a job has its own series of a metric and device."""
     by_node = {(series.metric, series.node, series.device) for series in own}
     # An import may name a replica's device without its node.
@@ -280,7 +280,7 @@ def _measured(own: Sequence[Series]) -> Callable[[str, SubjectKey], bool]:
 
 def _times(view: JobView, span: TimeRange) -> dict[SubjectKey, list[TimeRange]]:
     """Times at which each replica had each device, near the span. Reports from several sources are merged."""
-    latest = _latest(view, span)
+    latest = _find_latest_end(view, span)
     times: dict[SubjectKey, list[TimeRange]] = {}
     for one in sorted(view.allocations, key=lambda allocation: allocation.start):
         end = latest if one.end is None else one.end
@@ -294,7 +294,7 @@ def _times(view: JobView, span: TimeRange) -> dict[SubjectKey, list[TimeRange]]:
     return times
 
 
-def _latest(view: JobView, span: TimeRange) -> int:
+def _find_latest_end(view: JobView, span: TimeRange) -> int:
     """End of an allocation without a recorded end."""
     if view.job.state.finished and view.job.end is not None:
         return min(span.end_ms, view.job.end + 1)

@@ -161,7 +161,7 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter, cac
 
     Lists of the series of jobs are cached per revision of the store.
     """
-    selector, revision = _selected(store, question, scope, meter.limits)
+    selector, revision = _select_series(store, question, scope, meter.limits)
     name = (SeriesQuestion, selector)
     found: tuple[Series, ...] | None = None if revision is None else cache.get(name, revision)
     if found is None:
@@ -179,18 +179,18 @@ def find_cached(
     """Return a short cached list; None if ``find`` has to answer, or policies hide a part of the list."""
     if not question.brief or scope.grant is not None:
         return None
-    selector, revision = _selected(store, question, scope, limits)
+    selector, revision = _select_series(store, question, scope, limits)
     found: tuple[Series, ...] | None = None if revision is None else cache.get((SeriesQuestion, selector), revision)
     return None if found is None or len(found) > _SHORT_LIST else FoundSeries.of_cache(found, cache)
 
 
-def _selected(
+def _select_series(
     store: Store, question: SeriesQuestion, scope: Scope, limits: Limits
 ) -> tuple[SeriesSelector, Hashable | None]:
     """Return the search for the list, and the revision for which the list is cached; None for an uncached list."""
     jobs = question.jobs
     if scope.job is not None:
-        own = _own(scope)
+        own = _list_shared_jobs(scope)
         jobs = own if jobs is None else tuple(set(own) & set(jobs))
     since = None if question.since_ms is None else max(question.since_ms - limits.future_seconds * SECOND, 0)
     revision = store.revision(jobs) if jobs else None
@@ -209,7 +209,7 @@ def _selected(
 
 def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
     """Answer a ``NamesQuestion``."""
-    jobs = None if scope.job is None else _own(scope)
+    jobs = None if scope.job is None else _list_shared_jobs(scope)
     part, limit = question.part, question.limit
     hidden = question.special and part is NamePart.METRIC
     every = question.special and not hidden
@@ -250,7 +250,7 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter,
     _check(question.series, keys, scope)
     most = _SAMPLES_A_POINT * meter.limits.query_points
     parts: list[SampleColumns] = []
-    recent = _in_memory(store, keys, question.range, most)
+    recent = _read_memory(store, keys, question.range, most)
     if recent is not None:
         meter.count(len(recent), None)
         return Samples(recent, milliseconds(meter))
@@ -276,14 +276,14 @@ def samples_in_memory(
         return None
     keys = keys_of(question.series, cache)
     _check(question.series, keys, scope)
-    found = _in_memory(store, keys, question.range, question.brief_samples)
+    found = _read_memory(store, keys, question.range, question.brief_samples)
     if found is None:
         return None
     meter.count(len(found), None)
     return Samples(found, milliseconds(meter))
 
 
-def _in_memory(store: Store, keys: SeriesKeys, span: TimeRange, most: int) -> SampleColumns | None:
+def _read_memory(store: Store, keys: SeriesKeys, span: TimeRange, most: int) -> SampleColumns | None:
     """Return the samples of a range if memory has all of them; None also for more than ``most`` samples."""
     if store.memory is None or not len(keys) or span.length_ms > RAW_IS_QUICK:
         return None
@@ -291,7 +291,7 @@ def _in_memory(store: Store, keys: SeriesKeys, span: TimeRange, most: int) -> Sa
     return None if found is None or len(found) > most else found
 
 
-def in_steps(source: Source, question: BucketsQuestion, scope: Scope, meter: Meter, cache: Cache) -> Buckets:
+def read_buckets(source: Source, question: BucketsQuestion, scope: Scope, meter: Meter, cache: Cache) -> Buckets:
     """Answer a ``BucketsQuestion``. Raises LimitExceededError or QueryTimeoutError."""
     check_series(question.series, scope)
     is_counter = np.zeros(len(question.series), np.bool_)
@@ -300,7 +300,7 @@ def in_steps(source: Source, question: BucketsQuestion, scope: Scope, meter: Met
     return Buckets(columns, meter.rows, milliseconds(meter))
 
 
-def last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) -> Samples:
+def read_last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) -> Samples:
     """Answer a ``LastQuestion``. Raises QueryTimeoutError."""
     check_series(question.series, scope)
     if not question.series:
@@ -323,7 +323,7 @@ def check_series(series: Sequence[Series], scope: Scope) -> None:
             raise NotFoundError(f"there is no series of {one.metric}", "series", one.metric)
 
 
-def _own(scope: Scope) -> tuple[int, ...]:
+def _list_shared_jobs(scope: Scope) -> tuple[int, ...]:
     """Return the job keys of a share token."""
     return tuple(job_key(project, scope.job or "") for project in scope.projects or ())
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import NEVER, Bools, BucketColumns, References, SampleColumns, SeriesKeys
-from jobmeter.model.time import HOUR, SECOND, TimeRange, whole_steps
+from jobmeter.model.time import HOUR, SECOND, TimeRange, cut_to_steps
 from jobmeter.query.meter import Meter
 from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import bucket, coarsen, growth, merge
@@ -64,7 +64,7 @@ class Source:
         as buckets; the references are then updated, and the caller updates them over every other piece before it takes
         the next.
         """
-        recent = self._recent(keys, span, step_ms, last) if span.length_ms <= RAW_IS_QUICK else None
+        recent = self._read_recent(keys, span, step_ms, last) if span.length_ms <= RAW_IS_QUICK else None
         if recent is not None:
             meter.count(int(recent.count.sum()), None)
             yield Piece(span, None, recent)
@@ -78,30 +78,30 @@ class Source:
             fits = closes = False
         rolled = self.store.rolled_up_ranges(jobs, hours_around(span)) if closes else []
         for segment in segments(span, step_ms, rolled) if fits else (Segment(span, None),):
-            recent = self._recent(keys, segment.span, step_ms, last) if segment.tier is None else None
+            recent = self._read_recent(keys, segment.span, step_ms, last) if segment.tier is None else None
             if recent is not None:
                 meter.count(int(recent.count.sum()), None)
                 yield Piece(segment.span, None, recent)
             elif segment.tier is None:
-                yield from self._unrolled(keys, segment.span, step_ms, last, (rolled, revision), meter)
+                yield from self._read_unrolled(keys, segment.span, step_ms, last, (rolled, revision), meter)
             else:
                 around = next(part for part in rolled if part.intersect(segment.span) is not None)
                 trusted = None if revision is None else Trusted(around, revision)
-                for rows in self._rolled_up(keys, segment.span, segment.tier, step_ms, trusted, meter):
+                for rows in self._read_rolled_up(keys, segment.span, segment.tier, step_ms, trusted, meter):
                     meter.count(len(rows), segment.tier)
                     yield Piece(segment.span, segment.tier, rows)
 
-    def _recent(self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: Last | None) -> BucketColumns | None:
+    def _read_recent(self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: Last | None) -> BucketColumns | None:
         memory = self.store.memory
         return None if last is None or memory is None else memory.buckets(keys, span, step_ms, *last)
 
-    def _unrolled(
+    def _read_unrolled(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: Last | None, closed: Closed, meter: Meter
     ) -> Iterator[Piece]:
         """Yield the samples of a span: imported hours as buckets if they are in memory, the rest raw."""
-        middle, columns = self._imported(keys, span, step_ms, last)
+        middle, columns = self._read_imported(keys, span, step_ms, last)
         for part in (TimeRange(span.start_ms, middle.start_ms), TimeRange(middle.end_ms, span.end_ms)):
-            for block in self._raw(keys, part, closed, meter) if part.length_ms else ():
+            for block in self._read_raw(keys, part, closed, meter) if part.length_ms else ():
                 meter.count(len(block), None)
                 yield Piece(part, None, block)
             if columns is not None:
@@ -109,19 +109,19 @@ class Source:
                 yield Piece(middle, None, columns)
                 columns = None
 
-    def _imported(
+    def _read_imported(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: Last | None
     ) -> tuple[TimeRange, BucketColumns | None]:
         """Return a part of the span and its buckets; an empty part if no buckets are in memory."""
         # Increases of counters need the sample before each bucket.
         if last is not None and not last[0].any():
-            for part in dict.fromkeys((span, whole_steps(span, HOUR))):
+            for part in dict.fromkeys((span, cut_to_steps(span, HOUR))):
                 found = self.store.imported_buckets(keys, part, step_ms) if part.length_ms else None
                 if found is not None:
                     return part, found
         return TimeRange(span.start_ms, span.start_ms), None
 
-    def _raw(self, keys: SeriesKeys, span: TimeRange, closed: Closed, meter: Meter) -> Iterator[SampleColumns]:
+    def _read_raw(self, keys: SeriesKeys, span: TimeRange, closed: Closed, meter: Meter) -> Iterator[SampleColumns]:
         """Read raw samples. In rolled-up hours they change only with the revision, so those are cached."""
         rolled, revision = closed
         whole = stretch(keys, span)
@@ -139,7 +139,7 @@ class Source:
             if len(found):
                 yield found
 
-    def _rolled_up(
+    def _read_rolled_up(
         self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, trusted: Trusted | None, meter: Meter
     ) -> Iterator[BucketColumns]:
         def rows(part: TimeRange) -> BucketColumns:
@@ -190,7 +190,7 @@ def buckets(
         elif piece.tier is None:
             part = piece.columns
         else:
-            columns = _own(source, keys, piece.columns, references, span, owned_ms, meter)
+            columns = _remove_foreign_growth(source, keys, piece.columns, references, span, owned_ms, meter)
             references.update(columns.index, columns.last_time, columns.last)
             part = coarsen(columns, step_ms)
         parts.append(part)
@@ -211,7 +211,7 @@ def check_buckets(count: int, meter: Meter) -> None:
         )
 
 
-def _own(
+def _remove_foreign_growth(
     source: Source,
     keys: SeriesKeys,
     columns: BucketColumns,

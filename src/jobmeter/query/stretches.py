@@ -29,7 +29,7 @@ class Stretch(msgspec.Struct, frozen=True):
         return self.end - self.start
 
 
-def usual_interval(time: Int64s) -> int:
+def find_usual_interval(time: Int64s) -> int:
     """Median distance of ascending times in ms; 0 for fewer than two."""
     distance = time[1:] - time[:-1]
     if not len(distance):
@@ -47,7 +47,7 @@ def sustained(time: Int64s, true: Bools, sustain_ms: float) -> list[Stretch]:
     """
     if len(time) < 2 or not true.any():
         return []
-    interval = usual_interval(time)
+    interval = find_usual_interval(time)
     broken = ~true[1:] | ~true[:-1] | (np.diff(time) > GAP_INTERVALS * interval)
     firsts = np.flatnonzero(true & np.append(True, broken))
     lasts = np.flatnonzero(true & np.append(broken, True))
@@ -77,18 +77,20 @@ def steady_stretches(time: Int64s, until: Int64s, true: Bools, hold_ms: float, s
     between = time[places[1:]] - until[places[:-1]]
     seen = np.cumsum(width)[places[1:] - 1] - np.cumsum(width)[places[:-1]]
     unseen = between - seen
-    allowed = ((seen <= rest) | (np.diff(places) <= 2)) & (unseen <= max(rest, GAP_INTERVALS * usual_interval(time)))
+    allowed = ((seen <= rest) | (np.diff(places) <= 2)) & (
+        unseen <= max(rest, GAP_INTERVALS * find_usual_interval(time))
+    )
     firsts = np.flatnonzero(np.append(True, ~allowed))
     lasts = np.append(firsts[1:] - 1, len(places) - 1)
     found: list[Stretch] = []
     for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
         own = places[first : last + 1]
         if until[own[-1]] - time[own[0]] >= hold_ms:
-            found += _densest(time, until, width, own, hold_ms, share)
+            found += _find_densest(time, until, width, own, hold_ms, share)
     return sorted(found, key=lambda stretch: stretch.first)
 
 
-def _densest(
+def _find_densest(
     time: Int64s, until: Int64s, width: Int64s, places: NDArray[np.intp], hold_ms: float, share: float
 ) -> Iterator[Stretch]:
     """Yield the longest part of some true points that fills ``share`` of its time; then repeat on the rest."""

@@ -36,13 +36,15 @@ class Subjects:
         if scope.grant is not None and scope.grant.clusters:
             return self.view(ref, scope).job
         found = self._registry.job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
-        return _only([job for job in found if scope.shows(job, ())], ref)
+        return _choose_only([job for job in found if scope.shows(job, ())], ref)
 
     def view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView:
         """Return the job with its replicas and allocations, ``alone`` without them. Raises as the class says."""
         if alone:
             return JobView(job=self.head(ref, scope), replicas=[], allocations=[])
-        return _only_view(self._registry.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms()), ref, scope)
+        return _choose_only_view(
+            self._registry.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms()), ref, scope
+        )
 
     def cached_head(self, ref: JobRef, scope: Scope) -> Job | None:
         """Return the job's head without blocking; None if it is not in memory."""
@@ -50,7 +52,7 @@ class Subjects:
             view = self.cached_view(ref, scope)
             return None if view is None else view.job
         found = self._registry.memory.job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
-        return None if found is None else _only([job for job in found if scope.shows(job, ())], ref)
+        return None if found is None else _choose_only([job for job in found if scope.shows(job, ())], ref)
 
     def cached_view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView | None:
         """Return the job's view without blocking; None if it is not in memory."""
@@ -58,7 +60,7 @@ class Subjects:
             head = self.cached_head(ref, scope)
             return None if head is None else JobView(job=head, replicas=[], allocations=[])
         found = self._registry.memory.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
-        return None if found is None else _only_view(found, ref, scope)
+        return None if found is None else _choose_only_view(found, ref, scope)
 
     def nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
         """Return every node of that name that the caller may see. Raises NotFoundError without any."""
@@ -82,12 +84,12 @@ class Subjects:
         return self._registry.nodes(frozenset({project}), names)
 
 
-def shown(view: JobView, scope: Scope) -> bool:
+def is_shown(view: JobView, scope: Scope) -> bool:
     """True if the job lies inside the scope."""
     return scope.shows(view.job, () if scope.grant is None else {replica.cluster for replica in view.replicas})
 
 
-def opened(view: JobView, scope: Scope) -> JobView:
+def limit_view(view: JobView, scope: Scope) -> JobView:
     """Reduce a job to the fields that the caller may see: a share token sees only names and places.
 
     New fields of a job stay hidden until they are listed.
@@ -110,12 +112,12 @@ def projects_of(named: str | None, scope: Scope) -> frozenset[str] | None:
     return scope.within(None if named is None else frozenset({named}))
 
 
-def _only_view(found: Sequence[JobView], ref: JobRef, scope: Scope) -> JobView:
-    inside = {view.job.project: view for view in found if shown(view, scope)}
-    return inside[_only([view.job for view in inside.values()], ref).project]
+def _choose_only_view(found: Sequence[JobView], ref: JobRef, scope: Scope) -> JobView:
+    inside = {view.job.project: view for view in found if is_shown(view, scope)}
+    return inside[_choose_only([view.job for view in inside.values()], ref).project]
 
 
-def _only(jobs: Sequence[Job], ref: JobRef) -> Job:
+def _choose_only(jobs: Sequence[Job], ref: JobRef) -> Job:
     if not jobs:
         raise NotFoundError(f"there is no job {ref.id!r}", "job", ref.id)
     if len(jobs) > 1:

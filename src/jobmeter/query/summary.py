@@ -78,10 +78,10 @@ def _metric(
         unit=metric.answer_unit,
         job_mean=float(over_life.value.mean()) if len(over_life) else None,
         job_max=float(highest_of_job.value.max()) if len(highest_of_job) else None,
-        mean=_one(mean),
+        mean=_read_single(mean),
         max=float(highest.value.max()) if len(highest) else None,
         last=float(points.value[-1]) if len(points) else None,
-        total=None if total is None else _one(total),
+        total=None if total is None else _read_single(total),
         total_unit=counter.unit if rate and counter else "",
         points=_grid(points, span, step_ms),
     )
@@ -97,7 +97,7 @@ def _is_rate(frame: BucketedSeries, metric: Metric) -> bool:
     return source is not None and _is_rate(frame, source)
 
 
-def _one(table: ResultTable) -> float | None:
+def _read_single(table: ResultTable) -> float | None:
     return float(table.value[0]) if len(table) else None
 
 

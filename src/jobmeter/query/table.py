@@ -57,7 +57,7 @@ def lines_of(
     """
     if how is Aggregate.WHOLE:
         how = metric.on_node
-    measured = _measured(frame, metric, statistic)
+    measured = _compute_measured(frame, metric, statistic)
     if one_line_per_series and is_own(metric):
         return measured.of(line)
     if metric.ratio is None:
@@ -66,7 +66,7 @@ def lines_of(
     if how is None and metric.over is Aggregate.RATIO and not len(measured):
         upper, lower = (join(one.of(line), Aggregate.SUM, frame.step_ms) for one in (usage, limit))
         return ResultTable(upper.owner, upper.time, upper.value / lower.value)
-    values = _both(measured, ResultTable(usage.owner, usage.time, usage.value / limit.value))
+    values = _concatenate(measured, ResultTable(usage.owner, usage.time, usage.value / limit.value))
     plain = Aggregate.MEAN if metric.over is Aggregate.RATIO else metric.over
     return join(values.of(line), how or plain, frame.step_ms)
 
@@ -81,7 +81,7 @@ def join(table: ResultTable, how: Aggregate, step_ms: int = 0) -> ResultTable:
     owner, time, value = table.owner, table.time, table.value
     if not is_sorted(owner, time):
         if step_ms and how in _ADDED:
-            on_grid = _on_grid(table, step_ms, mean=how is not Aggregate.SUM)
+            on_grid = _aggregate_on_grid(table, step_ms, mean=how is not Aggregate.SUM)
             if on_grid is not None:
                 return on_grid
         order = np.lexsort((time, owner))
@@ -97,7 +97,7 @@ def join(table: ResultTable, how: Aggregate, step_ms: int = 0) -> ResultTable:
     return ResultTable(owner[starts], time[starts], joined)
 
 
-def _on_grid(table: ResultTable, step_ms: int, *, mean: bool) -> ResultTable | None:
+def _aggregate_on_grid(table: ResultTable, step_ms: int, *, mean: bool) -> ResultTable | None:
     """Sum or average the rows of each (owner, time) in a dense field of all possible pairs.
 
     None if the field would be so sparse that sorting is faster.
@@ -126,26 +126,26 @@ _REDUCE: dict[Aggregate, np.ufunc] = {
 }
 
 
-def _measured(frame: BucketedSeries, metric: Metric, statistic: Statistic) -> ResultTable:
+def _compute_measured(frame: BucketedSeries, metric: Metric, statistic: Statistic) -> ResultTable:
     """Return the metric by member, without using limits: its own samples, else a counter's rate, else a difference."""
-    own = _direct(frame, metric, statistic)
+    own = _compute_direct(frame, metric, statistic)
     if metric.rate_of:
         derived = _rate(frame, CATALOG[metric.rate_of], statistic, metric.rate_but)
     elif metric.difference:
         derived = _difference(frame, metric.difference, statistic)
     else:
         return own
-    return _both(own, _of_others(derived, own))
+    return _concatenate(own, _select_other_owners(derived, own))
 
 
 def _rate(frame: BucketedSeries, counter: Metric, statistic: Statistic, but: Labels) -> ResultTable:
     """Return a counter's rate as a gauge: a bucket has one rate, which is its mean, its least and its last."""
     if statistic is Statistic.COUNT:
-        return _direct(frame, counter, Statistic.COUNT, but)
-    rates = _direct(frame, counter, Statistic.MEAN, but)
+        return _compute_direct(frame, counter, Statistic.COUNT, but)
+    rates = _compute_direct(frame, counter, Statistic.MEAN, but)
     if statistic is not Statistic.SUM or not len(rates):
         return rates
-    counts = _direct(frame, counter, Statistic.COUNT, but)
+    counts = _compute_direct(frame, counter, Statistic.COUNT, but)
     mine, theirs = _meet(rates, counts)
     return ResultTable(rates.owner[mine], rates.time[mine], rates.value[mine] * counts.value[theirs])
 
@@ -156,10 +156,10 @@ def _difference(frame: BucketedSeries, pair: tuple[str, str], statistic: Statist
     The whole is the bucket's mean, except for a sum.
     """
     whole_metric, rest_metric = (CATALOG[name] for name in pair)
-    rest = _direct(frame, rest_metric, _OPPOSITE.get(statistic, statistic))
+    rest = _compute_direct(frame, rest_metric, _OPPOSITE.get(statistic, statistic))
     if statistic is Statistic.COUNT:
         return rest
-    whole = _direct(frame, whole_metric, statistic if statistic is Statistic.SUM else Statistic.MEAN)
+    whole = _compute_direct(frame, whole_metric, statistic if statistic is Statistic.SUM else Statistic.MEAN)
     mine, theirs = _meet(rest, whole)
     return ResultTable(rest.owner[mine], rest.time[mine], whole.value[theirs] - rest.value[mine])
 
@@ -167,7 +167,7 @@ def _difference(frame: BucketedSeries, pair: tuple[str, str], statistic: Statist
 _OPPOSITE = {Statistic.MIN: Statistic.MAX, Statistic.MAX: Statistic.MIN}
 
 
-def _direct(frame: BucketedSeries, metric: Metric, statistic: Statistic, but: Labels = ()) -> ResultTable:
+def _compute_direct(frame: BucketedSeries, metric: Metric, statistic: Statistic, but: Labels = ()) -> ResultTable:
     """Return the metric's own samples by member: attempts merged, labelled parts combined as in the catalogue.
 
     Parts with a label of ``but`` are left out.
@@ -177,7 +177,7 @@ def _direct(frame: BucketedSeries, metric: Metric, statistic: Statistic, but: La
         selected = np.array([not set(but) & set(entry.series.labels) for entry in frame.shape.entries])
         rows = take(rows, selected[rows.index])
     if metric.scope is MetricScope.DEVICE:
-        rows = _undisputed(frame, rows)
+        rows = _drop_disputed(frame, rows)
     if not len(rows):
         return EMPTY
     shape, alone = frame.shape, frame.shape.alone(metric.name)
@@ -213,7 +213,7 @@ _COLUMN = {
 }
 
 
-def _undisputed(frame: BucketedSeries, rows: BucketColumns) -> BucketColumns:
+def _drop_disputed(frame: BucketedSeries, rows: BucketColumns) -> BucketColumns:
     """Drop a job's rows of a shared device if the device was also measured as a whole."""
     ours = frame.shape.of_job[rows.index]
     if ours.all() or not ours.any():
@@ -228,10 +228,10 @@ def _pairs(
 ) -> tuple[ResultTable, ResultTable]:
     """Return usage and limit, row by row, of members without a measured ratio; a limit is the mean of its bucket."""
     usage_metric, limit_metric = (CATALOG[name] for name in pair)
-    usage = _of_others(_measured(frame, usage_metric, statistic), measured)
+    usage = _select_other_owners(_compute_measured(frame, usage_metric, statistic), measured)
     if statistic is Statistic.COUNT:
         return usage, ResultTable(usage.owner, usage.time, np.ones(len(usage)))
-    limit = _measured(frame, limit_metric, Statistic.MEAN)
+    limit = _compute_measured(frame, limit_metric, Statistic.MEAN)
     lower = np.full(len(usage), frame.limits.get(limit_metric.name, 0.0))
     mine, theirs = _meet(usage, limit)
     lower[mine] = limit.value[theirs]
@@ -256,12 +256,12 @@ def _numbers(owner: Int64s, time: Int64s, other_owner: Int64s, other_time: Int64
     return numbers[: len(owner)], numbers[len(owner) :]
 
 
-def _of_others(table: ResultTable, one: ResultTable) -> ResultTable:
+def _select_other_owners(table: ResultTable, one: ResultTable) -> ResultTable:
     """Select rows whose owners are missing in the other table."""
     return table.where(~np.isin(table.owner, one.owner)) if len(table) and len(one) else table
 
 
-def _both(one: ResultTable, other: ResultTable) -> ResultTable:
+def _concatenate(one: ResultTable, other: ResultTable) -> ResultTable:
     """Concatenate tables of different owners; the result is unsorted."""
     if not len(other):
         return one

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.span import Span, TracePage
-from jobmeter.model.time import within_int64
+from jobmeter.model.time import clamp_to_int64
 from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, SpanFilter, TraceFilter
 from jobmeter.query.meter import Meter
 from jobmeter.store.base import Store
@@ -22,8 +22,8 @@ def traces(store: Store, question: TraceFilter, scope: Scope, meter: Meter) -> T
     for field in ("limit", "offset"):
         if getattr(question, field) < 0:
             raise InvalidRequestError(f"{field} must be 0 or more", field)
-    start_ns, end_ns = (None if one is None else within_int64(one) for one in (question.start_ns, question.end_ns))
-    visible = _narrowed(replace(question, start_ns=start_ns, end_ns=end_ns), scope)
+    start_ns, end_ns = (None if one is None else clamp_to_int64(one) for one in (question.start_ns, question.end_ns))
+    visible = _limit_to_scope(replace(question, start_ns=start_ns, end_ns=end_ns), scope)
     page = (
         TracePage([], 0 if question.count else None) if visible is None else store.spans.traces(visible, meter.budget())
     )
@@ -35,13 +35,13 @@ def spans(store: Store, question: SpanFilter, scope: Scope, meter: Meter) -> lis
     """Return the spans of some traces. Raises LimitExceededError (field ``limit``)."""
     if question.limit > MOST_SPANS:
         raise LimitExceededError(f"an answer may have {MOST_SPANS} spans, not {question.limit}", "limit")
-    visible = _narrowed(question, scope)
+    visible = _limit_to_scope(question, scope)
     found = [] if visible is None else store.spans.read(visible, meter.budget())
     meter.count(len(found), None)
     return found
 
 
-def _narrowed(question: _Filter, scope: Scope) -> _Filter | None:
+def _limit_to_scope(question: _Filter, scope: Scope) -> _Filter | None:
     """Restrict the query to the projects of the scope; None if nothing is left."""
     projects = scope.within(question.projects)
     # Spans may contain data that a share token for metrics must not show.

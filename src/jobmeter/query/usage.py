@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from jobmeter.model.batch import NEVER, Float64s, Int64s
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Job, JobState, JobView, Replica
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.buckets import BucketedSeries
 from jobmeter.query.group import Amounts, ResourceUsage
@@ -68,7 +68,7 @@ class Allocated(msgspec.Struct):
 
     def allowed(self, limit: str) -> float:
         """Recorded limit of one replica; NaN without one."""
-        return recorded_limit(self.job, limit) or np.nan
+        return read_recorded_limit(self.job, limit) or np.nan
 
 
 def promised_devices(job: Job) -> int | None:
@@ -79,7 +79,7 @@ def promised_devices(job: Job) -> int | None:
     return None if job.instance_type is None else job.instance_type.gpu_count
 
 
-def recorded_limit(job: Job, limit: str) -> float | None:
+def read_recorded_limit(job: Job, limit: str) -> float | None:
     """Limit of a replica from the job's record or instance type, one of ``LIMITS``; None if absent from both."""
     stated, kind = job.limits.get(limit), job.instance_type
     if stated is None and kind is not None:
@@ -87,7 +87,7 @@ def recorded_limit(job: Job, limit: str) -> float | None:
     return None if stated is None else float(stated)
 
 
-def allocated(view: JobView, span: TimeRange, states: frozenset[JobState] | None = None) -> Allocated:
+def find_allocated(view: JobView, span: TimeRange, states: frozenset[JobState] | None = None) -> Allocated:
     """Allocations of a job in the span by the registry; with ``states``, only of replicas in one of these."""
     found = Allocated(view.job)
     for replica in sorted(view.replicas, key=lambda one: one.attempt):
@@ -109,7 +109,7 @@ def allocated(view: JobView, span: TimeRange, states: frozenset[JobState] | None
     return found
 
 
-def was_there(job: Job, span: TimeRange) -> bool:
+def ran_during(job: Job, span: TimeRange) -> bool:
     """True if the job ran at some time in the span."""
     if job.state is JobState.QUEUED or (job.start is not None and job.start >= span.end_ms):
         return False
@@ -173,7 +173,7 @@ class UsageParts:
         names = ((at, name) for at, one in enumerate(jobs) for name in one.places)
         self._numbers = {name: number for number, name in enumerate(names)}
         self.member_part = self._parts_of(frame)
-        self.cpu, self.memory = self._allowed()
+        self.cpu, self.memory = self._compute_limits()
         self._job_cpu, self._job_memory = (
             np.bincount(self.job, np.nan_to_num(allowed), len(jobs)) for allowed in (self.cpu, self.memory)
         )
@@ -211,21 +211,21 @@ class UsageParts:
         members = frame.shape.members
         return np.array([self._numbers.get((self._owners[one.job], one.replica), -1) for one in members], np.int64)
 
-    def _allowed(self) -> tuple[Float64s, ...]:
+    def _compute_limits(self) -> tuple[Float64s, ...]:
         """Limits by part, for each of ``LIMITS``: the mean measured limit, else its last sample, else the recorded one.
 
         NaN if unknown.
         """
-        found = [self._measured(self._readings, limit, Statistic.MEAN) for limit in LIMITS]
+        found = [self._average_limit(self._readings, limit, Statistic.MEAN) for limit in LIMITS]
         missing = np.unique(self.job[np.isnan(found).any(axis=0)]).tolist()
         before = self._earlier(missing, LIMITS) if missing else None
         for limit, allowed in zip(LIMITS, found, strict=True):
             if before is not None:
-                _fill(allowed, self._measured(before, limit, Statistic.LAST))
+                _fill(allowed, self._average_limit(before, limit, Statistic.LAST))
             _fill(allowed, np.array([one.allowed(limit) for one in self.jobs], np.float64)[self.job])
         return tuple(found)
 
-    def _measured(self, readings: UsageReadings, limit: str, statistic: Statistic) -> Float64s:
+    def _average_limit(self, readings: UsageReadings, limit: str, statistic: Statistic) -> Float64s:
         """Measured limit by part; NaN if missing."""
         allowed = np.full(len(self.places), np.nan)
         measured, part = readings.of(limit, statistic), self._parts_of(readings.frame)
@@ -262,7 +262,7 @@ def _fill(values: Float64s, others: Float64s) -> None:
     np.copyto(values, others, where=np.isnan(values))
 
 
-def by_user(
+def compute_by_user(
     parts: UsageParts, readings: UsageReadings, with_devices: frozenset[str], workspace: str = ""
 ) -> tuple[list[ResourceUsage], ResourceUsage]:
     """Compute the usage of each user, by name, and the total, optionally for one workspace.
@@ -273,7 +273,7 @@ def by_user(
     for at, one in enumerate(parts.jobs):
         if workspace in ("", one.job.workspace):
             own.setdefault(one.job.user, []).append(at)
-    users = _sorted(own)
+    users = _sort_naturally(own)
     job_user = np.full(len(parts.jobs), -1, np.int64)
     for number, user in enumerate(users):
         job_user[own[user]] = number
@@ -301,10 +301,10 @@ def _usage(
         jobs=len(own),
         types=tuple(sorted({one.job.type for one in own if one.job.type})),
         requested=parts.amounts(jobs),
-        cpu_jobs=_sorted({one.job.id for one in own} - having),
-        device_jobs=_sorted(having),
-        cpu_nodes=_sorted(nodes - with_devices),
-        device_nodes=_sorted(nodes & with_devices),
+        cpu_jobs=_sort_naturally({one.job.id for one in own} - having),
+        device_jobs=_sort_naturally(having),
+        cpu_nodes=_sort_naturally(nodes - with_devices),
+        device_nodes=_sort_naturally(nodes & with_devices),
         **{name: _number(values[number]) for name, values in rates.items()},
     )
 
@@ -315,8 +315,8 @@ def _rates(parts: UsageParts, readings: UsageReadings, job_user: Int64s, users: 
     devices = np.column_stack([readings.of(name) for name in DEVICES])
     device = np.where(np.isfinite(devices[:, 0]), devices[:, 0], devices[:, 1])
     rates = {
-        "cpu": _of_allowed(parts.cpu, parts, readings, "cpu", user, users),
-        "memory": _of_allowed(parts.memory, parts, readings, "memory", user, users),
+        "cpu": _divide_by_limits(parts.cpu, parts, readings, "cpu", user, users),
+        "memory": _divide_by_limits(parts.memory, parts, readings, "memory", user, users),
         "device": _mean(device, user, users),
     }
     for name in ("network.receive", "network.transmit", "disk.read", "disk.write"):
@@ -325,7 +325,7 @@ def _rates(parts: UsageParts, readings: UsageReadings, job_user: Int64s, users: 
     return rates
 
 
-def _of_allowed(
+def _divide_by_limits(
     allowed: Float64s, parts: UsageParts, readings: UsageReadings, name: str, user: Int64s, users: int
 ) -> Float64s:
     """Usage over limits. A measured utilization is used directly, weighted by the limit.
@@ -360,5 +360,5 @@ def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _sorted(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(names, key=lambda name: (natural(name), name)))
+def _sort_naturally(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(names, key=lambda name: (make_natural_key(name), name)))

@@ -13,7 +13,7 @@ from jobmeter.registry.breaker import SHORT_SECONDS
 from jobmeter.registry.database import Database
 from jobmeter.registry.events import add_events, row_of
 from jobmeter.registry.schema import alert_messages, alerts, jobs, notification_groups, silences
-from jobmeter.registry.statements import chunks, clean, insert
+from jobmeter.registry.statements import chunks, clean_text, insert
 
 T = TypeVar("T")
 MOST_MESSAGES = 1_000
@@ -84,7 +84,7 @@ class AlertTable:
                     [
                         {
                             "destination": one.destination,
-                            "body": clean(one.body),
+                            "body": clean_text(one.body),
                             "created": one.created,
                             "tries": 0,
                             "next_try": one.next_try,
@@ -108,7 +108,7 @@ class AlertTable:
 
     def retry(self, message: int, next_try: int, error: str) -> None:
         """Store a failed attempt to deliver a message, and the time of the next."""
-        values = {"tries": _message.tries + 1, "next_try": next_try, "error": clean(error)}
+        values = {"tries": _message.tries + 1, "next_try": next_try, "error": clean_text(error)}
         with self._database.write(SHORT_SECONDS) as connection:
             connection.execute(sa.update(alert_messages).where(_message.id == message).values(values))
 
@@ -144,8 +144,8 @@ def _event(alert: Alert) -> Event:
     message = ": ".join(filter(None, [f"{alert.name} ({severity})" if severity else alert.name, summary]))
     return Event(
         time=(alert.fired if alert.firing else alert.resolved) or alert.started,
-        project=clean(alert.project),
-        job=clean(alert.labels["job_id"]),
+        project=clean_text(alert.project),
+        job=clean_text(alert.labels["job_id"]),
         source=EventSource.SERVER,
         level=_LEVELS.get(severity, Level.INFO) if alert.firing else Level.INFO,
         reason=ALERT_FIRING if alert.firing else ALERT_RESOLVED,
@@ -158,7 +158,7 @@ def _event(alert: Alert) -> Event:
 
 def _name(alert: Alert, label: str) -> str:
     """Return the name in a label; empty if the text is too long for a name."""
-    text = clean(alert.labels.get(label, ""))
+    text = clean_text(alert.labels.get(label, ""))
     return text if len(text) <= MAX_NAME else ""
 
 
@@ -169,7 +169,8 @@ def _put(connection: sa.Connection, table: sa.Table, rows: Sequence[tuple[str, i
     statement = insert(connection, table)
     changes = {name: statement.excluded[name] for name in ("updated", "body")}
     values = [
-        {key: name, "updated": updated, "body": clean(msgspec.json.encode(one).decode())} for name, updated, one in rows
+        {key: name, "updated": updated, "body": clean_text(msgspec.json.encode(one).decode())}
+        for name, updated, one in rows
     ]
     connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=changes), values)
 

@@ -20,7 +20,7 @@ def merge_allocations(
     """
     if not fresh:
         return []
-    changes = join(_stored(connection, sorted({key for key, _ in fresh})), fresh, gap_ms)
+    changes = join(_read_stored(connection, sorted({key for key, _ in fresh})), fresh, gap_ms)
     inserted = [_row(change) for change in changes if change.keep.row is None]
     widened = [
         {
@@ -43,7 +43,7 @@ def merge_allocations(
     return changes
 
 
-def _stored(connection: sa.Connection, keys: Sequence[DeviceKey]) -> Mapping[DeviceKey, list[Interval]]:
+def _read_stored(connection: sa.Connection, keys: Sequence[DeviceKey]) -> Mapping[DeviceKey, list[Interval]]:
     found: dict[DeviceKey, list[Interval]] = defaultdict(list)
     for project, own in groupby(keys, key=lambda key: key.project):
         for some in chunks(list(own)):

@@ -9,7 +9,7 @@ from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.annotation import MOST_NOTES, MOST_TAGS, Annotations, JobNote, JobTag
 from jobmeter.registry.database import Database
 from jobmeter.registry.schema import jobs, notes, tags
-from jobmeter.registry.statements import add_missing, clean, job_chunks
+from jobmeter.registry.statements import add_missing, clean_text, job_chunks
 
 
 class AnnotationTable:
@@ -38,10 +38,10 @@ class AnnotationTable:
 
         Raises NotFoundError without the job. Raises LimitExceededError, and changes nothing, for too many tags.
         """
-        gone = [clean(tag) for tag in removed]
+        gone = [clean_text(tag) for tag in removed]
         with self._database.write(key=project) as connection:
             _lock(connection, project, job)
-            connection.execute(sa.delete(tags).where(_of(tags, project, job), tags.c.tag.in_(gone)))
+            connection.execute(sa.delete(tags).where(_select_job(tags, project, job), tags.c.tag.in_(gone)))
             add_missing(connection, tags, [_row(project, job, one) for one in added])
             _check_count(connection, tags, (project, job), MOST_TAGS)
             return _read(connection, project, job)
@@ -56,7 +56,7 @@ class AnnotationTable:
     def delete_note(self, project: str, job: str, note: str) -> bool:
         """Delete a note. Return False if there was none."""
         with self._database.write(key=project) as connection:
-            gone = sa.delete(notes).where(_of(notes, project, job), notes.c.id == clean(note))
+            gone = sa.delete(notes).where(_select_job(notes, project, job), notes.c.id == clean_text(note))
             return connection.execute(gone).rowcount > 0
 
 
@@ -71,9 +71,9 @@ def _lock(connection: sa.Connection, project: str, job: str) -> None:
 
 
 def _read(connection: sa.Connection, project: str, job: str) -> Annotations:
-    tag_rows = connection.execute(sa.select(tags).where(_of(tags, project, job)).order_by(tags.c.tag))
+    tag_rows = connection.execute(sa.select(tags).where(_select_job(tags, project, job)).order_by(tags.c.tag))
     note_rows = connection.execute(
-        sa.select(notes).where(_of(notes, project, job)).order_by(notes.c.created, notes.c.id)
+        sa.select(notes).where(_select_job(notes, project, job)).order_by(notes.c.created, notes.c.id)
     )
     return Annotations(
         tags=[msgspec.convert(row, JobTag, from_attributes=True) for row in tag_rows],
@@ -82,16 +82,18 @@ def _read(connection: sa.Connection, project: str, job: str) -> Annotations:
 
 
 def _check_count(connection: sa.Connection, table: sa.Table, job: tuple[str, str], most: int) -> None:
-    count = connection.execute(sa.select(sa.func.count()).select_from(table).where(_of(table, *job))).scalar() or 0
+    count = (
+        connection.execute(sa.select(sa.func.count()).select_from(table).where(_select_job(table, *job))).scalar() or 0
+    )
     if count > most:
         raise LimitExceededError(f"a job has at most {most} {table.name}: remove some first", table.name)
 
 
-def _of(table: sa.Table, project: str, job: str) -> sa.ColumnElement[bool]:
+def _select_job(table: sa.Table, project: str, job: str) -> sa.ColumnElement[bool]:
     return sa.and_(table.c.project == project, table.c.job == job)
 
 
 def _row(project: str, job: str, one: JobTag | JobNote) -> dict[str, object]:
     values = msgspec.structs.asdict(one)
-    texts = {name: clean(value) for name, value in values.items() if isinstance(value, str)}
+    texts = {name: clean_text(value) for name, value in values.items() if isinstance(value, str)}
     return {**values, **texts, "project": project, "job": job}

@@ -131,14 +131,14 @@ def _rows_of(database: Database) -> Iterator[_Row]:
             columns = [column for column in table.columns if column.computed is None]
             result = connection.execution_options(yield_per=_BATCH).execute(sa.select(*columns))
             for row in result.mappings():
-                yield str(table.name), {str(name): _plain(value) for name, value in row.items()}
+                yield str(table.name), {str(name): _encode_value(value) for name, value in row.items()}
 
 
-def _plain(value: object) -> object:
+def _encode_value(value: object) -> object:
     return {"base64": b64encode(value).decode()} if isinstance(value, bytes | memoryview) else value
 
 
-def _stored(value: object) -> object:
+def _decode_value(value: object) -> object:
     return b64decode(value["base64"]) if isinstance(value, dict) else value
 
 
@@ -188,7 +188,7 @@ def _insert(connection: sa.Connection, table: sa.Table, rows: Iterator[dict[str,
     batch: list[dict[str, Any]] = []
     for row in rows:
         # A copy of an older version may have columns that were removed since.
-        batch.append({name: _stored(value) for name, value in row.items() if name in table.c})
+        batch.append({name: _decode_value(value) for name, value in row.items() if name in table.c})
         if len(batch) == _BATCH:
             connection.execute(sa.insert(table), batch)
             batch = []

@@ -91,7 +91,7 @@ class Registry:
         record conflicts with stored data (another run's lease, an attempt that has ended, too many checkpoints),
         earlier records may be stored. The same records may always be sent again.
         """
-        prepared = [recording.prepare(project, record) for record in transactions.without_repeats(records.jobs)]
+        prepared = [recording.prepare(project, record) for record in transactions.drop_repeats(records.jobs)]
         rows = nodes.prepare_nodes(project, records.nodes, now_ms)
         written = [events.event_row(project, record) for record in records.events]
         for some in transactions.split(prepared):
@@ -123,7 +123,7 @@ class Registry:
             found = lease_expiry.renew(connection, project, renewals, now_ms)
             dropped = events.add_events(connection, found.events)
             changes.notify(connection, recorded=found.jobs)
-        self._changed_states(found, dropped)
+        self._note_changed_states(found, dropped)
 
     def lease(self, project: str, job: str) -> tuple[int, str] | None:
         """Return the end of a job's lease and its owner; None without a lease.
@@ -145,12 +145,12 @@ class Registry:
                 lost = lease_expiry.mark_lost(connection, now_ms, heard_since_ms, least_ms)
                 dropped = events.add_events(connection, lost.events)
                 changes.notify(connection, recorded=lost.jobs)
-            self._changed_states(lost, dropped)
+            self._note_changed_states(lost, dropped)
             marked += len(lost.jobs)
             if len(lost.jobs) < lease_expiry.MOST:
                 return marked
 
-    def _changed_states(self, changed: lease_expiry.StateChanges, dropped: int) -> None:
+    def _note_changed_states(self, changed: lease_expiry.StateChanges, dropped: int) -> None:
         if changed.jobs:
             self._invalidate(changed.jobs, dropped)
 
@@ -205,7 +205,7 @@ class Registry:
         # Search for deletable events while others write: only the deletion itself blocks them.
         with self.database.read(SLOW_SECONDS) as connection:
             found = []
-            for project in (WHOLE_SERVER, *nodes.every_project(connection)):
+            for project in (WHOLE_SERVER, *nodes.list_project_names(connection)):
                 own = nodes.project_retention(connection, project) or self._retention
                 before_ms = now_ms - own.hour_days * DAY
                 found.append((project, events.outlived(connection, project, before_ms), before_ms))
@@ -307,9 +307,9 @@ class Registry:
         with self.database.snapshot(SHORT_SECONDS) as connection:
             changed, after = None, self._position
             if after is not None:
-                changed, after = changes.since(connection, after)
+                changed, after = changes.read_changes(connection, after)
             if changed is None:
-                after = changes.now(connection)
+                after = changes.get_position(connection)
         if changed is None:
             self.memory.clear_jobs()  # retentions stay: writers need them while the database does not answer
         else:
@@ -398,9 +398,9 @@ class Registry:
         """
         with self.database.snapshot() as connection:
             if mark is None:
-                now = changes.now(connection)
-                return changes.recorded(connection), (now.last, now.open)
-            changed, after = changes.since(connection, changes.ChangePosition(*mark))
+                now = changes.get_position(connection)
+                return changes.list_recorded(connection), (now.last, now.open)
+            changed, after = changes.read_changes(connection, changes.ChangePosition(*mark))
         if changed is None:
             return None, mark
         return list(changes.jobs_of(changed.recorded)), (after.last, after.open)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from jobmeter.registry.database import POSTGRESQL
 from jobmeter.registry.schema import job_changes
-from jobmeter.registry.statements import by_project
+from jobmeter.registry.statements import group_by_project
 
 KEEP_SECONDS = 600
 _EVERY = 32
@@ -53,7 +53,7 @@ _DECODER = msgspec.json.Decoder(Changed)
 
 def notify(connection: sa.Connection, recorded: Keys = (), sampled: Keys = (), *, everything: bool = False) -> None:
     """Record the jobs that this transaction writes."""
-    changed = Changed(by_project(sorted(set(recorded))), by_project(sorted(set(sampled))), everything)
+    changed = Changed(group_by_project(sorted(set(recorded))), group_by_project(sorted(set(sampled))), everything)
     if not (changed.recorded or changed.sampled or everything):
         return
     kind = connection.dialect.name
@@ -66,19 +66,19 @@ def notify(connection: sa.Connection, recorded: Keys = (), sampled: Keys = (), *
         connection.execute(sa.delete(job_changes).where(_column.id < row, old))
 
 
-def now(connection: sa.Connection) -> ChangePosition:
+def get_position(connection: sa.Connection) -> ChangePosition:
     """Return the position after everything that is visible to this transaction."""
     last = connection.scalar(sa.select(sa.func.coalesce(sa.func.max(_column.id), 0)))
     return ChangePosition(last or 0, _open(connection))
 
 
-def recorded(connection: sa.Connection) -> list[tuple[str, str]]:
+def list_recorded(connection: sa.Connection) -> list[tuple[str, str]]:
     """Return the jobs, (project, id), that were recorded in the last ten minutes, possibly some more."""
     rows = connection.scalars(sa.select(_column.payload).order_by(_column.id))
     return [job for payload in rows for job in jobs_of(_DECODER.decode(payload).recorded)]
 
 
-def since(connection: sa.Connection, mark: ChangePosition) -> tuple[Changed | None, ChangePosition]:
+def read_changes(connection: sa.Connection, mark: ChangePosition) -> tuple[Changed | None, ChangePosition]:
     """Return the changes since the mark, and the next mark; None instead of changes that are no longer recorded.
 
     Changes may repeat.

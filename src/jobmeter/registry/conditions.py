@@ -8,7 +8,7 @@ import msgspec
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.finding import Severity
 from jobmeter.model.job import Condition, JobFilter, Operator
-from jobmeter.registry.statements import NUL, clean
+from jobmeter.registry.statements import NUL, clean_text
 
 MAX_CONDITIONS = 50
 MAX_VALUES = 1_000
@@ -116,22 +116,26 @@ def check(question: JobFilter) -> list[Predicate]:
         if not 0 <= getattr(question, field) < 2**31:
             raise InvalidRequestError(f"{field} must be from 0 to 2147483647", field)
     if len(question.conditions) > MAX_CONDITIONS:
-        raise _wrong(f"a listing may have {MAX_CONDITIONS} conditions, this one has {len(question.conditions)}")
+        raise _make_condition_error(
+            f"a listing may have {MAX_CONDITIONS} conditions, this one has {len(question.conditions)}"
+        )
     return [_predicate(one) for one in question.conditions]
 
 
 def _predicate(one: Condition) -> Predicate:
     if len(one.values) > MAX_VALUES:
-        raise _wrong(f"a condition may have {MAX_VALUES} values, that on {_shown(one)} has {len(one.values)}")
+        raise _make_condition_error(
+            f"a condition may have {MAX_VALUES} values, that on {_quote_field(one)} has {len(one.values)}"
+        )
     if one.operator is Operator.BETWEEN and len(one.values) != 2:
-        raise _wrong(f"between on {_shown(one)} takes two values, not {len(one.values)}")
+        raise _make_condition_error(f"between on {_quote_field(one)} takes two values, not {len(one.values)}")
     negated = one.operator is Operator.NOT_IN
     operator = Operator.IN if negated else one.operator
     otherwise = None
     if one.otherwise:
         for name in (one.field, one.otherwise):
             if name not in TEXTS and not name.startswith("extra."):
-                raise _wrong(f"{name[:100]!r} cannot be the alternative of another field")
+                raise _make_condition_error(f"{name[:100]!r} cannot be the alternative of another field")
         otherwise = _predicate(Condition(one.otherwise, operator, one.values))
     field = _field(one)
     if one.field in TIMES or one.field == "duration":
@@ -149,44 +153,44 @@ def _field(one: Condition) -> Field:
         return (one.field,)
     kind, _, name = one.field.partition(".")
     if kind == "labels" and name:
-        return kind, clean(name)
+        return kind, clean_text(name)
     dialect, _, key = name.partition(".")
     if kind == "extra" and dialect and key:
-        return kind, clean(dialect), *map(clean, key.split("/"))
-    raise _wrong(f"there is no field {_shown(one)} to list jobs by")
+        return kind, clean_text(dialect), *map(clean_text, key.split("/"))
+    raise _make_condition_error(f"there is no field {_quote_field(one)} to list jobs by")
 
 
 def _times(one: Condition) -> list[int | None]:
     if one.operator is Operator.CONTAINS:
-        raise _wrong(f"{_shown(one)} is a number: contains works on texts only")
+        raise _make_condition_error(f"{_quote_field(one)} is a number: contains works on texts only")
     values = _numbers(one)
     if one.operator is not Operator.BETWEEN and None in values:
-        raise _wrong(f"{_shown(one)} is compared with whole numbers")
+        raise _make_condition_error(f"{_quote_field(one)} is compared with whole numbers")
     return values
 
 
 def _names(one: Condition) -> list[str]:
     if one.operator is Operator.CONTAINS:
         how = "its whole name" if one.field not in FINDINGS else "its severity and rule"
-        raise _wrong(f"a {one.field} is compared by {how}")
+        raise _make_condition_error(f"a {one.field} is compared by {how}")
     names = _texts_of(one)
     for severity in [name.partition("/")[0] for name in names] if one.field in FINDINGS else []:
         if severity and severity not in set(Severity):
-            raise _wrong(f"{severity[:64]!r} is not one of {', '.join(Severity)}")
+            raise _make_condition_error(f"{severity[:64]!r} is not one of {', '.join(Severity)}")
     return names
 
 
 def _texts_of(one: Condition) -> list[str]:
     if one.operator is Operator.BETWEEN:
-        raise _wrong(f"{_shown(one)} is a text: between works on numbers and times only")
+        raise _make_condition_error(f"{_quote_field(one)} is a text: between works on numbers and times only")
     if None in one.values:
-        raise _wrong(f"{_shown(one)} is compared with texts")
-    return [clean(str(value)) for value in one.values]
+        raise _make_condition_error(f"{_quote_field(one)} is compared with texts")
+    return [clean_text(str(value)) for value in one.values]
 
 
 def _numbers(one: Condition) -> list[int | None]:
     if any(isinstance(value, str) for value in one.values):
-        raise _wrong(f"{_shown(one)} is compared with whole numbers")
+        raise _make_condition_error(f"{_quote_field(one)} is compared with whole numbers")
     return [max(-_INT64, min(value, _INT64)) if isinstance(value, int) else None for value in one.values]
 
 
@@ -202,9 +206,9 @@ def _is_number(value: Any) -> bool:  # noqa: ANN401 - whatever JSON has
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _shown(one: Condition) -> str:
+def _quote_field(one: Condition) -> str:
     return repr(one.field[:100])
 
 
-def _wrong(message: str) -> InvalidRequestError:
+def _make_condition_error(message: str) -> InvalidRequestError:
     return InvalidRequestError(message, "conditions")

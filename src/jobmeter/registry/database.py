@@ -73,7 +73,7 @@ class Database:
     @contextmanager
     def read(self, seconds: float = STATEMENT_SECONDS) -> Iterator[sa.Connection]:
         """Open a read transaction. PostgreSQL has ``seconds`` to answer each statement."""
-        with failures(), self._guarded(seconds), self.engine.connect() as connection, connection.begin():
+        with failures(), self._guard(seconds), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
@@ -92,7 +92,7 @@ class Database:
         keys (the projects that are written to) take turns. ``seconds``: see ``read``.
         """
         queue = self.writers.turn(key) if self.kind == SQLITE else nullcontext()
-        with queue, failures(), self._guarded(seconds), self._writing.begin() as connection:
+        with queue, failures(), self._guard(seconds), self._writing.begin() as connection:
             yield connection
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ class Database:
         self.engine.dispose()
 
     @contextmanager
-    def _guarded(self, seconds: float) -> Iterator[None]:
+    def _guard(self, seconds: float) -> Iterator[None]:
         """Run the block behind the breaker of PostgreSQL.
 
         Raises UnavailableError while the database does not answer.
@@ -131,15 +131,15 @@ def failures() -> Iterator[None]:
     except exc.IntegrityError as error:
         raise ConflictError("the registry already has this entry") from error
     except _FAILURES as error:
-        raise _unavailable(error) from error
+        raise _make_unavailable(error) from error
     except exc.DBAPIError as error:
         # A damaged SQLite file is a bare DatabaseError. Every other kind is a bug in Jobmeter.
         if type(error) is not exc.DatabaseError:
             raise
-        raise _unavailable(error) from error
+        raise _make_unavailable(error) from error
 
 
-def _unavailable(error: BaseException) -> UnavailableError:
+def _make_unavailable(error: BaseException) -> UnavailableError:
     """Return the error without files or addresses, for any client. The driver's message goes to the log."""
     reason = _reason(error)
     _log.warning("the registry does not work now: %s", reason)

@@ -22,9 +22,9 @@ from jobmeter.model.event import (
 )
 from jobmeter.model.job import JobState
 from jobmeter.model.record import EventRecord
-from jobmeter.model.time import parse_time, within_int64
+from jobmeter.model.time import clamp_to_int64, parse_time
 from jobmeter.registry.schema import events, jobs
-from jobmeter.registry.statements import chunks, clean, insert, within
+from jobmeter.registry.statements import chunks, clean_text, insert, match_names
 
 MAX_EVENTS = 100_000
 """Most events of a job; the oldest are deleted."""
@@ -49,7 +49,7 @@ def event_row(project: str, record: EventRecord) -> dict[str, Any]:
 
 def row_of(event: Event) -> dict[str, Any]:
     """Return the row of an event."""
-    words = {name: clean(getattr(event, name)) for name in ("reason", "message", "subject", "actor")}
+    words = {name: clean_text(getattr(event, name)) for name in ("reason", "message", "subject", "actor")}
     cleaned = msgspec.structs.replace(event, **words)
     values = msgspec.structs.asdict(cleaned)
     return {**values, "source": event.source.value, "level": event.level.value, "digest": cleaned.digest}
@@ -69,7 +69,7 @@ def add_events(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> int
         return 0
     connection.execute(insert(connection, events).on_conflict_do_nothing(index_elements=["digest"]), list(rows))
     affected = sorted({(row["job"], row["project"]) for row in rows if row["job"]})
-    full = _overfull(connection, sorted({job for job, _ in affected}))
+    full = _find_overfull(connection, sorted({job for job, _ in affected}))
     return sum(_trim(connection, project, job) for job, project in affected if job in full)
 
 
@@ -85,7 +85,7 @@ def list_events(connection: sa.Connection, question: EventFilter) -> EventPage:
     if question.offset >= total or not question.limit:
         return EventPage([], total)
     if question.after:
-        conditions.append(_behind(connection, question))
+        conditions.append(_select_after(connection, question))
     page = sa.select(events).where(*conditions).order_by(*_order(question))
     rows = connection.execute(page.limit(question.limit).offset(question.offset))
     return EventPage([_event(row) for row in rows], total)
@@ -98,8 +98,8 @@ def _search(
 
     Databases fold letters differently, so the events are read and searched here.
     """
-    part = clean(question.contains).casefold()
-    behind = _behind(connection, question) if question.after else sa.true()
+    part = clean_text(question.contains).casefold()
+    behind = _select_after(connection, question) if question.after else sa.true()
     columns = (_column.id, _column.reason, _column.message, behind.label("behind"))
     everything = sa.select(*columns).where(*conditions).order_by(*_order(question))
     total, found = 0, []
@@ -144,7 +144,7 @@ def delete_outlived(connection: sa.Connection, project: str, names: Sequence[str
     return deleted
 
 
-def _overfull(connection: sa.Connection, names: Sequence[str]) -> set[str]:
+def _find_overfull(connection: sa.Connection, names: Sequence[str]) -> set[str]:
     """Return the jobs that may have too many events. The projects of one id are counted together."""
     found: set[str] = set()
     for some in chunks(names):
@@ -178,23 +178,23 @@ def _conditions(question: EventFilter) -> Iterable[sa.ColumnElement[bool]]:
         (_column.level, question.levels or None),
     ):
         if values is not None:
-            yield column.in_([clean(value) for value in sorted(values)])
+            yield column.in_([clean_text(value) for value in sorted(values)])
     if question.types:
-        yield sa.or_(*(_of_type(kind) for kind in sorted(question.types)))
+        yield sa.or_(*(_select_type(kind) for kind in sorted(question.types)))
     if question.without:
-        yield sa.not_(sa.or_(*(_of_type(kind) for kind in sorted(question.without))))
+        yield sa.not_(sa.or_(*(_select_type(kind) for kind in sorted(question.without))))
     if question.ids:
         yield _column.digest.in_([_digest(one, "ids") for one in question.ids])
     if question.start is not None:
-        yield _column.time >= within_int64(question.start)
+        yield _column.time >= clamp_to_int64(question.start)
     if question.end is not None:
-        yield _column.time < within_int64(question.end)
+        yield _column.time < clamp_to_int64(question.end)
 
 
-def _behind(connection: sa.Connection, question: EventFilter) -> sa.ColumnElement[bool]:
+def _select_after(connection: sa.Connection, question: EventFilter) -> sa.ColumnElement[bool]:
     """Return the condition for events behind the event ``after``. Raises InvalidRequestError if it does not exist."""
     place = sa.select(_column.time, _column.id).where(_column.digest == _digest(question.after, "after"))
-    row = connection.execute(place.where(within(_column.project, question.projects))).one_or_none()
+    row = connection.execute(place.where(match_names(_column.project, question.projects))).one_or_none()
     if row is None:
         raise InvalidRequestError("there is no event of that id any more", "after")
     last, one = sa.tuple_(_column.time, _column.id), sa.tuple_(sa.literal(row.time), sa.literal(row.id))
@@ -211,7 +211,7 @@ def _event(row: sa.Row[Any]) -> Event:
     return msgspec.convert(row, Event, from_attributes=True)
 
 
-def _of_type(kind: EventType) -> sa.ColumnElement[bool]:
+def _select_type(kind: EventType) -> sa.ColumnElement[bool]:
     """Return the condition for events of that type; see ``Event.type``."""
     match kind:
         case EventType.JOB_STATE:
@@ -224,7 +224,7 @@ def _of_type(kind: EventType) -> sa.ColumnElement[bool]:
             return sa.and_(_STATE, _REPLICA, ~_RUNS, _column.reason.not_in(sorted(ENDS)))
         case EventType.OTHER:
             others = (other for other in EventType if other is not EventType.OTHER)
-            return sa.not_(sa.or_(*(_of_type(other) for other in others)))
+            return sa.not_(sa.or_(*(_select_type(other) for other in others)))
         case _ if kind in SERVER_REASONS:
             return sa.and_(_SERVER, _column.reason.in_(sorted(SERVER_REASONS[kind])))
         case _:

@@ -40,30 +40,30 @@ def values(severities: Iterable[Severity], rules: Iterable[str]) -> tuple[str, .
 
 def keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
     """Select project and id of each job with a matching finding; ``conditions`` has checked the values."""
-    return sa.select(_column.project, _column.job).where(FOUND, fitting(given)).distinct()
+    return sa.select(_column.project, _column.job).where(FOUND, match_findings(given)).distinct()
 
 
 def open_keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
     """Project and id of each job that has such a finding open."""
-    return sa.select(_column.project, _column.job).where(FOUND, is_open(), fitting(given)).distinct()
+    return sa.select(_column.project, _column.job).where(FOUND, is_open(), match_findings(given)).distinct()
 
 
 def is_open() -> sa.ColumnElement[bool]:
     """Return the condition of an open finding: reported while its job runs, and not ended since."""
-    return sa.and_(_column.subject != "", ~_ended_since())
+    return sa.and_(_column.subject != "", ~_has_ended_since())
 
 
-def fitting(given: Iterable[str]) -> sa.ColumnElement[bool]:
+def match_findings(given: Iterable[str]) -> sa.ColumnElement[bool]:
     """Return the condition that a finding has one of these values."""
-    return sa.or_(sa.false(), *map(_fits, given))
+    return sa.or_(sa.false(), *map(_match_value, given))
 
 
-def of_jobs(project: str, ids: Sequence[str]) -> Sequence[sa.ColumnElement[bool]]:
+def select_jobs(project: str, ids: Sequence[str]) -> Sequence[sa.ColumnElement[bool]]:
     """The conditions that narrow ``open_keys`` to some jobs of a project."""
     return _column.project == project, _column.job.in_(ids)
 
 
-def _ended_since() -> sa.Exists:
+def _has_ended_since() -> sa.Exists:
     """An event says that the finding of an event ended: the same rule and subject, no earlier."""
     end = events.alias("finding_end").c
     same = (end.project == _column.project, end.job == _column.job, end.subject == _column.subject)
@@ -76,7 +76,7 @@ def _rule(message: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
     return sa.func.substr(message, 1, sa.func.length(message) - sa.func.length(sa.func.ltrim(message, _NAMES)))
 
 
-def _fits(value: str) -> sa.ColumnElement[bool]:
+def _match_value(value: str) -> sa.ColumnElement[bool]:
     severity, _, rule = value.partition("/")
     parts: list[sa.ColumnElement[bool]] = [sa.true()]
     if severity:

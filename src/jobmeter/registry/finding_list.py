@@ -8,10 +8,10 @@ import msgspec
 import sqlalchemy as sa
 
 from jobmeter.model.finding import FindingMessage, ListedFinding, Severity, read_message
-from jobmeter.registry.finding_filter import FOUND, fitting, is_open, of_jobs
+from jobmeter.registry.finding_filter import FOUND, is_open, match_findings, select_jobs
 from jobmeter.registry.finding_summaries import SEVERITIES
 from jobmeter.registry.schema import events
-from jobmeter.registry.statements import job_chunks, within
+from jobmeter.registry.statements import job_chunks, match_names
 
 MOST_EVENTS = 20_000
 """Most events that a statement reads."""
@@ -48,14 +48,14 @@ def read_findings(connection: sa.Connection, question: EventsOfFindings) -> list
             read = read_message(row.message, row.subject)
             if read is None:
                 continue
-            found.setdefault((row.project, row.job, read.rule, read.subject), _listed(row, read))
+            found.setdefault((row.project, row.job, read.rule, read.subject), _make_listed(row, read))
             if question.jobs is None and len(found) >= question.count:
                 break
     ordered = sorted(found.values(), key=lambda one: one.time, reverse=True)
     return ordered[: question.count]
 
 
-def _listed(row: sa.Row[Any], read: FindingMessage) -> ListedFinding:
+def _make_listed(row: sa.Row[Any], read: FindingMessage) -> ListedFinding:
     return ListedFinding(
         project=row.project,
         job=row.job,
@@ -78,9 +78,9 @@ def _rows(connection: sa.Connection, question: EventsOfFindings) -> Generator[sa
 
 def _groups(question: EventsOfFindings) -> Iterator[Sequence[sa.ColumnElement[bool]]]:
     """Yield the conditions of each statement: one for all jobs, or one for each run of named jobs."""
-    common = [within(_column.project, question.projects)]
+    common = [match_names(_column.project, question.projects)]
     if question.values:
-        common.append(fitting(question.values))
+        common.append(match_findings(question.values))
     if question.start is not None:
         common.append(_column.time >= question.start)
     if question.end is not None:
@@ -89,4 +89,4 @@ def _groups(question: EventsOfFindings) -> Iterator[Sequence[sa.ColumnElement[bo
         yield common
         return
     for project, ids in job_chunks(question.jobs):
-        yield [*common, is_open(), *of_jobs(project, ids)]
+        yield [*common, is_open(), *select_jobs(project, ids)]

@@ -49,21 +49,21 @@ class _Found(msgspec.Struct, frozen=True):
 
 def finding_summaries(connection: sa.Connection, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
     """Return the findings of each job that has any."""
-    return [one for project, ids in job_chunks(jobs) for one in _of_project(connection, project, ids)]
+    return [one for project, ids in job_chunks(jobs) for one in _summarise_project(connection, project, ids)]
 
 
-def _of_project(connection: sa.Connection, project: str, ids: Sequence[str]) -> Iterator[FindingSummary]:
+def _summarise_project(connection: sa.Connection, project: str, ids: Sequence[str]) -> Iterator[FindingSummary]:
     ends = _ends(connection, project, ids)
     # A finding that closed and opened again counts once, with its worst severity.
     found: dict[str, dict[_Key, _Found]] = {}
-    for row in connection.execute(_worst(project, ids)):
+    for row in connection.execute(_select_worst(project, ids)):
         read = read_message(row.head, row.subject)
         if read is not None:
             key = read.rule, read.subject
             is_open = bool(row.subject) and ends.get((row.job, *key), -1) < row.time
             own = found.setdefault(row.job, {})
             if key not in own or (is_open and not own[key].open):
-                own[key] = _found(row, read, is_open=is_open)
+                own[key] = _place_finding(row, read, is_open=is_open)
     ordered = {job: sorted(own.items(), key=lambda one: one[1].order) for job, own in found.items()}
     idle = {
         job: [one.row for (rule, _), one in findings if rule == _IDLE and one.open] for job, findings in ordered.items()
@@ -86,7 +86,7 @@ def _of_project(connection: sa.Connection, project: str, ids: Sequence[str]) -> 
         )
 
 
-def _found(row: sa.Row[Any], read: FindingMessage, *, is_open: bool) -> _Found:
+def _place_finding(row: sa.Row[Any], read: FindingMessage, *, is_open: bool) -> _Found:
     """Place a finding. The findings of an ended job are stored in their order: their numbers tell it."""
     severity, reported = SEVERITIES.get(row.level, Severity.INFO), bool(row.subject)
     start = read_start(row.tail)
@@ -96,7 +96,7 @@ def _found(row: sa.Row[Any], read: FindingMessage, *, is_open: bool) -> _Found:
     return _Found(row.id, severity, is_open, (known[:4], known[4:] if reported else (), row.id))
 
 
-def _worst(project: str, ids: Sequence[str]) -> sa.Select[Any]:
+def _select_worst(project: str, ids: Sequence[str]) -> sa.Select[Any]:
     """Select the findings of each job, worst first, then newest first."""
     order = (_BY_SEVERITY.desc(), _column.time.desc(), _column.id.desc())
     place = sa.func.row_number().over(partition_by=_column.job, order_by=order).label("place")

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from jobmeter.model.job import JobView
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.time import TimeRange
 from jobmeter.registry.rows import allocation_of, job_of, replica_of
 from jobmeter.registry.schema import allocations, jobs, replicas
@@ -27,18 +27,20 @@ def _views(
 ) -> list[JobView]:
     heads = [job_of(row, now_ms) for row in connection.execute(sa.select(jobs).where(*conditions))]
     places = {(head.project, head.id): head for head in heads}
-    members = _by_job(connection.execute(_parts(replicas, conditions)))
+    members = _group_by_job(connection.execute(_parts(replicas, conditions)))
     met = (
         allocations.c.start < span.end_ms,
         sa.or_(allocations.c.end.is_(None), allocations.c.end >= span.start_ms),
     )
-    allocated = _by_job(connection.execute(_parts(allocations, (*conditions, *met)).order_by(allocations.c.start)))
+    allocated = _group_by_job(
+        connection.execute(_parts(allocations, (*conditions, *met)).order_by(allocations.c.start))
+    )
     return [
         JobView(
             job=head,
             replicas=sorted(
                 (replica_of(row, head, now_ms) for row in members[key]),
-                key=lambda member: (natural(member.name), member.attempt),
+                key=lambda member: (make_natural_key(member.name), member.attempt),
             ),
             allocations=[allocation_of(row, head) for row in allocated[key]],
         )
@@ -51,7 +53,7 @@ def _parts(table: sa.Table, conditions: Iterable[sa.ColumnElement[bool]]) -> sa.
     return sa.select(table).join(jobs, joined).where(*conditions)
 
 
-def _by_job(rows: Iterable[sa.Row[Any]]) -> dict[_Key, list[sa.Row[Any]]]:
+def _group_by_job(rows: Iterable[sa.Row[Any]]) -> dict[_Key, list[sa.Row[Any]]]:
     found: dict[_Key, list[sa.Row[Any]]] = defaultdict(list)
     for row in rows:
         found[row.project, row.job].append(row)

@@ -65,7 +65,7 @@ class IntervalCache:
                 others.append(one)
             elif one.last_ms > (moved.get((job, device), last).end or 0):
                 moved[job, device] = Interval(last.start, one.last_ms, last.cluster, last.rank, last.row)
-        if not self._written(connection, moved):
+        if not self._write_moved(connection, moved):
             return list(_devices(observations))
         updates.ends.update(moved)
         return list(_devices(others))
@@ -121,7 +121,7 @@ class IntervalCache:
         self._running.clear()
         self._count = 0
 
-    def _written(self, connection: sa.Connection, moved: dict[tuple[JobKey, _Device], Interval]) -> bool:
+    def _write_moved(self, connection: sa.Connection, moved: dict[tuple[JobKey, _Device], Interval]) -> bool:
         """Write extended intervals. Return False if a row has changed since it was cached."""
         if not moved:
             return True

@@ -6,13 +6,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from jobmeter.model.job import Allocation, Job, JobView
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.registry.events import forget_events
 from jobmeter.registry.memory import Expiring
 from jobmeter.registry.rows import allocation_of, job_of, replica_of, valid_until
 from jobmeter.registry.schema import SAMPLED, allocations, jobs, replicas
-from jobmeter.registry.statements import within
+from jobmeter.registry.statements import match_names
 
 
 def prepare(connection: sa.Connection) -> None:
@@ -25,7 +25,7 @@ def prepare(connection: sa.Connection) -> None:
 
 def job_rows(connection: sa.Connection, names: frozenset[str] | None, job: str) -> Sequence[sa.Row[Any]]:
     """Return the rows of every job of that id in those projects (None: all), by project."""
-    question = sa.select(jobs).where(jobs.c.id == job, within(jobs.c.project, names))
+    question = sa.select(jobs).where(jobs.c.id == job, match_names(jobs.c.project, names))
     return connection.execute(question.order_by(jobs.c.project)).all()
 
 
@@ -62,7 +62,7 @@ def forget_job(connection: sa.Connection, project: str, job: str) -> bool:
 def _view(connection: sa.Connection, head: Job, now_ms: int) -> Expiring[JobView]:
     rows = connection.execute(_parts(replicas, head.project, head.id)).all()
     members = [replica_of(row, head, now_ms) for row in rows]
-    members.sort(key=lambda member: (natural(member.name), member.attempt))
+    members.sort(key=lambda member: (make_natural_key(member.name), member.attempt))
     until = min((valid_until(SAMPLED, row.last_sample, now_ms) for row in rows), default=MAX_TIME_MS)
     view = JobView(job=head, replicas=members, allocations=job_allocations(connection, head))
     return Expiring(view, now_ms, MAX_TIME_MS if head.recorded else until)

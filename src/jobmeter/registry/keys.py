@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from jobmeter.registry.breaker import SHORT_SECONDS
 from jobmeter.registry.database import Database
 from jobmeter.registry.schema import keys
-from jobmeter.registry.statements import chunks, within
+from jobmeter.registry.statements import chunks, match_names
 from jobmeter.registry.stored import StoredKey
 
 _key = keys.c
@@ -28,7 +28,7 @@ class KeyTable:
 
     def all(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
         """Return keys by creation, revoked keys included."""
-        return self._select(within(_key.project, projects))
+        return self._select(match_names(_key.project, projects))
 
     def links(self, project: str, job: str) -> list[StoredKey]:
         """Return the keys that open that job alone, by creation, expired keys included."""
@@ -37,7 +37,7 @@ class KeyTable:
     def _select(self, *conditions: sa.ColumnElement[bool]) -> list[StoredKey]:
         question = sa.select(keys).where(*conditions).order_by(_key.created, _key.id)
         with self._database.read() as connection:
-            return [_stored(row) for row in connection.execute(question)]
+            return [_make_stored_key(row) for row in connection.execute(question)]
 
     def delete(self, key_ids: Sequence[str]) -> None:
         """Delete keys; a no-op for unknown ids."""
@@ -56,7 +56,7 @@ class KeyTable:
     def _find(self, condition: sa.ColumnElement[bool]) -> StoredKey | None:
         with self._database.read(SHORT_SECONDS) as connection:
             row = connection.execute(sa.select(keys).where(condition)).one_or_none()
-        return None if row is None else _stored(row)
+        return None if row is None else _make_stored_key(row)
 
     def revoke(self, key_id: str, now_ms: int) -> bool:
         """Revoke a key. Return False if there is no valid key of that id."""
@@ -81,6 +81,6 @@ class KeyTable:
             connection.execute(sa.update(keys).where(_key.id == key_id, later).values(last_used=now_ms))
 
 
-def _stored(row: sa.Row[Any]) -> StoredKey:
+def _make_stored_key(row: sa.Row[Any]) -> StoredKey:
     values = {name: getattr(row, name) for name in StoredKey.__struct_fields__}
     return StoredKey(**{**values, "token_hash": bytes(row.token_hash), "sealed_secret": bytes(row.sealed_secret)})

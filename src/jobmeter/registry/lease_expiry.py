@@ -68,7 +68,7 @@ def mark_lost(connection: sa.Connection, now_ms: int, heard_since_ms: int, least
     question = question.order_by(_job.project, _job.id).limit(MOST).with_for_update()
     found = StateChanges()
     for row in connection.execute(question).all():
-        end = _last_heard(row.start, row.last_sample, row.lease_renewed)
+        end = _find_last_heard(row.start, row.last_sample, row.lease_renewed)
         own = sa.and_(_job.project == row.project, _job.id == row.id)
         values = {"state": _FAILED, "end": end, "error": LOST, "lost": now_ms, "lease_ms": None, "lease_renewed": None}
         connection.execute(sa.update(jobs).where(own).values({**values, "updated": now_ms}))
@@ -83,7 +83,7 @@ def _lose_replicas(
     connection: sa.Connection, job: tuple[str, str], renewed: int, now_ms: int, found: StateChanges
 ) -> None:
     for row in _members(connection, *job, _replica.state == _RUNNING):
-        end = _last_heard(row.start, row.last_sample, renewed)
+        end = _find_last_heard(row.start, row.last_sample, renewed)
         _set(connection, row, {"state": _FAILED, "end": end, "reason": LOST})
         found.events.append(_event(row, JobState.FAILED, now_ms, LOST))
 
@@ -115,6 +115,6 @@ def _event(row: sa.Row[Any], state: JobState, now_ms: int, message: str) -> dict
     return state_row(row.project, row.job, state, now_ms, message, replica=row.name, **names)
 
 
-def _last_heard(start: int | None, last_sample: int | None, renewed: int) -> int:
+def _find_last_heard(start: int | None, last_sample: int | None, renewed: int) -> int:
     """Return the last time at which a job ran: its last sample, else its last renewal, but not before its start."""
     return max(renewed if last_sample is None else last_sample, 0 if start is None else start)

@@ -30,7 +30,7 @@ def merge_replicas(
 
     Raises InvalidRequestError for a replica that starts again as an attempt that has ended.
     """
-    stored = _stored(connection, project, sorted({(job, replica.name) for job, replica, _ in members}))
+    stored = _read_stored(connection, project, sorted({(job, replica.name) for job, replica, _ in members}))
     existing = set(stored)
     changes: dict[_Name, dict[str, Any]] = {}
     happened = []
@@ -39,10 +39,10 @@ def merge_replicas(
         before = stored.get(name, _UNKNOWN)
         life = merge.replica_life(before, values)
         if life is None:
-            raise _ended(name, before)
+            raise _make_ended_error(name, before)
         key = dict(zip(_KEY, (project, *name), strict=True))
         change = renamed(key, _KEY, "key_") | renamed({**values, **life}, _COLUMNS, "new_")
-        changes[name] = merge.joined(changes.get(name), change, _UPDATE.plain)
+        changes[name] = merge.join_changes(changes.get(name), change, _UPDATE.plain)
         if life["state"] is not None and life["state"] != before["reported"]:
             happened.append(_event(project, job, replica, {**values, **life}, now_ms))
         stored[name] = {**before, **life, "reported": life["state"] or before["reported"]}
@@ -52,7 +52,7 @@ def merge_replicas(
     return happened
 
 
-def _ended(name: _Name, stored: Mapping[str, Any]) -> InvalidRequestError:
+def _make_ended_error(name: _Name, stored: Mapping[str, Any]) -> InvalidRequestError:
     job, replica, attempt = name
     return InvalidRequestError(
         f"attempt {attempt} of replica {replica} of job {job!r} ended at {iso(stored['end'])}: "
@@ -69,7 +69,7 @@ def _event(project: str, job: str, replica: ReplicaRecord, values: Mapping[str, 
         job,
         state,
         now_ms if time_ms is None else time_ms,
-        _ended_how(values) if state.finished else "",
+        _describe_end(values) if state.finished else "",
         replica=replica.name,
         attempt=replica.attempt,
         cluster=values["cluster"] or "",
@@ -77,13 +77,15 @@ def _event(project: str, job: str, replica: ReplicaRecord, values: Mapping[str, 
     )
 
 
-def _ended_how(values: Mapping[str, Any]) -> str:
+def _describe_end(values: Mapping[str, Any]) -> str:
     """Describe an end by its exit status and reason, as far as they are recorded."""
     code = values["exit_code"]
     return "; ".join(filter(None, ("" if code is None else f"exit status {code}", values["reason"] or "")))
 
 
-def _stored(connection: sa.Connection, project: str, names: Sequence[tuple[str, str]]) -> dict[_Name, dict[str, Any]]:
+def _read_stored(
+    connection: sa.Connection, project: str, names: Sequence[tuple[str, str]]
+) -> dict[_Name, dict[str, Any]]:
     """Return the row of each replica; ``reported`` is the state in its last event."""
     found: dict[_Name, dict[str, Any]] = {}
     column = replicas.c

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.extra import bounded
+from jobmeter.model.extra import encode_bounded
 from jobmeter.model.job import LOST, Checkpoint, JobState
 from jobmeter.model.record import MAX_CHECKPOINT_BYTES, MAX_CHECKPOINTS, Lease
 from jobmeter.model.time import SECOND
@@ -32,7 +32,7 @@ def life(stored: Mapping[str, Any], given: Mapping[str, Any], *, restart: bool =
     after = {name: stored[name] if given[name] is None else given[name] for name in LIFE}
     after |= {"created": given["created"], "error": given["error"], "lost": stored["lost"]}
     if stored["state"] in _OUTCOMES and given["state"] in {*_LIVE, JobState.UNKNOWN.value}:
-        if given["state"] in _LIVE and _later(given["start"], stored):
+        if given["state"] in _LIVE and _is_later(given["start"], stored):
             after |= {"state": given["state"], "end": None, "exit_code": None, "error": given["error"] or ""}
             restart = True
         else:
@@ -43,7 +43,7 @@ def life(stored: Mapping[str, Any], given: Mapping[str, Any], *, restart: bool =
         restart = True
     if restart and stored["start"] is not None:
         after |= {"start": stored["start"], "created": None}
-    after["state"] = _implied(after, given)
+    after["state"] = _derive_state(after, given)
     return after
 
 
@@ -91,7 +91,7 @@ def is_leased(stored: Mapping[str, Any], now_ms: int) -> bool:
     return stored["lease_renewed"] is not None and now_ms < int(stored["lease_renewed"] + stored["lease_ms"])
 
 
-def joined(first: dict[str, Any] | None, then: dict[str, Any], plain: frozenset[str]) -> dict[str, Any]:
+def join_changes(first: dict[str, Any] | None, then: dict[str, Any], plain: frozenset[str]) -> dict[str, Any]:
     """Join two successive changes of a row. None stands for a value that stays, except in ``plain`` parameters."""
     if first is None:
         return then
@@ -105,7 +105,7 @@ def job_state(row: Mapping[str, Any]) -> JobState:
     return JobState.QUEUED if row["last_sample"] is None and row["start"] is None else JobState.RUNNING
 
 
-def _implied(after: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
+def _derive_state(after: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
     """Return the state of a record that has an end or an exit status, but no state."""
     state: str | None = after["state"]
     if given["state"] is not None or after["end"] is None or state not in {None, JobState.UNKNOWN.value}:
@@ -114,7 +114,7 @@ def _implied(after: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
     return (JobState.UNKNOWN if code is None else JobState.FAILED if code else JobState.SUCCEEDED).value
 
 
-def merged_checkpoints(stored: str | None, given: Iterable[Checkpoint]) -> str:
+def merge_checkpoints(stored: str | None, given: Iterable[Checkpoint]) -> str:
     """Return the checkpoints as JSON; a given checkpoint replaces the stored one of the same id.
 
     Raises LimitExceededError if they are too many or too long.
@@ -123,10 +123,10 @@ def merged_checkpoints(stored: str | None, given: Iterable[Checkpoint]) -> str:
     merged.update({one.id: one for one in given})
     if len(merged) > MAX_CHECKPOINTS:
         raise LimitExceededError(f"a job may have {MAX_CHECKPOINTS} checkpoints", "checkpoints")
-    return bounded(list(merged.values()), "checkpoints", MAX_CHECKPOINT_BYTES)
+    return encode_bounded(list(merged.values()), "checkpoints", MAX_CHECKPOINT_BYTES)
 
 
-def _later(start: int | None, stored: Mapping[str, Any]) -> bool:
+def _is_later(start: int | None, stored: Mapping[str, Any]) -> bool:
     ends = (stored[name] for name in ("end", "last_sample", "start"))
     last = next((time for time in ends if time is not None), None)
     return start is not None and last is not None and start > last

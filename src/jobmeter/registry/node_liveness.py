@@ -19,7 +19,7 @@ _INTERVALS = 5
 """Number of its agent's intervals that a node may be silent before it counts as down."""
 
 
-def described(connection: sa.Connection, rows: Sequence[Mapping[str, Any]], now_ms: int) -> list[dict[str, Any]]:
+def make_node_events(connection: sa.Connection, rows: Sequence[Mapping[str, Any]], now_ms: int) -> list[dict[str, Any]]:
     """Return the events of nodes that describe themselves for the first time, or after a restart.
 
     Call it before the rows are written.
@@ -28,7 +28,7 @@ def described(connection: sa.Connection, rows: Sequence[Mapping[str, Any]], now_
     for row in rows:
         if row["info"] is None:
             continue
-        stored = connection.execute(sa.select(_node.info).where(_own(row))).one_or_none()
+        stored = connection.execute(sa.select(_node.info).where(_match_row(row))).one_or_none()
         before, after = _info(stored.info if stored else None), _info(row["info"])
         if not before:
             happened.append(_event(row, "NodeUp", now_ms, "An agent measures it."))
@@ -42,8 +42,8 @@ def mark(
     connection: sa.Connection, now_ms: int, heard_since_ms: int, least_ms: int
 ) -> tuple[list[dict[str, Any]], bool]:
     """Mark nodes down or up. Return the events, and True if there may be more nodes to mark."""
-    back = connection.execute(_chosen(_node.down.is_not(None), _node.last_seen > _node.down)).mappings().all()
-    quiet = _chosen(_node.down.is_(None), _node.info.is_not(None), _node.last_seen <= now_ms - least_ms)
+    back = connection.execute(_select_nodes(_node.down.is_not(None), _node.last_seen > _node.down)).mappings().all()
+    quiet = _select_nodes(_node.down.is_(None), _node.info.is_not(None), _node.last_seen <= now_ms - least_ms)
     silent = connection.execute(quiet).mappings().all()
     happened = []
     for row in back:
@@ -61,16 +61,16 @@ def mark(
     return happened, len(back) == MOST
 
 
-def _chosen(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+def _select_nodes(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     question = sa.select(*(_node[name] for name in (*_KEY, "last_seen", "down", "info"))).where(*conditions)
     return question.order_by(_node.last_seen, *(_node[name] for name in _KEY)).limit(MOST).with_for_update()
 
 
 def _set(connection: sa.Connection, row: Mapping[Any, Any], down: int | None) -> None:
-    connection.execute(sa.update(nodes).where(_own(row)).values(down=down))
+    connection.execute(sa.update(nodes).where(_match_row(row)).values(down=down))
 
 
-def _own(row: Mapping[Any, Any]) -> sa.ColumnElement[bool]:
+def _match_row(row: Mapping[Any, Any]) -> sa.ColumnElement[bool]:
     return sa.and_(*(_node[name] == row[name] for name in _KEY))
 
 

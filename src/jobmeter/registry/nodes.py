@@ -9,10 +9,10 @@ import sqlalchemy as sa
 from jobmeter.model.job import Node, Project
 from jobmeter.model.record import NodeRecord
 from jobmeter.model.retention import Retention
-from jobmeter.registry.node_liveness import described
+from jobmeter.registry.node_liveness import make_node_events
 from jobmeter.registry.rows import job_of, node_of, node_values
 from jobmeter.registry.schema import jobs, nodes, projects
-from jobmeter.registry.statements import add_missing, coalesce_to_stored, insert, renamed, widen, within
+from jobmeter.registry.statements import add_missing, coalesce_to_stored, insert, match_names, renamed, widen
 
 _KEY = ("project", "cluster", "name")
 _DESCRIBED = ("resource_group", "info")
@@ -36,7 +36,7 @@ def prepare_nodes(project: str, records: Sequence[NodeRecord], now_ms: int) -> l
 
 def merge_nodes(connection: sa.Connection, rows: Sequence[dict[str, Any]], now_ms: int) -> list[dict[str, Any]]:
     """Store checked rows: times widen, other fields are replaced. Return the events."""
-    happened = described(connection, rows, now_ms)
+    happened = make_node_events(connection, rows, now_ms)
     spans = [{name: row[name] for name in (*_KEY, "first_seen", "last_seen")} for row in rows]
     widen(connection, nodes, spans, ("first_seen", "last_seen"))
     changes = [
@@ -54,12 +54,12 @@ def list_nodes(
 ) -> list[Node]:
     """Return the nodes with these names (None: all), by cluster and name."""
     sought = names if names is None or len(names) <= _MOST_NAMED else None
-    question = sa.select(nodes).where(within(nodes.c.project, projects), within(nodes.c.name, sought))
+    question = sa.select(nodes).where(match_names(nodes.c.project, projects), match_names(nodes.c.name, sought))
     rows = connection.execute(question.order_by(nodes.c.cluster, nodes.c.name, nodes.c.project))
     return [node_of(row) for row in rows if names is None or row.name in names]
 
 
-def every_project(connection: sa.Connection) -> Sequence[str]:
+def list_project_names(connection: sa.Connection) -> Sequence[str]:
     """Return the names of all projects that have ever been written to."""
     return connection.scalars(sa.select(projects.c.name).order_by(projects.c.name)).all()
 
@@ -94,7 +94,7 @@ _DESCRIBE = (
 
 def list_projects(connection: sa.Connection, names: frozenset[str] | None, now_ms: int) -> list[Project]:
     """Return the projects with these names (None: all), sorted."""
-    question = sa.select(projects.c.name).where(within(projects.c.name, names)).order_by(projects.c.name)
+    question = sa.select(projects.c.name).where(match_names(projects.c.name, names)).order_by(projects.c.name)
     return [_project(connection, name, now_ms) for name in connection.scalars(question).all()]
 
 

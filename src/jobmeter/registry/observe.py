@@ -50,11 +50,11 @@ def _members(observations: Iterable[Observation]) -> list[Observation]:
     first = dict(reversed(pairs))
     return [
         one if (one.first_ms, one.last_ms) == (begin, end) else replace(one, first_ms=begin, last_ms=end)
-        for one, (begin, end) in ((first[key], span) for key, span in _widest(pairs).items())
+        for one, (begin, end) in ((first[key], span) for key, span in _widen_spans(pairs).items())
     ]
 
 
-def _widest(observations: Iterable[tuple[K, Observation]]) -> dict[K, tuple[int, int]]:
+def _widen_spans(observations: Iterable[tuple[K, Observation]]) -> dict[K, tuple[int, int]]:
     """Return the first and last time of each key."""
     spans: dict[K, tuple[int, int]] = {}
     for key, one in observations:
@@ -68,7 +68,7 @@ def _widest(observations: Iterable[tuple[K, Observation]]) -> dict[K, tuple[int,
 
 def _spans(names: Callable[[Observation], K], observations: Iterable[Observation]) -> dict[K, tuple[int, int]]:
     """Return the first and last time of each key, sorted: all servers lock rows in one order."""
-    return dict(sorted(_widest((names(one), one) for one in observations).items()))
+    return dict(sorted(_widen_spans((names(one), one) for one in observations).items()))
 
 
 def _observe_jobs(
@@ -85,7 +85,7 @@ def _observe_jobs(
         for (project, job), (first, last) in spans.items()
     ]
     fresh = [key for key in spans if not intervals.runs(key)]
-    running = _without_running(connection, jobs, ("project", "id"), ("state", "end", "start", "last_sample"), fresh)
+    running = _find_not_running(connection, jobs, ("project", "id"), ("state", "end", "start", "last_sample"), fresh)
     updates.running.extend((key, None) for key in fresh)
     widen(connection, jobs, rows, _TIMES)
     return [
@@ -108,7 +108,7 @@ def _observe_replicas(
         names = {"project": project, "job": job, "name": replica, "attempt": attempt, "cluster": cluster, "node": node}
         rows.append({**names, "first_sample": first, "last_sample": last})
     fresh = [key for key in spans if not intervals.runs(key[:2], key[2:])]
-    running = _without_running(connection, replicas, _REPLICA, ("state", "last_sample"), fresh)
+    running = _find_not_running(connection, replicas, _REPLICA, ("state", "last_sample"), fresh)
     updates.running.extend((key[:2], key[2:]) for key in fresh)
     widen(connection, replicas, rows, _TIMES, fill=("cluster", "node"))
     return [
@@ -125,7 +125,7 @@ def _observe_replicas(
     ]
 
 
-def _without_running(
+def _find_not_running(
     connection: sa.Connection,
     table: sa.Table,
     names: Sequence[str],

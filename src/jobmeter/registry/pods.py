@@ -10,7 +10,7 @@ from jobmeter.model.job import JobState
 from jobmeter.model.pod import WATCHED_LABEL, PodReplica
 from jobmeter.registry.database import Database
 from jobmeter.registry.schema import jobs, replicas
-from jobmeter.registry.statements import within
+from jobmeter.registry.statements import match_names
 
 _replica, _job = replicas.c, jobs.c
 Row = sa.Row[tuple[Any, ...]]
@@ -50,7 +50,7 @@ class PodTable:
                 _replica.pod_id.in_(sorted(set(uids))),
                 _replica.node.in_(["", node]),
                 _replica.cluster.in_(["", cluster]),
-                within(_replica.project, projects),
+                match_names(_replica.project, projects),
             )
             .group_by(_replica.pod_id, _replica.project, _replica.job, _replica.name, _job.labels, _job.updated)
             .order_by(_replica.pod_id, _replica.project, _replica.job, _replica.name)
@@ -61,11 +61,11 @@ class PodTable:
         for row in rows:
             if row.labels and WATCHED_LABEL in msgspec.json.decode(row.labels, type=dict[str, str]):
                 claims.setdefault(row.uid, []).append(row)
-        found = filter(None, map(_undisputed, claims.values()))
+        found = filter(None, map(_choose_undisputed, claims.values()))
         return [msgspec.convert(row, PodReplica, from_attributes=True) for row in found]
 
 
-def _undisputed(claims: Sequence[Row]) -> Row | None:
+def _choose_undisputed(claims: Sequence[Row]) -> Row | None:
     """Return the claim to a pod that counts; None if several projects claim it."""
     living = [row for row in claims if row.living] or claims
     if len({row.project for row in living}) > 1:

@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.extra import Extra, merged_extra
+from jobmeter.model.extra import Extra, merge_extra
 from jobmeter.model.job import AllocationSource, Checkpoint, JobState
 from jobmeter.model.record import JobRecord, ReplicaRecord, record_time, replicas_of
 from jobmeter.model.time import iso
@@ -70,15 +70,15 @@ def merge_jobs(
     if connection.dialect.name == POSTGRESQL:
         # Another server may insert the same job meanwhile: each job is made first, then locked and updated.
         ids = dict.fromkeys(entry.record.job_id for entry in entries)
-        add_missing(connection, jobs, [_new_job(project, job, now_ms) for job in ids])
+        add_missing(connection, jobs, [_make_new_job(project, job, now_ms) for job in ids])
         existing = set(ids)
     else:
-        existing = _existing(connection, project, entries)
+        existing = _find_existing(connection, project, entries)
     fresh = [entry for entry in entries if entry.record.job_id not in existing]
-    changes, happened = _merged(project, fresh, defaultdict(_unknown_job), now_ms)
+    changes, happened = _merge_records(project, fresh, defaultdict(_make_unknown_job), now_ms)
     _UPDATE_JOB.add(connection, changes, recorded=True, noticed=now_ms)
     known = [entry for entry in entries if entry.record.job_id in existing]
-    changes, updated = _merged(project, known, _stored_jobs(connection, project, known), now_ms)
+    changes, updated = _merge_records(project, known, _read_stored_jobs(connection, project, known), now_ms)
     _UPDATE_JOB.run(connection, changes)
     happened += updated
     members = [(entry.record.job_id, replica, values) for entry in entries for replica, values in entry.replicas]
@@ -88,7 +88,7 @@ def merge_jobs(
     return happened
 
 
-def _merged(
+def _merge_records(
     project: str, entries: Sequence[PreparedJob], stored: Mapping[str, dict[str, Any]], now_ms: int
 ) -> tuple[Collection[dict[str, Any]], list[dict[str, Any]]]:
     """Return the parameters of ``_UPDATE_JOB`` for each job, and the events of state changes."""
@@ -99,7 +99,7 @@ def _merged(
         before = stored[job]
         state = _state_before(before)
         change = _job_change(project, entry, before, now_ms)
-        changes[job] = merge.joined(changes.get(job), change, _UPDATE_JOB.plain)
+        changes[job] = merge.join_changes(changes.get(job), change, _UPDATE_JOB.plain)
         if _is_news(entry, merge.job_state(before), state):
             happened.append(_job_event(project, entry, merge.job_state(before), state, now_ms))
     _merge_documents(entries, stored, changes)
@@ -121,9 +121,9 @@ def _merge_documents(
         if entry.extra is not None:
             extra[entry.record.job_id].append(entry.extra)
     for job, fresh in checkpoints.items():
-        changes[job]["new_checkpoints"] = merge.merged_checkpoints(stored[job]["checkpoints"], fresh)
+        changes[job]["new_checkpoints"] = merge.merge_checkpoints(stored[job]["checkpoints"], fresh)
     for job, given in extra.items():
-        changes[job]["new_extra"] = merged_extra(stored[job]["extra"], given)
+        changes[job]["new_extra"] = merge_extra(stored[job]["extra"], given)
 
 
 def _is_news(entry: PreparedJob, state: JobState, before: JobState | None) -> bool:
@@ -132,11 +132,11 @@ def _is_news(entry: PreparedJob, state: JobState, before: JobState | None) -> bo
     return state is not before and (state is not JobState.QUEUED or waits)
 
 
-def _new_job(project: str, job: str, now_ms: int) -> dict[str, Any]:
+def _make_new_job(project: str, job: str, now_ms: int) -> dict[str, Any]:
     return {"project": project, "id": job, "recorded": True, "noticed": now_ms}
 
 
-def _unknown_job() -> dict[str, Any]:
+def _make_unknown_job() -> dict[str, Any]:
     """Return the stored values of a job that does not exist."""
     return {**dict.fromkeys((*_STORED, *_MERGED)), "lease_owner": "", "updated": -1}
 
@@ -161,7 +161,7 @@ def _job_event(
     return state_row(project, entry.record.job_id, state, now_ms if time_ms is None else time_ms, message or "")
 
 
-def _existing(connection: sa.Connection, project: str, entries: Sequence[PreparedJob]) -> set[str]:
+def _find_existing(connection: sa.Connection, project: str, entries: Sequence[PreparedJob]) -> set[str]:
     """Return the ids of the jobs that exist."""
     found: set[str] = set()
     for some in chunks(sorted({entry.record.job_id for entry in entries})):
@@ -169,7 +169,9 @@ def _existing(connection: sa.Connection, project: str, entries: Sequence[Prepare
     return found
 
 
-def _stored_jobs(connection: sa.Connection, project: str, entries: Sequence[PreparedJob]) -> dict[str, dict[str, Any]]:
+def _read_stored_jobs(
+    connection: sa.Connection, project: str, entries: Sequence[PreparedJob]
+) -> dict[str, dict[str, Any]]:
     """Return the stored values that the records build on, locked until the transaction ends.
 
     Large texts are read only if a record adds to them.
@@ -220,7 +222,7 @@ def _allocations(record: JobRecord) -> Iterable[tuple[str, str, str, str, Interv
 
 def _merge_devices(connection: sa.Connection, project: str, entries: Sequence[PreparedJob], now_ms: int) -> None:
     holders = sorted({entry.record.job_id for entry in entries if any(r.devices for r, _ in entry.replicas)})
-    stored = _stored_replicas(connection, project, holders)
+    stored = _read_stored_replicas(connection, project, holders)
     fresh = [
         (DeviceKey(project, entry.record.job_id, replica, node, device, source), interval)
         for entry in entries
@@ -230,12 +232,14 @@ def _merge_devices(connection: sa.Connection, project: str, entries: Sequence[Pr
         for replica, _ in entry.replicas:
             if replica.devices:
                 fresh.extend(
-                    _allocated(project, replica, stored[(entry.record.job_id, replica.name, replica.attempt)], now_ms)
+                    _list_allocations(
+                        project, replica, stored[(entry.record.job_id, replica.name, replica.attempt)], now_ms
+                    )
                 )
     merge_allocations(connection, fresh, gap_ms=0)
 
 
-def _allocated(
+def _list_allocations(
     project: str, replica: ReplicaRecord, row: sa.Row[Any], now_ms: int
 ) -> Iterable[tuple[DeviceKey, Interval]]:
     # A record with devices but no start: they are allocated since the start of the replica, else of its job.
@@ -246,7 +250,7 @@ def _allocated(
         yield key, Interval(start, end, row.cluster, row.rank)
 
 
-def _stored_replicas(
+def _read_stored_replicas(
     connection: sa.Connection, project: str, ids: Sequence[str]
 ) -> dict[tuple[str, str, int], sa.Row[Any]]:
     rows: dict[tuple[str, str, int], sa.Row[Any]] = {}

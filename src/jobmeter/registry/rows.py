@@ -36,12 +36,12 @@ def job_values(record: JobRecord) -> dict[str, Any]:
 
     Raises InvalidRequestError, or LimitExceededError for a text that is too long, naming the field.
     """
-    values: dict[str, Any] = {name: _bounded(getattr(record, name), name, MAX_SHORT_TEXT) for name in _SHORT}
-    values.update({name: _bounded(getattr(record, name), name, MAX_TEXT) for name in _LONG})
+    values: dict[str, Any] = {name: _check_length(getattr(record, name), name, MAX_SHORT_TEXT) for name in _SHORT}
+    values.update({name: _check_length(getattr(record, name), name, MAX_TEXT) for name in _LONG})
     values.update({name: record_time(getattr(record, name), name) for name in ("created", "start", "end")})
     _check_order(values["start"], values["end"], "end")
     values["state"] = record.state.value if record.state else None
-    values["exit_code"] = _integer(record.exit_code, "exit_code")
+    values["exit_code"] = _check_integer(record.exit_code, "exit_code")
     values["instance_type"] = _json(record.instance_type, "instance_type")
     values["limits"] = _json(None if record.limits is None else limits_of(record.limits), "limits")
     values["labels"] = _json(record.labels, "labels")
@@ -53,7 +53,7 @@ def job_values(record: JobRecord) -> dict[str, Any]:
 def checkpoint_of(record: CheckpointRecord) -> Checkpoint:
     """Return the checkpoint of a record. Raises as ``job_values``."""
     created = record_time(record.created, "checkpoints.created")
-    size = _integer(record.size, "checkpoints.size")
+    size = _check_integer(record.size, "checkpoints.size")
     return Checkpoint(**{**msgspec.structs.asdict(record), "created": created, "size": size})
 
 
@@ -62,16 +62,16 @@ def replica_values(record: ReplicaRecord) -> dict[str, Any]:
     start, end = record_time(record.start, "replicas.start"), record_time(record.end, "replicas.end")
     _check_order(start, end, "replicas.end")
     return {
-        "rank": _integer(record.rank, "replicas.rank"),
-        "cluster": _bounded(record.cluster or None, "replicas.cluster", MAX_SHORT_TEXT),
-        "node": _bounded(record.node or None, "replicas.node", MAX_SHORT_TEXT),
-        "pod_id": _bounded(record.pod_id or None, "replicas.pod_id", MAX_SHORT_TEXT),
-        "pod": _bounded(record.pod or None, "replicas.pod", MAX_SHORT_TEXT),
+        "rank": _check_integer(record.rank, "replicas.rank"),
+        "cluster": _check_length(record.cluster or None, "replicas.cluster", MAX_SHORT_TEXT),
+        "node": _check_length(record.node or None, "replicas.node", MAX_SHORT_TEXT),
+        "pod_id": _check_length(record.pod_id or None, "replicas.pod_id", MAX_SHORT_TEXT),
+        "pod": _check_length(record.pod or None, "replicas.pod", MAX_SHORT_TEXT),
         "state": record.state.value if record.state else None,
         "start": start,
         "end": end,
-        "exit_code": _integer(record.exit_code, "replicas.exit_code"),
-        "reason": _bounded(record.reason or None, "replicas.reason", MAX_TEXT),
+        "exit_code": _check_integer(record.exit_code, "replicas.exit_code"),
+        "reason": _check_length(record.reason or None, "replicas.reason", MAX_TEXT),
     }
 
 
@@ -79,7 +79,7 @@ def node_values(record: NodeRecord) -> dict[str, Any]:
     """Return the columns of ``nodes`` that a record sets; None for others. Raises as ``job_values``."""
     return {
         "info": _json(record.info or None, "nodes.info"),
-        "resource_group": _bounded(record.resource_group or None, "nodes.resource_group", MAX_SHORT_TEXT),
+        "resource_group": _check_length(record.resource_group or None, "nodes.resource_group", MAX_SHORT_TEXT),
     }
 
 
@@ -196,7 +196,7 @@ def _check_order(start: int | None, end: int | None, field: str) -> None:
         raise InvalidRequestError(f"{field} ({iso(end)}) is before start ({iso(start)})", field)
 
 
-def _bounded(value: str | None, field: str, most: int) -> str | None:
+def _check_length(value: str | None, field: str, most: int) -> str | None:
     if value is None:
         return None
     if len(value) > most:
@@ -205,7 +205,7 @@ def _bounded(value: str | None, field: str, most: int) -> str | None:
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def _integer(value: int | None, field: str) -> int | None:
+def _check_integer(value: int | None, field: str) -> int | None:
     if value is not None and not -_INT64 <= value < _INT64:
         raise InvalidRequestError(f"{field} {value} is not a 64-bit number", field)
     return value
@@ -215,7 +215,7 @@ def _json(value: Mapping[str, Any] | None, field: str) -> str | None:
     if value is None:
         return None
     encoded = msgspec.json.encode(value).decode()
-    return _bounded(encoded, field, MAX_TEXT)
+    return _check_length(encoded, field, MAX_TEXT)
 
 
 def _instance_type(value: Mapping[str, Any]) -> InstanceType:

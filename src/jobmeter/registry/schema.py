@@ -55,11 +55,11 @@ def _texts(*names: str) -> Iterator[Column[str]]:
     return (Column(name, text, nullable=False, server_default="") for name in names)
 
 
-def _required(kind: TypeEngine[T], *names: str) -> Iterator[Column[T]]:
+def _make_required(kind: TypeEngine[T], *names: str) -> Iterator[Column[T]]:
     return (Column(name, kind, nullable=False) for name in names)
 
 
-def _optional(kind: TypeEngine[T], *names: str) -> Iterator[Column[T]]:
+def _make_optional(kind: TypeEngine[T], *names: str) -> Iterator[Column[T]]:
     return (Column(name, kind) for name in names)
 
 
@@ -67,13 +67,15 @@ def _row_id() -> Column[int]:
     return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
 
 
-def _computed(name: str, expression: str) -> Column[int]:
+def _make_computed(name: str, expression: str) -> Column[int]:
     return Column(name, number, Computed(expression, persisted=True), nullable=False)
 
 
 metadata = MetaData()
 
-projects = Table("projects", metadata, *_key("name"), *_optional(Integer(), "raw_days", "minute_days", "hour_days"))
+projects = Table(
+    "projects", metadata, *_key("name"), *_make_optional(Integer(), "raw_days", "minute_days", "hour_days")
+)
 
 CREATED_SORT = "coalesce(created, start, first_sample, noticed)"
 START_SORT = "coalesce(start, first_sample, -1)"
@@ -93,23 +95,23 @@ jobs = Table(
     metadata,
     *_key("project", "id"),
     *_texts("name", "type"),
-    *_optional(text, "state"),
+    *_make_optional(text, "state"),
     *_texts("user", "resource_group", "workspace"),
-    *_optional(number, "created", "start", "end"),
+    *_make_optional(number, "created", "start", "end"),
     *_texts("error"),
-    *_optional(number, "exit_code"),
+    *_make_optional(number, "exit_code"),
     *_texts("command"),
-    *_optional(text, "instance_type", "limits", "labels", "checkpoints", "extra"),
+    *_make_optional(text, "instance_type", "limits", "labels", "checkpoints", "extra"),
     Column("updated", BigInteger, nullable=False, server_default="-1"),
     Column("recorded", Boolean, nullable=False),
-    *_optional(number, "first_sample", "last_sample"),
-    *_required(number, "noticed"),
+    *_make_optional(number, "first_sample", "last_sample"),
+    *_make_required(number, "noticed"),
     # The lease of a run: its owner, its length from its last renewal; and the time at which the job was found lost.
     *_texts("lease_owner"),
-    *_optional(number, "lease_ms", "lease_renewed", "lost"),
-    _computed("created_sort", CREATED_SORT),
-    _computed("start_sort", START_SORT),
-    _computed("end_sort", END_SORT),
+    *_make_optional(number, "lease_ms", "lease_renewed", "lost"),
+    _make_computed("created_sort", CREATED_SORT),
+    _make_computed("start_sort", START_SORT),
+    _make_computed("end_sort", END_SORT),
     Column("status", text, Computed(STATUS, persisted=True), nullable=False),
 )
 
@@ -123,12 +125,12 @@ replicas = Table(
     metadata,
     *_key("project", "job", "name"),
     Column("attempt", BigInteger, primary_key=True),
-    *_optional(number, "rank"),
+    *_make_optional(number, "rank"),
     *_texts("cluster", "node", "pod_id", "pod"),
-    *_optional(text, "state"),
-    *_optional(number, "start", "end", "exit_code"),
+    *_make_optional(text, "state"),
+    *_make_optional(number, "start", "end", "exit_code"),
     *_texts("reason"),
-    *_optional(number, "first_sample", "last_sample"),
+    *_make_optional(number, "first_sample", "last_sample"),
     ForeignKeyConstraint(["project", "job"], ["jobs.project", "jobs.id"], ondelete="CASCADE"),
 )
 Index("replicas_node", replicas.c.node, replicas.c.project, replicas.c.job)
@@ -142,7 +144,7 @@ tags, notes = (
         *_key("project", "job", key),
         *more,
         *_texts("author", "by"),
-        *_required(number, "created"),
+        *_make_required(number, "created"),
         ForeignKeyConstraint(["project", "job"], ["jobs.project", "jobs.id"], ondelete="CASCADE"),
     )
     for name, key, more in (
@@ -156,9 +158,9 @@ allocations = Table(
     "allocations",
     metadata,
     _row_id(),
-    *_required(text, "project", "job", "replica", "cluster", "node", "device", "source"),
-    *_required(number, "start"),
-    *_optional(number, "end", "rank"),
+    *_make_required(text, "project", "job", "replica", "cluster", "node", "device", "source"),
+    *_make_required(number, "start"),
+    *_make_optional(number, "end", "rank"),
     ForeignKeyConstraint(["project", "job"], ["jobs.project", "jobs.id"], ondelete="CASCADE"),
     CheckConstraint('"end" IS NULL OR "end" >= start', name="allocations_order"),
 )
@@ -177,25 +179,25 @@ nodes = Table(
     metadata,
     *_key("project", "cluster", "name"),
     *_texts("resource_group"),
-    *_optional(number, "first_seen", "last_seen"),
-    *_optional(text, "info"),
+    *_make_optional(number, "first_seen", "last_seen"),
+    *_make_optional(text, "info"),
     # Time of the event that says that it fell silent; NULL while it sends.
-    *_optional(number, "down"),
+    *_make_optional(number, "down"),
 )
 
 events = Table(
     "events",
     metadata,
     _row_id(),
-    *_required(text, "project"),
+    *_make_required(text, "project"),
     *_texts("job", "replica"),
-    *_required(number, "attempt"),
+    *_make_required(number, "attempt"),
     *_texts("cluster", "node"),
-    *_required(text, "source", "level"),
+    *_make_required(text, "source", "level"),
     *_texts("reason", "message"),
-    *_required(number, "time"),
+    *_make_required(number, "time"),
     *_texts("subject", "actor"),
-    *_required(LargeBinary(), "digest"),
+    *_make_required(LargeBinary(), "digest"),
 )
 Index("events_digest", events.c.digest, unique=True)
 # Two projects rarely use the same job id or node name: the project is in the index to be read, not searched.
@@ -214,8 +216,8 @@ job_changes = Table(
     "job_changes",
     metadata,
     _row_id(),
-    *_required(number, "transaction", "written"),
-    *_required(text, "payload"),
+    *_make_required(number, "transaction", "written"),
+    *_make_required(text, "payload"),
     sqlite_autoincrement=True,
 )
 
@@ -223,23 +225,23 @@ keys = Table(
     "keys",
     metadata,
     *_key("id"),
-    *_required(text, "name", "role"),
-    *_optional(text, "project"),
-    *_required(LargeBinary(), "token_hash"),
-    *_required(text, "access_key_id"),
-    *_required(LargeBinary(), "sealed_secret"),
-    *_required(number, "created"),
-    *_optional(number, "revoked", "last_used"),
+    *_make_required(text, "name", "role"),
+    *_make_optional(text, "project"),
+    *_make_required(LargeBinary(), "token_hash"),
+    *_make_required(text, "access_key_id"),
+    *_make_required(LargeBinary(), "sealed_secret"),
+    *_make_required(number, "created"),
+    *_make_optional(number, "revoked", "last_used"),
     *_texts("policies"),
     # For links: the job that the key opens, and the time at which it expires.
     *_texts("job"),
-    *_optional(number, "expires"),
+    *_make_optional(number, "expires"),
 )
 Index("keys_token", keys.c.token_hash, unique=True)
 Index("keys_access_key", keys.c.access_key_id, unique=True)
 
 # Leases: work that only one server does at a time; in no backup.
-leases = Table("leases", metadata, *_key("name"), *_required(text, "owner"), *_required(number, "until"))
+leases = Table("leases", metadata, *_key("name"), *_make_required(text, "owner"), *_make_required(number, "until"))
 
 # Signatures that servers accepted while several used the registry, by the minute of their dates; in no backup.
 accepted_signatures = Table(
@@ -253,7 +255,7 @@ signature_owner = Table(
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
     *_texts("owner"),
-    *_required(number, "floor"),
+    *_make_required(number, "floor"),
 )
 
 # Token buckets of several servers; in no backup.
@@ -261,22 +263,24 @@ rate_buckets = Table(
     "rate_buckets",
     metadata,
     *_key("name"),
-    *_required(Double(), "level", "moment", "per_second", "burst", "granted", "spent"),
+    *_make_required(Double(), "level", "moment", "per_second", "burst", "granted", "spent"),
 )
 
 # Calls by account and operation, by month in the time zone of the settings.
-usage = Table("usage", metadata, *_key("month", "account", "api", "operation"), *_required(number, "calls", "failed"))
+usage = Table(
+    "usage", metadata, *_key("month", "account", "api", "operation"), *_make_required(number, "calls", "failed")
+)
 
 # The last batch of counts of each server process, so that a repeated batch adds nothing; in no backup.
-usage_writers = Table("usage_writers", metadata, *_key("writer"), *_required(number, "batch", "written"))
+usage_writers = Table("usage_writers", metadata, *_key("writer"), *_make_required(number, "batch", "written"))
 
 diagnostic_tasks = Table(
     "diagnostic_tasks",
     metadata,
     *_key("id"),
     *_texts("project", "type", "label", "state", "resource_group"),
-    *_required(number, "created"),
-    *_required(text, "body"),
+    *_make_required(number, "created"),
+    *_make_required(text, "body"),
 )
 Index("diagnostic_tasks_state", diagnostic_tasks.c.state, diagnostic_tasks.c.created, diagnostic_tasks.c.id)
 Index("diagnostic_tasks_project", diagnostic_tasks.c.project, diagnostic_tasks.c.created, diagnostic_tasks.c.id)
@@ -287,8 +291,8 @@ diagnostic_answers = Table(
     metadata,
     *_key("task", "node"),
     *_texts("project", "cluster"),
-    *_required(number, "deadline"),
-    *_optional(text, "answer"),
+    *_make_required(number, "deadline"),
+    *_make_optional(text, "answer"),
 )
 Index("diagnostic_answers_node", diagnostic_answers.c.node, diagnostic_answers.c.deadline, diagnostic_answers.c.task)
 
@@ -298,19 +302,19 @@ shippers = Table(
     metadata,
     *_key("id"),
     *_texts("project", "resource_group", "sink_project", "logstore"),
-    *_required(number, "created"),
+    *_make_required(number, "created"),
     *(
         Column(name, BigInteger, nullable=False, server_default="0")
         for name in ("reserved", "cursor", "shipped", "dropped", "rejected", "failures")
     ),
     *_texts("error"),
-    *_optional(number, "oldest", "updated"),
+    *_make_optional(number, "oldest", "updated"),
 )
 Index("shippers_group", shippers.c.project, shippers.c.resource_group, unique=True)
 
 # Alerts, silences and reported groups as JSON: they are few, and read whole.
 alerts, silences, notification_groups = (
-    Table(name, metadata, *_key(key), *_required(number, "updated"), *_required(text, "body"))
+    Table(name, metadata, *_key(key), *_make_required(number, "updated"), *_make_required(text, "body"))
     for name, key in (("alerts", "fingerprint"), ("silences", "id"), ("notification_groups", "key"))
 )
 
@@ -319,8 +323,8 @@ alert_messages = Table(
     "alert_messages",
     metadata,
     _row_id(),
-    *_required(text, "destination", "body"),
-    *_required(number, "created", "tries", "next_try"),
+    *_make_required(text, "destination", "body"),
+    *_make_required(number, "created", "tries", "next_try"),
     *_texts("error"),
 )
 Index("alert_messages_destination", alert_messages.c.destination, alert_messages.c.id)

@@ -24,13 +24,13 @@ def job_sizes(
     for project, ids in job_chunks(jobs):
         statements = {"replicas": _replicas(project, ids), "gpus": _gpus(project, ids)}
         if places:
-            statements |= {name: _distinct(columns, project, ids) for name, columns in _PLACES.items()}
-        counts = {name: _counted(connection, one) for name, one in statements.items()}
+            statements |= {name: _select_distinct(columns, project, ids) for name, columns in _PLACES.items()}
+        counts = {name: _count_by_job(connection, one) for name, one in statements.items()}
         found |= {(project, job): JobSize(**{name: by.get(job, 0) for name, by in counts.items()}) for job in ids}
     return found
 
 
-def _counted(connection: sa.Connection, question: sa.Select[Any]) -> Mapping[str, int]:
+def _count_by_job(connection: sa.Connection, question: sa.Select[Any]) -> Mapping[str, int]:
     return {str(job): int(number) for job, number in connection.execute(question)}
 
 
@@ -54,7 +54,7 @@ def _gpus(project: str, jobs: Sequence[str]) -> sa.Select[Any]:
     return sa.select(by_node.c.job, sa.func.max(by_node.c.number)).group_by(by_node.c.job)
 
 
-def _distinct(columns: Sequence[sa.Column[Any]], project: str, jobs: Sequence[str]) -> sa.Select[Any]:
+def _select_distinct(columns: Sequence[sa.Column[Any]], project: str, jobs: Sequence[str]) -> sa.Select[Any]:
     one, name = columns[-1].table.c, columns[-1]
     places = (
         sa.select(one.job, *columns).where(one.project == project, one.job.in_(jobs), name != "").distinct().subquery()

@@ -67,14 +67,14 @@ def widen(
     )
 
 
-def given(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+def make_parameter(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     """Return the parameter for a column of an UPDATE, named ``new_`` and the column."""
     return sa.bindparam(f"new_{column.name}", type_=column.type)
 
 
 def coalesce_to_stored(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     """Return the given value of a column, or the stored one if that is NULL."""
-    return sa.func.coalesce(given(column), column)
+    return sa.func.coalesce(make_parameter(column), column)
 
 
 class RowUpdates(msgspec.Struct, frozen=True):
@@ -118,7 +118,9 @@ def update_each(
 
     ``plain`` columns get the given value, other columns get it unless it is None, ``fixed`` ones get their expressions.
     """
-    changes = {name: given(table.c[name]) if name in plain else coalesce_to_stored(table.c[name]) for name in columns}
+    changes = {
+        name: make_parameter(table.c[name]) if name in plain else coalesce_to_stored(table.c[name]) for name in columns
+    }
     named = (table.c[name] == sa.bindparam(f"key_{name}") for name in keys)
     return RowUpdates(
         table,
@@ -128,12 +130,12 @@ def update_each(
     )
 
 
-def within(column: sa.Column[Any], names: Collection[str] | None) -> sa.ColumnElement[bool]:
+def match_names(column: sa.Column[Any], names: Collection[str] | None) -> sa.ColumnElement[bool]:
     """Return the condition that a column has one of these names; None: any."""
     return sa.true() if names is None else column.in_(sorted(names))
 
 
-def by_project(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def group_by_project(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Group jobs, (project, id), as ids by project."""
     found: dict[str, list[str]] = {}
     for project, job in keys:
@@ -143,7 +145,7 @@ def by_project(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 def job_chunks(keys: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the jobs, (project, id), as runs of ids of one project."""
-    return ((project, some) for project, ids in by_project(keys).items() for some in chunks(ids))
+    return ((project, some) for project, ids in group_by_project(keys).items() for some in chunks(ids))
 
 
 def chunks(items: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:
@@ -152,7 +154,7 @@ def chunks(items: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:
         yield items[start : start + size]
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Return the text in its stored form: without characters that a database cannot store."""
     if text.isascii() and "\0" not in text:
         return text

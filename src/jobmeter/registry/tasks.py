@@ -9,7 +9,7 @@ from jobmeter.errors import InvalidRequestError, ThrottledError
 from jobmeter.model.task import MOST_OPEN, DiagnosticTask, NodeAnswer, TaskFilter, TaskPage, TaskState, TaskType
 from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.schema import diagnostic_answers, diagnostic_tasks
-from jobmeter.registry.statements import insert, within
+from jobmeter.registry.statements import insert, match_names
 
 KEEP = 10_000
 """Most tasks stored for a project; the oldest finished ones are deleted."""
@@ -55,7 +55,7 @@ class TaskTable:
             count = sa.select(sa.func.count()).select_from(diagnostic_tasks).where(*conditions)
             total = connection.scalar(count) or 0
             if question.after:
-                conditions.append(_behind(connection, question))
+                conditions.append(_select_after(connection, question))
             page = sa.select(_task.body).where(*conditions).order_by(_task.created.desc(), _task.id.desc())
             texts = connection.scalars(page.limit(question.limit)).all()
         return TaskPage([msgspec.json.decode(text, type=DiagnosticTask) for text in texts], total)
@@ -136,26 +136,26 @@ def _row(task: DiagnosticTask) -> dict[str, object]:
 
 def _conditions(connection: sa.Connection, question: TaskFilter) -> list[sa.ColumnElement[bool]]:
     conditions = [
-        within(_task.project, question.projects),
-        within(_task.id, question.ids or None),
-        within(_task.type, question.types or None),
-        within(_task.state, question.states or None),
-        within(_task.resource_group, question.resource_groups or None),
+        match_names(_task.project, question.projects),
+        match_names(_task.id, question.ids or None),
+        match_names(_task.type, question.types or None),
+        match_names(_task.state, question.states or None),
+        match_names(_task.resource_group, question.resource_groups or None),
     ]
     if question.labels:
         word = sa.case((_task.label == "", _task.type), else_=_task.label)
         conditions.append(word.in_(question.labels))
     if question.clusters:
-        conditions.append(_named(connection, "cluster").in_(question.clusters))
+        conditions.append(_select_named(connection, "cluster").in_(question.clusters))
     if question.job:
-        conditions.append(_named(connection, "job") == question.job)
+        conditions.append(_select_named(connection, "job") == question.job)
     if question.nodes:
         # Every node of a task has a row there, even if its agent gets no request.
         conditions.append(_task.id.in_(sa.select(_answer.task).where(_answer.node.in_(question.nodes))))
     return conditions
 
 
-def _named(connection: sa.Connection, field: str) -> sa.ColumnElement[str]:
+def _select_named(connection: sa.Connection, field: str) -> sa.ColumnElement[str]:
     """Return the cluster or job that a task names, which is in its JSON alone; empty for none."""
     if connection.dialect.name == POSTGRESQL:
         named = sa.cast(_task.body, sa.JSON)[field].as_string()
@@ -164,8 +164,10 @@ def _named(connection: sa.Connection, field: str) -> sa.ColumnElement[str]:
     return sa.func.coalesce(named, "")
 
 
-def _behind(connection: sa.Connection, question: TaskFilter) -> sa.ColumnElement[bool]:
-    own = sa.select(_task.created, _task.id).where(_task.id == question.after, within(_task.project, question.projects))
+def _select_after(connection: sa.Connection, question: TaskFilter) -> sa.ColumnElement[bool]:
+    own = sa.select(_task.created, _task.id).where(
+        _task.id == question.after, match_names(_task.project, question.projects)
+    )
     row = connection.execute(own).one_or_none()
     if row is None:
         raise InvalidRequestError("there is no diagnostic task of that id any more", "after")

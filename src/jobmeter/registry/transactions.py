@@ -13,7 +13,7 @@ MOST_ROWS = 1_000
 """Most rows of jobs, replicas and allocations that one transaction of records writes, about 50 ms."""
 
 
-def without_repeats(records: Sequence[JobRecord]) -> list[JobRecord]:
+def drop_repeats(records: Sequence[JobRecord]) -> list[JobRecord]:
     """Drop each record that equals the one before it: recording it again changes nothing."""
     return [record for place, record in enumerate(records) if not place or record != records[place - 1]]
 

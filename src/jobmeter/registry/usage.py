@@ -11,7 +11,7 @@ from jobmeter.model.usage import Usage
 from jobmeter.registry.breaker import SHORT_SECONDS
 from jobmeter.registry.database import Database
 from jobmeter.registry.schema import usage, usage_writers
-from jobmeter.registry.statements import insert, within
+from jobmeter.registry.statements import insert, match_names
 
 _NAMES = tuple(column.name for column in usage.primary_key)
 
@@ -53,7 +53,7 @@ class UsageTable:
 
     def calls(self, month: str, accounts: frozenset[str] | None = None) -> list[Usage]:
         """Return the calls of a month by account (None: every account), API and operation, sorted."""
-        question = sa.select(usage).where(usage.c.month == month, within(usage.c.account, accounts))
+        question = sa.select(usage).where(usage.c.month == month, match_names(usage.c.account, accounts))
         with self._database.read() as connection:
             rows = connection.execute(question.order_by(*(usage.c[name] for name in _NAMES)))
             return [msgspec.convert(row, Usage, from_attributes=True) for row in rows]

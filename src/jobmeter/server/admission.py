@@ -84,14 +84,14 @@ class Lane:
         self._busy += 1
         loop = asyncio.get_running_loop()
         # Counted down when the thread is free again, which may be after its caller was cancelled.
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._done) if not loop.is_closed() else None)
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._release) if not loop.is_closed() else None)
         return future
 
     def close(self) -> None:
         """Let running calls end and drop the waiting calls."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _done(self) -> None:
+    def _release(self) -> None:
         self._busy -= 1
 
 
@@ -261,7 +261,7 @@ class Admission:
         self._report(rows, seconds)
 
 
-async def admitted_run(
+async def run_admitted(
     admission: Admission,
     lane: Lane,
     work: Callable[[], R | QueuedQuestion[R]],

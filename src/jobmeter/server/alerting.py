@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from jobmeter.access.decide import EVERYTHING
 from jobmeter.alerts.config import AlertConfig
-from jobmeter.alerts.muting import muted
+from jobmeter.alerts.muting import mute_alerts
 from jobmeter.alerts.notify import decide
-from jobmeter.alerts.posted import check_posted, ended, merge_posted
+from jobmeter.alerts.posted import check_posted, end_alerts, merge_posted
 from jobmeter.alerts.rules import AlertRule, RuleGroup
-from jobmeter.alerts.states import EvaluationError, is_over, newest, next_states, resolved
+from jobmeter.alerts.states import EvaluationError, advance_states, is_over, limit_alerts, resolve
 from jobmeter.dialects.base import drive
 from jobmeter.dialects.prometheus.select import prefetch
 from jobmeter.errors import JobmeterError
@@ -43,7 +43,7 @@ from jobmeter.query.execute import Executor
 from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFactsQuestion, NodeFactsQuestion
 from jobmeter.registry.base import Registry
 from jobmeter.registry.leases import LEASE_MS
-from jobmeter.server.background import accounted
+from jobmeter.server.background import use_request_budget
 from jobmeter.settings import Settings
 
 _log = logging.getLogger("jobmeter.server")
@@ -112,7 +112,7 @@ class Alerting:
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
         # Another server may have had the lease since this one last extended it, and have changed the states.
         lapsed = self._lease is not None and not 0 <= now_ms - self._extended < LEASE_MS
-        if not self._leased(now_ms, at_once=True):
+        if not self._holds_lease(now_ms, at_once=True):
             with self._lock:
                 self._alerts = None  # another server changes the states
             return
@@ -140,7 +140,7 @@ class Alerting:
         """Return whether a group is due: its time has come, or the clock was set back since its last evaluation."""
         return not self._due[place] - self._groups[place].interval_ms <= now_ms < self._due[place]
 
-    def _leased(self, now_ms: int, *, at_once: bool = False) -> bool:
+    def _holds_lease(self, now_ms: int, *, at_once: bool = False) -> bool:
         """Return True if this server has the lease. Extend the lease every three seconds, or at once."""
         if self._lease is None or (not at_once and now_ms - self._extended < _EXTEND_MS):
             return True
@@ -159,7 +159,7 @@ class Alerting:
                 gone.append(alert.fingerprint)
                 continue
             if alert.firing and alert.rule not in self._rules:
-                alert = resolved(alert, now_ms)  # noqa: PLW2901 - the alert as it is now
+                alert = resolve(alert, now_ms)  # noqa: PLW2901 - the alert as it is now
                 changed.append(alert)
             found.setdefault(alert.rule, {})[alert.fingerprint] = alert
         self._registry.alerts.put(changed, gone)
@@ -202,17 +202,17 @@ class Alerting:
     def _end_posted(self, now_ms: int) -> None:
         """Read the alerts of other programs that other servers stored. Then end the alerts that nobody repeated."""
         with self._posting:
-            over, gone = ended(self._posted(), now_ms)
+            over, gone = end_alerts(self._get_posted(), now_ms)
             if self._lease is not None and (over or not now_ms <= self._next_posted <= now_ms + _POSTED_MS):
                 self._read_posted(now_ms)
-                over, gone = ended(self._posted(), now_ms)
+                over, gone = end_alerts(self._get_posted(), now_ms)
             if over or gone:
                 self._registry.alerts.put(over, gone)
                 self._take_posted({one.fingerprint: one for one in over}, gone)
 
     def _read_posted(self, now_ms: int) -> None:
         """Take over the alerts of other programs that other servers stored since the last time."""
-        own = self._posted()
+        own = self._get_posted()
         since = self._next_posted - _POSTED_MS - MINUTE
         stored = self._executor.run(StoredAlertsQuestion(max(since, 0)), EVERYTHING)
         newer = {
@@ -223,18 +223,18 @@ class Alerting:
         self._take_posted(newer)
         self._next_posted = now_ms + _POSTED_MS
 
-    def _posted(self) -> Mapping[str, Alert]:
+    def _get_posted(self) -> Mapping[str, Alert]:
         return (self._alerts or {}).get(POSTED, {})
 
     def _evaluate(self, group: RuleGroup, now_ms: int) -> None:
         answers: dict[Question[Any], Any] = {}
         found: dict[str, list[tuple[Labels, float]]] = {}
         for rule in group.rules:
-            if not self._leased(self._clock.now_ms()):
+            if not self._holds_lease(self._clock.now_ms()):
                 return
             began, error = self._clock.monotonic(), ""
             try:
-                with accounted(self._clock):
+                with use_request_budget(self._clock):
                     if rule.query not in found:
                         found[rule.query] = self._series(rule, now_ms, answers)
                     self._apply(group, rule, now_ms, found[rule.query])
@@ -258,7 +258,7 @@ class Alerting:
         # Alerts of other programs have a separate limit: they take no room from rules.
         others = sum(len(own) for name, own in all_alerts.items() if name not in {POSTED, rule.id})
         room = min(MOST_OF_RULE, MOST_ALERTS - others)
-        found = newest(next_states(rule, before, series, now_ms, min(group.limit or room, room)), room)
+        found = limit_alerts(advance_states(rule, before, series, now_ms, min(group.limit or room, room)), room)
         changed = [one for one in found.values() if _is_changed(before.get(one.fingerprint), one, now_ms)]
         gone = [one for one in before if one not in found]
         if changed or gone:
@@ -304,11 +304,11 @@ class Alerting:
     def _notify(self, now_ms: int) -> None:
         if self.config.route is None:
             return
-        alerts = [one for one in self._every() or () if one.state is not AlertState.PENDING]
+        alerts = [one for one in self._list_all() or () if one.state is not AlertState.PENDING]
         if not alerts and not self._reported:
             return
         silences = self._executor.run(SilencesQuestion(), EVERYTHING) if alerts else []
-        page = muted(alerts, silences, self.config.inhibitions, now_ms)
+        page = mute_alerts(alerts, silences, self.config.inhibitions, now_ms)
         made = decide(self.config, page, self._reported, now_ms, self.url)
         if not (made.messages or made.groups or made.forgotten):
             return
@@ -319,13 +319,13 @@ class Alerting:
         for key in made.forgotten:
             self._reported.pop(key, None)
 
-    def _every(self) -> list[Alert] | None:
+    def _list_all(self) -> list[Alert] | None:
         with self._lock:
             return None if self._alerts is None else [one for own in self._alerts.values() for one in own.values()]
 
     def alerts(self) -> list[Alert]:
         """Return every alert: of this process where it evaluates, else as another server stored them."""
-        found = self._every()
+        found = self._list_all()
         return self._executor.run(StoredAlertsQuestion(), EVERYTHING) if found is None else found
 
     def rules(self) -> list[RuleGroupStatus]:

@@ -22,7 +22,7 @@ from jobmeter.server.services import Services
 def change_tags(services: Services, question: ChangeTags, principal: Principal, scope: Scope) -> Annotations:
     """Add and remove tags of a job."""
     change, now_ms = question.change, services.clock.now_ms()
-    added, removed = _checked(change.add, "add"), _checked(change.remove, "remove")
+    added, removed = _check_tags(change.add, "add"), _check_tags(change.remove, "remove")
     both = set(added) & set(removed)
     if both:
         raise InvalidRequestError(f"tag {min(both)!r} is to be added and removed: choose one", "remove")
@@ -32,7 +32,7 @@ def change_tags(services: Services, question: ChangeTags, principal: Principal, 
     return services.registry.annotations.change_tags(job.project, job.id, made, removed)
 
 
-def _checked(tags: Sequence[str], field: str) -> list[str]:
+def _check_tags(tags: Sequence[str], field: str) -> list[str]:
     if len(tags) > MOST_TAGS:
         raise InvalidRequestError(f"name at most {MOST_TAGS} tags, got {len(tags)}", field)
     return list(dict.fromkeys(check_tag(tag, field) for tag in tags))

@@ -148,7 +148,7 @@ def build(
         dialects()
         engine = opening.opened()
         opened.callback(engine.close)
-        store = _windowed(engine, settings, clock)
+        store = _add_window(engine, settings, clock)
         check_complete(settings, registry, store, recreate)
         application = assemble(settings, clock, registry, store, shared=is_shared(settings.store_dsn))
         opened.pop_all()
@@ -281,7 +281,7 @@ def _lanes() -> Lanes:
     )
 
 
-def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
+def _add_window(engine: Store, settings: Settings, clock: Clock) -> Store:
     """Put a hot window in front of the engine, unless the settings disable it.
 
     If other servers may exist and the engine does not report them, the window is off by default.

@@ -91,7 +91,7 @@ class Background(threading.Thread):
 
 
 @contextmanager
-def accounted(clock: Clock) -> Iterator[None]:
+def use_request_budget(clock: Clock) -> Iterator[None]:
     """Run the queries of a block on the budget of one request."""
     account = ACCOUNT.set(QueryCost(clock.monotonic()))
     try:

@@ -37,7 +37,7 @@ def back_up(services: Services, directory: Path) -> None:
     (``directory``) for an unusable folder, ConflictError for a folder that is not empty, UnavailableError when writing
     fails.
     """
-    _check_apart(directory, _own_folders(services.settings))
+    _check_apart(directory, _list_own_folders(services.settings))
     try:
         directory.mkdir(mode=0o700, parents=False, exist_ok=True)
         if any(directory.iterdir()):
@@ -55,7 +55,7 @@ def back_up(services: Services, directory: Path) -> None:
     _write_manifest(directory)
 
 
-def _own_folders(settings: Settings) -> Sequence[Path]:
+def _list_own_folders(settings: Settings) -> Sequence[Path]:
     """Folders that hold the server's own files."""
     folder = settings.store_dsn.removeprefix("chdb://").partition("?")[0]
     return [settings.data] if folder == settings.store_dsn else [settings.data, Path(folder)]

@@ -52,7 +52,7 @@ from jobmeter.query.administration import ShippersQuestion
 from jobmeter.query.alerts import JobAlertsQuestion
 from jobmeter.query.annotations import ChangeTags, DeleteNote, WriteNote
 from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion
-from jobmeter.query.log_pages import FoundLines, LogCursor, LogPageQuestion, next_lines
+from jobmeter.query.log_pages import FoundLines, LogCursor, LogPageQuestion, read_next_lines
 from jobmeter.query.permitted import check_scope
 from jobmeter.query.request import HeadQuestion
 from jobmeter.server.alerting import disk_facts
@@ -80,7 +80,7 @@ def perform(services: Services, question: Question[Any], principal: Principal, s
     return handler(services, question, principal, scope)
 
 
-def _new_task(services: Services, question: NewTask, principal: Principal, scope: Scope) -> DiagnosticTask:
+def _create_task(services: Services, question: NewTask, principal: Principal, scope: Scope) -> DiagnosticTask:
     named = question.project or principal.project
     project = write_project(principal, question.project) if named else None
     return create_task(services, replace(question, project=project), scope)
@@ -154,7 +154,7 @@ def _search_logs(services: Services, search: LogPageQuestion, _: Principal, scop
     if search.token:
         place = unseal(services.vault, question_bytes, search.token, now_ms, search.field)
         cursor = msgspec.msgpack.decode(place, type=LogCursor)
-    lines, end = next_lines(lambda question: services.executor.run(question, scope), search.question, cursor)
+    lines, end = read_next_lines(lambda question: services.executor.run(question, scope), search.question, cursor)
     return FoundLines(lines, seal(services.vault, question_bytes, msgspec.msgpack.encode(end), now_ms) if end else "")
 
 
@@ -228,7 +228,7 @@ _HANDLERS: Mapping[type, _Handler] = {
     ServerQuestion: lambda services, *_: services.telemetry.figures(),
     LogPageQuestion: _search_logs,
     StopJob: _stop_job,
-    NewTask: _new_task,
+    NewTask: _create_task,
     CreateShipper: _shipper,
     ShipperQuestion: _shipper,
     DeleteShipper: _shipper,

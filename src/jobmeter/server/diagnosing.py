@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 from jobmeter.access.decide import EVERYTHING
-from jobmeter.diagnose.finding_events import ending, reported_findings
+from jobmeter.diagnose.finding_events import make_end_event, read_reported_findings
 from jobmeter.diagnose.report import diagnose
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import JobmeterError, NotFoundError
@@ -19,7 +19,7 @@ from jobmeter.query.records import ChangedJobsQuestion
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.registry.base import Registry
 from jobmeter.registry.statements import job_chunks
-from jobmeter.server.background import accounted
+from jobmeter.server.background import use_request_budget
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -73,15 +73,15 @@ class Diagnosing:
         if changed.jobs is None:
             self._mark = None  # read the events again from the current state
             return
-        for job in self._ended_lately(changed.jobs, now_ms):
+        for job in self._find_ended_lately(changed.jobs, now_ms):
             key = job.project, job.id
-            if self._done.get(key) != job.end and not (first and self._stored(key)):
+            if self._done.get(key) != job.end and not (first and self._has_stored_findings(key)):
                 self._waiting.setdefault(key, (now_ms, 0))
         self._mark = changed.mark  # after a failure above, the events are read again
         while len(self._waiting) > WAITING:
             self._waiting.popitem(last=False)
 
-    def _ended_lately(self, keys: Iterable[_Key], now_ms: int) -> Iterator[Job]:
+    def _find_ended_lately(self, keys: Iterable[_Key], now_ms: int) -> Iterator[Job]:
         """Yield the jobs that ended in the last hour. Thousands of imported jobs cost a few queries."""
         lately = Condition("end", Operator.BETWEEN, (now_ms - RECENT_MS + 1, None))
         for project, ids in job_chunks(dict.fromkeys(keys)):
@@ -97,7 +97,7 @@ class Diagnosing:
         except NotFoundError:
             return None
 
-    def _stored(self, key: _Key) -> bool:
+    def _has_stored_findings(self, key: _Key) -> bool:
         """True if an earlier process has stored the job's findings."""
         kinds = frozenset({EventType.FINDING})
         question = EventFilter(projects=frozenset({key[0]}), jobs=(key[1],), types=kinds, limit=_MOST)
@@ -109,13 +109,13 @@ class Diagnosing:
         job = self._head(key)
         if job is None or job.end is None:
             return
-        with accounted(self._clock):
+        with use_request_budget(self._clock):
             made = diagnose(self._executor, JobRef(key[1], key[0]), EVERYTHING, self._clock, self._thresholds)
-        reported = reported_findings(made.case.events)
+        reported = read_reported_findings(made.case.events)
         already = {one.key for one in reported}
         events = [_event(job, one) for one in made.findings if (one.rule, one.subject) not in already]
         events += [
-            ending(job.project, job.id, one.key, job.end, one.opened.time, over=True)
+            make_end_event(job.project, job.id, one.key, job.end, one.opened.time, over=True)
             for one in reported
             if not one.ended
         ]

@@ -12,7 +12,7 @@ from jobmeter.model.time import SECOND
 from jobmeter.query.meter import QueryCost
 from jobmeter.server.admission import QueuedQuestion
 from jobmeter.server.commands import perform
-from jobmeter.server.exchange import MEMORY_BYTES, Exchange, decoded_body
+from jobmeter.server.exchange import MEMORY_BYTES, Exchange, decode_body
 from jobmeter.server.pipeline import NOTHING, AccessRule, ServedRequest
 from jobmeter.server.services import Services
 from jobmeter.settings import Limits
@@ -76,7 +76,7 @@ class DialectHandler:
         services, operation = self.services, self._match.operation
         call = request.call
         if call.body:
-            call = _readable(call, operation, services.settings.limits)
+            call = _make_readable(call, operation, services.settings.limits)
         context = context_of(services, request.source.request_id, request.principal, self._match)
         return OperationRun(operation.answer(call, context)), services.admission.account()
 
@@ -97,14 +97,14 @@ def context_of(services: Services, request_id: str, principal: Principal, match:
     )
 
 
-def _readable(call: Call, operation: Operation, limits: Limits) -> Call:
+def _make_readable(call: Call, operation: Operation, limits: Limits) -> Call:
     """Return the call with its body uncompressed and the cost of reading accounted for.
 
     Signatures cover the body as sent; operations read the uncompressed body.
     """
     encoding = call.header("content-encoding").strip().lower()
     if encoding and encoding not in operation.encodings:
-        call = replace(call, body=decoded_body(call, min(operation.decoded_bytes, limits.decoded_bytes)))
+        call = replace(call, body=decode_body(call, min(operation.decoded_bytes, limits.decoded_bytes)))
     call.take(operation.read_bytes(call))
     return call
 

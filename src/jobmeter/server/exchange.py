@@ -65,9 +65,9 @@ class Reply:
         self._send = send
 
     def __await__(self) -> Generator[Any, Any, None]:
-        return self._sent().__await__()
+        return self._send_head_and_body().__await__()
 
-    async def _sent(self) -> None:
+    async def _send_head_and_body(self) -> None:
         await self._send({"type": "http.response.start", "status": self.status, "headers": self.headers})
         await self._send({"type": "http.response.body", "body": self.body, "more_body": False})
 
@@ -82,7 +82,7 @@ class Exchange:
     def __init__(self, scope: AsgiScope, receive: Receive, send: Send, proxies: TrustedProxies | None = None) -> None:
         """Headers of ``proxies`` are trusted to name the client; None trusts no proxy."""
         self.receive = receive
-        self.request_id = new_request_id()
+        self.request_id = make_request_id()
         self.status = 0
         self.body_size = 0
         call = _call(scope)
@@ -104,7 +104,7 @@ class Exchange:
         announced = self.call.header("content-length").lstrip("0")  # int refuses thousands of digits
         if announced.isdigit():
             if int(announced) > limit:
-                raise _too_large(limit)
+                raise _make_size_error(limit)
             memory.check(int(announced))
         body, more = await self._chunk(limit, memory)
         if more:
@@ -120,10 +120,10 @@ class Exchange:
 
     async def _chunk(self, limit: int, memory: MemoryAccount) -> tuple[bytes, bool]:
         """Read the next part of the body. The flag is True if more follows."""
-        message = await self._next()
+        message = await self._receive_message()
         chunk: bytes = message.get("body", b"")
         if self.body_size + len(chunk) > limit:
-            raise _too_large(limit)
+            raise _make_size_error(limit)
         memory.take(len(chunk))
         self.body_size += len(chunk)
         return chunk, message.get("more_body", False)
@@ -159,7 +159,7 @@ class Exchange:
         """True while the client may still be sending a body that will not be read."""
         return self._unread and self.has_body
 
-    async def _next(self) -> Message:
+    async def _receive_message(self) -> Message:
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 message = await self.receive()
@@ -176,7 +176,7 @@ class Exchange:
 
     def whole(self, answer: Answer) -> Reply:
         """Build the complete answer; a HEAD request gets only the headers."""
-        headers = _encoded(answer.content_type, answer.headers)
+        headers = _encode_headers(answer.content_type, answer.headers)
         if answer.status not in _WITHOUT_BODY:
             headers.append((b"content-length", b"%d" % len(answer.body)))
         if self._sending:
@@ -193,7 +193,7 @@ class Exchange:
     async def begin(self, content_type: str, headers: Sequence[tuple[str, str]]) -> None:
         """Begin an answer of unknown length; ``send_part`` and ``end`` follow."""
         self.status = 200
-        sent = _encoded(content_type, headers)
+        sent = _encode_headers(content_type, headers)
         if not any(name == b"x-request-id" for name, _ in sent):
             sent.append((b"x-request-id", self.request_id.encode()))
         await self._send({"type": "http.response.start", "status": 200, "headers": sent})
@@ -215,13 +215,13 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def new_request_id() -> str:
+def make_request_id() -> str:
     """Random UUID in capitals, as the vendors write theirs. It identifies a request and is not secret."""
     text = f"{_RANDOM.getrandbits(128) & _NOT_VERSION | _VERSION_4:032X}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _encoded(content_type: str, headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+def _encode_headers(content_type: str, headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     encoded = [(b"content-type", content_type.encode("latin-1"))]
     for name, value in headers:
         encoded.append((name.lower().encode("latin-1"), value.encode("latin-1", "replace")))
@@ -236,7 +236,7 @@ def report(request_id: str, error: JobmeterError) -> None:
         _log.error("request %s: %s", request_id, error.message)
 
 
-def decoded_body(call: Call, limit: int) -> bytes:
+def decode_body(call: Call, limit: int) -> bytes:
     """Return the body after decoding ``Content-Encoding`` gzip or none, in steps that are each accounted for.
 
     Raises InvalidRequestError naming ``Content-Encoding`` for another encoding or a damaged body, LimitExceededError
@@ -248,14 +248,14 @@ def decoded_body(call: Call, limit: int) -> bytes:
     if encoding not in {"gzip", "x-gzip"}:
         raise InvalidRequestError(f"Content-Encoding {encoding!r} is not supported; gzip is", "Content-Encoding")
     try:
-        return _gunzipped(call, limit)
+        return _gunzip(call, limit)
     except zlib.error as error:
         raise InvalidRequestError(
             "the body is not valid gzip, though Content-Encoding says gzip", "Content-Encoding"
         ) from error
 
 
-def _gunzipped(call: Call, limit: int) -> bytes:
+def _gunzip(call: Call, limit: int) -> bytes:
     unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
     whole = io.BytesIO()
     for at in range(0, len(call.body), STEP_BYTES):
@@ -264,7 +264,7 @@ def _gunzipped(call: Call, limit: int) -> bytes:
             piece = unzip.decompress(packed, STEP_BYTES)
             call.take(len(piece))
             if whole.tell() + len(piece) > limit:
-                raise _too_large(limit)
+                raise _make_size_error(limit)
             whole.write(piece)
             packed = unzip.unconsumed_tail
         if unzip.eof and (unzip.unused_data or at + STEP_BYTES < len(call.body)):
@@ -274,7 +274,7 @@ def _gunzipped(call: Call, limit: int) -> bytes:
     return whole.getvalue()
 
 
-def _too_large(limit: int) -> LimitExceededError:
+def _make_size_error(limit: int) -> LimitExceededError:
     return LimitExceededError(f"the body is larger than {limit} bytes", "body")
 
 

@@ -83,7 +83,7 @@ class FairQueue:
                 raise ThrottledError(f"{WAITING} questions of this key are already queued, try again", 1000)
             account.waiting.append(entry)
             self._backlog[entry.key] = account
-            admitted = self._admitted()
+            admitted = self._admit_waiting()
         _call(admitted)
 
     def leave(self, key: str) -> None:
@@ -91,12 +91,12 @@ class FairQueue:
         with self._lock:
             account = self._account(key)
             now = self._clock.monotonic()
-            account.used = self._used(account, now) - sum(now - began for began in account.began)
+            account.used = self._compute_use(account, now) - sum(now - began for began in account.began)
             # Any of the key's starts may go: the time of all of them counts.
             account.used += now - account.began.pop(0)
             account.at = now
             self._running -= 1
-            admitted = self._admitted()
+            admitted = self._admit_waiting()
         _call(admitted)
 
     def give_up(self, entry: QueueEntry) -> None:
@@ -129,7 +129,7 @@ class FairQueue:
         account.began.append(self._clock.monotonic())
         self._running += 1
 
-    def _admitted(self) -> list[QueueEntry]:
+    def _admit_waiting(self) -> list[QueueEntry]:
         """Admit waiting work, the least used keys first, and take slots for it."""
         found: list[QueueEntry] = []
         now = self._clock.monotonic()
@@ -137,7 +137,7 @@ class FairQueue:
             ready = [one for one in self._backlog.values() if len(one.began) < self._of_a_key]
             if not ready:
                 break
-            account = min(ready, key=lambda one: (self._used(one, now), len(one.began)))
+            account = min(ready, key=lambda one: (self._compute_use(one, now), len(one.began)))
             entry = account.waiting.popleft()
             if not account.waiting:
                 del self._backlog[entry.key]
@@ -146,7 +146,7 @@ class FairQueue:
             found.append(entry)
         return found
 
-    def _used(self, account: _Account, now: float) -> float:
+    def _compute_use(self, account: _Account, now: float) -> float:
         left: float = account.used * 0.5 ** ((now - account.at) / HALF_LIFE_SECONDS)
         return left + sum(now - began for began in account.began)
 

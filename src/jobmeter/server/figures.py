@@ -51,7 +51,7 @@ def server_metrics(services: Services) -> Iterator[Metric]:
     yield from cache_metrics(executor.cache)
     yield from _shipper_metrics(executor, services.clock.now_ms())
     lanes = ((lane.name, lane.busy) for lane in services.lanes.all())
-    yield _by("lane", GaugeMetricFamily, "work", "Calls that run or wait for a thread.", lanes)
+    yield _make_family("lane", GaugeMetricFamily, "work", "Calls that run or wait for a thread.", lanes)
     yield GaugeMetricFamily(
         "jobmeter_ingest_queue_bytes",
         "Samples, log lines and spans waiting to be committed.",
@@ -94,19 +94,23 @@ def scheduler_metrics(found: Sequence[SchedulerStatus]) -> Iterator[Metric]:
 def store_metrics(found: StoreStatistics) -> Iterator[Metric]:
     """Metrics from the statistics of a telemetry store."""
     for what, text in _TABLES.items():
-        yield _by("table", GaugeMetricFamily, f"store_{what}", text, getattr(found, what).items())
+        yield _make_family("table", GaugeMetricFamily, f"store_{what}", text, getattr(found, what).items())
     parts, lost = Tally[str](), Tally[str]()
     for part in found.damaged:
         parts[part.table] += 1
         lost[part.table] += part.rows or 0
     tables = dict.fromkeys((*found.rows, *(("journal",) if found.journal else ()), *parts))
     text = "Damaged parts whose rows are missing from answers."
-    yield _by("table", GaugeMetricFamily, "store_damaged_parts", text, [(table, parts[table]) for table in tables])
+    yield _make_family(
+        "table", GaugeMetricFamily, "store_damaged_parts", text, [(table, parts[table]) for table in tables]
+    )
     text = "Rows lost in damaged parts, or an upper bound; unknown numbers are left out."
-    yield _by("table", GaugeMetricFamily, "store_damaged_rows", text, [(table, lost[table]) for table in tables])
+    yield _make_family(
+        "table", GaugeMetricFamily, "store_damaged_rows", text, [(table, lost[table]) for table in tables]
+    )
     if found.replicas:
         text = "1 if a replica of the telemetry store answers and has all data, else 0."
-        yield _by("replica", GaugeMetricFamily, "store_replica_complete", text, found.replicas.items())
+        yield _make_family("replica", GaugeMetricFamily, "store_replica_complete", text, found.replicas.items())
     for what, value in found.window.items():
         yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
     for what, (family, text) in _JOURNAL.items():
@@ -140,15 +144,15 @@ def _shipper_metrics(executor: Executor, now_ms: int) -> Iterator[Metric]:
     except JobmeterError:
         return
     waiting, text = [(one.id, one.waiting) for one in shippers], "Log lines waiting for the sink of a shipper."
-    yield _by("shipper", GaugeMetricFamily, "shipper_lag_lines", text, waiting)
+    yield _make_family("shipper", GaugeMetricFamily, "shipper_lag_lines", text, waiting)
     lags, text = (
         [(one.id, lag_seconds(one, now_ms)) for one in shippers],
         "Wait of the oldest log line for the sink of a shipper.",
     )
-    yield _by("shipper", GaugeMetricFamily, "shipper_lag_seconds", text, lags)
+    yield _make_family("shipper", GaugeMetricFamily, "shipper_lag_seconds", text, lags)
     for name, text in _SHIPPER_COUNTS.items():
         counts = [(one.id, getattr(one, name)) for one in shippers]
-        yield _by("shipper", CounterMetricFamily, f"shipper_{name}", text, counts)
+        yield _make_family("shipper", CounterMetricFamily, f"shipper_{name}", text, counts)
 
 
 def _memory_metrics(memory: MemoryBudget) -> Iterator[Metric]:
@@ -159,7 +163,7 @@ def _memory_metrics(memory: MemoryBudget) -> Iterator[Metric]:
     )
 
 
-def _by(
+def _make_family(
     label: str,
     kind: type[GaugeMetricFamily | CounterMetricFamily],
     name: str,

@@ -42,7 +42,7 @@ def claimed(data: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ConfigurationError(f"another server uses the data folder {data}{_who(data)}") from error
+            raise ConfigurationError(f"another server uses the data folder {data}{_describe_owner(data)}") from error
         _check_writable(data)
         yield
     finally:
@@ -100,6 +100,6 @@ def _check_writable(data: Path) -> None:
             probe.unlink()
 
 
-def _who(data: Path) -> str:
+def _describe_owner(data: Path) -> str:
     note = read_note(data)
     return f" (process {note.pid}, {note.url})" if note else ""

@@ -107,7 +107,7 @@ class HttpServer:
                 return
             except OSError as error:
                 if error.errno in _FULL:
-                    self._rest(error)
+                    self._pause_accepting(error)
                     return
                 continue  # the client is already gone
             self._take(accepted)
@@ -136,7 +136,7 @@ class HttpServer:
         finally:
             connection.handshake = None
 
-    def _rest(self, error: OSError) -> None:
+    def _pause_accepting(self, error: OSError) -> None:
         """Pause accepting: the process has no file descriptor left."""
         _log.error("connections cannot be accepted, retrying in a second: %s", error.strerror)
         self._pause(1.0)

@@ -193,7 +193,7 @@ class Hub:
         if not viewers:
             return _NOTHING, False
         try:
-            gone, event, over = await self._lane.run(partial(_updated, viewers))
+            gone, event, over = await self._lane.run(partial(_update_viewers, viewers))
         except JobmeterError as error:
             return _problem(error), False
         for viewer in gone:
@@ -201,19 +201,19 @@ class Hub:
         return event, over
 
 
-def _updated(viewers: list[_Viewer]) -> tuple[list[_Viewer], _Event, bool]:
+def _update_viewers(viewers: list[_Viewer]) -> tuple[list[_Viewer], _Event, bool]:
     """Query once for all viewers. Returns viewers who lost access, the event, and True if it is the last.
 
     Access is checked when the event is ready, so that no viewer gets an event after losing access.
     """
-    event, over = _answered(viewers[0].feed)
+    event, over = _ask_feed(viewers[0].feed)
     gone = [viewer for viewer in viewers if not _may_see(viewer)]
     if any(viewer.gzip for viewer in viewers):
         _ = event.part  # compress here rather than on the event loop
     return gone, event, over
 
 
-def _answered(feed: Feed) -> tuple[_Event, bool]:
+def _ask_feed(feed: Feed) -> tuple[_Event, bool]:
     try:
         update = feed.question()
     except NotFoundError:

@@ -19,7 +19,7 @@ _COLLECTED = (20_000, 20, 20)
 """Garbage collector thresholds: new objects before a young collection, and collections of the older generations."""
 
 
-def spare_collections() -> None:
+def freeze_objects() -> None:
     """Exempt existing objects from garbage collection: they live as long as the process.
 
     The few garbage objects among them stay too: finding them takes longer than a first request should wait.

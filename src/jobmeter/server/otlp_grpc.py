@@ -27,7 +27,7 @@ from jobmeter.server.commands import perform
 from jobmeter.server.dialect_router import context_of
 from jobmeter.server.exchange import report
 from jobmeter.server.http.limits import MOST_GRPC
-from jobmeter.server.pipeline import NOTHING, AccessRule, Incoming, ServedRequest, enter, finish, own_project
+from jobmeter.server.pipeline import NOTHING, AccessRule, Incoming, ServedRequest, choose_no_project, enter, finish
 from jobmeter.server.services import Services
 from jobmeter.wire.otlp.answers import status
 
@@ -139,7 +139,7 @@ class _Exports:
             if not context.is_active():  # nobody waits for the answer, and the sender will send the request again
                 source.status = _GONE
                 return b""
-            answer = self._answered(request, messages, memory)
+            answer = self._answer_request(request, messages, memory)
         except JobmeterError as problem:
             report(source.request_id, problem)
             drop_frames(problem)
@@ -166,10 +166,10 @@ class _Exports:
             finish(services.usage, request)
         return b""
 
-    def _answered(self, request: ServedRequest, messages: Iterator[bytes], memory: MemoryAccount) -> Answer:
+    def _answer_request(self, request: ServedRequest, messages: Iterator[bytes], memory: MemoryAccount) -> Answer:
         """Run the steps of ``jobmeter.server.pipeline`` on the thread of the call. Raises any JobmeterError."""
         services, operation = self._services, self._match.operation
-        enter(services, request, own_project)
+        enter(services, request, choose_no_project)
         call = request.source.call = request.call.with_body(_message(messages, memory), memory)
         call.take(operation.read_bytes(call))
         inputs = context_of(services, request.source.request_id, request.principal, self._match)

@@ -112,13 +112,13 @@ async def _send(file: File, exchange: Exchange) -> None:
     if file.etag in etags or "*" in etags:
         await exchange.reply(Answer(304, b"", headers, file.content_type))
         return
-    encoding = _chosen(file, exchange.call.header("accept-encoding"))
+    encoding = _choose_form(file, exchange.call.header("accept-encoding"))
     if encoding:
         headers = (*headers, ("content-encoding", encoding))
     await exchange.reply(Answer(200, file.forms[encoding], headers, file.content_type))
 
 
-def _chosen(file: File, accepted: str) -> str:
+def _choose_form(file: File, accepted: str) -> str:
     """Choose the first form of the file that the browser accepts (RFC 9110, section 12.5.3)."""
     taken = set()
     for part in accepted.split(","):

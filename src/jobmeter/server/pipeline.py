@@ -29,8 +29,8 @@ from jobmeter.access.principal import Principal, Role, Scope
 from jobmeter.access.signatures import Scheme
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import ForbiddenError, JobmeterError, ThrottledError, UnauthenticatedError
-from jobmeter.server.admission import Lane, admitted_run
-from jobmeter.server.exchange import ClientGoneError, Exchange, new_request_id
+from jobmeter.server.admission import Lane, run_admitted
+from jobmeter.server.exchange import ClientGoneError, Exchange, make_request_id
 from jobmeter.server.services import Services
 
 _access = logging.getLogger("jobmeter.access")
@@ -55,7 +55,7 @@ class Incoming(msgspec.Struct):
     """Origin of a request outside HTTP: a gRPC call or a telnet line."""
 
     call: Call
-    request_id: str = msgspec.field(default_factory=new_request_id)
+    request_id: str = msgspec.field(default_factory=make_request_id)
     status: int = 0
 
 
@@ -193,7 +193,7 @@ async def handle(
     Raises JobmeterError for a refused call, ClientGoneError.
     """
     if isinstance(handler, PublicHandler):
-        await _while_connected(exchange, handler.serve(exchange))
+        await _run_while_connected(exchange, handler.serve(exchange))
         return
     found: Answer | Awaitable[Answer] | None = answer
     if exchange.has_body:
@@ -201,7 +201,7 @@ async def handle(
             await _read_body(request, exchange, handler, memory)
         found = answer_from_memory(request, exchange, handler)
     if found is None:
-        await _while_connected(exchange, _on_worker(request, exchange, handler))
+        await _run_while_connected(exchange, _run_on_thread(request, exchange, handler))
     else:
         await exchange.reply(found if isinstance(found, Answer) else await found)
 
@@ -235,7 +235,7 @@ def finish(usage: CallCounter, request: ServedRequest) -> None:
         _access.debug("%s %s %s %d %s", call.client, call.method, call.raw_path, status, request.router)
 
 
-def own_project(_: Call) -> str | None:
+def choose_no_project(_: Call) -> str | None:
     """Return None: the call covers the projects of its key."""
     return None
 
@@ -251,13 +251,13 @@ def check_headers(
     if request.rule.action is None:
         return True
     authenticator = services.authenticator
-    credential = _authenticated(services, request, from_memory=from_memory)
+    credential = _authenticate(services, request, from_memory=from_memory)
     if credential is None or (from_memory and not credential.signed and _must_wait(services, request, credential)):
         return False
     try:
         authenticator.check_headers(request.call, credential)
     except UnauthenticatedError as error:
-        _refused(services, request, error, error.reason)
+        _note_refusal(services, request, error, error.reason)
         raise
     request.credential = credential
     if not credential.signed:
@@ -276,7 +276,7 @@ def enter(
     if request.scope is not None:
         return True
     if request.rule.action is not None:
-        request.credential = request.credential or _authenticated(services, request, from_memory=from_memory)
+        request.credential = request.credential or _authenticate(services, request, from_memory=from_memory)
         if request.credential is None or (from_memory and _must_wait(services, request, request.credential)):
             return False
     _enter(services, request, project)
@@ -288,7 +288,7 @@ def export_slot(services: Services, request: ServedRequest) -> Callable[[], None
     try:
         return services.exports.take(request.principal.id)
     except ThrottledError as error:
-        _refused(services, request, error, "budget")
+        _note_refusal(services, request, error, "budget")
         raise
 
 
@@ -300,7 +300,7 @@ def authorise(services: Services, request: ServedRequest, project: str | None) -
         name = (request.router, rule.name)
         return authorize(request.principal, rule.action or "", project, name, by_resource=rule.by_resource)
     except ForbiddenError as error:
-        _refused(services, request, error, "forbidden")
+        _note_refusal(services, request, error, "forbidden")
         raise
 
 
@@ -317,20 +317,20 @@ def renew(services: Services, request: ServedRequest) -> None:
     try:
         again.principal = services.authenticator.renew(request.call, rule.schemes)
     except UnauthenticatedError as error:
-        _refused(services, again, error, error.reason)
+        _note_refusal(services, again, error, error.reason)
         raise
     if authorise(services, again, request.project) != request.scope:
         raise ForbiddenError("the access of this key has changed: send the request again")
 
 
-def _authenticated(services: Services, request: ServedRequest, *, from_memory: bool) -> Credential | None:
+def _authenticate(services: Services, request: ServedRequest, *, from_memory: bool) -> Credential | None:
     """Check the credential in the headers; None if memory is not enough."""
     authenticator = services.authenticator
     identify = authenticator.cached if from_memory else authenticator.identify
     try:
         return identify(request.call, request.rule.schemes)
     except UnauthenticatedError as error:
-        _refused(services, request, error, error.reason)
+        _note_refusal(services, request, error, error.reason)
         raise
 
 
@@ -356,7 +356,7 @@ def _enter(services: Services, request: ServedRequest, project: Callable[[Call],
         try:
             services.admission.check(request.principal.id)
         except ThrottledError as error:
-            _refused(services, request, error, "budget")
+            _note_refusal(services, request, error, "budget")
             raise
     request.scope = scope
 
@@ -368,17 +368,17 @@ def _prove(services: Services, request: ServedRequest) -> None:
     try:
         request.principal = services.authenticator.prove(request.call, request.credential)
     except UnauthenticatedError as error:
-        _refused(services, request, error, error.reason)
+        _note_refusal(services, request, error, error.reason)
         raise
     request.call.authenticated()
     try:
         services.limiter.take(request.principal.id, rule.name, rule.rate, request.principal.account)
     except ThrottledError as error:
-        _refused(services, request, error, "throttled")
+        _note_refusal(services, request, error, "throttled")
         raise
 
 
-def _refused(services: Services, request: ServedRequest, error: JobmeterError, reason: str) -> None:
+def _note_refusal(services: Services, request: ServedRequest, error: JobmeterError, reason: str) -> None:
     """Count a refused call and write it to the audit log."""
     rule, call, forbidden = request.rule, request.call, isinstance(error, ForbiddenError)
     stranger = isinstance(error, UnauthenticatedError)
@@ -394,18 +394,18 @@ def _refused(services: Services, request: ServedRequest, error: JobmeterError, r
     )
 
 
-async def _on_worker(request: ServedRequest, exchange: Exchange, handler: Handler) -> None:
+async def _run_on_thread(request: ServedRequest, exchange: Exchange, handler: Handler) -> None:
     services = handler.services
 
     def work() -> Any:  # noqa: ANN401 - as Handler.work
         enter(services, request, handler.project)
         return handler.work(request)
 
-    result = await admitted_run(services.admission, handler.lane, work, handler.drop, exchange.during)
+    result = await run_admitted(services.admission, handler.lane, work, handler.drop, exchange.during)
     await handler.send(result, exchange)
 
 
-async def _while_connected(exchange: Exchange, work: Awaitable[None]) -> None:
+async def _run_while_connected(exchange: Exchange, work: Awaitable[None]) -> None:
     task = asyncio.ensure_future(work)
     try:
         done, _ = await asyncio.wait((task,), timeout=WATCH_AFTER_SECONDS)

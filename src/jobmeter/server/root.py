@@ -50,7 +50,7 @@ class HealthRouter:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._paths: dict[str, Callable[[], Awaitable[Answer]]] = {
-            "/healthz": _alive,
+            "/healthz": _answer_alive,
             "/readyz": Readiness(services).answer,
             "/metrics": self._metrics,
         }
@@ -60,7 +60,7 @@ class HealthRouter:
         work = self._paths.get(call.raw_path)
         if work is None:
             return None
-        _only_reading(call)
+        _require_reading(call)
 
         async def serve(exchange: Exchange) -> None:
             await exchange.reply(await work())
@@ -100,12 +100,12 @@ class Readiness:
         damaged = self._executor.from_memory(AllDamageQuestion(), EVERYTHING)
         if not damaged:
             return Answer(200, b"ready\n", content_type=_TEXT)
-        counts = ", ".join(_counted(table, damaged) for table in sorted({part.table for part in damaged}))
+        counts = ", ".join(_describe_damage(table, damaged) for table in sorted({part.table for part in damaged}))
         text = f"ready, degraded: damaged parts of the store ({counts}); see the server's log\n"
         return Answer(200, text.encode(), content_type=_TEXT)
 
 
-def _counted(table: str, damaged: Sequence[DamagedPart]) -> str:
+def _describe_damage(table: str, damaged: Sequence[DamagedPart]) -> str:
     """Describe the damaged parts of a table, and their lost rows if known."""
     own = [part for part in damaged if part.table == table]
     if any(part.rows is None for part in own):
@@ -155,18 +155,18 @@ class RootRouter:
         """Return the handler of ``/``. Raises NotFoundError for every other path."""
         if call.raw_path != "/":
             raise NotFoundError(f"no such path: {call.raw_path[:200]}", "path")
-        _only_reading(call)
+        _require_reading(call)
         return PublicHandler(_page)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:
         """Write an error in the format of the vendor whose SDK signed the call, else in our own."""
-        dialect = next((one for one in self._dialects if _signed_for(one, call)), None)
+        dialect = next((one for one in self._dialects if _is_signed_for(one, call)), None)
         if dialect is None:
             return problem.render(request_id, error)
         return dialect.render_error(call, Context(self._services.clock.now_ms(), request_id), error)
 
 
-def _signed_for(dialect: Dialect, call: Call) -> bool:
+def _is_signed_for(dialect: Dialect, call: Call) -> bool:
     """True if the call has a credential that only the dialect's SDKs send."""
     return any(_has(scheme, call) for scheme in dialect.schemes if scheme in _SIGNATURES)
 
@@ -178,12 +178,12 @@ def _has(scheme: Scheme, call: Call) -> bool:
         return True
 
 
-def _only_reading(call: Call) -> None:
+def _require_reading(call: Call) -> None:
     if call.method not in {"GET", "HEAD"}:
         raise NotFoundError(f"{call.method} is not allowed here, use GET or HEAD", "method", "GET, HEAD")
 
 
-async def _alive() -> Answer:
+async def _answer_alive() -> Answer:
     return Answer(200, b"ok\n", content_type=_TEXT)
 
 

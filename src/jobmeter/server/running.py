@@ -11,8 +11,8 @@ from itertools import count, islice
 import msgspec
 
 from jobmeter.access.decide import EVERYTHING
-from jobmeter.diagnose.finding_events import ending, opening, reported_findings
-from jobmeter.diagnose.open import Open, OpenFindings, still_has
+from jobmeter.diagnose.finding_events import make_end_event, opening, read_reported_findings
+from jobmeter.diagnose.open import Open, OpenFindings, has_subject
 from jobmeter.diagnose.running import RUNNING, JobKey, RunningEvaluation, evaluate_running
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import JobmeterError
@@ -24,7 +24,7 @@ from jobmeter.model.stacks import STACK_RULES
 from jobmeter.model.time import MINUTE, Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
-from jobmeter.server.background import accounted
+from jobmeter.server.background import use_request_budget
 from jobmeter.server.stacks import request_of_job
 
 _log = logging.getLogger("jobmeter.server")
@@ -153,7 +153,7 @@ class RunningJobs:
         if began - self._listed >= LIST_SECONDS:
             self._list(began)
         share = int(_HASTE * len(self._jobs) * INTERVAL_SECONDS / EVERY_SECONDS)
-        due = list(islice(self._due(began), max(share, LEAST_JOBS)))
+        due = list(islice(self._take_due(began), max(share, LEAST_JOBS)))
         try:
             first = 0
             while first < len(due):
@@ -227,7 +227,7 @@ class RunningJobs:
                 self._queue, (float("-inf") if one.evaluated is None else one.evaluated, next(self._arrivals), key)
             )
 
-    def _due(self, moment: float) -> Iterator[JobKey]:
+    def _take_due(self, moment: float) -> Iterator[JobKey]:
         """Take the due jobs from the queue: never evaluated ones first, then by their last evaluation."""
         while self._queue and moment - self._queue[0][0] >= EVERY_SECONDS:
             _, _, key = heappop(self._queue)
@@ -242,7 +242,7 @@ class RunningJobs:
         sampled = {key: self._jobs[key].sampled for key in keys}
         evaluated = keys
         try:
-            with accounted(self._clock):
+            with use_request_budget(self._clock):
                 self._restore(keys, now_ms)
                 rules_of = {key: one.rules for key in keys if (one := self._jobs[key].open) is not None}
                 lines = {key for key in rules_of if self._are_lines_due(key, moment)}
@@ -285,7 +285,7 @@ class RunningJobs:
         for event in reversed(self._executor.run(question, EVERYTHING).events):
             events.setdefault((event.project, event.job), []).append(event)
         for key in fresh:
-            reported = reported_findings(events.get(key, ()))
+            reported = read_reported_findings(events.get(key, ()))
             already = {one.key: Open(one.opened.time, now_ms, one.severity) for one in reported if one.ended is None}
             with self._lock:
                 self._jobs[key].open = OpenFindings(already)
@@ -308,13 +308,13 @@ class RunningJobs:
         if findings is None:
             return
         view, hold = evaluation.view, self._thresholds[RUNNING]["hold"]
-        has = partial(still_has, view) if view else lambda _: False
+        has = partial(has_subject, view) if view else lambda _: False
         with self._lock:
             change = findings.update(evaluation.found, upto, now_ms, hold, has)
         if evaluation.view and self._needs_evidence(evaluation, change.opened, now_ms):
             self._request_evidence(evaluation.view, now_ms)
         events: list[EventRecord] = [opening(project, job, one, now_ms) for one in change.opened]
-        events += [ending(project, job, key, now_ms, since) for key, since in change.closed]
+        events += [make_end_event(project, job, key, now_ms, since) for key, since in change.closed]
         if not events:
             return
         try:
@@ -326,7 +326,7 @@ class RunningJobs:
         self.figures.closed += len(change.closed)
 
     def _needs_evidence(self, evaluation: RunningEvaluation, opened: Sequence[Finding], now_ms: int) -> bool:
-        """True where a job stands still, or may do so, and the evidence of its ranks was not collected lately."""
+        """True if a job stands still, or may do so, and the evidence of its ranks was not collected lately."""
         watched = self._jobs[evaluation.job]
         if any(one.rule in STACK_RULES for one in opened):
             recent = evaluation.suspected is not None and now_ms - watched.requested < SUSPICION_MS

@@ -19,7 +19,7 @@ from jobmeter.server.app import Application, build
 from jobmeter.server.folder import ADMIN_KEY, noted, write_private
 from jobmeter.server.http.limits import MOST_GRPC, MOST_HTTP, MOST_TELNET, RESERVED, share
 from jobmeter.server.listen import HttpServer
-from jobmeter.server.memory import spare_collections
+from jobmeter.server.memory import freeze_objects
 from jobmeter.server.missing import Recreate
 from jobmeter.server.opening import Opening
 from jobmeter.server.services import Services
@@ -88,13 +88,13 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
             stack.enter_context(noted(settings.data, url, clock, opentsdb_port=telnet_port, otlp_grpc_port=grpc_port))
             announce(f"Jobmeter listens at {url} (administrator's key: {key})")
             if start.with_link:
-                page = (services.public_url or url) + _signed_in(services, key)
+                page = (services.public_url or url) + _make_sign_in_path(services, key)
                 announce(f"The page, signed in (once, within 15 minutes): {page}")
             if telnet is not None:
                 announce(_describe(telnet, settings))
             if grpc is not None:
                 announce(f"OTLP over gRPC is at {settings.host} port {grpc.port}")
-            spare_collections()
+            freeze_objects()
 
         def finished() -> bool:
             return 0 < start.idle_exit <= services.telemetry.idle_seconds()
@@ -146,7 +146,7 @@ class _AdminKey(msgspec.Struct):
     access_key_id: str
 
 
-def _signed_in(services: Services, key: Path) -> str:
+def _make_sign_in_path(services: Services, key: Path) -> str:
     """Return the page path that signs in with the administrator's key."""
     holder = msgspec.json.decode(key.read_bytes(), type=_AdminKey)
     return f"/#/open?code={services.sessions.link(holder.access_key_id)[0]}"

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from jobmeter.access.decide import EVERYTHING
 from jobmeter.access.principal import Principal, Scope
-from jobmeter.alerts.muting import MOST_MATCHERS, MOST_SILENCES, MOST_TEXT, check_matcher, fulfils, muted
+from jobmeter.alerts.muting import MOST_MATCHERS, MOST_SILENCES, MOST_TEXT, check_matcher, fulfils, mute_alerts
 from jobmeter.alerts.notify import receivers_of
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.alert import (
@@ -39,7 +39,7 @@ LONGEST_MS = 366 * DAY
 def find_alerts(services: Services, _: AlertsQuestion, __: Principal, scope: Scope) -> AlertPage:
     """Return the pending and firing alerts of the caller's projects."""
     alerting, every = services.alerting, _open_alerts(services)
-    page = _muted(services, every, _silences(services))
+    page = _mute_alerts(services, every, _silences(services))
     visible = sorted(
         (one for one in every if shows_project(scope, one.project)), key=lambda one: (one.started, one.name)
     )
@@ -54,7 +54,7 @@ def find_job_alerts(services: Services, question: JobAlertsQuestion, principal: 
     if not own:
         return JobAlerts(alerts=[], total=0)
     silences = _silences(services)
-    page = _muted(services, every, silences)
+    page = _mute_alerts(services, every, silences)
     # The scope is that of the job's project, also for a caller of every project.
     sees_all = principal.project is None and principal.policies is None
     visible = {one.id: one for one in silences if sees_all or shows_project(scope, one.project)}
@@ -95,8 +95,8 @@ def _silences(services: Services) -> Sequence[Silence]:
     return services.executor.run(SilencesQuestion(), EVERYTHING)
 
 
-def _muted(services: Services, alerts: Sequence[Alert], silences: Sequence[Silence]) -> AlertPage:
-    return muted(alerts, silences, services.alerting.config.inhibitions, services.clock.now_ms())
+def _mute_alerts(services: Services, alerts: Sequence[Alert], silences: Sequence[Silence]) -> AlertPage:
+    return mute_alerts(alerts, silences, services.alerting.config.inhibitions, services.clock.now_ms())
 
 
 def post_alerts(services: Services, question: PostAlerts, _: Principal, scope: Scope) -> int:

@@ -8,7 +8,7 @@ from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.event import STACK_EVIDENCE, EventSource, Level
 from jobmeter.model.job import JobView
 from jobmeter.model.record import EventRecord, Records
-from jobmeter.model.task import DiagnosticTask, NodeAnswer, TaskFilter, TaskState, TaskType, Verdict, new_task_id
+from jobmeter.model.task import DiagnosticTask, NodeAnswer, TaskFilter, TaskState, TaskType, Verdict, make_task_id
 from jobmeter.model.time import SECOND
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import JobQuestion, JobRef
@@ -45,7 +45,7 @@ def request_of_job(
         return recent[0]
     clusters = {one.cluster for one in living}
     task = DiagnosticTask(
-        id=new_task_id(),
+        id=make_task_id(),
         type=kind,
         state=TaskState.WAITING,
         project=job.project,

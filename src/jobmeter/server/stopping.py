@@ -86,9 +86,9 @@ class Stopping:
                 signals += [number for number in os.read(self._reading, 1) if number]
                 if len(signals) > 1:
                     self._leave(128 + signals[-1])
-        self._overdue()
+        self._report_overdue()
 
-    def _overdue(self) -> None:
+    def _report_overdue(self) -> None:
         threads = sorted(one.name for one in threading.enumerate() if one is not threading.current_thread())
         _log.warning(
             "still running %g seconds after the stop signal, ending now: %s; threads %s. Acknowledged data is durable.",

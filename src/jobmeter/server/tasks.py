@@ -25,14 +25,14 @@ from jobmeter.model.task import (
     TaskState,
     TaskType,
     Verdict,
-    new_task_id,
+    make_task_id,
 )
 from jobmeter.model.time import DAY, HOUR, SECOND, Clock
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import HeadQuestion, JobQuestion, JobRef, NodeRecordsQuestion, NodeRef
 from jobmeter.query.tasks import DueTasksQuestion, TaskAnswersQuestion
 from jobmeter.registry.base import Registry
-from jobmeter.server.background import accounted
+from jobmeter.server.background import use_request_budget
 from jobmeter.server.services import Services
 from jobmeter.server.stacks import finish_stacks, request_of_job
 
@@ -66,10 +66,10 @@ def create_task(services: Services, new_task: NewTask, scope: Scope) -> Diagnost
         head = services.executor.run(HeadQuestion(JobRef(new_task.job, new_task.project)), scope)
         project, job, group = head.project, head.id, head.resource_group
     else:
-        project = _given_logs(new_task, scope)
+        project = _read_given_logs(new_task, scope)
         nodes = list(dict.fromkeys(new_task.nodes))
     task = DiagnosticTask(
-        id=new_task_id(),
+        id=make_task_id(),
         type=new_task.type,
         state=TaskState.WAITING,
         project=project,
@@ -112,7 +112,7 @@ def _nodes(services: Services, new_task: NewTask, scope: Scope) -> list[Node]:
     return found
 
 
-def _given_logs(new_task: NewTask, scope: Scope) -> str:
+def _read_given_logs(new_task: NewTask, scope: Scope) -> str:
     lines = [line for log in new_task.logs for line in log.lines]
     if not lines:
         raise InvalidRequestError("a task of type logs needs log lines", "logs")
@@ -158,7 +158,7 @@ class Tasks:
         task = replace(task, state=TaskState.RUNNING, attempts=task.attempts + 1)
         self._registry.tasks.save(task)
         try:
-            with accounted(self._clock):
+            with use_request_budget(self._clock):
                 task = self._evaluated(task)
         except JobmeterError as error:
             _log.warning("diagnostic task %s failed: %s", task.id, error.message)

@@ -32,9 +32,9 @@ from jobmeter.errors import (
 )
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
-from jobmeter.server.exchange import new_request_id
+from jobmeter.server.exchange import make_request_id
 from jobmeter.server.http.limits import MOST_TELNET, Connections, Reason
-from jobmeter.server.pipeline import AccessRule, Incoming, ServedRequest, enter, finish, own_project
+from jobmeter.server.pipeline import AccessRule, Incoming, ServedRequest, choose_no_project, enter, finish
 from jobmeter.server.services import Services
 from jobmeter.wire.opentsdb.line import Command, LineReader, Wrong
 from jobmeter.wire.opentsdb.point import Points
@@ -154,7 +154,7 @@ class _Connection:
         self._pool = pool
         self._writer = writer
         self._client = client
-        self._id = new_request_id()
+        self._id = make_request_id()
         self._token = services.settings.opentsdb_key
         self._principal: Principal | None = None
         self._reader = LineReader()
@@ -214,7 +214,7 @@ class _Connection:
             self._memory.take(size)
             return True
 
-        if not await self._patiently(data.count(b"\n"), reserve):
+        if not await self._repeat_until_admitted(data.count(b"\n"), reserve):
             return
         try:
             await self._take(data)
@@ -259,7 +259,9 @@ class _Connection:
     async def _write(self, batch: SampleBatch) -> None:
         loop = asyncio.get_running_loop()
         try:
-            receipt = await self._patiently(len(batch), lambda: loop.run_in_executor(self._pool, self._commit, batch))
+            receipt = await self._repeat_until_admitted(
+                len(batch), lambda: loop.run_in_executor(self._pool, self._commit, batch)
+            )
         except (UnauthenticatedError, ForbiddenError) as error:
             self._leave()
             self._refuse("unauthorized", len(batch), f"put: not authorized: {error.message}\n")
@@ -271,7 +273,7 @@ class _Connection:
                 for reason, count in receipt.rejected.items():
                     self._say(f"put: illegal argument: {count} data points are too far in the {_WHEN[reason]}\n")
 
-    async def _patiently(self, lines: int, attempt: Callable[[], Awaitable[T]]) -> T | None:
+    async def _repeat_until_admitted(self, lines: int, attempt: Callable[[], Awaitable[T]]) -> T | None:
         """Repeat the attempt while the server has no room. None if the sender was disconnected."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + PATIENCE_SECONDS
@@ -289,7 +291,7 @@ class _Connection:
         """Store a batch, on a thread. Looks the key up each time, so that a revoked key stops immediately."""
         request = self._request(self._token)
         try:
-            enter(self._services, request, own_project)
+            enter(self._services, request, choose_no_project)
             receipt = self._services.pipeline.samples(batch, request.principal)
             request.source.status = 200
         except JobmeterError as error:
@@ -338,7 +340,7 @@ class _Connection:
 
     def _authenticate(self, token: str, rule: AccessRule = _PUT) -> Principal:
         request = self._request(token, rule)
-        enter(self._services, request, own_project)
+        enter(self._services, request, choose_no_project)
         return request.principal
 
     def _request(self, token: str, rule: AccessRule = _PUT) -> ServedRequest:

@@ -12,7 +12,7 @@ QUIET_SECONDS = 60.0
 """Shortest time in seconds between two events of one kind and shipper; the next one includes losses in between."""
 
 
-def made(registry: Registry, now_ms: int, shipper: Shipper, actor: str) -> None:
+def record_creation(registry: Registry, now_ms: int, shipper: Shipper, actor: str) -> None:
     """Record that a shipper was created, and by whom."""
     message = f"The logs of {shipper.resource_group} are shipped to {_sink(shipper)}."
     _emit(registry, now_ms, shipper, "ShipperCreated", message, actor=actor)
@@ -25,7 +25,7 @@ def deleted(registry: Registry, now_ms: int, shipper: Shipper, actor: str) -> No
     _emit(registry, now_ms, shipper, "ShipperDeleted", message, actor=actor)
 
 
-def too_many(registry: Registry, now_ms: int, shipper: Shipper, whose: str, lines: int) -> None:
+def record_skipped_lines(registry: Registry, now_ms: int, shipper: Shipper, whose: str, lines: int) -> None:
     """Record that lines of a job or a node are not shipped: too many came before its group was known."""
     message = (
         f"{lines} log lines of {whose} arrived before its group {shipper.resource_group} was known. "
@@ -54,7 +54,7 @@ class ShipperEvents:
 
     def failed(self, shipper: Shipper, error: str) -> None:
         """Record that the sink does not accept lines."""
-        if self._failing or not self._due("failed"):
+        if self._failing or not self._is_due("failed"):
             return
         self._failing = True
         message = f"The sink {_sink(shipper)} of the logs of {shipper.resource_group} does not accept lines: {error}."
@@ -75,7 +75,7 @@ class ShipperEvents:
 
     def flush(self, shipper: Shipper, *, now: bool = False) -> None:
         """Report losses since the last report, at most once a minute; ``now`` skips the limit."""
-        if not self._lost.total() or not (now or self._due("lost")):
+        if not self._lost.total() or not (now or self._is_due("lost")):
             return
         self._reported["lost"] = self._clock.monotonic()
         for reason, lines, why in (
@@ -88,7 +88,7 @@ class ShipperEvents:
                 )
                 self._emit_event(shipper, reason, message, Level.ERROR)
 
-    def _due(self, kind: str) -> bool:
+    def _is_due(self, kind: str) -> bool:
         now = self._clock.monotonic()
         if now - self._reported.get(kind, float("-inf")) < QUIET_SECONDS:
             return False

@@ -94,7 +94,7 @@ class DestinationPolicy(msgspec.Struct, frozen=True):
         """Resolve a host and check all its addresses. Raises SinkError, or OSError when it has none."""
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = list(
-            dict.fromkeys(_plain(ipaddress.ip_address(str(entry[4][0]).partition("%")[0])) for entry in found)
+            dict.fromkeys(_unmap(ipaddress.ip_address(str(entry[4][0]).partition("%")[0])) for entry in found)
         )
         for address in addresses:
             if not self.allows(host, address):
@@ -105,12 +105,12 @@ class DestinationPolicy(msgspec.Struct, frozen=True):
         """True if connections to that address are allowed, and to each IPv4 address that it represents."""
         if isinstance(address, ipaddress.IPv4Address):
             return self._allows(host, address, public=address.is_global)
-        if any(_is_never(one) for one in _possible(address)):
+        if any(_is_never(one) for one in _list_possible(address)):
             return False
-        inside = _embedded(address)
+        inside = _list_embedded(address)
         if not all(self._allows(host, one, public=one.is_global) for one in inside):
             return False
-        return self._allows(host, address, public=_is_public(address) or _only_translated(address))
+        return self._allows(host, address, public=_is_public(address) or _is_only_translated(address))
 
     def _allows(self, host: str, address: _Address, *, public: bool) -> bool:
         if _is_never(address):
@@ -133,21 +133,21 @@ def _is_public(address: ipaddress.IPv6Address) -> bool:
     return address in _UNICAST and address.is_global and address not in _DOCUMENTATION
 
 
-def _only_translated(address: ipaddress.IPv6Address) -> bool:
+def _is_only_translated(address: ipaddress.IPv6Address) -> bool:
     """True if only a translator to IPv4 answers at the address."""
     return any(address in network for network in _TRANSLATED) and int(address) > _LOOPBACK
 
 
-def _plain(address: _Address) -> _Address:
+def _unmap(address: _Address) -> _Address:
     """Return the IPv4 address of an IPv4-mapped address."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 
 
-def _embedded(address: ipaddress.IPv6Address) -> Sequence[ipaddress.IPv4Address]:
+def _list_embedded(address: ipaddress.IPv6Address) -> Sequence[ipaddress.IPv4Address]:
     """Return the IPv4 addresses to which gateways, or the host itself, forward traffic for the address."""
     bits = int(address)
-    if _only_translated(address) or bits >> 32 & _ISATAP_BITS == _ISATAP:
+    if _is_only_translated(address) or bits >> 32 & _ISATAP_BITS == _ISATAP:
         return (ipaddress.IPv4Address(bits & _IPV4),)
     if address in _6TO4:
         return (ipaddress.IPv4Address(bits >> 80 & _IPV4),)
@@ -156,7 +156,7 @@ def _embedded(address: ipaddress.IPv6Address) -> Sequence[ipaddress.IPv4Address]
     return ()
 
 
-def _possible(address: ipaddress.IPv6Address) -> Sequence[ipaddress.IPv4Address]:
+def _list_possible(address: ipaddress.IPv6Address) -> Sequence[ipaddress.IPv4Address]:
     """Return candidates for the IPv4 address in a local NAT64 address, after prefixes of 48, 56, 64 or 96 bits.
 
     Bits 64 to 71 are skipped (RFC 6052, section 2.2). A candidate with eight leading zero bits is padding, not an

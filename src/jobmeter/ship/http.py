@@ -45,7 +45,7 @@ class SinkEndpoint:
 
     def __init__(self, url: str, guard: DestinationPolicy, *, query: bool = False) -> None:
         """Raise ConfigurationError for an invalid URL. ``query``: it may have parameters."""
-        self.parts = parts = _parsed(url, query=query)
+        self.parts = parts = _parse_url(url, query=query)
         self.host = parts.hostname or ""
         self.path = parts.path
         self._guard = guard
@@ -62,17 +62,17 @@ class SinkEndpoint:
         """Send a request and return the answer, whatever its status. Raises SinkError without an answer."""
         again = self._connection is not None
         try:
-            return self._once(method, target, body, headers)
+            return self._send_once(method, target, body, headers)
         except (http.client.HTTPException, ConnectionError) as error:
             self.close()
             if again:  # an idle connection may have been closed meanwhile: retry once
                 return self.request(method, target, body, headers)
-            raise SinkError(f"{self.host} did not answer: {_why(error)}") from error
+            raise SinkError(f"{self.host} did not answer: {_explain(error)}") from error
         except (OSError, ValueError) as error:
             self.close()
-            raise SinkError(f"{self.host} cannot be reached: {_why(error)}") from error
+            raise SinkError(f"{self.host} cannot be reached: {_explain(error)}") from error
 
-    def _once(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> SinkReply:
+    def _send_once(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> SinkReply:
         if self._connection is None:
             self._connection = self._kind(self._guard, self.host, self._port)
         self._connection.request(method, target, body, {"Host": self.host_header, **headers})
@@ -123,12 +123,12 @@ class PostSink(HttpSink):
         self._labels = settings.labels
 
     def post(self, body: bytes) -> SinkReply:
-        """Post a body, compressed. Raises as ``checked``."""
+        """Post a body, compressed. Raises as ``check_reply``."""
         reply = self._endpoint.request("POST", self._path, gzip.compress(body, 1), self._headers)
-        return checked(reply, self._endpoint.host)
+        return check_reply(reply, self._endpoint.host)
 
 
-def checked(reply: SinkReply, host: str) -> SinkReply:
+def check_reply(reply: SinkReply, host: str) -> SinkReply:
     """Return the reply of a sink that accepted the batch.
 
     Raises RefusedError for a permanent refusal, else SinkError.
@@ -142,7 +142,7 @@ def checked(reply: SinkReply, host: str) -> SinkReply:
     raise (SinkRefusedError if reply.status in _REFUSED else SinkError)(message)
 
 
-def _parsed(url: str, *, query: bool) -> SplitResult:
+def _parse_url(url: str, *, query: bool) -> SplitResult:
     try:
         parts = urlsplit(url)
         wrong = parts.scheme not in {"http", "https"} or not parts.hostname or (parts.port or 1) < 1
@@ -156,6 +156,6 @@ def _parsed(url: str, *, query: bool) -> SplitResult:
     return parts
 
 
-def _why(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return (text or type(error).__name__)[:200]

@@ -53,7 +53,10 @@ class LateGroups:
             if not self._groups(project, job.job_id):  # the job is unknown
                 continue
             for shipper in self._shippers_of(job.resource_group, {project}):
-                parts = [LogSelector(project=project, job=job.job_id), *self._about(project, job.job_id, shipper)]
+                parts = [
+                    LogSelector(project=project, job=job.job_id),
+                    *self._select_node_lines(project, job.job_id, shipper),
+                ]
                 self._catch_up(shipper, f"job {job.job_id}", parts, retention, lambda _: True)
         for node in self._nodes(project, records.nodes):
             recorded = self._registry.nodes(None, frozenset({node.name}))
@@ -61,7 +64,7 @@ class LateGroups:
             for shipper in self._shippers_of(node.resource_group, projects):
                 own = frozenset({shipper.project} if shipper.project else projects)
                 lines = LogSelector(node=node.name, projects=own)
-                self._catch_up(shipper, f"node {node.name}", [lines], retention, self._without_group())
+                self._catch_up(shipper, f"node {node.name}", [lines], retention, self._make_unshipped_filter())
 
     def recorded(self) -> None:
         """Note that the records are written: new lines are shipped by their groups."""
@@ -90,7 +93,7 @@ class LateGroups:
         heads = self._registry.job_head(frozenset({project}), job, self._clock.now_ms())
         return [head.resource_group for head in heads]
 
-    def _about(self, project: str, job: str, shipper: Shipper) -> list[LogSelector]:
+    def _select_node_lines(self, project: str, job: str, shipper: Shipper) -> list[LogSelector]:
         """Select the lines about a job in its nodes' system logs. Nodes of the job's own group were shipped before.
 
         A node's other lines belong to the node's own group.
@@ -104,7 +107,7 @@ class LateGroups:
             if self._outbox.group_of_node(project, node) != shipper.resource_group
         ]
 
-    def _without_group(self) -> Callable[[LogLine], bool]:
+    def _make_unshipped_filter(self) -> Callable[[LogLine], bool]:
         """Return a filter for a node's lines that were not shipped on arrival for the group of the job they concern."""
         groups = lru_cache(maxsize=1_000)(self._groups)
         return lambda line: not (line.job and any(groups(line.project, line.job)))
@@ -118,7 +121,8 @@ class LateGroups:
         wanted: Callable[[LogLine], bool],
     ) -> None:
         found = [
-            self._newest(replace(part, start_ns=shipper.created * NS_PER_MS, descending=True), wanted) for part in parts
+            self._read_newest(replace(part, start_ns=shipper.created * NS_PER_MS, descending=True), wanted)
+            for part in parts
         ]
         lines = sorted((line for some, _ in found for line in some), key=lambda line: line.time_ns)
         left = sum(count for _, count in found)
@@ -127,7 +131,7 @@ class LateGroups:
         if left:
             self._count(shipper, whose, left)
 
-    def _newest(self, selector: LogSelector, wanted: Callable[[LogLine], bool]) -> tuple[list[LogLine], int]:
+    def _read_newest(self, selector: LogSelector, wanted: Callable[[LogLine], bool]) -> tuple[list[LogLine], int]:
         """Read the newest selected lines, oldest first. Returns them and the number of older lines not read."""
         found: list[LogLine] = []
         total, offset, size = 0, 0, 0
@@ -151,7 +155,7 @@ class LateGroups:
         _log.warning(
             "shipper %s: %d earlier lines of %s exceed the limit and are not shipped", shipper.id, lines, whose
         )
-        events.too_many(self._registry, self._clock.now_ms(), shipper, whose, lines)
+        events.record_skipped_lines(self._registry, self._clock.now_ms(), shipper, whose, lines)
         for _ in range(_TRIES):
             now = next((one for one in self._registry.shippers.all() if one.id == shipper.id), None)
             if now is None:

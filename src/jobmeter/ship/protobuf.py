@@ -3,7 +3,7 @@
 from jobmeter.wire.protobuf import BYTES, FIXED32, FIXED64, VARINT, encode_varint, fields, varint
 
 
-def whole(field: int, number: int) -> bytes:
+def encode_number(field: int, number: int) -> bytes:
     """Encode a field with a number, 0 or more."""
     return encode_varint(field << 3 | VARINT) + encode_varint(number)
 

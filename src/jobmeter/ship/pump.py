@@ -83,7 +83,7 @@ class Pump:
 
         Raises JobmeterError when the registry or the engine does not answer.
         """
-        if not self._leased():
+        if not self._holds_lease():
             return LEASE_CHECK_SECONDS
         if self._sink is None:
             try:
@@ -106,7 +106,7 @@ class Pump:
         if self._renewed is not None:
             self._lease.release()
 
-    def _leased(self) -> bool:
+    def _holds_lease(self) -> bool:
         now = self._clock.monotonic()
         if self._renewed is not None and now - self._renewed < LEASE_CHECK_SECONDS:
             return True
@@ -169,7 +169,7 @@ class Pump:
     def _deliver(self, rows: Sequence[OutboxRow], sink: Sink) -> float:
         """Send the rows up to the first expired one; if the first row has expired, count the expired ones."""
         before, now_ms = self._shipper.cursor, self._clock.now_ms()
-        expired, run = next((gone, list(some)) for gone, some in groupby(rows, lambda row: _expired(row, now_ms)))
+        expired, run = next((gone, list(some)) for gone, some in groupby(rows, lambda row: _has_expired(row, now_ms)))
         last = run[-1].number
         if expired:
             _log.warning("shipper %s: %d lines expired before its sink took them", self._shipper.id, len(run))
@@ -249,5 +249,5 @@ def _size(rows: Sequence[OutboxRow]) -> int:
     return sum(len(row.line) for row in rows)
 
 
-def _expired(row: OutboxRow, now_ms: int) -> bool:
+def _has_expired(row: OutboxRow, now_ms: int) -> bool:
     return now_ms - row.arrived > row.raw_days * DAY

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from jobmeter.errors import ConfigurationError, JobmeterError
-from jobmeter.plugins import Plugin, PluginKind, load_plugins, working
+from jobmeter.plugins import Plugin, PluginKind, load_plugins, select_working
 from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.sink import Origin, Sink, SinkSettings
 
@@ -29,7 +29,7 @@ def opener(kind: str) -> Opener:
         broken = next((one for one in plugins if one.error and one.name == kind), None)
         if broken is not None:
             raise ConfigurationError(broken.problem)
-        kinds |= {one.name: partial(_open, one) for one in working(plugins)}
+        kinds |= {one.name: partial(_open, one) for one in select_working(plugins)}
     if kind not in kinds:
         raise ConfigurationError(f"kind {kind!r} is not one of {', '.join(kinds)}")
     return kinds[kind]

@@ -66,10 +66,10 @@ def load(file: str, environment: Mapping[str, str] | None = None) -> Sinks:
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"the file of sinks {file}: {error}") from error
     variables = os.environ if environment is None else environment
-    return Sinks([_with_secrets(row, variables) for row in found.sink], DestinationPolicy.of(found.allow))
+    return Sinks([_add_secrets(row, variables) for row in found.sink], DestinationPolicy.of(found.allow))
 
 
-def _with_secrets(row: SinkSettings, environment: Mapping[str, str]) -> SinkSettings:
+def _add_secrets(row: SinkSettings, environment: Mapping[str, str]) -> SinkSettings:
     found: dict[str, Any] = {}
     for name in _SECRETS:
         variable = getattr(row, f"{name}_env")

@@ -90,7 +90,7 @@ class Shipping:
         self._registry.shippers.add(made)
         self._registry.memory.forget_groups()
         _log.info("shipper %s ships the logs of %s to %s/%s", made.id, resource_group, sink_project, logstore)
-        events.made(self._registry, self._clock.now_ms(), made, actor)
+        events.record_creation(self._registry, self._clock.now_ms(), made, actor)
         return made
 
     def all(self) -> Sequence[Shipper]:

@@ -386,7 +386,7 @@ class StoreAdministration(Protocol):
 
     @property
     def engine_use(self) -> EngineUse | None:
-        """Use of the engine by other servers; None where this use never changes."""
+        """Use of the engine by other servers; None if this use never changes."""
         ...
 
     def delete_job(self, job: int) -> None:

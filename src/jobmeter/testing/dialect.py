@@ -218,7 +218,7 @@ class DialectTests:
                 call = Call(method, path, "", headers, body=b'{"a":' * 100_000)
                 context = Context(0, REQUEST_ID, path_parameters(operation.path, path) or {})
                 with contextlib.suppress(JobmeterError):
-                    drive(operation.answer(call, context), _nothing)
+                    drive(operation.answer(call, context), _answer_nothing)
 
     def test_a_value_that_a_declaration_excludes_is_refused(self) -> None:
         """A number out of bounds, an unknown word and a bad time are refused, in the name of the parameter."""
@@ -226,7 +226,7 @@ class DialectTests:
             for parameter in operation.parameters:
                 for value in parameter.invalid:
                     with pytest.raises(InvalidRequestError) as refused:
-                        drive(_with_values(operation, {parameter.name: value}), _nothing)
+                        drive(_start_operation(operation, {parameter.name: value}), _answer_nothing)
                     # A JSON value of a wrong type may be an error of the whole body.
                     assert refused.value.field in {parameter.name, ""}, f"{operation.name}: {parameter.name}={value}"
 
@@ -245,7 +245,7 @@ class DialectTests:
         assert all(gap.what and gap.reason for gap in self.dialect().gaps)
 
 
-def _with_values(operation: Operation, values: Mapping[str, str]) -> Steps:
+def _start_operation(operation: Operation, values: Mapping[str, str]) -> Steps:
     """Start an operation with these values, and an example of each other required parameter."""
     places: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "body": {}, "header": {}}
     for parameter in operation.parameters:
@@ -267,7 +267,7 @@ def _json_of(text: str) -> Any:  # noqa: ANN401
     return json.loads(text) if re.fullmatch(r"-?[0-9]+|\[\]|{}", text) else text
 
 
-def _nothing(question: Question[Any]) -> Any:  # noqa: ANN401
+def _answer_nothing(question: Question[Any]) -> Any:  # noqa: ANN401
     """Answer of a server without jobs."""
     raise NotFoundError(f"there is nothing for {type(question).__name__}", "job", "x")
 
@@ -286,7 +286,7 @@ def call_of(request: Mapping[str, Any]) -> Call:
 def describe(question: Any) -> dict[str, Any]:  # noqa: ANN401 - any question
     """Describe a question as plain JSON: its type and the fields that differ from their default."""
     values = {name: getattr(question, name) for name in _names(question)}
-    some = {name: _plain(value) for name, value in values.items() if value not in _EMPTY and value is not False}
+    some = {name: _to_plain(value) for name, value in values.items() if value not in _EMPTY and value is not False}
     return {"type": type(question).__name__, **some}
 
 
@@ -299,11 +299,11 @@ def result_of(given: Any, question: Question[Any]) -> Any:  # noqa: ANN401 - eac
     return _RESULTS[type(question)](given, question)
 
 
-def _converted(shape: Any, nothing: Any) -> Callable[[Any, Any], Any]:  # noqa: ANN401
+def _make_converter(shape: Any, nothing: Any) -> Callable[[Any, Any], Any]:  # noqa: ANN401
     return lambda given, _: msgspec.convert(given or nothing, shape)
 
 
-def _stored(kind: str, column: str) -> Callable[[Any, Any], Receipt]:
+def _make_receipt(kind: str, column: str) -> Callable[[Any, Any], Receipt]:
     """Build a receipt; by default everything was stored."""
     return lambda given, question: Receipt(**(given or {kind: len(getattr(question, column))}))
 
@@ -323,7 +323,7 @@ def _sizes(given: Any, question: SizesQuestion) -> list[JobSize]:  # noqa: ANN40
     return msgspec.convert([*(given or ()), *({} for _ in question.jobs)][: len(question.jobs)], list[JobSize])
 
 
-def _changed(given: Any, question: StopJob | DeleteJob) -> Job:  # noqa: ANN401
+def _make_changed_job(given: Any, question: StopJob | DeleteJob) -> Job:  # noqa: ANN401
     return msgspec.convert(given or {"id": question.ref.id}, Job)
 
 
@@ -354,32 +354,32 @@ _RESULTS: Mapping[type, Callable[[Any, Any], Any]] = {
     MetricQuery: _metric_result,
     JobQuestion: _job_view,
     JobViewsQuestion: _job_views,
-    JobFilter: _converted(JobPage, {"jobs": [], "total": 0}),
-    ProjectsQuestion: _converted(list[Project], []),
+    JobFilter: _make_converter(JobPage, {"jobs": [], "total": 0}),
+    ProjectsQuestion: _make_converter(list[Project], []),
     SizesQuestion: _sizes,
-    NodesQuestion: _converted(list[NodeStatus], []),
-    NodeLoadsQuestion: _converted(list[NodeLoad], []),
-    GroupNodesQuestion: _converted(list[GroupNode], []),
-    **dict.fromkeys((CapacityQuestion, RequestsQuestion), _converted(Amounts, {})),
-    ResourceGroupsQuestion: _converted(list[ResourceGroup], []),
-    LogQuestion: _converted(LogPage, {"lines": []}),
-    EventFilter: _converted(EventPage, {"events": [], "total": 0}),
-    TraceFilter: _converted(TracePage, {"traces": [], "total": 0}),
-    SpanFilter: _converted(list[Span], []),
+    NodesQuestion: _make_converter(list[NodeStatus], []),
+    NodeLoadsQuestion: _make_converter(list[NodeLoad], []),
+    GroupNodesQuestion: _make_converter(list[GroupNode], []),
+    **dict.fromkeys((CapacityQuestion, RequestsQuestion), _make_converter(Amounts, {})),
+    ResourceGroupsQuestion: _make_converter(list[ResourceGroup], []),
+    LogQuestion: _make_converter(LogPage, {"lines": []}),
+    EventFilter: _make_converter(EventPage, {"events": [], "total": 0}),
+    TraceFilter: _make_converter(TracePage, {"traces": [], "total": 0}),
+    SpanFilter: _make_converter(list[Span], []),
     ShareQuestion: lambda given, _: ShareToken(**(given or {"token": "token", "expires_ms": 0})),
     TraceTokenQuestion: lambda given, _: TraceToken(**given),
     RecordJobs: lambda given, question: len(question.records.jobs) if given is None else given,
-    AlertsQuestion: _converted(AlertPage, {"alerts": []}),
-    RulesQuestion: _converted(list[RuleGroupStatus], []),
-    AlertingQuestion: _converted(AlertingStatus, {"receivers": [], "config": "", "started": 0}),
-    SilencesQuestion: _converted(list[Silence], []),
-    PostAlerts: _converted(int, 0),
-    **dict.fromkeys((PutSilence, ExpireSilence), _converted(Silence, {})),
-    **dict.fromkeys((StopJob, DeleteJob), _changed),
+    AlertsQuestion: _make_converter(AlertPage, {"alerts": []}),
+    RulesQuestion: _make_converter(list[RuleGroupStatus], []),
+    AlertingQuestion: _make_converter(AlertingStatus, {"receivers": [], "config": "", "started": 0}),
+    SilencesQuestion: _make_converter(list[Silence], []),
+    PostAlerts: _make_converter(int, 0),
+    **dict.fromkeys((PutSilence, ExpireSilence), _make_converter(Silence, {})),
+    **dict.fromkeys((StopJob, DeleteJob), _make_changed_job),
     **dict.fromkeys((CreateShipper, ShipperQuestion, DeleteShipper), _shipper),
-    WriteSamples: _stored("accepted", "batch"),
-    WriteLines: _stored("lines", "lines"),
-    WriteSpans: _stored("spans", "spans"),
+    WriteSamples: _make_receipt("accepted", "batch"),
+    WriteLines: _make_receipt("lines", "lines"),
+    WriteSpans: _make_receipt("spans", "spans"),
 }
 """Decoders of results, by the type of question."""
 
@@ -393,17 +393,17 @@ def _names(question: Any) -> Sequence[str]:  # noqa: ANN401
     return [field.name for field in fields(question) if field.repr]
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def _to_plain(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, frozenset | set):
-        return sorted(_plain(part) for part in value)
+        return sorted(_to_plain(part) for part in value)
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(part) for part in value]
+        return [_to_plain(part) for part in value]
     if isinstance(value, JobRef | NodeRef | GroupRef | LogQuestion | SampleBatch | LogQuery) or hasattr(
         value, "__dataclass_fields__"
     ):
-        return {name: _plain(getattr(value, name)) for name in _names(value) if getattr(value, name) is not None}
+        return {name: _to_plain(getattr(value, name)) for name in _names(value) if getattr(value, name) is not None}
     if isinstance(value, np.ndarray):
         return value.tolist()
     return msgspec.json.decode(msgspec.json.encode(value))

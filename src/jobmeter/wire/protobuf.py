@@ -15,7 +15,7 @@ Field = tuple[int, int, int, int]
 """The tag, the positions of the tag and of the content (a varint has it in between), and the end."""
 
 
-def damaged(what: str) -> InvalidRequestError:
+def make_damage_error(what: str) -> InvalidRequestError:
     """Return the error for bytes that are no message."""
     return InvalidRequestError(f"the body is not the message that Content-Type says: {what}", "body")
 
@@ -27,7 +27,7 @@ def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     value = 0
     for place in range(_LONGEST):
         if at >= end:
-            raise damaged("it ends inside a number")
+            raise make_damage_error("it ends inside a number")
         byte = data[at]
         at += 1
         value |= (byte & 127) << (7 * place)
@@ -35,7 +35,7 @@ def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
             if value >= 2**64:
                 break
             return value, at
-    raise damaged("a number has more than 64 bits")
+    raise make_damage_error("a number has more than 64 bits")
 
 
 def encode_varint(value: int) -> bytes:
@@ -57,7 +57,7 @@ def fields(data: bytes, at: int, end: int) -> Iterator[Field]:
         tag, at = varint(data, at, end)
         kind = tag & 7
         if not 8 <= tag < 2**32:
-            raise damaged("a field has no number")
+            raise make_damage_error("a field has no number")
         content = at
         if kind == VARINT:
             _, at = varint(data, at, end)
@@ -67,7 +67,7 @@ def fields(data: bytes, at: int, end: int) -> Iterator[Field]:
         elif kind in _FIXED:
             at += _FIXED[kind]
         else:
-            raise damaged("a field is of an unknown kind")
+            raise make_damage_error("a field is of an unknown kind")
         if at > end:
-            raise damaged("it ends inside a field")
+            raise make_damage_error("it ends inside a field")
         yield tag, begin, content, at

@@ -11,7 +11,7 @@ import numpy as np
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
-from jobmeter.wire.protobuf import BYTES, damaged, encode_varint, fields, varint
+from jobmeter.wire.protobuf import BYTES, encode_varint, fields, make_damage_error, varint
 
 MOST_QUERIES = 50
 MOST_MATCHERS = 100
@@ -84,7 +84,7 @@ def _matcher(data: bytes, at: int, end: int) -> tuple[str, str, str]:
             try:
                 texts[tag] = data[content:stop].decode()
             except UnicodeDecodeError:
-                raise damaged("a matcher is no text") from None
+                raise make_damage_error("a matcher is no text") from None
     if not 0 <= kind < len(_KINDS):
         raise InvalidRequestError(f"a matcher has the unknown type {kind}", "query")
     return texts[_NAME], _KINDS[kind], texts[_VALUE]

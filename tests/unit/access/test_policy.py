@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobmeter.access.actions import names_of, services_of
 from jobmeter.access.decide import UNNAMED, authorize, key_project, writes
-from jobmeter.access.policy import attached, compiled, documents
+from jobmeter.access.policy import compile_policies, documents, encode_policies
 from jobmeter.access.principal import Principal, Role, Scope
 from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.dialects.registry import dialects
@@ -78,8 +78,8 @@ def naive(policies: list[dict[str, Any]], api: str, operation: str, job: Job, cl
 
 
 def principal(*policies: dict[str, Any], project: str | None = None, role: Role = Role.ADMIN) -> Principal:
-    text = attached((f"p{number}", json.dumps(policy).encode()) for number, policy in enumerate(policies))
-    return Principal(id="k", name="k", role=role, project=project, policies=compiled(text))
+    text = encode_policies((f"p{number}", json.dumps(policy).encode()) for number, policy in enumerate(policies))
+    return Principal(id="k", name="k", role=role, project=project, policies=compile_policies(text))
 
 
 def sees(who: Principal, operation: tuple[str, str], job: Job, cluster: str) -> bool:
@@ -150,8 +150,8 @@ def test_every_operation_has_an_action_and_no_two_of_an_api_share_it() -> None:
 
 
 def named(*names: str) -> Principal:
-    text = attached((name, None) for name in names)
-    return Principal(id="k", name="k", role=Role.ADMIN, policies=compiled(text))
+    text = encode_policies((name, None) for name in names)
+    return Principal(id="k", name="k", role=Role.ADMIN, policies=compile_policies(text))
 
 
 def allowed(who: Principal, action: str, *operation: str) -> bool:
@@ -178,7 +178,7 @@ def test_the_named_policies_allow_what_the_vendor_s_pages_say() -> None:
     assert not allowed(full, "jobs:read", "pai-llm-trace", "GetXtraceToken")
     assert not allowed(full, "jobs:read", "native", "getJob")
     assert allowed(named("JobmeterFullAccess"), "server:admin", "native", "backup")
-    assert all(attached([(name, None)]) for name in SYSTEM_POLICIES)
+    assert all(encode_policies([(name, None)]) for name in SYSTEM_POLICIES)
 
 
 ON = {"Version": "1", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "acs:*:*:p:*"}]}
@@ -231,7 +231,7 @@ def test_single_resources_are_for_reading() -> None:
 def test_a_document_that_is_wrong_is_refused(change: dict[str, Any]) -> None:
     statement = {"Effect": "Allow", "Action": "*", "Resource": "*", **change}
     with pytest.raises(InvalidRequestError) as refused:
-        attached([("x", json.dumps({"Version": "1", "Statement": [statement]}).encode())])
+        encode_policies([("x", json.dumps({"Version": "1", "Statement": [statement]}).encode())])
     assert refused.value.field == "policy"
 
 
@@ -241,16 +241,16 @@ EMPTY = b'{"Version": "1", "Statement": []}'
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"Version": "2", "Statement": []}', EMPTY, b"\xff", b" " * 70_000])
 def test_what_is_no_document_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidRequestError):
-        attached([("x", content)])
+        encode_policies([("x", content)])
 
 
 def test_a_name_that_is_unknown_is_refused_and_one_that_went_allows_nothing() -> None:
     with pytest.raises(InvalidRequestError, match="AliyunPAIFullAccess"):
-        attached([("AliyunFullAccess", None)])
+        encode_policies([("AliyunFullAccess", None)])
     gone = '[{"name":"Gone"}]'
     assert documents(gone) == [("Gone", {"Version": "1", "Statement": []})]
     assert not allowed(
-        Principal(id="k", name="k", role=Role.ADMIN, policies=compiled(gone)), "jobs:read", "native", "x"
+        Principal(id="k", name="k", role=Role.ADMIN, policies=compile_policies(gone)), "jobs:read", "native", "x"
     )
     assert documents("") == []
-    assert compiled("") is None
+    assert compile_policies("") is None

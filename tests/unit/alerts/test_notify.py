@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jobmeter.alerts.config import AlertConfig, AlertRoute, read_config
-from jobmeter.alerts.muting import check_matcher, fulfilling, fulfils, muted, parse_matcher
+from jobmeter.alerts.muting import check_matcher, fulfilling, fulfils, mute_alerts, parse_matcher
 from jobmeter.alerts.notify import RESEND_MS, decide, receivers_of
 from jobmeter.alerts.yaml_file import load_text
 from jobmeter.diagnose.registry import rules
@@ -74,7 +74,7 @@ def alert(name="A", state=AlertState.FIRING, at=NOW, **labels):
 
 def step(found, alerts, groups, at, silences=()):
     """Decide at a time; return the destinations and bodies, and apply the change to the groups."""
-    made = decide(found, muted(alerts, silences, found.inhibitions, at), groups, at, "https://m.example")
+    made = decide(found, mute_alerts(alerts, silences, found.inhibitions, at), groups, at, "https://m.example")
     groups |= {one.key: one for one in made.groups}
     for key in made.forgotten:
         groups.pop(key)
@@ -182,20 +182,20 @@ def test_muted_alerts_are_not_reported():
     one = alert(node="n1")
     assert step(found, [one], groups, NOW + 20 * SECOND, [silence]) == []
     assert len(step(found, [one], groups, NOW + 50 * SECOND, [silence])) == 1
-    assert muted([one], [silence], (), NOW + 1).silenced == {one.fingerprint: ["s"]}
+    assert mute_alerts([one], [silence], (), NOW + 1).silenced == {one.fingerprint: ["s"]}
     idle, down = alert("GpuIdle", node="n1"), alert("NodeDown", node="n1")
-    assert muted([idle, down], (), found.inhibitions, NOW).inhibited == {idle.fingerprint: [down.fingerprint]}
-    assert muted([idle, alert("NodeDown", node="n2")], (), found.inhibitions, NOW).inhibited == {}
+    assert mute_alerts([idle, down], (), found.inhibitions, NOW).inhibited == {idle.fingerprint: [down.fingerprint]}
+    assert mute_alerts([idle, alert("NodeDown", node="n2")], (), found.inhibitions, NOW).inhibited == {}
 
 
 def test_a_posted_alert_of_a_project_inhibits_alerts_of_this_project_alone():
     own, other, none = (alert("GpuIdle", node="n1", project=project) for project in ("lab", "other", ""))
     down = replace(alert("NodeDown", node="n1", project="lab"), rule=POSTED)
-    assert muted([own, other, none, down], (), config().inhibitions, NOW).inhibited == {
+    assert mute_alerts([own, other, none, down], (), config().inhibitions, NOW).inhibited == {
         own.fingerprint: [down.fingerprint]
     }
     whole = replace(alert("NodeDown", node="n1"), rule=POSTED)
-    assert muted([own, other, whole], (), config().inhibitions, NOW).inhibited == {
+    assert mute_alerts([own, other, whole], (), config().inhibitions, NOW).inhibited == {
         one.fingerprint: [whole.fingerprint] for one in (own, other)
     }
 
@@ -204,10 +204,10 @@ def test_consequences_are_silent_while_their_root_fires():
     root = alert("CriticalFinding", role="root", job_id="j", project="lab")
     other = alert("CriticalFinding", role="cascade", job_id="j", project="lab")
     elsewhere = alert("CriticalFinding", role="cascade", job_id="j", project="other")
-    page = muted([root, other, elsewhere], (), config().inhibitions, NOW)
+    page = mute_alerts([root, other, elsewhere], (), config().inhibitions, NOW)
     assert page.inhibited == {other.fingerprint: [root.fingerprint]}
     ended = alert("CriticalFinding", role="root", job_id="j", project="lab", state=AlertState.RESOLVED)
-    assert muted([ended, other], (), config().inhibitions, NOW).inhibited == {}
+    assert mute_alerts([ended, other], (), config().inhibitions, NOW).inhibited == {}
 
 
 def test_a_silence_of_a_project_covers_its_alerts_alone():
@@ -216,7 +216,7 @@ def test_a_silence_of_a_project_covers_its_alerts_alone():
         author="a", comment="c", updated=0,
     )  # fmt: skip
     mine, theirs = alert(project="lab"), alert(project="other")
-    assert muted([mine, theirs, alert()], [silence], (), NOW).silenced == {mine.fingerprint: ["s"]}
+    assert mute_alerts([mine, theirs, alert()], [silence], (), NOW).silenced == {mine.fingerprint: ["s"]}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.alerts.rules import load_rules
-from jobmeter.alerts.states import RESOLVED_MS, EvaluationError, newest, next_states
+from jobmeter.alerts.states import RESOLVED_MS, EvaluationError, advance_states, limit_alerts
 from jobmeter.model.alert import Alert, AlertState
 
 STEP = 60_000
@@ -50,14 +50,14 @@ def test_states_follow_the_model(tmp_path_factory, seen, hold, keep):
     alerts: dict[str, Alert] = {}
     found = []
     for at, there in enumerate(seen):
-        alerts = next_states(rule, alerts, [SERIES] if there else [], at * STEP + 1_000_000, 10)
+        alerts = advance_states(rule, alerts, [SERIES] if there else [], at * STEP + 1_000_000, 10)
         found.append(next((one.state.value for one in alerts.values()), "inactive"))
     assert found == model(seen, hold, keep)
 
 
 def test_an_alert_has_the_labels_of_series_and_rule(tmp_path_factory):
     rule = rule_of(tmp_path_factory, 0, 0)
-    (alert,) = next_states(rule, {}, [SERIES], 1, 10).values()
+    (alert,) = advance_states(rule, {}, [SERIES], 1, 10).values()
     assert alert.labels == {"alertname": "A", "node": "n1", "project": "lab", "severity": "page"}
     assert (alert.project, alert.state, alert.fired, alert.value) == ("lab", AlertState.FIRING, 1, "0")
 
@@ -65,21 +65,21 @@ def test_an_alert_has_the_labels_of_series_and_rule(tmp_path_factory):
 def test_too_many_series_and_equal_labels_are_errors(tmp_path_factory):
     rule = rule_of(tmp_path_factory, 0, 0)
     with pytest.raises(EvaluationError, match="the limit is 1"):
-        next_states(rule, {}, [SERIES, ((("node", "n2"),), 1.0)], 1, 1)
+        advance_states(rule, {}, [SERIES, ((("node", "n2"),), 1.0)], 1, 1)
     with pytest.raises(EvaluationError, match="same labels"):
-        next_states(rule, {}, [SERIES, (SERIES[0][1:], 1.0)], 1, 10)
+        advance_states(rule, {}, [SERIES, (SERIES[0][1:], 1.0)], 1, 10)
 
 
 def test_times_of_a_clock_that_was_set_back_do_not_hold_alerts(tmp_path_factory):
     rule = rule_of(tmp_path_factory, 2, 1)
     late, now = 10**12, 10**11
-    alerts = next_states(rule, {}, [SERIES], late, 10)
+    alerts = advance_states(rule, {}, [SERIES], late, 10)
     found = []
     for at, there in enumerate([True, True, True, False, False]):
-        alerts = next_states(rule, alerts, [SERIES] if there else [], now + at * STEP, 10)
+        alerts = advance_states(rule, alerts, [SERIES] if there else [], now + at * STEP, 10)
         found.append(next(one.state.value for one in alerts.values()))
     assert found == ["pending", "pending", "firing", "firing", "resolved"]
-    assert next_states(rule, alerts, [], now - 10**9, 10) == {}
+    assert advance_states(rule, alerts, [], now - 10**9, 10) == {}
 
 
 def test_ends_do_not_accumulate_where_every_series_is_new(tmp_path_factory):
@@ -87,7 +87,7 @@ def test_ends_do_not_accumulate_where_every_series_is_new(tmp_path_factory):
     alerts: dict[str, Alert] = {}
     for at in range(8):
         series = [((("node", f"n{at}.{number}"),), 0.0) for number in range(3)]
-        alerts = newest(next_states(rule, alerts, series, at + 1, 5), 5)
+        alerts = limit_alerts(advance_states(rule, alerts, series, at + 1, 5), 5)
         assert len(alerts) <= 5
         assert sum(one.firing for one in alerts.values()) == 3
     assert {one.resolved for one in alerts.values()} == {None, 8}

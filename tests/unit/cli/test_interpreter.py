@@ -1,6 +1,6 @@
 import pytest
 
-from jobmeter.cli.run import as_script, missing_interpreter
+from jobmeter.cli.run import describe_missing_interpreter, suggest_interpreter
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from jobmeter.cli.run import as_script, missing_interpreter
 def test_what_the_first_line_names(tmp_path, first, message):
     program = tmp_path / "train"
     program.write_bytes(first)
-    assert missing_interpreter(str(program)) == message
+    assert describe_missing_interpreter(str(program)) == message
 
 
 @pytest.mark.parametrize(
@@ -31,10 +31,10 @@ def test_what_the_first_line_names(tmp_path, first, message):
 def test_a_script_without_its_interpreter_gets_the_command(tmp_path, monkeypatch, file, message):
     monkeypatch.chdir(tmp_path)
     command = (file, "--lr", "1 0")
-    assert as_script(command) == ""
+    assert suggest_interpreter(command) == ""
     (tmp_path / file).touch()
-    assert as_script(command) == message
+    assert suggest_interpreter(command) == message
 
 
 def test_a_program_that_is_not_there_is_another_matter():
-    assert missing_interpreter("/none/train") == ""
+    assert describe_missing_interpreter("/none/train") == ""

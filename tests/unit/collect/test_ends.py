@@ -10,7 +10,7 @@ from tests.unit.collect.trees import V1
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.cgroup.usage import CgroupUsage, later
+from jobmeter.collect.cgroup.usage import CgroupUsage, merge_readings
 from jobmeter.collect.discover.member import Member, MembershipSource, Process
 from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.process.stat import read_stat
@@ -107,9 +107,9 @@ def test_a_job_of_the_same_number_that_began_later_does_not_go_on_from_the_old_o
 
 def test_a_reading_that_came_too_late_takes_nothing_from_the_one_before():
     before = CgroupUsage(cpu_seconds=3.1, memory_peak=200.0, oom_kills=1, stalled={"cpu": 0.5})
-    assert later(before, CgroupUsage()) == before
-    assert later(before, CgroupUsage(cpu_seconds=3.2)) == replace(before, cpu_seconds=3.2)
-    assert later(before, CgroupUsage(cpu_seconds=3.2, oom_kills=0)).oom_kills == 0
+    assert merge_readings(before, CgroupUsage()) == before
+    assert merge_readings(before, CgroupUsage(cpu_seconds=3.2)) == replace(before, cpu_seconds=3.2)
+    assert merge_readings(before, CgroupUsage(cpu_seconds=3.2, oom_kills=0)).oom_kills == 0
 
 
 def test_the_groups_that_a_process_was_put_into_later_are_read(child):

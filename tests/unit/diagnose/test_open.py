@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.fakes import NOW
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.finding_events import ending, opening, reported_findings, with_reported
+from jobmeter.diagnose.finding_events import add_reported, make_end_event, opening, read_reported_findings
 from jobmeter.diagnose.open import MOST_OPEN, Open, OpenFindings
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
@@ -65,9 +65,9 @@ def test_each_time_that_it_holds_is_reported_once_when_it_opens_and_once_when_it
         assert {key[0] for key, _ in change.closed} == was - after
         assert before <= was | after
         events += [opening("p", "j", one, now) for one in change.opened]
-        events += [ending("p", "j", key, now, since) for key, since in change.closed]
+        events += [make_end_event("p", "j", key, now, since) for key, since in change.closed]
         assert findings.rules == after == _open(events)
-    reported = reported_findings(map(event, events))
+    reported = read_reported_findings(map(event, events))
     assert sum(one.ended is None for one in reported) == len(findings)
     assert sum(1 + (one.ended is not None) for one in reported) == len(events)
     assert len({event(one).id for one in events}) == len(events)
@@ -89,16 +89,16 @@ def test_a_server_that_begins_anew_goes_on_with_what_the_events_say(course, cut)
         now = NOW + at * EVERY
         found = [finding(name, end=now) for name in names]
         if at == cut:
-            reported = [one for one in reported_findings(map(event, events)) if one.ended is None]
+            reported = [one for one in read_reported_findings(map(event, events)) if one.ended is None]
             parts = OpenFindings({one.key: Open(one.opened.time, now, one.severity) for one in reported})
         change = parts.update(found, now, now, HOLD)
         events += [opening("p", "j", one, now) for one in change.opened]
-        events += [ending("p", "j", key, now, since) for key, since in change.closed]
+        events += [make_end_event("p", "j", key, now, since) for key, since in change.closed]
         opened = {one.rule for one in whole.update(found, now, now, HOLD).opened}
         # It opens nothing that was open, and what is open may stay so for longer: when it last held is not told.
         assert {one.rule for one in change.opened} <= opened
         assert parts.rules >= whole.rules
-    reported = reported_findings(map(event, events))
+    reported = read_reported_findings(map(event, events))
     assert {one.rule for one in reported if one.ended is None} == parts.rules
 
 
@@ -147,11 +147,11 @@ def test_a_job_has_a_bounded_number_of_open_findings():
 def test_the_events_name_the_rule_whom_it_is_about_and_how_long_it_was():
     one = finding("xid", "n1/0000:3b:00", kind="device")
     opened = event(opening("p", "j", one, NOW))
-    ended = event(ending("p", "j", ("xid", one.subject), NOW + 3 * MINUTE, NOW))
+    ended = event(make_end_event("p", "j", ("xid", one.subject), NOW + 3 * MINUTE, NOW))
     assert (opened.type, opened.object, opened.level) == (EventType.FINDING, one.subject, "error")
     assert ended.type is EventType.FINDING
     assert ended.message == "xid (device n1/0000:3b:00): it is found no longer, 3 min after it was reported"
-    [reported] = reported_findings([opened, ended])
+    [reported] = read_reported_findings([opened, ended])
     again = reported.finding(NOW + 9 * MINUTE)
     assert (again.rule, again.subject, again.severity) == ("xid", one.subject, Severity.CRITICAL)
     assert (again.start, again.end) == (NOW - MINUTE, NOW + 3 * MINUTE)  # from when the fault began
@@ -165,17 +165,17 @@ def test_the_events_name_the_rule_whom_it_is_about_and_how_long_it_was():
 
 def test_a_finding_of_the_rules_replaces_the_event_of_it():
     one = finding()
-    reported = reported_findings([event(opening("p", "j", one, NOW))])
-    assert with_reported([one], reported, NOW, running=True) == [one]
-    assert len(with_reported([], reported, NOW, running=True)) == 1
-    assert with_reported([], reported, NOW, running=False) == []
+    reported = read_reported_findings([event(opening("p", "j", one, NOW))])
+    assert add_reported([one], reported, NOW, running=True) == [one]
+    assert len(add_reported([], reported, NOW, running=True)) == 1
+    assert add_reported([], reported, NOW, running=False) == []
 
 
 def test_events_of_others_and_of_jobs_that_ended_report_nothing_that_is_open():
     strange = Event(time=NOW, reason="Finding", message="Not a rule at all", subject="job j")
     ended = Event(time=NOW, reason="Finding", message="killed (replica w-0): by a signal")
-    alone = event(ending("p", "j", ("xid", Subject("job", "j")), NOW, NOW))
-    assert reported_findings([strange, ended, alone]) == []
+    alone = event(make_end_event("p", "j", ("xid", Subject("job", "j")), NOW, NOW))
+    assert read_reported_findings([strange, ended, alone]) == []
 
 
 @given(st.lists(st.sampled_from([Severity.WARNING, Severity.CRITICAL]), min_size=1, max_size=20), st.integers(0, 19))
@@ -186,19 +186,19 @@ def test_one_that_gets_worse_is_reported_once_more(course, cut):
     for at, severity in enumerate(course):
         now = NOW + at * EVERY
         if at == cut:
-            reported = reported_findings(events)
+            reported = read_reported_findings(events)
             findings = OpenFindings({one.key: Open(one.opened.time, now, one.severity) for one in reported})
         change = findings.update([finding(severity=severity, end=now)], now, now, HOLD)
         events += [event(opening("p", "j", one, now)) for one in change.opened]
-        [one] = reported_findings(events)
+        [one] = read_reported_findings(events)
         assert one.severity is max(course[: at + 1], key=list(Severity).index)
         assert one.opened.time == NOW
     assert len(events) == 1 + (course[0] is Severity.WARNING and Severity.CRITICAL in course)
 
 
 def test_an_open_finding_begins_when_its_report_says():
-    reported = reported_findings([event(opening("p", "j", finding(), NOW))])
+    reported = read_reported_findings([event(opening("p", "j", finding(), NOW))])
     later = finding(start=NOW - 3 * MINUTE, end=NOW + MINUTE)
-    [one] = with_reported([later], reported, NOW + MINUTE, running=True)
+    [one] = add_reported([later], reported, NOW + MINUTE, running=True)
     assert one.start == NOW - MINUTE
-    assert with_reported([later], reported, NOW + MINUTE, running=False) == [later]
+    assert add_reported([later], reported, NOW + MINUTE, running=False) == [later]

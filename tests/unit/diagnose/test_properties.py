@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.signal import Signal, median, together, trend
+from jobmeter.diagnose.signal import Signal, align_signals, median, trend
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.time import TimeRange
 from jobmeter.query.stretches import sustained
@@ -118,13 +118,13 @@ def test_a_few_odd_points_do_not_bend_a_trend(slope, start, odd):
 def test_lines_side_by_side_lack_what_was_not_measured():
     dense = Signal("m", points(range(0, 100, 10)), np.ones(10), "a")
     late = Signal("m", points(range(60, 100, 10)), np.full(4, 2.0), "b")
-    time, values = together([dense, late])
+    time, values = align_signals([dense, late])
     assert time.tolist() == dense.time.tolist()
     assert np.isnan(values[1, :6]).all()
     assert values[1, 6:].tolist() == [2.0] * 4
     gone = Signal("m", points([0, 10, 20]), np.full(3, 3.0), "c")
-    assert np.isnan(together([dense, gone])[1][1, 6:]).all()
-    assert together([])[1].shape == (0, 0)
+    assert np.isnan(align_signals([dense, gone])[1][1, 6:]).all()
+    assert align_signals([])[1].shape == (0, 0)
 
 
 def test_a_line_at_its_own_times_is_itself_and_at_others_what_was_there_before():

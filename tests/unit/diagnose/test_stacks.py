@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jobmeter.diagnose.places import may_work, place_of
-from jobmeter.diagnose.stack_findings import with_stacks
+from jobmeter.diagnose.stack_findings import add_stacks
 from jobmeter.diagnose.stacks import compare
 from jobmeter.model.event import STACK_EVIDENCE, Event, EventSource, Level
 from jobmeter.model.finding import Finding, FindingRole, Severity, Subject
@@ -245,7 +245,7 @@ def test_a_finding_takes_the_sentence_of_the_newest_evidence_since_it_began():
         compared(150_000, "it sleeps", "worker-2"),
         compared(900_000, "of another time"),
     ]
-    hang, other = with_stacks([finding(), finding("xid")], events)
+    hang, other = add_stacks([finding(), finding("xid")], events)
     assert hang.sentence == "second"
     assert [(one.kind, one.text, one.replica) for one in hang.evidence] == [
         ("status", "All 4 ranks have stood still", ""),
@@ -255,7 +255,7 @@ def test_a_finding_takes_the_sentence_of_the_newest_evidence_since_it_began():
 
 
 def test_evidence_that_names_no_rank_leaves_the_sentence():
-    [hang] = with_stacks([finding()], [compared(150_000, "all are at one place", level=Level.INFO)])
+    [hang] = add_stacks([finding()], [compared(150_000, "all are at one place", level=Level.INFO)])
     assert hang.sentence == "All 4 ranks have stood still"
     assert [one.text for one in hang.evidence] == ["all are at one place"]
-    assert with_stacks([finding()], []) == [finding()]
+    assert add_stacks([finding()], []) == [finding()]

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.ingest.join import join, numbered, select, used
+from jobmeter.ingest.join import drop_unused, join, number_batch, select
 from jobmeter.model.batch import SampleBatch, SeriesKeys
-from jobmeter.model.interner import SeriesInterner, SeriesList, listed, series_of
+from jobmeter.model.interner import SeriesInterner, SeriesList, make_batch, series_of
 from jobmeter.model.series import Series
 
 SERIES = [Series("cpu.usage", job=f"j{at}") for at in range(6)]
@@ -26,9 +26,9 @@ def batches(draw):
     columns = index, np.array([time for _, time in chosen], np.int64), np.arange(len(chosen), dtype=np.float64)
     kind = draw(st.sampled_from(["plain", "numbered", "other", "twice"]))
     if kind == "other":
-        return chosen, listed(SeriesList(OTHER, OTHER.numbers(series)), *columns)
+        return chosen, make_batch(SeriesList(OTHER, OTHER.numbers(series)), *columns)
     batch = SampleBatch([*series, *series[:2]] if kind == "twice" else series, *columns)
-    return chosen, numbered(batch) if kind == "numbered" else batch
+    return chosen, number_batch(batch) if kind == "numbered" else batch
 
 
 def rows_of(batch):
@@ -48,16 +48,16 @@ def test_every_row_is_there_in_its_order(parts):
 
 @given(batches(), st.sets(st.integers(0, 5)))
 def test_some_series_are_taken_out_with_their_rows(part, expected):
-    batch = numbered(part[1])
+    batch = number_batch(part[1])
     places = [at for at, series in enumerate(batch.series) if SERIES.index(series) in expected]
     assert rows_of(select(batch, places)) == [row for row in rows_of(batch) if SERIES.index(row[0]) in expected]
-    assert rows_of(used(batch)) == rows_of(batch)
-    assert set(used(batch).series) == {series for series, _ in rows_of(batch)}
+    assert rows_of(drop_unused(batch)) == rows_of(batch)
+    assert set(drop_unused(batch).series) == {series for series, _ in rows_of(batch)}
 
 
 def test_a_batch_that_is_numbered_stays_as_it_is():
-    batch = numbered(SampleBatch(SERIES, np.array([0], np.uint32), np.array([1]), np.array([1.0])))
-    assert numbered(batch) is batch
+    batch = number_batch(SampleBatch(SERIES, np.array([0], np.uint32), np.array([1]), np.array([1.0])))
+    assert number_batch(batch) is batch
     assert join([batch]) is batch
     assert list(series_of(batch)) == SERIES
     with pytest.raises(TypeError):

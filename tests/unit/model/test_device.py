@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.model.device import STATES, named_addresses, pci_address
+from jobmeter.model.device import STATES, find_addresses, pci_address
 
 _BYTES = st.integers(0, 255)
 
@@ -21,7 +21,7 @@ def test_every_form_of_an_address_is_the_same_one(domain, bus, slot, function):
         f"mlx5_core {short}.{function} ib0: Link down",
         f"pcieport {short}.{function}: AER: Corrected error received: {short}.{function}",
     ]
-    assert {tuple(named_addresses(line)) for line in lines} == {(short,)}
+    assert {tuple(find_addresses(line)) for line in lines} == {(short,)}
 
 
 @pytest.mark.parametrize("text", ["", "GPU-5a3b", "0000:9b", "0000:9b:00.9", "0000:9b:00:01", "10:00:00 UTC"])
@@ -31,7 +31,7 @@ def test_what_is_no_address_is_none(text):
 
 @given(st.text(max_size=300))
 def test_any_line_can_be_searched(line):
-    assert all(pci_address(found) == found for found in named_addresses(line))
+    assert all(pci_address(found) == found for found in find_addresses(line))
 
 
 def test_codes_of_states_never_change():

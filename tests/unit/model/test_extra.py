@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.extra import merged_extra
+from jobmeter.model.extra import merge_extra
 from jobmeter.model.record import MAX_EXTRA_BYTES
 
 NAMES = st.text("ab/~", min_size=1, max_size=4)
@@ -36,7 +36,7 @@ def test_a_path_sets_a_key_of_an_object_inside(writes):
     stored = None
     for names, value in writes:
         put(expected, names, value)
-        stored = merged_extra(stored, [{"d": {pointer(names): value}}])
+        stored = merge_extra(stored, [{"d": {pointer(names): value}}])
     assert (json.loads(stored) if stored else {}) == ({"d": expected} if expected else {})
 
 
@@ -45,10 +45,10 @@ def test_one_record_and_many_merge_alike(writes):
     given_values = [{"d": {pointer(names): value}} for names, value in writes]
     one_by_one = None
     for one in given_values:
-        one_by_one = merged_extra(one_by_one, [one])
-    assert json.loads(merged_extra(None, given_values)) == (json.loads(one_by_one) if one_by_one else {})
+        one_by_one = merge_extra(one_by_one, [one])
+    assert json.loads(merge_extra(None, given_values)) == (json.loads(one_by_one) if one_by_one else {})
 
 
 def test_the_whole_has_a_limit():
     with pytest.raises(LimitExceededError):
-        merged_extra('{"d":{"a":{"b":1}}}', [{"d": {"a/c": "x" * MAX_EXTRA_BYTES}}])
+        merge_extra('{"d":{"a":{"b":1}}}', [{"d": {"a/c": "x" * MAX_EXTRA_BYTES}}])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from jobmeter.model import interner as rosters
 from jobmeter.model.batch import SeriesKeys
-from jobmeter.model.interner import SeriesInterner, SeriesList, current, listed
+from jobmeter.model.interner import SeriesInterner, SeriesList, current, make_batch
 from jobmeter.model.series import Series
 
 
@@ -41,7 +41,7 @@ def test_a_list_of_series_is_a_sequence_of_them():
     assert (len(found), found[1], found[-1], found[1:3], list(found)) == (4, series[1], series[3], series[1:3], series)
     assert series[2] in found
     assert list(found.take(np.array([3, 0]))) == [series[3], series[0]]
-    batch = listed(found, np.array([2], np.uint32), np.array([5]), np.array([1.0]))
+    batch = make_batch(found, np.array([2], np.uint32), np.array([5]), np.array([1.0]))
     assert batch.keys is found.keys
     assert batch.keys.series[batch.index].tolist() == [series[2].id]
 

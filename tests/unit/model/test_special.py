@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from jobmeter.model.catalog import find
 from jobmeter.model.series import Series, check_series
-from jobmeter.model.special import STALE, decode_special, encode_special, is_special, plain_of, special_of
+from jobmeter.model.special import STALE, decode_special, encode_special, is_special, make_plain, make_special
 
 
 def float_bits(value):
@@ -36,9 +36,9 @@ def test_a_code_that_is_not_defined_is_nan():
 
 def test_the_series_of_special_values_has_the_names_of_its_series():
     plain = Series("external." + "x" * 191, "lab", node="n", job="j", labels=(("a", "b"),))
-    special = special_of(check_series(plain))
+    special = make_special(check_series(plain))
     assert is_special(check_series(special).metric)
     assert not is_special(plain.metric)
-    assert plain_of(special) == plain
+    assert make_plain(special) == plain
     assert find(special.metric) is not None
     assert (special.job_key, special.labels) == (plain.job_key, plain.labels)

@@ -11,7 +11,7 @@ from tests.support.promql_random import LENGTH_MS, START_MS, Queries, difference
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.promql.evaluate import evaluate
 from jobmeter.promql.parse import parse
-from jobmeter.promql.reads import brief_cost, reads
+from jobmeter.promql.reads import estimate_brief_cost, reads
 
 
 class Prefetched:
@@ -100,4 +100,4 @@ def test_a_query_that_computes_too_much_is_refused(query):
     ],
 )
 def test_queries_are_brief_if_each_part_computes_with_arrays(query, cost):
-    assert brief_cost(parse(query)) == cost
+    assert estimate_brief_cost(parse(query)) == cost

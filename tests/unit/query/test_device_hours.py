@@ -18,7 +18,7 @@ from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange
 from jobmeter.query.device_hours import MOST_BUCKETS, MOST_GROUPS, DeviceHoursQuestion, HoursBy, device_hours
 from jobmeter.query.execute import Executor
-from jobmeter.query.idle import IdleQuestion, idle_times
+from jobmeter.query.idle import IdleQuestion, measure_idle_times
 from jobmeter.query.inventory import Inventory
 from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef
@@ -87,7 +87,7 @@ def answered(found, span, every_ms, by=HoursBy.PROJECT, scope=None, clock=None):
 
 def idle_of(found, views):
     steps = {owner_of(view.job): own for view, own in found}
-    return idle_times(views, NOW, lambda *_: steps, lambda _: Inventory(()))
+    return measure_idle_times(views, NOW, lambda *_: steps, lambda _: Inventory(()))
 
 
 def totals(answer, buckets=slice(None)):

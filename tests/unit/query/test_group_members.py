@@ -25,7 +25,7 @@ from jobmeter.query.group import (
     RequestsQuestion,
     ResourceGroup,
     ResourceGroupsQuestion,
-    total,
+    sum_amounts,
 )
 from jobmeter.query.latest import LatestQuestion
 from jobmeter.query.reported import ReportedQuestion
@@ -43,7 +43,7 @@ class TestLoads:
 
     def loads(self, house: House, scope: Scope = ALL) -> dict[str, NodeLoad]:
         found = house.executor.run(NodeLoadsQuestion(group=RG, range=SPAN), scope)
-        assert total(one.capacity for one in found) == house.capacity()
+        assert sum_amounts(one.capacity for one in found) == house.capacity()
         return {one.node.name: one for one in found}
 
     def test_what_a_node_has_and_what_runs_there(self, house):
@@ -106,7 +106,7 @@ class TestLoads:
             devices = [had(f"gpu{number}-{one.name}", one.name, one.node) for one in replicas]
             house.job(f"j{number}", *replicas, limits={**limits, **gpus}, allocations=tuple(devices))
         loads = house.executor.run(NodeLoadsQuestion(group=RG, range=SPAN), ALL)
-        whole, requested = total(one.load.requested for one in loads), house.requests(JobState.RUNNING)
+        whole, requested = sum_amounts(one.load.requested for one in loads), house.requests(JobState.RUNNING)
         assert (whole.cpu, whole.memory) == (requested.cpu, requested.memory)
         assert whole.devices == requested.devices
 

@@ -6,7 +6,7 @@ from tests.support.memory_store import MemoryStore
 
 from jobmeter.model.job import Node
 from jobmeter.model.log import LogLine
-from jobmeter.query.log_pages import next_lines
+from jobmeter.query.log_pages import read_next_lines
 from jobmeter.query.logs import selector_of
 from jobmeter.query.request import LogQuestion, NodeRef
 from jobmeter.store.base import ReadBudget
@@ -32,7 +32,7 @@ def test_lines_that_are_written_meanwhile_move_nothing(first, later, descending,
 
     found, cursor, writes = [], None, iter(later)
     while True:
-        lines, cursor = next_lines(ask, question, cursor)
+        lines, cursor = read_next_lines(ask, question, cursor)
         found += [line.order for line in lines]
         store.logs.append(next(writes, []))
         if cursor is None:
@@ -51,8 +51,8 @@ def test_more_lines_of_one_moment_than_a_cursor_names_come_once_too():
     def ask(asked):
         return store.logs.read(selector_of(asked, [Node(name="n")]), ReadBudget())
 
-    found, cursor = next_lines(ask, LogQuestion(ref=NodeRef("n"), limit=100), None)
+    found, cursor = read_next_lines(ask, LogQuestion(ref=NodeRef("n"), limit=100), None)
     while cursor is not None:
-        more, cursor = next_lines(ask, LogQuestion(ref=NodeRef("n"), limit=100), cursor)
+        more, cursor = read_next_lines(ask, LogQuestion(ref=NodeRef("n"), limit=100), cursor)
         found += more
     assert found == lines

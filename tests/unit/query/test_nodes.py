@@ -4,7 +4,7 @@ import pytest
 from tests.support.fakes import NOW, FakeRegistry, SetClock
 from tests.support.memory_store import MemoryStore
 
-from jobmeter.access.policy import compiled
+from jobmeter.access.policy import compile_policies
 from jobmeter.access.principal import Scope
 from jobmeter.model.job import Node
 from jobmeter.model.time import MINUTE
@@ -89,7 +89,7 @@ def test_nobody_sees_other_nodes():
     assert names(MANY, Scope(frozenset({"lab"}))) == [("b", "n1")]
     assert names(MANY, Scope(frozenset())) == []
     assert names(MANY, Scope(None, job="j1")) == []
-    policies = compiled(
+    policies = compile_policies(
         '[{"name": "p", "document": {"Version": "1", "Statement": [{"Effect": "Allow", "Action": "*",'
         ' "Resource": "acs:*:*:default:cluster/c"}]}}]'
     )

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.registry.test_finding_summaries import NOW, a_finding, found, registry, store
 
-from jobmeter.diagnose.finding_events import ending, opening
+from jobmeter.diagnose.finding_events import make_end_event, opening
 from jobmeter.model.finding import Severity
 from jobmeter.registry.finding_list import EventsOfFindings
 
@@ -44,7 +44,7 @@ def test_projects_rules_severities_and_times_narrow_the_list(registry):
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_finding_is_open_until_an_event_ends_it(registry, ended):
     one = a_finding("straggler", Severity.WARNING)
-    ends = [ending("p", "j", ("straggler", one.subject), NOW + 60_000, NOW)] if ended else []
+    ends = [make_end_event("p", "j", ("straggler", one.subject), NOW + 60_000, NOW)] if ended else []
     store(registry, opening("p", "j", one, NOW), *ends)
     store(registry, opening("p", "other", one, NOW))
     listed = registry.listed_findings(EventsOfFindings(count=9, jobs=(("p", "j"),)))

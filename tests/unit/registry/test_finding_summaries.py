@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobmeter.diagnose.finding_events import ending, opening, reported_findings, with_reported
+from jobmeter.diagnose.finding_events import add_reported, make_end_event, opening, read_reported_findings
 from jobmeter.model.event import LEVEL_OF, EventFilter, EventSource, EventType
 from jobmeter.model.finding import Finding, FindingRole, FindingSummary, Severity, Subject, likewise
 from jobmeter.model.job import Condition, JobFilter, Operator
@@ -128,7 +128,7 @@ def test_the_worst_open_finding_comes_first_and_filters_agree(registry, steps):
             events.append(opening("p", job, one, NOW + at))
             open_now[key] = ever[key] = (-list(Severity).index(severity), start // SECOND, rule)
         elif not opens and key in open_now:
-            events.append(ending("p", job, (rule, one.subject), NOW + at, NOW))
+            events.append(make_end_event("p", job, (rule, one.subject), NOW + at, NOW))
             del open_now[key]
     store(registry, *events)
     listed = registry.findings([("p", job)])
@@ -139,7 +139,7 @@ def test_the_worst_open_finding_comes_first_and_filters_agree(registry, steps):
         first = (-list(Severity).index(one.severity), (one.start or 0) // SECOND, one.rules[0])
         assert first == worst
         stored = registry.events(EventFilter(jobs=(job,), types=frozenset({EventType.FINDING}), limit=100)).events
-        report = with_reported([], reported_findings(stored), NOW + HOUR, running=True)
+        report = add_reported([], read_reported_findings(stored), NOW + HOUR, running=True)
         assert list(dict.fromkeys(found.rule for found in report)) == one.rules
         assert report[0].severity is one.severity
         assert one.idle_devices == sum(rule == "gpu_idle_allocated" for rule, _ in open_now)

@@ -12,7 +12,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError, LimitExceededError, ThrottledError
-from jobmeter.server.exchange import ClientGoneError, Exchange, decoded_body, new_request_id
+from jobmeter.server.exchange import ClientGoneError, Exchange, decode_body, make_request_id
 
 
 def _exchange(chunks=(b"",), target=b"/", headers=(), gone=False, sent=None):
@@ -130,13 +130,13 @@ def _call(body, encoding):
 
 @given(st.binary(max_size=2000), st.sampled_from(["gzip", "x-gzip", " GZIP "]))
 def test_gzip_bodies_are_read(body, encoding):
-    assert decoded_body(_call(gzip.compress(body), encoding), 2000) == body
+    assert decode_body(_call(gzip.compress(body), encoding), 2000) == body
 
 
 @given(st.binary(max_size=200))
 def test_plain_bodies_are_left_alone(body):
-    assert decoded_body(_call(body, ""), 10) == body
-    assert decoded_body(_call(body, "identity"), 10) == body
+    assert decode_body(_call(body, ""), 10) == body
+    assert decode_body(_call(body, "identity"), 10) == body
 
 
 @pytest.mark.parametrize(
@@ -154,14 +154,14 @@ def test_plain_bodies_are_left_alone(body):
 )
 def test_a_bad_encoding_is_named(body, encoding):
     with pytest.raises(InvalidRequestError) as caught:
-        decoded_body(_call(body, encoding), 1000)
+        decode_body(_call(body, encoding), 1000)
     assert caught.value.field == "Content-Encoding"
 
 
 def test_a_body_that_unpacks_to_too_much_is_refused():
     with pytest.raises(LimitExceededError):
-        decoded_body(_call(gzip.compress(bytes(100_000)), "gzip"), 99_999)
-    assert len(decoded_body(_call(gzip.compress(bytes(100_000)), "gzip"), 100_000)) == 100_000
+        decode_body(_call(gzip.compress(bytes(100_000)), "gzip"), 99_999)
+    assert len(decode_body(_call(gzip.compress(bytes(100_000)), "gzip"), 100_000)) == 100_000
 
 
 def test_what_a_body_unpacks_to_is_accounted_for():
@@ -169,7 +169,7 @@ def test_what_a_body_unpacks_to_is_accounted_for():
     account = budget.account()
     packed = gzip.compress(bytes(3_000_000))
     with pytest.raises(ThrottledError):
-        decoded_body(_call(packed, "gzip").with_body(packed, account), 5_000_000)
+        decode_body(_call(packed, "gzip").with_body(packed, account), 5_000_000)
     assert 0 < account.taken <= 1_000_000
     account.close()
     assert budget.in_use == 0
@@ -210,7 +210,7 @@ def test_a_body_that_was_read_leaves_the_connection_open():
 
 
 def test_each_request_has_a_random_uuid_of_its_own_in_capitals():
-    ids = [new_request_id() for _ in range(1000)]
+    ids = [make_request_id() for _ in range(1000)]
     assert len(set(ids)) == 1000
     assert all(one == str(UUID(one)).upper() for one in ids)
     assert {(UUID(one).version, UUID(one).variant) for one in ids} == {(4, RFC_4122)}

@@ -22,7 +22,7 @@ from jobmeter.errors import InvalidRequestError, ThrottledError
 from jobmeter.model.series import job_key
 from jobmeter.model.time import SystemClock
 from jobmeter.query.meter import Meter
-from jobmeter.server.admission import LONG, Admission, ConcurrencyLimiter, Lane, QueuedQuestion, admitted_run
+from jobmeter.server.admission import LONG, Admission, ConcurrencyLimiter, Lane, QueuedQuestion, run_admitted
 from jobmeter.settings import Limits
 from jobmeter.store.clickhouse import engine, pool
 
@@ -42,7 +42,7 @@ def _question(turns, key, work):
 
 
 def _ask(turns, lane, key, work):
-    return asyncio.ensure_future(admitted_run(turns, lane, _question(turns, key, work)))
+    return asyncio.ensure_future(run_admitted(turns, lane, _question(turns, key, work)))
 
 
 def test_a_key_that_has_its_number_under_way_waits_without_a_thread(lane):
@@ -52,7 +52,7 @@ def test_a_key_that_has_its_number_under_way_waits_without_a_thread(lane):
     async def main():
         slow = [_ask(turns, lane, "a", free.wait) for _ in range(20)]
         await until(lambda: lane.busy == 1 and turns.short.waiting == 19)
-        assert await admitted_run(turns, lane, _question(turns, "b", lambda: "b")) == "b"
+        assert await run_admitted(turns, lane, _question(turns, "b", lambda: "b")) == "b"
         free.set()
         assert await asyncio.gather(*slow) == [True] * 20
 
@@ -124,9 +124,9 @@ def test_a_client_that_leaves_frees_its_slot_when_its_work_ends_and_its_key_pays
         clock.time_ms += 7_000
 
     async def main():
-        one = asyncio.ensure_future(admitted_run(turns, lane, lambda: turns.begin("a", turns.account(), run)))
+        one = asyncio.ensure_future(run_admitted(turns, lane, lambda: turns.begin("a", turns.account(), run)))
         await until(lambda: lane.busy == 1)
-        other = asyncio.ensure_future(admitted_run(turns, lane, lambda: turns.begin("a", turns.account(), run)))
+        other = asyncio.ensure_future(run_admitted(turns, lane, lambda: turns.begin("a", turns.account(), run)))
         await until(lambda: turns.short.waiting == 1)
         is_first_over.set()
         first.set()
@@ -219,7 +219,7 @@ def test_the_memory_of_a_body_is_reserved_while_a_thread_has_it(lane):
     async def main():
         assert turns.short.enter("a")
         question = _question(turns, "a", work)
-        asked = asyncio.ensure_future(admitted_run(turns, lane, question, during=account.during))
+        asked = asyncio.ensure_future(run_admitted(turns, lane, question, during=account.during))
         await until(lambda: turns.short.waiting == 1)
         turns.short.leave("a")
         await until(works.is_set)

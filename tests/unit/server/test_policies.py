@@ -9,7 +9,7 @@ from tests.support.serving import Serving
 from jobmeter.access.call import Call
 from jobmeter.access.decide import authorize
 from jobmeter.access.keys import CreatedKey, create_key
-from jobmeter.access.policy import attached
+from jobmeter.access.policy import encode_policies
 from jobmeter.access.signatures import BEARER
 from jobmeter.model.job import SizesQuestion
 
@@ -19,7 +19,7 @@ GROUP = "/api/PaiStudio/2022-01-12/GetUserViewMetrics?PageNumber=1&PageSize=10&R
 def key(server: Serving, *statements: dict[str, Any], project: str | None = None) -> CreatedKey:
     services = server.application.services
     document = {"Version": "1", "Statement": list(statements)}
-    text = attached([("own", json.dumps(document).encode())])
+    text = encode_policies([("own", json.dumps(document).encode())])
     return create_key(services.registry, services.vault, server.clock, "own", "admin", project, text)
 
 

@@ -19,7 +19,7 @@ from tests.support.serving import BASE, serving
 
 from jobmeter.access.call import Call
 from jobmeter.access.memory import MemoryBudget, drop_frames
-from jobmeter.access.signatures.acs3 import canonical_request, sign
+from jobmeter.access.signatures.acs3 import build_canonical_request, sign
 from jobmeter.errors import LimitExceededError, ThrottledError
 from jobmeter.model.time import iso
 
@@ -315,7 +315,7 @@ def _acs3(key, now_ms, body, secret=""):
     }
     names = ";".join(sorted(headers))
     call = Call("POST", "/api/v1/jobs", "", tuple(headers.items()))
-    request = canonical_request(call, names, headers["x-acs-content-sha256"])
+    request = build_canonical_request(call, names, headers["x-acs-content-sha256"])
     signature = sign("ACS3-HMAC-SHA256", request, secret or key.access_key_secret)
     text = f"ACS3-HMAC-SHA256 Credential={key.access_key_id},SignedHeaders={names},Signature={signature}"
     return [*headers.items(), ("authorization", text)]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.retention import Retention
-from jobmeter.store.clickhouse.rows import InsertBlock, SampleRuns, joined
+from jobmeter.store.clickhouse.rows import InsertBlock, SampleRuns, join_runs
 
 Sample = tuple[int, int, float]
 """Series number, time, value. Series ``n`` belongs to job ``n // 3``."""
@@ -37,7 +37,7 @@ def rows_of(samples: Sequence[Sample], retention: Retention = LONG) -> SampleRun
 
 def listed(groups: Iterable[SampleRuns]) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
     """Every row with all its columns."""
-    return in_table(joined(list(groups)))
+    return in_table(join_runs(list(groups)))
 
 
 def in_table(table: InsertBlock) -> list[tuple[int, int, int, float, tuple[int, ...]]]:

@@ -18,5 +18,5 @@ class FileHandleCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """Read the number of open file handles."""
-        opened = files.required(self._path).split()[0]
+        opened = files.read_required(self._path).split()[0]
         return [Sample(self._place.of_node(self.metrics[0]), now_ms, float(opened))]

@@ -15,7 +15,7 @@ from jobmeter.collect.accelerators.vendor import (
     NotSupportedError,
     Vendor,
 )
-from jobmeter.collect.accelerators.visible import VisibleVariable, listed_devices
+from jobmeter.collect.accelerators.visible import VisibleVariable, parse_listed_devices
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
@@ -117,7 +117,7 @@ VENDOR = Vendor(
     device_files="/dev/example",
     unit_devices=(),
     domain="example.org",
-    variables=(VisibleVariable("EXAMPLE_VISIBLE_DEVICES", partial(listed_devices, uuid_prefix=_PREFIX)),),
+    variables=(VisibleVariable("EXAMPLE_VISIBLE_DEVICES", partial(parse_listed_devices, uuid_prefix=_PREFIX)),),
     uuid_prefix=_PREFIX,
     advice={},
     help="see the kernel's log",

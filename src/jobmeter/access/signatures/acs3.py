@@ -13,12 +13,12 @@ from jobmeter.access.signatures.canonical import (
     credential,
     date_ms,
     encode,
-    encoded_path,
+    encode_path,
     header_values,
+    is_same,
     query_pairs,
-    raw,
-    same,
-    sorted_by_name,
+    sort_by_name,
+    to_bytes,
 )
 from jobmeter.errors import UnauthenticatedError
 
@@ -67,8 +67,8 @@ class Acs3:
         parsed = _parse(call)
         if parsed is None:
             return False
-        request = canonical_request(call, parsed["headers"], call.header("x-acs-content-sha256").strip())
-        return same(sign(parsed["algorithm"], request, secret), parsed["signature"])
+        request = build_canonical_request(call, parsed["headers"], call.header("x-acs-content-sha256").strip())
+        return is_same(sign(parsed["algorithm"], request, secret), parsed["signature"])
 
     def verify(self, call: Call, secret: str) -> bool:
         """Verify the signature of the headers and the hash of the body."""
@@ -76,15 +76,15 @@ class Acs3:
         if parsed is None:
             return False
         hashed = _digest(parsed["algorithm"], call.body)
-        return same(hashed, call.header("x-acs-content-sha256").strip()) and self.verify_headers(call, secret)
+        return is_same(hashed, call.header("x-acs-content-sha256").strip()) and self.verify_headers(call, secret)
 
 
-def canonical_request(call: Call, signed_headers: str, hashed_body: str) -> bytes:
+def build_canonical_request(call: Call, signed_headers: str, hashed_body: str) -> bytes:
     """Build the signed text: method, path, query, the named headers, their names, the body's hash."""
-    query = "&".join(f"{encode(name)}={encode(value)}" for name, value in sorted_by_name(query_pairs(call.query)))
+    query = "&".join(f"{encode(name)}={encode(value)}" for name, value in sort_by_name(query_pairs(call.query)))
     headers = "".join(f"{name}:{','.join(sorted(header_values(call, name)))}\n" for name in signed_headers.split(";"))
-    lines = (call.method, encoded_path(call.raw_path), query, headers, signed_headers, hashed_body)
-    return raw("\n".join(lines))
+    lines = (call.method, encode_path(call.raw_path), query, headers, signed_headers, hashed_body)
+    return to_bytes("\n".join(lines))
 
 
 def sign(algorithm: str, request: bytes, secret: str) -> str:

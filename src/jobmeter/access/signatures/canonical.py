@@ -20,7 +20,7 @@ def encode(value: bytes) -> str:
     return quote_from_bytes(value, safe="~")
 
 
-def raw(text: str) -> bytes:
+def to_bytes(text: str) -> bytes:
     """Return the bytes of a text from the wire, which a ``Call`` has as Latin-1."""
     try:
         return text.encode("latin-1")
@@ -28,21 +28,21 @@ def raw(text: str) -> bytes:
         return text.encode()
 
 
-def encoded_path(raw_path: str) -> str:
+def encode_path(raw_path: str) -> str:
     """Decode and encode each segment: one form for all variants that HTTP libraries leave unescaped.
 
     A ``%2F`` stays inside its segment; an empty segment stays.
     """
-    return "/".join(encode(unquote_to_bytes(raw(segment))) for segment in raw_path.split("/")) or "/"
+    return "/".join(encode(unquote_to_bytes(to_bytes(segment))) for segment in raw_path.split("/")) or "/"
 
 
-def unescaped_path(raw_path: str) -> bytes | None:
+def unescape_path(raw_path: str) -> bytes | None:
     """Return the path with every escape resolved; None if another path would give the same text.
 
     Ambiguous are an escaped slash (``a%2Fb`` and ``a/b``) and an escaped escape (``a%252Fb`` and ``a%2Fb``): a
     signature over the text does not tell which of the two was sent.
     """
-    segments = [unquote_to_bytes(raw(segment)) for segment in raw_path.split("/")]
+    segments = [unquote_to_bytes(to_bytes(segment)) for segment in raw_path.split("/")]
     path = b"/".join(segments)
     return None if _ESCAPE.search(path) or any(b"/" in segment for segment in segments) else path
 
@@ -53,7 +53,7 @@ def query_pairs(query: str) -> Pairs:
     return [(_form_decoded(name), _form_decoded(value)) for name, _, value in pairs]
 
 
-def sorted_by_name(pairs: Iterable[tuple[bytes, bytes]]) -> Pairs:
+def sort_by_name(pairs: Iterable[tuple[bytes, bytes]]) -> Pairs:
     """Sort by name, stable: of repeated names readers take the first."""
     return sorted(pairs, key=lambda pair: pair[0])
 
@@ -63,7 +63,7 @@ def header_values(call: Call, name: str) -> list[str]:
     return [value.strip() for key, value in call.headers if key == name]
 
 
-def same(one: str, other: str) -> bool:
+def is_same(one: str, other: str) -> bool:
     """Compare texts in constant time."""
     return hmac.compare_digest(one.encode(), other.encode())
 
@@ -96,4 +96,4 @@ def credential(
 
 
 def _form_decoded(text: str) -> bytes:
-    return unquote_to_bytes(raw(text).replace(b"+", b" "))
+    return unquote_to_bytes(to_bytes(text).replace(b"+", b" "))

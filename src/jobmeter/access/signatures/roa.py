@@ -17,13 +17,13 @@ from itertools import product
 from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.access.signatures.canonical import (
     MAX_NONCE,
-    encoded_path,
+    encode_path,
     header_values,
+    is_same,
     query_pairs,
-    raw,
-    same,
-    sorted_by_name,
-    unescaped_path,
+    sort_by_name,
+    to_bytes,
+    unescape_path,
 )
 from jobmeter.errors import UnauthenticatedError
 
@@ -66,13 +66,13 @@ class Roa:
         good = False
         for text in strings_to_sign(call):
             signature = base64.b64encode(hmac.new(key, text, hashlib.sha1).digest()).decode()
-            good |= same(signature, expected)
+            good |= is_same(signature, expected)
         return good
 
     def verify(self, call: Call, secret: str) -> bool:
         """Verify Content-MD5, if present, and the signature of the headers."""
         md5 = call.header("content-md5").strip()
-        if md5 and not same(md5, _content_md5(call.body)):
+        if md5 and not is_same(md5, _content_md5(call.body)):
             return False
         return self.verify_headers(call, secret)
 
@@ -81,18 +81,18 @@ def strings_to_sign(call: Call) -> Iterator[bytes]:
     """Generate each form in which a client may have signed the call, without duplicates."""
     types = dict.fromkeys((call.header("content-type").strip(), *(() if call.body else ("",))))
     # As sent; as generated, before the HTTP library unescaped parts of it; as written in the program, never escaped.
-    forms = raw(call.raw_path), encoded_path(call.raw_path).encode(), unescaped_path(call.raw_path)
+    forms = to_bytes(call.raw_path), encode_path(call.raw_path).encode(), unescape_path(call.raw_path)
     paths = dict.fromkeys(form for form in forms if form is not None)
-    pairs = sorted_by_name(query_pairs(call.query))
+    pairs = sort_by_name(query_pairs(call.query))
     queries = dict.fromkeys(_query(pairs, empty) for empty in (b"", b"="))
     extra = b"".join(
-        raw(f"{name}:{value}\n")
+        to_bytes(f"{name}:{value}\n")
         for name, value in sorted((name, header_values(call, name)[0]) for name, _ in call.headers)
         if name.startswith("x-acs-")
     )
     for content_type, path, query in product(types, paths, queries):
         values = {**{name: call.header(name).strip() for name in _PLAIN}, "content-type": content_type}
-        head = raw("\n".join((call.method, *(values[name] for name in _PLAIN))))
+        head = to_bytes("\n".join((call.method, *(values[name] for name in _PLAIN))))
         yield head + b"\n" + extra + path + query
 
 

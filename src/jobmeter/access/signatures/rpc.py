@@ -10,7 +10,7 @@ import base64
 import hmac
 
 from jobmeter.access.call import Call, Claim, ClaimKind
-from jobmeter.access.signatures.canonical import MAX_NONCE, Pairs, date_ms, encode, query_pairs, same, sorted_by_name
+from jobmeter.access.signatures.canonical import MAX_NONCE, Pairs, date_ms, encode, is_same, query_pairs, sort_by_name
 from jobmeter.errors import UnauthenticatedError
 
 MAX_KEY = 128
@@ -60,13 +60,13 @@ class Rpc:
         if algorithm is None or call.raw_path != "/":
             return False
         digest = hmac.new(f"{secret}&".encode(), string_to_sign(call), algorithm).digest()
-        return same(base64.b64encode(digest).decode(), call.parameter("Signature") or "")
+        return is_same(base64.b64encode(digest).decode(), call.parameter("Signature") or "")
 
 
 def string_to_sign(call: Call) -> bytes:
     """Build the signed text: ``METHOD&%2F&`` and all query and form parameters but the signature, by name."""
     pairs = [pair for pair in query_pairs(call.query) if pair[0] != b"Signature"] + _form(call)
-    query = "&".join(f"{encode(name)}={encode(value)}" for name, value in sorted_by_name(pairs))
+    query = "&".join(f"{encode(name)}={encode(value)}" for name, value in sort_by_name(pairs))
     return f"{call.method}&%2F&{encode(query.encode())}".encode()
 
 

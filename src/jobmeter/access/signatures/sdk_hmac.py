@@ -20,11 +20,11 @@ from jobmeter.access.signatures.canonical import (
     credential,
     date_ms,
     encode,
-    encoded_path,
+    encode_path,
+    is_same,
     query_pairs,
-    raw,
-    same,
-    sorted_by_name,
+    sort_by_name,
+    to_bytes,
 )
 from jobmeter.errors import UnauthenticatedError
 
@@ -88,7 +88,7 @@ class SdkHmac:
         parsed = _parse(call)
         if parsed is None:
             return False
-        payloads = _named_payloads(call, parsed)
+        payloads = _read_payload_hash(call, parsed)
         return not payloads or _any_matches(parsed, call, payloads, secret)
 
     def verify(self, call: Call, secret: str) -> bool:
@@ -99,12 +99,12 @@ class SdkHmac:
         return _any_matches(parsed, call, _payloads(call, parsed), secret)
 
 
-def canonical_request(call: Call) -> str:
+def describe_canonical_request(call: Call) -> str:
     """Return the expected canonical request for the error message; empty for a malformed signature."""
     parsed = _parse(call)
     if parsed is None:
         return ""
-    payloads = _named_payloads(call, parsed) or _payloads(call, parsed)
+    payloads = _read_payload_hash(call, parsed) or _payloads(call, parsed)
     return next((request.decode("utf-8", "replace") for request in _canonical_requests(call, parsed, payloads)), "")
 
 
@@ -119,33 +119,33 @@ def _matches(parsed: _Parsed, text: bytes, secret: str) -> bool:
     if parsed.algorithm == "SDK-SM2-SM3":
         return sdk_keys.sm2_verifies(parsed.key, secret, parsed.signature, text)
     if parsed.algorithm == V11:
-        secret = sdk_keys.derived_secret(parsed.key, secret, parsed.info)
-    return same(hmac.new(secret.encode(), text, parsed.hash).hexdigest(), parsed.signature)
+        secret = sdk_keys.derive_secret(parsed.key, secret, parsed.info)
+    return is_same(hmac.new(secret.encode(), text, parsed.hash).hexdigest(), parsed.signature)
 
 
 def _string_to_sign(parsed: _Parsed, call: Call, request: bytes) -> bytes:
     lines = [parsed.algorithm, call.header(DATE_HEADER).strip()]
     if parsed.info:
         lines.append(parsed.info)
-    return raw("\n".join((*lines, _digest(parsed, request))))
+    return to_bytes("\n".join((*lines, _digest(parsed, request))))
 
 
 def _canonical_requests(call: Call, parsed: _Parsed, payloads: tuple[str, ...]) -> Iterator[bytes]:
     """Generate each form in which a client may have signed the call: SDKs differ in query order and empty bodies."""
     # The SDKs unescape the whole path before they split it, so they sign `a%2Fb` as `a/b`. Accepting that would let one
     # request stand for another. No id has a slash, so an escaped slash stays in its segment here.
-    path = encoded_path(call.raw_path)
+    path = encode_path(call.raw_path)
     path = path if path.endswith("/") else f"{path}/"
     pairs = query_pairs(call.query)
     queries = dict.fromkeys(
         "&".join(f"{encode(name)}={encode(value)}" for name, value in ordered)
-        for ordered in (pairs, sorted_by_name(pairs))
+        for ordered in (pairs, sort_by_name(pairs))
     )
-    values = {name: raw(value).strip(b" \t") for name, value in reversed(call.headers)}
-    headers = b"".join(raw(name) + b":" + values[name] + b"\n" for name in parsed.headers if name in values)
+    values = {name: to_bytes(value).strip(b" \t") for name, value in reversed(call.headers)}
+    headers = b"".join(to_bytes(name) + b":" + values[name] + b"\n" for name in parsed.headers if name in values)
     for query, payload in product(queries, payloads):
-        head = raw(f"{call.method.upper()}\n{path}\n{query}\n")
-        yield head + headers + raw(f"\n{';'.join(parsed.headers)}\n{payload}")
+        head = to_bytes(f"{call.method.upper()}\n{path}\n{query}\n")
+        yield head + headers + to_bytes(f"\n{';'.join(parsed.headers)}\n{payload}")
 
 
 def _payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
@@ -156,10 +156,10 @@ def _payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
         return (hashed,)
     if named == UNSIGNED:
         return (UNSIGNED,) if call.body else (hashed, UNSIGNED)
-    return (named,) if same(named.lower(), hashed) else ()
+    return (named,) if is_same(named.lower(), hashed) else ()
 
 
-def _named_payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
+def _read_payload_hash(call: Call, parsed: _Parsed) -> tuple[str, ...]:
     """Return the hash that the header names, without reading the body; empty if none."""
     named = call.header(_CONTENT_HEADERS[parsed.hash]).strip()
     if named == UNSIGNED:

@@ -20,7 +20,7 @@ KEYS = 1024
 """Cached public keys, so that later requests of a client are verified faster."""
 
 
-def derived_secret(access_key: str, secret: str, info: str) -> str:
+def derive_secret(access_key: str, secret: str, info: str) -> str:
     """Derive the secret of one day, region and service, with which V11-HMAC-SHA256 signs."""
     derivation = HKDF(algorithm=SHA256(), length=32, salt=access_key.encode(), info=info.encode())
     return derivation.derive(secret.encode()).hex()

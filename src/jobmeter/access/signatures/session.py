@@ -39,7 +39,7 @@ def _session(call: Call) -> Claim | None:
         return None
     if len(value) > MAX_COOKIE:
         raise UnauthenticatedError(f"a session may have {MAX_COOKIE} characters", "malformed")
-    if call.method not in SAFE and not (call.header(PAGE_HEADER) and same_origin(call)):
+    if call.method not in SAFE and not (call.header(PAGE_HEADER) and is_same_origin(call)):
         raise UnauthenticatedError("a session cannot change data on behalf of another site", "cross-origin")
     return Claim(kind=ClaimKind.SESSION, value=value)
 
@@ -54,7 +54,7 @@ def _link(call: Call) -> Claim | None:
     return Claim(kind=ClaimKind.LINK, value=code)
 
 
-def same_origin(call: Call) -> bool:
+def is_same_origin(call: Call) -> bool:
     """True if the browser reports that the call comes from a page of this server.
 
     Browsers add Sec-Fetch-Site if they trust the origin (TLS, or this machine), and Origin to every POST.
@@ -71,7 +71,7 @@ def _host(call: Call) -> str:
     return call.authority or call.header("host")
 
 
-def over_tls(call: Call) -> bool:
+def is_over_tls(call: Call) -> bool:
     """True if the browser uses TLS, to this server or to a proxy in front of it."""
     return call.scheme == "https" or urlsplit(call.header("origin")).scheme == "https"
 

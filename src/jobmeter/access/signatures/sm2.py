@@ -36,7 +36,7 @@ def public_key(private: int) -> PublicKey:
     for bit in f"{padded:b}"[1:]:
         both = _add(low, high)
         low, high = (both, _double(high)) if bit == "1" else (_double(low), both)
-    return _plain(low)
+    return _to_affine(low)
 
 
 def verify(key: PublicKey, r: int, s: int, message: bytes) -> bool:
@@ -47,7 +47,7 @@ def verify(key: PublicKey, r: int, s: int, message: bytes) -> bool:
     point = _sum(s, t, key)
     if not point[2]:
         return False
-    x = _plain(point).x
+    x = _to_affine(point).x
     hashes = (hashlib.new("sm3", preamble + message).digest() for preamble in _preambles(key))
     return any((int.from_bytes(hashed, "big") + x) % N == r for hashed in hashes)
 
@@ -103,7 +103,7 @@ def _add(one: _Jacobian, other: _Jacobian) -> _Jacobian:
     return x, (r * (v - x) - s1 * cube_h) % P, h * z1 * z2 % P
 
 
-def _plain(point: _Jacobian) -> PublicKey:
+def _to_affine(point: _Jacobian) -> PublicKey:
     x, y, z = point
     inverse = pow(z, -1, P)
     square = inverse * inverse % P

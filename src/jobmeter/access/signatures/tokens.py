@@ -53,7 +53,7 @@ def _basic(call: Call) -> Claim | None:
     return _claim(password or user)
 
 
-def _in_header(name: str) -> TokenScheme:
+def _make_header_scheme(name: str) -> TokenScheme:
     """Make a scheme for a token in a header of that lower-case name."""
     return TokenScheme(name, lambda call: _claim(call.header(name)) if call.header(name) else None)
 
@@ -105,8 +105,8 @@ def _trace(call: Call) -> Claim | None:
 
 BEARER = TokenScheme("bearer", _bearer)
 BASIC = TokenScheme("basic", _basic)
-API_KEY = _in_header("api-key")
-X_AUTH_TOKEN = _in_header("x-auth-token")
+API_KEY = _make_header_scheme("api-key")
+X_AUTH_TOKEN = _make_header_scheme("x-auth-token")
 ACS_BEARER = TokenScheme("acs-bearer", _acs_bearer)
 SHARE = TokenScheme("share", _share)
 TRACE = TokenScheme("trace", _trace)

@@ -22,13 +22,13 @@ class _Checked:
     reason: Callable[[int], str]
 
 
-def to_rows(table: pa.Table, source: RowSource, place: Callable[[int], str]) -> tuple[Rows, int]:
+def convert_table(table: pa.Table, source: RowSource, place: Callable[[int], str]) -> tuple[Rows, int]:
     """Convert a table with the columns of ``rows.COLUMNS`` to rows, and count skipped bad rows.
 
     Raises BadRowError for the first bad row, unless the source skips bad rows.
     """
     times = _times(table.column("time").combine_chunks())
-    values = checked_values(table.column("value").combine_chunks())
+    values = check_values(table.column("value").combine_chunks())
     names = {name: _names(table.column(name)) for name in NAME_COLUMNS if name in table.column_names}
     rows = Rows(names=names, time=times.values, value=values.values, place=place)
     bad = times.bad | values.bad
@@ -55,7 +55,7 @@ def _names(column: "pa.ChunkedArray[Any]") -> RowNames:
 
 
 def _times(column: Column) -> _Checked:
-    times, bad = _parsed_times(column)
+    times, bad = _parse_times(column)
     outside = (times < 0) | (times > MAX_TIME_MS)
     return _Checked(times, bad | outside, lambda row: _time_problem(column[row].as_py()))
 
@@ -71,7 +71,7 @@ def _time_problem(value: object) -> str:
     return f"time {value} is not a whole number of epoch milliseconds between 1970 and 2100"
 
 
-def _parsed_times(column: Column) -> tuple[Int64s, Mask]:
+def _parse_times(column: Column) -> tuple[Int64s, Mask]:
     nulls = find_nulls(column)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -79,48 +79,48 @@ def _parsed_times(column: Column) -> tuple[Int64s, Mask]:
         return _milliseconds(column), nulls
     if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
         try:
-            return _filled(_cast(column, pa.int64()), 0), nulls
+            return _fill_missing(_cast(column, pa.int64()), 0), nulls
         except pa.ArrowInvalid:
-            return _one_by_one(column, nulls)
+            return _parse_times_singly(column, nulls)
     for kind in (pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("us")):
         try:
             parsed = column.cast(kind)
         except pa.ArrowInvalid:
             continue
-        return (_filled(parsed, 0) if kind == pa.int64() else _milliseconds(parsed)), nulls
-    return _one_by_one(column, nulls)
+        return (_fill_missing(parsed, 0) if kind == pa.int64() else _milliseconds(parsed)), nulls
+    return _parse_times_singly(column, nulls)
 
 
 def _milliseconds(column: Column) -> Int64s:
     unit = pa.timestamp("us", column.type.tz)
-    microseconds = _filled(column.cast(unit, safe=False).cast(pa.int64()), 0)
+    microseconds = _fill_missing(column.cast(unit, safe=False).cast(pa.int64()), 0)
     times: Int64s = np.rint(microseconds / 1000).astype(np.int64)
     return times
 
 
-def _one_by_one(column: Column, bad: Mask) -> tuple[Int64s, Mask]:
+def _parse_times_singly(column: Column, bad: Mask) -> tuple[Int64s, Mask]:
     bad = bad.copy()
     times = np.zeros(len(column), np.int64)
     for row, text in enumerate(column.to_pylist()):
         try:
-            times[row] = parse_time(text) if isinstance(text, str) else _whole(text)
+            times[row] = parse_time(text) if isinstance(text, str) else _to_whole_ms(text)
         except InvalidRequestError:
             bad[row] = True
     return times, bad
 
 
-def _whole(value: object) -> int:
+def _to_whole_ms(value: object) -> int:
     if isinstance(value, float) and value.is_integer() and 0 <= value <= MAX_TIME_MS:
         return int(value)
     raise InvalidRequestError(f"{value} is not a whole number of milliseconds", "time")
 
 
-def checked_values(column: Column) -> _Checked:
+def check_values(column: Column) -> _Checked:
     """Return the values of a column as numbers, with the rows that have none and their problems."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     try:
-        values = _filled(_cast(column, pa.float64(), safe=False), np.nan)
+        values = _fill_missing(_cast(column, pa.float64(), safe=False), np.nan)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         values = np.fromiter((_number(value) for value in column.to_pylist()), np.float64, len(column))
     return _Checked(values, ~np.isfinite(values), lambda row: _value_problem(column[row].as_py()))
@@ -139,7 +139,7 @@ def _value_problem(value: object) -> str:
     return "the value is empty" if value is None else f"value {value!r} is not a finite number"
 
 
-def _filled(column: Column, missing: float) -> Any:  # noqa: ANN401 - an array of the column's own type
+def _fill_missing(column: Column, missing: float) -> Any:  # noqa: ANN401 - an array of the column's own type
     return _numbers(column.fill_null(pa.scalar(missing).cast(column.type)) if column.null_count else column)
 
 

@@ -11,7 +11,7 @@ from typing import IO, Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobmeter.cli.loading.arrow import to_rows
+from jobmeter.cli.loading.arrow import convert_table
 from jobmeter.cli.loading.rows import BadRowError, Block, RowSource, check_columns
 from jobmeter.cli.loading.text import read_csv, read_jsonl
 from jobmeter.cli.loading.wandb import MAGIC, read_wandb
@@ -45,7 +45,7 @@ def read(path: str, form: Format | None, source: RowSource, progress: Callable[[
         if suffixes and suffixes[-1] in _COMPRESSIONS:
             plain: Any = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), _COMPRESSIONS[suffixes.pop()])
             file = io.BufferedReader(plain, 2**20)
-        form = form or (_SUFFIXES.get(suffixes[-1]) if suffixes else None) or _sniffed(file)
+        form = form or (_SUFFIXES.get(suffixes[-1]) if suffixes else None) or _detect_format(file)
         try:
             yield from _READERS[form](file, source)
         except OSError as error:
@@ -55,7 +55,7 @@ def read(path: str, form: Format | None, source: RowSource, progress: Callable[[
             raise InvalidRequestError(f"{source.name} is damaged: {str(error).strip()}") from error
 
 
-def _sniffed(file: IO[bytes]) -> Format:
+def _detect_format(file: IO[bytes]) -> Format:
     begin: bytes = file.peek(4)[:4] if isinstance(file, io.BufferedReader) else b""
     if begin == b"PAR1":
         return "parquet"
@@ -78,7 +78,7 @@ def _read_parquet(file: IO[bytes], source: RowSource) -> Iterator[Block]:
             # A damaged page may contain invalid texts, and numbers of missing texts.
             batch.validate(full=True)
             place = partial(_place, source.name, first)
-            rows, skipped = to_rows(pa.Table.from_batches([batch]), source, place)
+            rows, skipped = convert_table(pa.Table.from_batches([batch]), source, place)
             first += len(batch)
             yield Block(rows=rows, skipped=skipped)
     except (pa.ArrowException, UnicodeDecodeError) as error:

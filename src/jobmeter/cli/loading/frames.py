@@ -52,7 +52,7 @@ class Encoder:
         descriptors = [self._describe(key) for key in keys]
         problems = {at: found for at, found in enumerate(descriptors) if isinstance(found, InvalidRequestError)}
         if problems:
-            yield from self.chunks(self._without(rows, codes, problems))
+            yield from self.chunks(self._drop_bad_rows(rows, codes, problems))
             return
         if len(keys) > MAX_SERIES:
             for part in rows.parts(-(-len(rows) // 2)):
@@ -86,7 +86,7 @@ class Encoder:
         text = self._numbers[key] = descriptor(own)
         return text
 
-    def _without(self, rows: Rows, codes: Int64s, problems: dict[int, InvalidRequestError]) -> Rows:
+    def _drop_bad_rows(self, rows: Rows, codes: Int64s, problems: dict[int, InvalidRequestError]) -> Rows:
         bad = np.isin(codes, list(problems))
         if not self._skip_bad:
             row = int(np.flatnonzero(bad)[0])
@@ -115,12 +115,12 @@ def _series_of(rows: Rows) -> tuple[Int64s, list[tuple[str, ...]]]:
             keys = [(*key, "") for key in keys]
             continue
         width = max(len(column.values), 1)
-        codes, present = _dense(codes * width + column.codes, len(keys) * width)
+        codes, present = _renumber_codes(codes * width + column.codes, len(keys) * width)
         keys = [(*keys[code // width], column.values[code % width]) for code in present.tolist()]
     return codes, keys
 
 
-def _dense(codes: Int64s, bound: int) -> tuple[Int64s, Int64s]:
+def _renumber_codes(codes: Int64s, bound: int) -> tuple[Int64s, Int64s]:
     """Renumber codes from 0 without gaps. Also returns the old code of each new one, ascending."""
     if bound > _DENSE:
         present, renumbered = np.unique(codes, return_inverse=True)

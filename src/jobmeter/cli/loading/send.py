@@ -84,9 +84,9 @@ class Sender:
             self.totals.add(receipt)
             _refuse_unknown(receipt)
         except InvalidRequestError as error:
-            raise _located(error, rows) from error
+            raise _locate_error(error, rows) from error
         except ForbiddenError as error:
-            raise _forbidden(error, rows) from error
+            raise _locate_forbidden(error, rows) from error
 
     def _deliver(self, body: bytes) -> IngestReceipt:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -116,7 +116,7 @@ def _refuse_unknown(receipt: IngestReceipt) -> None:
         raise InvalidRequestError(f"{names}: unknown to the server (`jobmeter catalog` lists all)", "metric")
 
 
-def _forbidden(error: ForbiddenError, rows: Rows | None) -> JobmeterError:
+def _locate_forbidden(error: ForbiddenError, rows: Rows | None) -> JobmeterError:
     """Name the first row of the project that the key may not write to, if a row names one."""
     if rows is None or "project" not in rows.names:
         return error
@@ -128,7 +128,7 @@ def _forbidden(error: ForbiddenError, rows: Rows | None) -> JobmeterError:
     return error
 
 
-def _located(error: InvalidRequestError, rows: Rows | None) -> InvalidRequestError:
+def _locate_error(error: InvalidRequestError, rows: Rows | None) -> InvalidRequestError:
     """Add the position of the bad row to the server's error if known, else the range of rows sent."""
     if rows is None or not len(rows):
         return error

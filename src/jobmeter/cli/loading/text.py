@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from jobmeter.cli.loading.arrow import Column, to_rows
+from jobmeter.cli.loading.arrow import Column, convert_table
 from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Block, RowSource, check_columns
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.record import JobRecord, decode_record
@@ -47,21 +47,21 @@ class _CsvBlocks:
         """Parse a block of whole lines that begins with line ``number``."""
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
-        return self._whole(number, block, lines) or self._line_by_line(number, block)
+        return self._parse_block(number, block, lines) or self._line_by_line(number, block)
 
-    def _whole(self, number: int, block: bytes, lines: int) -> Block | None:
+    def _parse_block(self, number: int, block: bytes, lines: int) -> Block | None:
         """Parse the block as columns; None on an error, so that each line must be parsed alone."""
         try:
             table = self._parse(block)
             if len(table) != lines:
                 return None  # Empty lines would shift later line numbers.
-            rows, _ = to_rows(table, RowSource(self._source.name), _at(self._source, number))
+            rows, _ = convert_table(table, RowSource(self._source.name), _name_lines(self._source, number))
         except (pa.ArrowInvalid, BadRowError):
             if self._time == pa.string():
                 return None
             # The times may be ISO 8601; a real error occurs again below.
             self._time = pa.string()
-            found = self._whole(number, block, lines)
+            found = self._parse_block(number, block, lines)
             if found is None:
                 self._time = pa.int64()
             return found
@@ -73,17 +73,17 @@ class _CsvBlocks:
         }
         types["time"] = self._time
         return pa_csv.read_csv(
-            _of_arrow(block),
+            _copy_to_arrow(block),
             read_options=pa_csv.ReadOptions(column_names=list(self._columns), block_size=2**20),
             parse_options=pa_csv.ParseOptions(newlines_in_values=False),
             convert_options=pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False),
         )
 
     def _line_by_line(self, number: int, block: bytes) -> Block:
-        lines = enumerate(_decoded(block, self._source, number).split("\n"), number)
-        good, numbers, skipped = _each(((at, text) for at, text in lines if text), self._source, self._row)
+        lines = enumerate(_decode_block(block, self._source, number).split("\n"), number)
+        good, numbers, skipped = _parse_each(((at, text) for at, text in lines if text), self._source, self._row)
         block_of = _table({name: [row[i] for row in good] for i, name in enumerate(self._columns)})
-        rows, left_out = to_rows(block_of, self._source, lambda row: self._source.line(numbers[row]))
+        rows, left_out = convert_table(block_of, self._source, lambda row: self._source.line(numbers[row]))
         return Block(rows=rows, skipped=skipped + left_out)
 
     def _row(self, place: str, line: str) -> list[str]:
@@ -96,7 +96,7 @@ class _CsvBlocks:
         return row
 
 
-def _each(
+def _parse_each(
     lines: Iterable[tuple[int, _Line]], source: RowSource, parse: Callable[[str, _Line], _Parsed]
 ) -> tuple[list[_Parsed], list[int], int]:
     """Parse each line. Returns the results, their line numbers, and the number of skipped bad lines."""
@@ -114,14 +114,14 @@ def _each(
     return found, numbers, skipped
 
 
-def _of_arrow(block: bytes) -> IO[bytes]:
+def _copy_to_arrow(block: bytes) -> IO[bytes]:
     """Copy to Arrow's memory: its threads may outlive a failed read and the interpreter that owns the bytes."""
     buffer = pa.allocate_buffer(len(block))
     memoryview(buffer).cast("B")[:] = block
     return cast("IO[bytes]", pa.BufferReader(buffer))
 
 
-def _at(source: RowSource, first: int) -> Callable[[int], str]:
+def _name_lines(source: RowSource, first: int) -> Callable[[int], str]:
     return lambda row: source.line(first + row)
 
 
@@ -149,12 +149,12 @@ def read_jsonl(file: IO[bytes], source: RowSource) -> Iterator[Block]:
         except _UNREADABLE:
             yield _json_lines(number, block, source)
             continue
-        yield _block(samples, (), 0, source, _at(source, number))
+        yield _block(samples, (), 0, source, _name_lines(source, number))
 
 
 def _json_lines(number: int, block: bytes, source: RowSource) -> Block:
     lines = ((at, line) for at, line in enumerate(block.split(b"\n"), number) if line.strip())
-    found, numbers, skipped = _each(lines, source, _json_line)
+    found, numbers, skipped = _parse_each(lines, source, _json_line)
     samples = [one for one in found if isinstance(one, _SampleLine)]
     records = [one for one in found if isinstance(one, JobRecord)]
     places = [at for at, one in zip(numbers, found, strict=True) if isinstance(one, _SampleLine)]
@@ -196,26 +196,28 @@ def _block(
     }
     if not all(type(time) is int for time in columns["time"]):
         columns["time"] = [str(time) for time in columns["time"]]
-    rows, left_out = to_rows(_table(columns), source, place)
+    rows, left_out = convert_table(_table(columns), source, place)
     return Block(rows=rows, records=records, skipped=skipped + left_out)
 
 
 def _table(columns: dict[str, list[Any]]) -> pa.Table:
     arrays = {
-        name: pa.array(values, pa.string()).dictionary_encode() if name in NAME_COLUMNS else _measured(name, values)
+        name: pa.array(values, pa.string()).dictionary_encode()
+        if name in NAME_COLUMNS
+        else _build_value_column(name, values)
         for name, values in columns.items()
     }
     return pa.table(arrays)
 
 
-def _measured(name: str, values: list[Any]) -> Column:
+def _build_value_column(name: str, values: list[Any]) -> Column:
     try:
         return pa.array(values) if values else pa.array(values, pa.int64() if name == "time" else pa.float64())
     except (OverflowError, pa.ArrowInvalid):
         return pa.array([str(value) for value in values])
 
 
-def _decoded(block: bytes, source: RowSource, number: int) -> str:
+def _decode_block(block: bytes, source: RowSource, number: int) -> str:
     try:
         return block.decode()
     except UnicodeDecodeError as error:
@@ -236,7 +238,7 @@ class _Lines:
         """Remove and return the first line."""
         line = self._file.readline(MAX_LINE)
         self._next += 1
-        return _decoded(line.rstrip(b"\r\n").removeprefix(b"\xef\xbb\xbf"), self._source, 1)
+        return _decode_block(line.rstrip(b"\r\n").removeprefix(b"\xef\xbb\xbf"), self._source, 1)
 
     def __iter__(self) -> Iterator[tuple[int, bytes, int]]:
         while True:

@@ -119,7 +119,7 @@ class _RunFile:
             if name != _STEP and self._metrics[at] != f"app.{name}"
         }
         config = {key: value for key, value in self._config.items() if key != "_wandb"}
-        extra = next(filter(_fits, ({"config": config, "names": changed}, {"names": changed})), {})
+        extra = next(filter(_fits_extra_limit, ({"config": config, "names": changed}, {"names": changed})), {})
         state, end = self._state, self._end
         return check_record(
             JobRecord(job_id=self.job, type="W&B", state=state, end=end, extra={"wandb": extra}, **self._fields)
@@ -157,8 +157,8 @@ class _RunFile:
         self._end = time if self._end is None else max(self._end, time)
         if 2 in history:
             values.setdefault(_STEP, _number(_message(history[2][-1]), 1))
-        for name, given in _flat("", values):
-            value = _finite(given)
+        for name, given in _flatten("", values):
+            value = _to_finite(given)
             if value is None or (name.startswith("_") and name != _STEP):
                 continue
             code = self._code(name)
@@ -247,7 +247,7 @@ def _json(text: bytes) -> Any:  # noqa: ANN401 - any JSON
         return None  # Python's JSON may have NaN inside a list.
 
 
-def _finite(value: Any) -> float | None:  # noqa: ANN401 - any JSON
+def _to_finite(value: Any) -> float | None:  # noqa: ANN401 - any JSON
     """Return a finite number; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -258,19 +258,19 @@ def _finite(value: Any) -> float | None:  # noqa: ANN401 - any JSON
     return number if math.isfinite(number) else None
 
 
-def _fits(extra: Mapping[str, Any]) -> bool:
+def _fits_extra_limit(extra: Mapping[str, Any]) -> bool:
     try:
         return len(msgspec.json.encode({"wandb": extra})) <= MAX_EXTRA_BYTES
     except RecursionError:
         return False
 
 
-def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _flatten(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         if len(prefix) + len(name) > _MOST_CHARACTERS:
             raise InvalidRequestError(f"a name may have {_MOST_CHARACTERS} characters")
         if isinstance(value, Mapping):
-            yield from _flat(f"{prefix}{name}.", value)
+            yield from _flatten(f"{prefix}{name}.", value)
         else:
             yield f"{prefix}{name}", value
 

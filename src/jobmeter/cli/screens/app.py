@@ -52,13 +52,13 @@ class TopApp(App[None]):
         loop.add_signal_handler(signal.SIGINT, self.exit)
         # The library reads a closed terminal again and again, as fast as it can.
         if sys.__stdin__ is not None:
-            _on_hangup(sys.__stdin__.fileno(), lambda: loop.call_soon_threadsafe(self.exit))
+            _watch_hangup(sys.__stdin__.fileno(), lambda: loop.call_soon_threadsafe(self.exit))
         await self.push_screen(JobsScreen(self._watch, self._pause))
         if self._job is not None:
             await self.push_screen(JobScreen(self._watch, self._pause, self._job, self._project))
 
 
-def _on_hangup(descriptor: int, act: Callable[[], object]) -> None:
+def _watch_hangup(descriptor: int, act: Callable[[], object]) -> None:
     """Call ``act`` once, from a new thread, when the other end of a terminal is closed.
 
     For programs that do not get SIGHUP: under nohup, or without a session of the terminal. Waiting costs nothing: with

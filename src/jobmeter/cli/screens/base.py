@@ -81,6 +81,6 @@ class LiveScreen(Screen[None]):
         return self.focused if isinstance(self.focused, LiveTable) else self.query(LiveTable).first()
 
 
-def when(now_ms: int) -> str:
+def format_moment(now_ms: int) -> str:
     """Format the time that a screen shows."""
     return f"{moment(now_ms)} UTC"

@@ -63,11 +63,11 @@ def _level(share: float) -> str:
     return BARS[round(min(max(share, 0.0), 1.0) * 7)]
 
 
-def newest_of(course: TrendColumn | None) -> float | None:
+def get_newest(course: TrendColumn | None) -> float | None:
     """Return the last value."""
     return course.points[-1][1] if course is not None and course.points else None
 
 
-def measured(rows: Sequence[Sequence[Cell]], at: int) -> bool:
+def has_values(rows: Sequence[Sequence[Cell]], at: int) -> bool:
     """True if any row has a value in that column."""
     return any(row[at].text.plain not in {"", MISSING} for row in rows)

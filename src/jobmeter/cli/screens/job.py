@@ -13,8 +13,8 @@ from textual.widgets import Footer, Static
 from jobmeter.cli.findings import origin, sentence, severity
 from jobmeter.cli.output import cell
 from jobmeter.cli.resource_columns import age
-from jobmeter.cli.screens.base import LiveScreen, when
-from jobmeter.cli.screens.draw import newest_of, spark
+from jobmeter.cli.screens.base import LiveScreen, format_moment
+from jobmeter.cli.screens.draw import get_newest, spark
 from jobmeter.cli.screens.findings import FindingsScreen
 from jobmeter.cli.screens.members import DEVICE_COLUMNS, RANK_COLUMNS, device_rows, rank_rows
 from jobmeter.cli.screens.table import LiveTable
@@ -120,7 +120,7 @@ class JobScreen(LiveScreen):
                 (f"{metric:<16}", "bold"),
                 spark(course, width, 1.0 if unit == "1" else 0.0),
                 "  ",
-                quantity(newest_of(course), unit),
+                quantity(get_newest(course), unit),
             )
             for metric, (course, unit) in self._courses.whole.items()
         ]
@@ -141,6 +141,6 @@ class JobScreen(LiveScreen):
 def _title(parts: WatchParts, width: int) -> str:
     """Format the job's identity and state; without its name if there is no room."""
     job = parts.job
-    tail = f"{job.state}  {age(job, parts.now_ms)}  {when(parts.now_ms)[11:]}"
+    tail = f"{job.state}  {age(job, parts.now_ms)}  {format_moment(parts.now_ms)[11:]}"
     whole = f"{job.id}  {job.name}  {tail}"
     return whole if job.name not in {"", job.id} and len(whole) <= width else f"{job.id}  {tail}"

@@ -7,10 +7,10 @@ from textual.widgets import DataTable, Footer, Static
 
 from jobmeter.cli.findings import summary_line, summary_style
 from jobmeter.cli.jobs import FIRST_STEP
-from jobmeter.cli.output import counted
-from jobmeter.cli.resource_columns import COLUMNS, age, began, joined
-from jobmeter.cli.screens.base import LiveScreen, when
-from jobmeter.cli.screens.draw import Cell, newest_of, number, spark, state, words
+from jobmeter.cli.output import format_count
+from jobmeter.cli.resource_columns import COLUMNS, age, find_start, join_values
+from jobmeter.cli.screens.base import LiveScreen, format_moment
+from jobmeter.cli.screens.draw import Cell, get_newest, number, spark, state, words
 from jobmeter.cli.screens.job import JobScreen
 from jobmeter.cli.screens.table import LiveTable, TableRow, columns
 from jobmeter.cli.screens.watch import UsedJob, WatchOverview, WatchScreen
@@ -70,10 +70,10 @@ class JobsScreen(LiveScreen):
     def _show(self, found: WatchOverview) -> None:
         what = "running job" if self._only_running else "job"
         shown = "" if found.total <= len(found.jobs) else f", the newest {len(found.jobs)}"
-        critical, idle = sum(one.is_critical for one in found.jobs), sum(map(_idle, found.jobs))
+        critical, idle = sum(one.is_critical for one in found.jobs), sum(map(_count_idle_devices, found.jobs))
         wrong = f", {critical} with critical findings" if critical else ""
-        wrong += f", {counted(idle, 'idle device')}" if idle else ""
-        head = f"{when(found.now_ms)}  {counted(found.total, what)}{shown}{wrong}"
+        wrong += f", {format_count(idle, 'idle device')}" if idle else ""
+        head = f"{format_moment(found.now_ms)}  {format_count(found.total, what)}{shown}{wrong}"
         self.say(head if cell_len(head) <= self.size.width - 2 else head[len("2026-11-27 ") :])
         table = self.query_one(LiveTable)
         rows = [_row(one, found.now_ms) for one in found.jobs]
@@ -93,21 +93,21 @@ class JobsScreen(LiveScreen):
         self.query_one("#note", Static).update(note)
 
 
-def _idle(one: UsedJob) -> int:
+def _count_idle_devices(one: UsedJob) -> int:
     return one.found.idle_devices if one.found else 0
 
 
 def _row(one: UsedJob, now_ms: int) -> TableRow:
     job = one.job
-    start = began(job)
+    start = find_start(job)
     cells = [
         words(job.id),
         words(job.name),
         state(str(job.state)),
         words(job.user),
         words(age(job, now_ms), 0 if start is None else now_ms - start),
-        Cell(spark(one.course, _SPARK, 0.0), newest_of(one.course)),
-        *(number(joined(one.values, metric)) for _, metric in COLUMNS),
+        Cell(spark(one.course, _SPARK, 0.0), get_newest(one.course)),
+        *(number(join_values(one.values, metric)) for _, metric in COLUMNS),
         words(f"{one.found.severity} {one.found.rules[0]}", style=summary_style(one.found, job.state))
         if one.found and one.found.rules
         else words(""),

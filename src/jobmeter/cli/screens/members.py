@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from jobmeter.cli.findings import named_replicas
-from jobmeter.cli.resource_columns import COLUMNS, Joined, joined
-from jobmeter.cli.screens.draw import FAR_STYLE, MEMORY_STYLE, USE_STYLE, Cell, bar, newest_of, number, spark, words
+from jobmeter.cli.findings import rank_marked_replicas
+from jobmeter.cli.resource_columns import COLUMNS, Joined, join_values
+from jobmeter.cli.screens.draw import FAR_STYLE, MEMORY_STYLE, USE_STYLE, Cell, bar, get_newest, number, spark, words
 from jobmeter.cli.screens.table import TableRow, columns
 from jobmeter.cli.screens.watch import Courses, WatchParts
 from jobmeter.model.answers import LatestValue
@@ -35,7 +35,7 @@ DEVICE_COLUMNS = columns(
 
 def rank_rows(parts: WatchParts, courses: Courses, findings: Sequence[Finding]) -> list[TableRow]:
     """Build a row for each replica: marked ones with findings, worst first, then the others by rank."""
-    named = named_replicas(findings)
+    named = rank_marked_replicas(findings)
     by_replica: dict[str, list[LatestValue]] = {}
     for value in parts.values:
         by_replica.setdefault(value.replica, []).append(value)
@@ -56,15 +56,15 @@ def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: C
         words(name or "(job)", style=FAR_STYLE if is_named else ""),
         Cell(words("" if rank is None else str(rank)).text, rank),
         words(", ".join(sorted(nodes))),
-        Cell(line, newest_of(course)),
-        *(number(joined(values, metric)) for _, metric in COLUMNS),
+        Cell(line, get_newest(course)),
+        *(number(join_values(values, metric)) for _, metric in COLUMNS),
     ]
     return TableRow(name, cells)
 
 
 def device_rows(parts: WatchParts, findings: Sequence[Finding]) -> list[TableRow]:
     """Build a row for each device: bars of its use and of its memory, power, temperature. Ordered as the ranks."""
-    named = named_replicas(findings)
+    named = rank_marked_replicas(findings)
     by_device: dict[tuple[str, str, str], list[LatestValue]] = {}
     for value in parts.values:
         if value.device:
@@ -81,7 +81,7 @@ def device_rows(parts: WatchParts, findings: Sequence[Finding]) -> list[TableRow
 
 def _device_row(key: tuple[str, str, str], values: list[LatestValue], *, is_named: bool) -> TableRow:
     replica, node, device = key
-    found = {name: _either(values, metrics) for name, metrics in _OF_DEVICE}
+    found = {name: _join_first_measured(values, metrics) for name, metrics in _OF_DEVICE}
     cells = [
         words(device),
         words(replica, style=FAR_STYLE if is_named else ""),
@@ -93,5 +93,5 @@ def _device_row(key: tuple[str, str, str], values: list[LatestValue], *, is_name
     return TableRow("\0".join(key), cells)
 
 
-def _either(values: list[LatestValue], metrics: tuple[str, ...]) -> Joined:
-    return next((found for metric in metrics if (found := joined(values, metric)).value is not None), Joined(None))
+def _join_first_measured(values: list[LatestValue], metrics: tuple[str, ...]) -> Joined:
+    return next((found for metric in metrics if (found := join_values(values, metric)).value is not None), Joined(None))

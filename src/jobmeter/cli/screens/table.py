@@ -8,7 +8,7 @@ from rich.text import Text
 from textual import events
 from textual.widgets import DataTable
 
-from jobmeter.cli.screens.draw import Cell, measured
+from jobmeter.cli.screens.draw import Cell, has_values
 
 _PADDING = 2
 _SCROLLBAR = 2
@@ -57,8 +57,8 @@ class LiveTable(DataTable[Text]):
     @property
     def missing(self) -> list[str]:
         """Hidden columns."""
-        shown = self._shown()
-        some = [one.name for at, one in enumerate(self._all) if measured([row.cells for row in self._rows], at)]
+        shown = self._fit_columns()
+        some = [one.name for at, one in enumerate(self._all) if has_values([row.cells for row in self._rows], at)]
         return [name for name in some if name not in {one.name for one in shown}]
 
     def present(self, columns: Sequence[TableColumn], rows: Sequence[TableRow]) -> None:
@@ -68,7 +68,7 @@ class LiveTable(DataTable[Text]):
 
     def sort_next(self) -> None:
         """Sort by the next column; after the last one restore the rows' own order."""
-        names = [one.name for one in self._shown() if one.name]
+        names = [one.name for one in self._fit_columns() if one.name]
         at = names.index(self.sorted_by) + 1 if self.sorted_by in names else 0
         self._sort_by(names[at] if at < len(names) else None)
 
@@ -97,13 +97,13 @@ class LiveTable(DataTable[Text]):
         self._draw()
 
     def _draw(self) -> None:
-        columns, rows = [(column, self._all.index(column)) for column in self._shown()], self._ordered()
+        columns, rows = [(column, self._all.index(column)) for column in self._fit_columns()], self._sort_rows()
         heads = tuple(self._head(column) for column, _ in columns)
         keys = tuple(row.key for row in rows)
         if (heads, keys) == self._drawn:
             for row in rows:
                 for column, at in columns:
-                    text = _aligned(column, row.cells[at].text)
+                    text = _align(column, row.cells[at].text)
                     if self.get_cell(row.key, column.name) != text:
                         self.update_cell(row.key, column.name, text, update_width=True)
             return
@@ -114,9 +114,9 @@ class LiveTable(DataTable[Text]):
         chosen, scrolled = self.chosen, self.scroll_offset
         self.clear(columns=True)
         for (column, _), head in zip(columns, heads, strict=True):
-            self.add_column(_aligned(column, Text(head)), key=column.name)
+            self.add_column(_align(column, Text(head)), key=column.name)
         for row in rows:
-            self.add_row(*(_aligned(column, row.cells[at].text) for column, at in columns), key=row.key)
+            self.add_row(*(_align(column, row.cells[at].text) for column, at in columns), key=row.key)
         # The library measures new cells when it is idle; until then, columns would be as narrow as their heads.
         for drawn, (_, at) in zip(self.ordered_columns, columns, strict=True):
             drawn.content_width = max(drawn.content_width, *(row.cells[at].text.cell_len for row in rows), 0)
@@ -133,7 +133,7 @@ class LiveTable(DataTable[Text]):
             return None
         return self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value
 
-    def _ordered(self) -> list[TableRow]:
+    def _sort_rows(self) -> list[TableRow]:
         at = next((at for at, one in enumerate(self._all) if one.name == self.sorted_by), None)
         if at is None:
             return list(self._rows)
@@ -141,10 +141,10 @@ class LiveTable(DataTable[Text]):
         present.sort(key=lambda row: _order(row.cells[at]), reverse=self.descending)
         return present + [row for row in self._rows if row.cells[at].order is None]
 
-    def _shown(self) -> list[TableColumn]:
+    def _fit_columns(self) -> list[TableColumn]:
         """Columns with values that fit the terminal."""
         rows = [row.cells for row in self._rows]
-        shown = [one for at, one in enumerate(self._all) if not one.spare or measured(rows, at)]
+        shown = [one for at, one in enumerate(self._all) if not one.spare or has_values(rows, at)]
         room = (self.size.width or self.app.size.width) - _SCROLLBAR
         widths = {
             one.name: _PADDING + max([cell_len(one.name) + 2, *(row[at].text.cell_len for row in rows)])
@@ -162,7 +162,7 @@ class LiveTable(DataTable[Text]):
         return f"{column.name} {'▼' if self.descending else '▲'}"
 
 
-def _aligned(column: TableColumn, text: Text) -> Text:
+def _align(column: TableColumn, text: Text) -> Text:
     shown = text.copy()
     shown.justify = "right" if column.right else "left"
     return shown

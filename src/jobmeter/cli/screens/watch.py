@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from jobmeter.cli.output import TrendColumn
-from jobmeter.cli.resource_columns import BUSY, load, newest
+from jobmeter.cli.resource_columns import BUSY, load, read_newest
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import MetricAnswer
 from jobmeter.client.searches import JobSearch, MetricSearch
@@ -92,7 +92,7 @@ class WatchScreen:
         page = self._api.jobs(JobSearch(states=states, project=self._project, limit=MOST_JOBS))
         found = {(one.project, one.id): one for one in page.findings or ()}
         used = [
-            UsedJob(job, newest(self._api, job), self._course(job), found.get((job.project, job.id)))
+            UsedJob(job, read_newest(self._api, job), self._course(job), found.get((job.project, job.id)))
             for job in page.jobs
         ]
         if running:

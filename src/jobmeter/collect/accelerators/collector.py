@@ -80,7 +80,9 @@ class AcceleratorCollector(Generic[D]):
         self.states = DeviceStates(place, vendor, self.device_name, alone=alone)
         self.devices: Sequence[D] = ()
         """Devices of the last collection."""
-        self._state, self._memory, self._utilization, self._processes, self._foreign = own = _own_metrics(vendor.prefix)
+        self._state, self._memory, self._utilization, self._processes, self._foreign = own = _name_metrics(
+            vendor.prefix
+        )
         self.metrics = (*vendor.metrics, *own)
         self._place = place
         self._driver = driver
@@ -175,7 +177,7 @@ class AcceleratorCollector(Generic[D]):
             shares_on[index] = shares
         seconds = (now_ms - (self._last_ms or now_ms)) / SECOND
         for index in dict.fromkeys([*mine, *ended]):
-            busy = _busy(mine.get(index, ()), shares_on.get(index), shares_of_ended(ended.get(index, ()), seconds))
+            busy = _sum_busy(mine.get(index, ()), shares_on.get(index), shares_of_ended(ended.get(index, ()), seconds))
             samples += [self._sample(self._utilization, index, owner, now_ms, value) for owner, value in busy.items()]
         for index in whole.keys() & users.keys():
             foreign = sum(member is None for _, member in users[index])
@@ -200,7 +202,7 @@ class AcceleratorCollector(Generic[D]):
         found: dict[int, Owner | None] = {}
         for index, some in owned.items():
             foreign = any(member is None or member.measured for _, member in users.get(index, ()))
-            owner = None if foreign else _single(some)
+            owner = None if foreign else _find_single_owner(some)
             if owner is not None or not self._alone:
                 found[index] = owner
         return found
@@ -244,7 +246,7 @@ class AcceleratorCollector(Generic[D]):
             working[index] = [*working.get(index, ()), *(member for member, _ in uses)]
         self._working = working
         given = allocations_by_source(self._allocated, devices, now_ms)
-        permitted = self._permitted(devices, now_ms)
+        permitted = self._list_permitted(devices, now_ms)
         known = DeviceSet(devices, self._variables() if devices else (), self.device_name, self.device_name.number)
         found = claims(known, working, members, given, permitted)
         self.allocations.update(now_ms, found)
@@ -258,7 +260,7 @@ class AcceleratorCollector(Generic[D]):
             return *scheduler_variables(vendor.uuid_prefix), *vendor.variables
         return [variable for variable in vendor.variables if not variable.shared]
 
-    def _permitted(self, devices: Sequence[D], now_ms: int) -> Permitted:
+    def _list_permitted(self, devices: Sequence[D], now_ms: int) -> Permitted:
         """Return the devices that a process may open by its control group, else that ``jobmeter run`` may open."""
         groups = self._groups
         openable = [device.index for device in devices if device.state is not DeviceState.NO_PERMISSION]
@@ -323,7 +325,7 @@ def _values(device: D, measures: Iterable[Measure[D]], *, answers: bool) -> Mapp
     return found
 
 
-def _own_metrics(prefix: str) -> tuple[str, str, str, str, str]:
+def _name_metrics(prefix: str) -> tuple[str, str, str, str, str]:
     """Return the metrics that the collector itself gives: the state, then the metrics of processes."""
     processes = f"{prefix}.process"
     return (
@@ -344,7 +346,7 @@ def _memory(present: Iterable[tuple[DeviceProcess, Owner]]) -> dict[Owner, float
     return found
 
 
-def _busy(
+def _sum_busy(
     present: Collection[tuple[DeviceProcess, Owner]], shares: Mapping[int, float] | None, ended: Mapping[Owner, float]
 ) -> dict[Owner, float]:
     """Sum the share of time in which kernels of each owner's processes ran: 0 if idle.
@@ -363,7 +365,7 @@ def _busy(
     return found
 
 
-def _single(claims_of_device: Sequence[DeviceClaim]) -> Owner | None:
+def _find_single_owner(claims_of_device: Sequence[DeviceClaim]) -> Owner | None:
     """Return the owner of the device: without a replica if several of one job share it; None for several jobs."""
     owners = {claim.owner for claim in claims_of_device}
     if len(owners) == 1:

@@ -11,7 +11,7 @@ from jobmeter.collect.accelerators.nvidia.vendor import VENDOR as NVIDIA
 from jobmeter.collect.accelerators.vendor import Vendor
 from jobmeter.collect.accelerators.visible import SCHEDULER_VARIABLES
 from jobmeter.model.catalog import find
-from jobmeter.plugins import PluginKind, load_plugins, report_failure, working
+from jobmeter.plugins import PluginKind, load_plugins, report_failure, select_working
 
 VENDORS: tuple[Vendor[Any], ...] = (NVIDIA, AMD, ASCEND, NEURON)
 """Vendors of this package."""
@@ -26,7 +26,7 @@ def vendors() -> tuple[Vendor[Any], ...]:
 def _plugin_vendors() -> tuple[Vendor[Any], ...]:
     """Return the vendors of plug-ins. A vendor with an unknown metric is logged and left out."""
     found: list[Vendor[Any]] = []
-    for plugin in working(load_plugins(PluginKind.VENDORS, {vendor.name for vendor in VENDORS})):
+    for plugin in select_working(load_plugins(PluginKind.VENDORS, {vendor.name for vendor in VENDORS})):
         vendor: Vendor[Any] = plugin.part
         unknown = [name for name in (f"{vendor.prefix}.state", *vendor.metrics) if find(name) is None]
         if unknown:

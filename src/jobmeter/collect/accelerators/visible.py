@@ -69,7 +69,7 @@ class VisibleVariable(NamedTuple):
 
 def scheduler_variables(uuid_prefix: str) -> tuple[VisibleVariable, ...]:
     """Return the variables of schedulers for devices whose UUIDs have that prefix."""
-    parse = partial(listed_devices, uuid_prefix=uuid_prefix)
+    parse = partial(parse_listed_devices, uuid_prefix=uuid_prefix)
     return tuple(VisibleVariable(name, parse) for name in SCHEDULER_VARIABLES)
 
 
@@ -79,7 +79,7 @@ def ordinal_of(entry: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def listed_devices(text: str, devices: Sequence[Numbered], uuid_prefix: str) -> list[int]:
+def parse_listed_devices(text: str, devices: Sequence[Numbered], uuid_prefix: str) -> list[int]:
     """Return the distinct numbers of the devices in a list of numbers and UUIDs, in its order.
 
     Slurm's variables have this form. Other words, ``all`` for example, name no device.
@@ -94,7 +94,7 @@ def listed_devices(text: str, devices: Sequence[Numbered], uuid_prefix: str) -> 
     return list(dict.fromkeys(index for index in found if index is not None))
 
 
-def ordered_devices(text: str, devices: Sequence[Numbered], uuid_prefix: str) -> list[int]:
+def parse_ordered_devices(text: str, devices: Sequence[Numbered], uuid_prefix: str) -> list[int]:
     """Return the distinct numbers of the devices in a list of places among ``devices`` and of UUIDs, in its order.
 
     The list ends at its first invalid entry, as for ROCm.

@@ -47,7 +47,7 @@ class Quota:
     counts: Mapping[str, float] = field(default_factory=dict)
 
 
-def later(before: CgroupUsage, after: CgroupUsage) -> CgroupUsage:
+def merge_readings(before: CgroupUsage, after: CgroupUsage) -> CgroupUsage:
     """Merge two readings: fields missing in the later one come from the earlier one."""
     said = {name: value for name in CgroupUsage.__slots__ if (value := getattr(after, name)) not in (None, {})}
     return replace(before, **said)
@@ -66,7 +66,7 @@ def count_cpus(text: bytes | None) -> float | None:
     return float(total)
 
 
-def of_hardware(by_device: Mapping[str, Sequence[float]], sys_root: str) -> list[float]:
+def sum_hardware(by_device: Mapping[str, Sequence[float]], sys_root: str) -> list[float]:
     """Sum counts over devices, given by number: bytes or operations, of reads and writes. Empty without a device.
 
     Devices built on others carry their bytes again: only hardware counts if there is any.
@@ -76,22 +76,22 @@ def of_hardware(by_device: Mapping[str, Sequence[float]], sys_root: str) -> list
     return [sum(counts) for counts in zip(*counted, strict=True)]
 
 
-def working_set(charged: int | None, stat: Mapping[bytes, int], inactive: bytes) -> float | None:
+def compute_working_set(charged: int | None, stat: Mapping[bytes, int], inactive: bytes) -> float | None:
     """Charged bytes without inactive file cache, by its name in ``memory.stat``."""
     return None if charged is None else float(max(charged - stat.get(inactive, 0), 0))
 
 
 def periods(cpu_stat: Mapping[bytes, int]) -> dict[str, float]:
     """Return the counts of periods of a quota, and of throttled ones; empty without a quota so far."""
-    return named(cpu_stat, _PERIODS) if cpu_stat.get(b"nr_periods") else {}
+    return name_values(cpu_stat, _PERIODS) if cpu_stat.get(b"nr_periods") else {}
 
 
-def named(values: Mapping[bytes, int], names: Mapping[bytes, str]) -> dict[str, float]:
+def name_values(values: Mapping[bytes, int], names: Mapping[bytes, str]) -> dict[str, float]:
     """Return the values that have a metric, by metric."""
     return {metric: float(values[name]) for name, metric in names.items() if name in values}
 
 
-def scaled(value: int | None, divisor: float) -> float | None:
+def scale(value: int | None, divisor: float) -> float | None:
     """The value in another unit; None stays None."""
     return None if value is None else value / divisor
 

@@ -6,13 +6,13 @@ from jobmeter.collect import files
 from jobmeter.collect.cgroup.usage import (
     CgroupUsage,
     climb,
+    compute_working_set,
     count_cpus,
     lowest,
-    named,
-    of_hardware,
+    name_values,
     periods,
-    scaled,
-    working_set,
+    scale,
+    sum_hardware,
 )
 
 _UNLIMITED = 2**62
@@ -43,17 +43,17 @@ def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root
     }
     kernel = files.read_number(f"{memory}/memory.kmem.usage_in_bytes") if memory else None
     return CgroupUsage(
-        cpu_seconds=scaled(cpu, 1e9),
+        cpu_seconds=scale(cpu, 1e9),
         throttled_seconds=throttled,
         cpu_limit=cpu_limit(directories, tops),
-        memory=working_set(charged, stat, b"total_inactive_file"),
-        memory_peak=scaled(files.read_number(f"{memory}/memory.max_usage_in_bytes") if memory else None, 1),
+        memory=compute_working_set(charged, stat, b"total_inactive_file"),
+        memory_peak=scale(files.read_number(f"{memory}/memory.max_usage_in_bytes") if memory else None, 1),
         memory_limit=memory_limit(memory, tops["memory"]) if memory else None,
         oom_kills=(files.read_pairs(f"{memory}/memory.oom_control") or {}).get(b"oom_kill") if memory else None,
         read_bytes=read,
         write_bytes=written,
         counts=counts | {metric: float(count) for metric, count in more.items() if count is not None},
-        kinds=named(stat, _KINDS) | ({} if kernel is None else {"memory.kernel": float(kernel)}),
+        kinds=name_values(stat, _KINDS) | ({} if kernel is None else {"memory.kernel": float(kernel)}),
     )
 
 
@@ -79,7 +79,7 @@ def memory_limit(directory: str, top: str) -> float | None:
 def throttling(directory: str) -> tuple[float | None, dict[str, float]]:
     """Return the seconds for which the group's own quota throttled it, and its periods."""
     cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
-    return scaled(cpu.get(b"throttled_time"), 1e9), periods(cpu)
+    return scale(cpu.get(b"throttled_time"), 1e9), periods(cpu)
 
 
 def quota(directory: str) -> float | None:
@@ -90,7 +90,7 @@ def quota(directory: str) -> float | None:
 
 
 def _io(directory: str, kind: str, sys_root: str) -> tuple[float | None, float | None]:
-    """Bytes or operations of the group and its descendants, of reads and of writes; see ``of_hardware``."""
+    """Bytes or operations of the group and its descendants, of reads and of writes; see ``sum_hardware``."""
     text = files.read(f"{directory}/blkio.throttle.{kind}_recursive")
     if text is None:
         text = files.read(f"{directory}/blkio.throttle.{kind}")
@@ -103,5 +103,5 @@ def _io(directory: str, kind: str, sys_root: str) -> tuple[float | None, float |
             read, written = found.get(device := words[0].decode(), (0.0, 0.0))
             count = float(words[2])
             found[device] = (read + count, written) if words[1] == b"Read" else (read, written + count)
-    read, written = of_hardware(found, sys_root) or (0.0, 0.0)
+    read, written = sum_hardware(found, sys_root) or (0.0, 0.0)
     return read, written

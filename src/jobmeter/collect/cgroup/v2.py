@@ -4,13 +4,13 @@ from jobmeter.collect import files
 from jobmeter.collect.cgroup.usage import (
     CgroupUsage,
     climb,
+    compute_working_set,
     count_cpus,
     lowest,
-    named,
-    of_hardware,
+    name_values,
     periods,
-    scaled,
-    working_set,
+    scale,
+    sum_hardware,
 )
 from jobmeter.collect.host.pressure import RESOURCES, stalled_seconds
 
@@ -27,11 +27,11 @@ def read_usage(directory: str, top: str, sys_root: str = "/sys") -> CgroupUsage:
     events = files.read_pairs(f"{directory}/memory.events") or {}
     moved = _io(directory, sys_root)
     return CgroupUsage(
-        cpu_seconds=scaled(cpu.get(b"usage_usec"), 1e6),
-        throttled_seconds=scaled(cpu.get(b"throttled_usec"), 1e6),
+        cpu_seconds=scale(cpu.get(b"usage_usec"), 1e6),
+        throttled_seconds=scale(cpu.get(b"throttled_usec"), 1e6),
         cpu_limit=cpu_limit(directory, top),
-        memory=working_set(charged, memory, b"inactive_file"),
-        memory_peak=scaled(files.read_number(f"{directory}/memory.peak"), 1),
+        memory=compute_working_set(charged, memory, b"inactive_file"),
+        memory_peak=scale(files.read_number(f"{directory}/memory.peak"), 1),
         memory_limit=memory_limit(directory, top),
         oom_kills=events.get(b"oom_kill"),
         read_bytes=moved.get("rbytes"),
@@ -39,10 +39,10 @@ def read_usage(directory: str, top: str, sys_root: str = "/sys") -> CgroupUsage:
         stalled=stalled(directory),
         counts={
             **periods(cpu),
-            **named(events, _EVENTS),
+            **name_values(events, _EVENTS),
             **{f"disk.{kind}.operations": moved[name] for kind, name in (("read", "rios"), ("write", "wios")) if moved},
         },
-        kinds=named(memory, _KINDS),
+        kinds=name_values(memory, _KINDS),
     )
 
 
@@ -55,7 +55,7 @@ def stalled(directory: str) -> dict[str, float]:
 def throttling(directory: str) -> tuple[float | None, dict[str, float]]:
     """Return the seconds for which the group's own quota throttled it, and its periods."""
     cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
-    return scaled(cpu.get(b"throttled_usec"), 1e6), periods(cpu)
+    return scale(cpu.get(b"throttled_usec"), 1e6), periods(cpu)
 
 
 def cpu_limit(directory: str, top: str) -> float | None:
@@ -67,7 +67,7 @@ def cpu_limit(directory: str, top: str) -> float | None:
 
 def memory_limit(directory: str, top: str) -> float | None:
     """Bytes that the group may use: the lowest limit on the way up."""
-    return lowest(*(scaled(files.read_number(f"{folder}/memory.max"), 1) for folder in climb(directory, top)))
+    return lowest(*(scale(files.read_number(f"{folder}/memory.max"), 1) for folder in climb(directory, top)))
 
 
 def quota(directory: str) -> float | None:
@@ -77,7 +77,7 @@ def quota(directory: str) -> float | None:
 
 
 def _io(directory: str, sys_root: str) -> dict[str, float]:
-    """Bytes and operations of reads and writes, by the kernel's names; see ``of_hardware``. Empty if unknown."""
+    """Bytes and operations of reads and writes, by the kernel's names; see ``sum_hardware``. Empty if unknown."""
     text = files.read(f"{directory}/io.stat")
     if text is None:
         return {}
@@ -86,4 +86,4 @@ def _io(directory: str, sys_root: str) -> dict[str, float]:
         device, *words = line.split()
         values = dict(word.split("=", 1) for word in words if "=" in word)
         found[device] = [float(values.get(name, 0)) for name in _IO]
-    return dict(zip(_IO, of_hardware(found, sys_root) or [0.0] * len(_IO), strict=True))
+    return dict(zip(_IO, sum_hardware(found, sys_root) or [0.0] * len(_IO), strict=True))

@@ -86,7 +86,7 @@ class CheckPoller:
         return answered
 
     def _answer(self, request: NodeRequest) -> dict[str, object] | None:
-        """Return the answer to a request; None where this process does not measure the job that it is about."""
+        """Return the answer to a request; None if this process does not measure the job that it is about."""
         if request.job and request.checks:
             members = list(self._stacks.processes(request.job))
             return {"task": request.task, "checks": check_processes_of(members)} if members else None

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from jobmeter.collect import files
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.member import Process
-from jobmeter.collect.process.stat import Key, all_pids, read_io, read_stat
+from jobmeter.collect.process.stat import Key, list_pids, read_io, read_stat
 from jobmeter.collect.text import valid_text
 from jobmeter.model.series import MAX_NAME
 from jobmeter.model.task import MOST_PROCESSES, CheckStatus, ProcessUse, TaskCheck
@@ -135,7 +135,7 @@ def _title(use: ProcessUse) -> str:
 def _read(proc: str, only: Iterable[int] | None = None) -> dict[Key, _Reading]:
     """Read these processes, or all of them."""
     try:
-        pids = all_pids(proc) if only is None else sorted(only)
+        pids = list_pids(proc) if only is None else sorted(only)
     except OSError:
         return {}
     found = {}

@@ -102,14 +102,14 @@ def check_memory(proc: str = "/proc") -> list[TaskCheck]:
 def check_tasks(proc: str = "/proc", pause: Event | None = None) -> list[TaskCheck]:
     """Find processes in uninterruptible sleep, in three samples within a second."""
     pause = pause or Event()
-    waiting = _waiting(proc)
+    waiting = _count_waiting_tasks(proc)
     if waiting is None:
         return [TaskCheck("tasks", CheckStatus.UNAVAILABLE, f"{proc} cannot be read")]
     for _ in range(_LOOKS - 1):
         if not waiting:
             break
         pause.wait(_LOOK_SECONDS)
-        again = _waiting(proc) or {}
+        again = _count_waiting_tasks(proc) or {}
         waiting = {pid: name for pid, name in waiting.items() if pid in again}
     if not waiting:
         return [TaskCheck("tasks", CheckStatus.OK, "no process is blocked on a device", {"waiting": 0.0})]
@@ -118,7 +118,7 @@ def check_tasks(proc: str = "/proc", pause: Event | None = None) -> list[TaskChe
     return [TaskCheck("tasks", CheckStatus.WARNING, text, {"waiting": float(len(waiting))})]
 
 
-def _waiting(proc: str) -> dict[int, str] | None:
+def _count_waiting_tasks(proc: str) -> dict[int, str] | None:
     try:
         numbers = [int(entry.name) for entry in os.scandir(proc) if entry.name.isdigit()]
     except OSError:

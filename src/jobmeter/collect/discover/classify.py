@@ -16,7 +16,7 @@ from jobmeter.collect.discover.environ import local_rank, number, rank, read_env
 from jobmeter.collect.discover.groups import PodPlace, SlurmPlace, pod_place, slurm_place
 from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.collect.discover.owners import JobOwners, Principals, ProcessOwner
-from jobmeter.collect.discover.rules import JobRule, RuleMatch, RuleSubject, first_match
+from jobmeter.collect.discover.rules import JobRule, RuleMatch, RuleSubject, find_first_match
 from jobmeter.collect.process.stat import ProcessStat, real_user, user_name
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.pod import job_of_pod
@@ -60,12 +60,12 @@ class NodeClassifier:
         self._proc = proc_root
         self._containers = containers or ContainerRuns()
         self._sources: tuple[Callable[[_Candidate], _Decision], ...] = (
-            self._by_tags,
-            self._by_slurm_group,
-            self._by_pod,
-            self._by_slurm_environment,
-            self._by_rule,
-            self._by_torchrun,
+            self._classify_by_tags,
+            self._classify_by_slurm_group,
+            self._classify_by_pod,
+            self._classify_by_slurm_environment,
+            self._classify_by_rule,
+            self._classify_by_torchrun,
         )
         """Sources of memberships, most trusted first."""
 
@@ -97,18 +97,18 @@ class NodeClassifier:
                 return found
         return candidate.parent
 
-    def _by_tags(self, candidate: "_Candidate") -> "_Decision":
+    def _classify_by_tags(self, candidate: "_Candidate") -> "_Decision":
         variables, parent, place = candidate.variables, candidate.parent, candidate.place
         if "JOBMETER_JOB_ID" in variables:
-            tagged = _tagged(variables, place.groups if place else {})
+            tagged = _make_tagged_member(variables, place.groups if place else {})
             if self._accepts(tagged.owner.job, candidate):
                 return tagged
         return parent if parent is not None and parent.source is MembershipSource.TAGS else _UNDECIDED
 
-    def _by_slurm_group(self, candidate: "_Candidate") -> "_Decision":
-        return _UNDECIDED if candidate.slurm is None else self._in_slurm(candidate, candidate.slurm)
+    def _classify_by_slurm_group(self, candidate: "_Candidate") -> "_Decision":
+        return _UNDECIDED if candidate.slurm is None else self._make_slurm_member(candidate, candidate.slurm)
 
-    def _by_pod(self, candidate: "_Candidate") -> "_Decision":
+    def _classify_by_pod(self, candidate: "_Candidate") -> "_Decision":
         pod = candidate.pod
         if pod is None:
             return _UNDECIDED
@@ -116,27 +116,27 @@ class NodeClassifier:
         # A sandbox only holds the pod's network. A container's link appears shortly after its process.
         if run is None:
             return None
-        member = _in_pod(pod, run, candidate.variables, candidate.parent)
+        member = _make_pod_member(pod, run, candidate.variables, candidate.parent)
         guess = member.guess
         return member if guess is None or self._accepts(guess.job, candidate) else replace(member, guess=None)
 
-    def _by_slurm_environment(self, candidate: "_Candidate") -> "_Decision":
+    def _classify_by_slurm_environment(self, candidate: "_Candidate") -> "_Decision":
         """Classify a process of a cluster that tracks processes without groups."""
         if {"SLURM_JOB_ID", "SLURM_PROCID"} <= candidate.variables.keys():
-            return self._in_slurm(candidate, SlurmPlace()) or _UNDECIDED
+            return self._make_slurm_member(candidate, SlurmPlace()) or _UNDECIDED
         return _UNDECIDED
 
-    def _by_rule(self, candidate: "_Candidate") -> "_Decision":
+    def _classify_by_rule(self, candidate: "_Candidate") -> "_Decision":
         variables, parent = candidate.variables, candidate.parent
         if parent is not None and parent.source is MembershipSource.RULE and not parent.groups:
             return _child_of_command(parent, variables)
-        match = first_match(self._rules, RuleSubject(self._proc, candidate.pid, candidate.groups))
-        return _UNDECIDED if match is None else _by_rule(match, variables)
+        match = find_first_match(self._rules, RuleSubject(self._proc, candidate.pid, candidate.groups))
+        return _UNDECIDED if match is None else _classify_by_rule(match, variables)
 
-    def _by_torchrun(self, candidate: "_Candidate") -> "_Decision":
+    def _classify_by_torchrun(self, candidate: "_Candidate") -> "_Decision":
         if candidate.variables.get("TORCHELASTIC_RUN_ID", "none") == "none":
             return _UNDECIDED
-        member = _by_torchrun(candidate.variables)
+        member = _classify_by_torchrun(candidate.variables)
         return member if self._accepts(member.owner.job, candidate) else _UNDECIDED
 
     def _accepts(self, job: str, candidate: "_Candidate") -> bool:
@@ -154,11 +154,11 @@ class NodeClassifier:
         uid = real_user(self._proc, candidate.pid)
         return () if uid is None else (ProcessOwner("user", str(uid)), *group)
 
-    def _before_exec(self, pid: int) -> bool:
+    def _awaits_exec(self, pid: int) -> bool:
         """True if a process still is Slurm's own: a task between its fork and its exec has no rank."""
         return (files.read(f"{self._proc}/{pid}/comm") or b"").startswith(b"slurmstepd")
 
-    def _in_slurm(self, candidate: "_Candidate", place: SlurmPlace) -> Member | None:
+    def _make_slurm_member(self, candidate: "_Candidate", place: SlurmPlace) -> Member | None:
         variables, parent = candidate.variables, candidate.parent
         job = place.job or variables.get("SLURM_JOB_ID", "")
         if place.step == "extern":
@@ -174,7 +174,7 @@ class NodeClassifier:
         if task is None and parent is not None and self._clusters.is_job(parent, job):
             return parent
         if task is None:
-            if place.task is None or self._before_exec(candidate.pid):
+            if place.task is None or self._awaits_exec(candidate.pid):
                 # The job's own daemon, or a process whose environment may not be read before its task is known.
                 return None
             # The program may have begun after its environment was read.
@@ -195,11 +195,11 @@ class NodeClassifier:
             job_start=variables.get("SLURM_JOB_START_TIME", ""),
             rank=task,
             groups=place.groups,
-            job_groups=place.job_groups if _one_task_a_node(variables) else {},
+            job_groups=place.job_groups if _has_one_task_a_node(variables) else {},
             name=variables.get("SLURM_JOB_NAME", ""),
             user=variables.get("SLURM_JOB_USER", "") or ("" if place.uid is None else user_name(place.uid)),
             kind="Slurm",
-            **_of_process(variables),
+            **_read_process_fields(variables),
         )
 
 
@@ -219,12 +219,12 @@ class _Candidate(NamedTuple):
         return self.slurm or self.pod
 
 
-def _one_task_a_node(variables: Variables) -> bool:
+def _has_one_task_a_node(variables: Variables) -> bool:
     """True if the job got one task on each of its nodes: ``1`` or ``1(x4)``."""
     return _ONE_TASK.fullmatch(variables.get("SLURM_TASKS_PER_NODE", "")) is not None
 
 
-def _tagged(variables: Variables, groups: Mapping[str, str]) -> Member:
+def _make_tagged_member(variables: Variables, groups: Mapping[str, str]) -> Member:
     replica = variables.get("JOBMETER_REPLICA") or f"worker-{rank(variables) or 0}"
     owner = Owner(
         check_job_id(variables["JOBMETER_JOB_ID"]),
@@ -238,13 +238,13 @@ def _tagged(variables: Variables, groups: Mapping[str, str]) -> Member:
         rank=rank(variables),
         groups={} if measured else groups,
         measured=measured,
-        **_of_process(variables),
+        **_read_process_fields(variables),
     )
 
 
-def _in_pod(place: PodPlace, run: int, variables: Variables, parent: Member | None) -> Member:
+def _make_pod_member(place: PodPlace, run: int, variables: Variables, parent: Member | None) -> Member:
     if parent is not None and parent.pod_id == place.uid and parent.groups == place.groups:
-        return replace(parent, **_of_process(variables))
+        return replace(parent, **_read_process_fields(variables))
     return Member(
         owner=Owner(job_of_pod(place.uid), "worker-0", run),
         source=MembershipSource.KUBERNETES,
@@ -252,12 +252,12 @@ def _in_pod(place: PodPlace, run: int, variables: Variables, parent: Member | No
         groups=place.groups,
         kind="Pod",
         pod_id=place.uid,
-        guess=_by_host_name(variables),
-        **_of_process(variables),
+        guess=_find_owner_by_host_name(variables),
+        **_read_process_fields(variables),
     )
 
 
-def _by_rule(match: RuleMatch, variables: Variables) -> Member:
+def _classify_by_rule(match: RuleMatch, variables: Variables) -> Member:
     # A group is one replica, however many ranks it contains: its counters cover all of them.
     own = None if match.groups else rank(variables)
     return Member(
@@ -268,7 +268,7 @@ def _by_rule(match: RuleMatch, variables: Variables) -> Member:
         name=match.name,
         user=match.user,
         kind=match.kind,
-        **_of_process(variables),
+        **_read_process_fields(variables),
     )
 
 
@@ -278,10 +278,12 @@ def _child_of_command(parent: Member, variables: Variables) -> Member:
     owner = parent.owner
     if parent.rank is None and own is not None:
         owner = replace(owner, replica=f"worker-{own}")
-    return replace(parent, owner=owner, rank=own if parent.rank is None else parent.rank, **_of_process(variables))
+    return replace(
+        parent, owner=owner, rank=own if parent.rank is None else parent.rank, **_read_process_fields(variables)
+    )
 
 
-def _by_host_name(variables: Variables) -> Owner | None:
+def _find_owner_by_host_name(variables: Variables) -> Owner | None:
     """Return the replica in a pod's host name: Kubeflow's operator and indexed Jobs name their pods that way."""
     host = variables.get("HOSTNAME", "")
     match = _WORKER.fullmatch(host)
@@ -293,7 +295,7 @@ def _by_host_name(variables: Variables) -> Owner | None:
     return None
 
 
-def _by_torchrun(variables: Variables) -> Member:
+def _classify_by_torchrun(variables: Variables) -> Member:
     group = number(variables, "GROUP_RANK") or 0
     owner = Owner(
         check_job_id(f"torchrun-{variables['TORCHELASTIC_RUN_ID']}"),
@@ -301,7 +303,7 @@ def _by_torchrun(variables: Variables) -> Member:
         number(variables, "TORCHELASTIC_RESTART_COUNT") or 0,
     )
     return Member(
-        owner=owner, source=MembershipSource.TORCHRUN, rank=group, kind="PyTorchJob", **_of_process(variables)
+        owner=owner, source=MembershipSource.TORCHRUN, rank=group, kind="PyTorchJob", **_read_process_fields(variables)
     )
 
 
@@ -311,7 +313,7 @@ class _OfProcess(TypedDict):
     devices: tuple[tuple[str, str], ...]
 
 
-def _of_process(variables: Variables) -> _OfProcess:
+def _read_process_fields(variables: Variables) -> _OfProcess:
     """Fields of the process itself, not of its replica."""
     return {
         "process_rank": rank(variables),

@@ -26,7 +26,7 @@ _MOST = 1_024
 _log = logging.getLogger(__name__)
 
 
-def own_cluster(environment: Mapping[str, str], places: Sequence[str] = _PLACES) -> str:
+def read_own_cluster(environment: Mapping[str, str], places: Sequence[str] = _PLACES) -> str:
     """Return the name of this node's cluster by its ``slurm.conf``; empty if it is missing or not readable."""
     named = environment.get("SLURM_CONF", "")
     for place in (named,) if named else places:

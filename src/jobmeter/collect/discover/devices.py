@@ -44,18 +44,20 @@ class DeviceSet:
         variable, text = named
         openable = [device for device in self.devices if permitted is None or device.index in permitted]
         if variable.within:
-            openable = self._within(variable.within, member, openable)
+            openable = self._filter_by_variable(variable.within, member, openable)
         if variable.relative and permitted is None and member.source is MembershipSource.KUBERNETES:
             text = ",".join(entry for entry in text.split(",") if ordinal_of(entry) is None)
-        return variable.parse(text, openable) if variable.relative else self._of_node(variable, text, openable)
+        return (
+            variable.parse(text, openable) if variable.relative else self._read_node_numbers(variable, text, openable)
+        )
 
-    def _of_node(self, variable: VisibleVariable, text: str, openable: Sequence[Device]) -> list[int]:
+    def _read_node_numbers(self, variable: VisibleVariable, text: str, openable: Sequence[Device]) -> list[int]:
         """Return the devices in a value that has the node's numbers."""
-        numbered = [_numbered(device, self.number) for device in openable]
+        numbered = [_number_device(device, self.number) for device in openable]
         indices = {one.index: device.index for one, device in zip(numbered, openable, strict=True)}
         return [indices[number] for number in variable.parse(text, numbered)]
 
-    def _within(self, name: str, member: Member, openable: list[Device]) -> list[Device]:
+    def _filter_by_variable(self, name: str, member: Member, openable: list[Device]) -> list[Device]:
         """Return the devices that another variable of the process leaves, in its order."""
         outer = next((one for one in self.variables if one.name == name), None)
         text = dict(member.devices).get(name)
@@ -75,7 +77,7 @@ class _NodeDevice:
     details: Mapping[str, str | int]
 
 
-def _numbered(device: Device, number: Callable[[int], int]) -> _NodeDevice:
+def _number_device(device: Device, number: Callable[[int], int]) -> _NodeDevice:
     part = device.part and device.part._replace(parent=number(device.part.parent))
     return _NodeDevice(number(device.index), device.uuid, part, device.details)
 
@@ -103,7 +105,7 @@ Permitted = Callable[[Member], Sequence[int] | None]
 """Function that returns the devices that a process's control group permits, in order; None if unknown."""
 
 
-def no_device_list(member: Member) -> Sequence[int] | None:  # noqa: ARG001 - the form of Permitted
+def return_no_devices(member: Member) -> Sequence[int] | None:  # noqa: ARG001 - the form of Permitted
     """Return None: without a device group the permitted devices are unknown."""
     return None
 
@@ -124,7 +126,7 @@ def claims(
     users: Mapping[int, Sequence[Member]],
     members: Sequence[Member],
     given: Mapping[int, Sequence[DeviceClaim]] | None = None,
-    permitted: Permitted = no_device_list,
+    permitted: Permitted = return_no_devices,
 ) -> dict[int, list[DeviceClaim]]:
     """Determine the claims on each device number.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from jobmeter.collect.accelerators.names import DeviceName
 from jobmeter.collect.base import NodeIdentity, Owner
-from jobmeter.collect.discover.devices import DeviceClaim, DeviceSet, Permitted, no_device_list
+from jobmeter.collect.discover.devices import DeviceClaim, DeviceSet, Permitted, return_no_devices
 from jobmeter.collect.discover.member import Member
 from jobmeter.model.event import ALLOCATION_MISMATCH, Level
 from jobmeter.model.job import AllocationSource
@@ -32,7 +32,7 @@ def disagreements(
     users: Mapping[int, Sequence[Member]],
     given: Mapping[int, Sequence[DeviceClaim]] | None = None,
     members: Iterable[Member] = (),
-    permitted: Permitted = no_device_list,
+    permitted: Permitted = return_no_devices,
 ) -> list[Disagreement]:
     """Find the current disagreements. For the arguments see ``jobmeter.collect.discover.devices.claims``.
 
@@ -45,38 +45,38 @@ def disagreements(
     found: dict[tuple[Owner, int], str] = {}
     for index, present in users.items():
         for member in present:
-            message = _of_use(index, member, devices, given.get(index, ()), permitted(member))
+            message = _explain_use(index, member, devices, given.get(index, ()), permitted(member))
             if message:
                 found.setdefault((member.owner, index), f"It computes on {devices.name(index)}, {message}.")
     for member in members:
-        for index, message in _of_visible(member, devices, given, permitted(member)):
+        for index, message in _explain_visible(member, devices, given, permitted(member)):
             found.setdefault((member.owner, index), message)
     for index, claims in given.items():
-        for owner, message in _of_givers(devices.name(index), claims):
+        for owner, message in _explain_givers(devices.name(index), claims):
             found.setdefault((owner, index), message)
     return [Disagreement(owner, index, message) for (owner, index), message in found.items()]
 
 
-def _of_use(
+def _explain_use(
     index: int, member: Member, devices: DeviceSet, given: Sequence[DeviceClaim], allowed: Sequence[int] | None
 ) -> str:
     if given:
         return "" if _has(given, member.owner) else f"which {_givers(given)}"
     if allowed is not None:
         return "" if index in allowed else f"but its control group lets it open {_names(devices, allowed)}"
-    names = _named(member, devices)
+    names = _list_visible(member, devices)
     if not names or index in names:
         return ""
     return f"but {_variable(member, devices)} gives it {_names(devices, names)}"
 
 
-def _of_visible(
+def _explain_visible(
     member: Member,
     devices: DeviceSet,
     given: Mapping[int, Sequence[DeviceClaim]],
     allowed: Sequence[int] | None,
 ) -> Iterator[tuple[int, str]]:
-    for index in _named(member, devices):
+    for index in _list_visible(member, devices):
         what = f"{_variable(member, devices)} gives it {devices.name(index)}"
         if index in given:
             if not _has(given[index], member.owner):
@@ -85,7 +85,7 @@ def _of_visible(
             yield index, f"{what}, but its control group lets it open {_names(devices, allowed)}."
 
 
-def _of_givers(device: str, claims: Sequence[DeviceClaim]) -> Iterator[tuple[Owner, str]]:
+def _explain_givers(device: str, claims: Sequence[DeviceClaim]) -> Iterator[tuple[Owner, str]]:
     """Yield jobs that the less trusted source names and the first one does not."""
     first = [claim for claim in claims if claim.source == claims[0].source]
     jobs = {claim.owner.job for claim in first}
@@ -113,7 +113,7 @@ def _names(devices: DeviceSet, numbers: Sequence[int]) -> str:
     return ", ".join(map(devices.name, numbers)) or "none"
 
 
-def _named(member: Member, devices: DeviceSet) -> list[int]:
+def _list_visible(member: Member, devices: DeviceSet) -> list[int]:
     """Return the devices that the environment names; empty if any word is ambiguous.
 
     Relative numbers count from the first device that a container or a group shows to the process.

@@ -2,7 +2,7 @@
 
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.registry import device_variables
-from jobmeter.collect.text import whole_number
+from jobmeter.collect.text import parse_whole_number
 
 _RANKS = (
     "RANK",  # torchrun, Accelerate, DeepSpeed, PyTorchJob
@@ -74,18 +74,18 @@ def read_environment(proc_root: str, pid: int) -> dict[str, str]:
 
 def rank(variables: dict[str, str]) -> int | None:
     """Return the rank of the process, as set by any of the usual launchers."""
-    return _first_number(variables, _RANKS)
+    return _find_number(variables, _RANKS)
 
 
 def local_rank(variables: dict[str, str]) -> int | None:
     """The rank among the processes of this node."""
-    return _first_number(variables, _LOCAL_RANKS)
+    return _find_number(variables, _LOCAL_RANKS)
 
 
 def number(variables: dict[str, str], name: str) -> int | None:
     """The value of a variable that is a whole number from 0 to 2^31, None for any other."""
-    return whole_number(variables.get(name, ""))
+    return parse_whole_number(variables.get(name, ""))
 
 
-def _first_number(variables: dict[str, str], names: tuple[str, ...]) -> int | None:
+def _find_number(variables: dict[str, str], names: tuple[str, ...]) -> int | None:
     return next((found for name in names if (found := number(variables, name)) is not None), None)

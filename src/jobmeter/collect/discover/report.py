@@ -135,7 +135,7 @@ class NodeReporter:
         return Records(nodes=[node])
 
     def _info(self, now_ms: int) -> dict[str, Any]:
-        devices = [_described(name, device) for name, device in self._devices().items()]
+        devices = [_describe_device(name, device) for name, device in self._devices().items()]
         since, former = self._history.update(now_ms, devices)
         if not 0 <= now_ms - self._read_ms < _MACHINE_MS:
             self._machine, self._read_ms = _describe_machine(self._proc), now_ms
@@ -165,7 +165,7 @@ def _describe_machine(proc_root: str) -> dict[str, Any]:
     }
 
 
-def _described(device_name: str, device: Device) -> dict[str, Any]:
+def _describe_device(device_name: str, device: Device) -> dict[str, Any]:
     """Describe a device for the node's record; with its state if it is not measured."""
     state = "" if device.state is DeviceState.MEASURED else str(device.state)
     known = {"pci": device.pci, "state": state, **device.details}

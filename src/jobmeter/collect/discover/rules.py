@@ -119,7 +119,7 @@ class RuleSubject:
         for name in path.split("/"):
             end += len(name) + 1
             if name.endswith(_ENDINGS) and not name.startswith("."):
-                found.append(_Place(end, name, _of_unit(name, self._invocations)))
+                found.append(_Place(end, name, _describe_unit(name, self._invocations)))
         return found
 
 
@@ -138,7 +138,7 @@ class JobRule:
         """Return the job of a process by this rule; None without a match."""
         if self.by == "command":
             found = self.patterns[0].wildcards(subject.command)
-            return None if found is None else self._made({"pid": str(subject.pid), **_numbered(found)}, {})
+            return None if found is None else self._make_match({"pid": str(subject.pid), **_number_groups(found)}, {})
         own: Groups = {}
         fields: Fields | None = None
         for controller, path in subject.groups.items():
@@ -146,7 +146,7 @@ class JobRule:
             if place is not None:
                 own[controller] = path[: place.end]
                 fields = fields or place.fields
-        return None if fields is None else self._made(fields, own)
+        return None if fields is None else self._make_match(fields, own)
 
     def _place(self, subject: RuleSubject, controller: str, path: str) -> _Place | None:
         """Find the part of a path that the rule matches."""
@@ -155,7 +155,7 @@ class JobRule:
         places = subject.units if self.by == "unit" else subject.containers
         for place in places[controller]:
             if (found := self.patterns[0].wildcards(place.name)) is not None:
-                return place._replace(fields={**place.fields, **_numbered(found)})
+                return place._replace(fields={**place.fields, **_number_groups(found)})
         return None
 
     def _beginning(self, path: str) -> _Place | None:
@@ -164,9 +164,9 @@ class JobRule:
         if len(parts) < len(self.patterns) or None in found:
             return None
         name = "/".join(parts)
-        return _Place(len(name), name, _numbered([text for some in found for text in some or ()]))
+        return _Place(len(name), name, _number_groups([text for some in found for text in some or ()]))
 
-    def _made(self, fields: Fields, groups: Groups) -> RuleMatch:
+    def _make_match(self, fields: Fields, groups: Groups) -> RuleMatch:
         def filled(template: str) -> str:
             text = _NAMED.sub(lambda match: fields[match[1]], template)
             return _UNSAFE.sub("-", text).strip("-")
@@ -190,7 +190,7 @@ def read_rules(path: Path) -> tuple[JobRule, ...]:
     return tuple(_rule(entry, f"{path}, rule {number}") for number, entry in enumerate(entries, 1))
 
 
-def first_match(rules: Sequence[JobRule], subject: RuleSubject) -> RuleMatch | None:
+def find_first_match(rules: Sequence[JobRule], subject: RuleSubject) -> RuleMatch | None:
     """Return the job of a process by the first rule that matches."""
     matches = (rule.match(subject) for rule in rules)
     return next((match for match in matches if match is not None), None)
@@ -233,11 +233,11 @@ def _check_template(template: str, allowed: frozenset[str] | set[str], where: st
         raise ConfigurationError(f"{where} {template!r} names {{{unknown[0]}}}; there is {names}")
 
 
-def _numbered(values: Sequence[str]) -> dict[str, str]:
+def _number_groups(values: Sequence[str]) -> dict[str, str]:
     return {str(number): value for number, value in enumerate(values, 1)}
 
 
-def _of_unit(unit: str, invocations: str) -> dict[str, str]:
+def _describe_unit(unit: str, invocations: str) -> dict[str, str]:
     """Return the unit without its suffix, and its run: the manager has a link for each running unit."""
     try:
         run = os.readlink(f"{invocations}/invocation:{unit}")[:8]  # noqa: PTH115 - the target is no path

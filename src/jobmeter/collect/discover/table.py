@@ -6,7 +6,7 @@ from threading import Lock
 
 from jobmeter.collect.discover.member import Classifier, Member, MembershipSource, Process
 from jobmeter.collect.process.open_files import OpenFiles
-from jobmeter.collect.process.stat import Key, ProcessStat, all_pids, parse_stat, read_stat
+from jobmeter.collect.process.stat import Key, ProcessStat, list_pids, parse_stat, read_stat
 from jobmeter.collect.process_events.forks import ForkCount
 from jobmeter.collect.process_events.taskstats import TaskExit
 from jobmeter.collect.process_events.watch import Gone, ProcessWatch
@@ -61,7 +61,7 @@ class ProcessTable:
         """Scan for the current processes of jobs, parents before their children."""
         self._forks.begin_scan()
         self._watch.begin_scan()
-        pids = all_pids(self._proc)
+        pids = list_pids(self._proc)
         self._turn += 1
         turn = self._turn % _FORGET_AFTER  # a part at each scan, so that no scan takes long
         self._strangers = {pid for pid in self._strangers.intersection(pids) if pid % _FORGET_AFTER != turn}
@@ -81,7 +81,7 @@ class ProcessTable:
                 found = [(stat, self._look(stat) if stat.key in again else member) for stat, member in found]
             processes = [Process(stat, member) for stat, member in found if member]
             living = [process for process in processes if not process.stat.ended]
-            self.left = [self._left(gone) for gone in self._watch.scanned(pids, living)]
+            self.left = [self._make_left(gone) for gone in self._watch.scanned(pids, living)]
             self._found = [*processes, *(left.process for left in self.left)]
         self._count_missed(self._forks.unseen(pids))
         return processes
@@ -149,7 +149,7 @@ class ProcessTable:
             del self._members[stat.key], self._scans[stat.key], self._current[stat.key.pid]
         return member
 
-    def _left(self, gone: Gone) -> Left:
+    def _make_left(self, gone: Gone) -> Left:
         stat = gone.stat
         if stat is None:
             lived = gone.final.lived_seconds if gone.final else 0.0

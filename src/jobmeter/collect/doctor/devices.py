@@ -51,7 +51,9 @@ def check_found(
     missing = [(device, state) for device, state in states if state is not DeviceState.MEASURED]
     products = ", ".join(sorted({device.name for device in found if device.name}))
     if missing:
-        each = "; ".join(f"{device_name(device.index)}: {_why(device, state)}" for device, state in missing[:_MOST])
+        each = "; ".join(
+            f"{device_name(device.index)}: {_explain_state(device, state)}" for device, state in missing[:_MOST]
+        )
         more = f"; and {len(missing) - _MOST} more" if len(missing) > _MOST else ""
         text = f"{len(found) - len(missing)} of {len(found)} {noun}s are measured ({products}); {each}{more}"
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.advice.get(missing[0][1], vendor.help))
@@ -63,5 +65,5 @@ def check_found(
     return Check(_AREA, vendor.name, SourceStatus.OK, f"{whole} {noun}s{parts} ({products})")
 
 
-def _why(device: Accelerator, state: DeviceState) -> str:
+def _explain_state(device: Accelerator, state: DeviceState) -> str:
     return f"{state} ({device.reason})" if device.reason else str(state)

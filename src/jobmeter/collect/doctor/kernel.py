@@ -79,13 +79,13 @@ def _check_journal(machine: Machine) -> Check:
     if shutil.which("journalctl") is None:
         text = f"there is a journal in {found[0]} and no journalctl to read it"
         return Check(_AREA, "journal", SourceStatus.LIMITED, text, "install systemd's journalctl where the agent runs")
-    if not any(os.access(folder, os.R_OK | os.X_OK) for place in found for folder in _inside(place)):
+    if not any(os.access(folder, os.R_OK | os.X_OK) for place in found for folder in _list_readable(place)):
         text = f"the journal in {found[0]} may not be read by this user"
         return Check(_AREA, "journal", SourceStatus.LIMITED, text, "put the user into the group systemd-journal")
     return Check(_AREA, "journal", SourceStatus.OK, f"the journal in {found[0]} can be read")
 
 
-def _inside(place: Path) -> list[Path]:
+def _list_readable(place: Path) -> list[Path]:
     return list(place.iterdir()) if os.access(place, os.R_OK) else []
 
 

@@ -56,7 +56,7 @@ def _check_environments(machine: Machine) -> Check:
     # Kernel threads have neither a command line nor an environment.
     users = [pid for pid in pids if files.read(f"{machine.proc}/{pid}/cmdline")]
     read = sum(files.read(f"{machine.proc}/{pid}/environ") is not None for pid in users)
-    hidden = _hidden(machine)
+    hidden = _find_proc_restriction(machine)
     text = f"the environment of {read} of {len(users)} processes can be read"
     if hidden:
         advice = "mount /proc with gid=GROUP and put the agent's user into that group, or run it as root"
@@ -67,7 +67,7 @@ def _check_environments(machine: Machine) -> Check:
     return Check(_AREA, "processes", SourceStatus.OK, text)
 
 
-def _hidden(machine: Machine) -> str:
+def _find_proc_restriction(machine: Machine) -> str:
     """Return the mount option by which /proc hides other users' processes; empty without one."""
     if effective_capabilities(machine) >> _SYS_PTRACE & 1:
         return ""

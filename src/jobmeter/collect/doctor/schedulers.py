@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.collect import files
-from jobmeter.collect.discover.clusters import own_cluster
+from jobmeter.collect.discover.clusters import read_own_cluster
 from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.machine import Machine
 from jobmeter.collect.scheduler.flink.rest import FlinkRest
@@ -40,7 +40,7 @@ def check_schedulers(
 
 
 def _check_slurm(machine: Machine, environment: Mapping[str, str]) -> Check:
-    own = own_cluster(environment)
+    own = read_own_cluster(environment)
     here = f"slurmd of cluster {own} runs here" if own else "slurmd runs here"
     node = here if runs(machine, b"slurmd") else "no slurmd runs here"
     scontrol = shutil.which("scontrol", path=environment.get("PATH"))

@@ -29,7 +29,7 @@ Claims = Mapping[str, Sequence[tuple[Owner, float]]]
 """Replicas that have each device, with their parts of the device."""
 
 
-def divided(joules: float, at_rest: float, allocated: Shares, used: Shares) -> dict[Owner, float]:
+def divide_energy(joules: float, at_rest: float, allocated: Shares, used: Shares) -> dict[Owner, float]:
     """Divide an amount of joules: ``at_rest`` by allocation, the rest by use. The sum never exceeds the amount.
 
     Shares are parts of 1; if they exceed 1 together, they are reduced in proportion.
@@ -197,8 +197,8 @@ class EnergyDivision:
         self._before = now_ms, use
         seconds = max(now_ms - then_ms, 0) / 1000
         self._devices |= use.present | use.devices.keys()
-        of_devices = {device: _of_device(device, claims, use) for device in self._devices}
-        of_parts = {kind: _of_part(kind, use, before) for kind in (CPU, MEMORY)}
+        of_devices = {device: _share_device(device, claims, use) for device in self._devices}
+        of_parts = {kind: _share_part(kind, use, before) for kind in (CPU, MEMORY)}
         for device, shares in of_devices.items():
             self._share(f"{GPU}:{device}", seconds, shares)
             if device in use.devices:
@@ -212,7 +212,7 @@ class EnergyDivision:
             self._of_parts += delta.joules if delta else 0.0
         whole = self._readings(NODE, use)
         meter = f"{NODE}:{self._families.get(NODE)}"
-        self._share(meter, seconds, _of_rest([*of_devices.values()], [*of_parts.values()]))
+        self._share(meter, seconds, _share_rest([*of_devices.values()], [*of_parts.values()]))
         if whole:
             less, self._of_parts = self._of_parts, 0.0
             self._read(REST, meter, whole, now_ms, less)
@@ -227,7 +227,7 @@ class EnergyDivision:
         Empty while this family is absent: the counters of another family began at another time.
         """
         for family in _WHOLE if kind == NODE else _FAMILIES:
-            found = _of_family(use, kind, family)
+            found = _select_family(use, kind, family)
             if found or self._families.get(kind) == family:
                 self._families[kind] = family
                 return found
@@ -251,7 +251,7 @@ class EnergyDivision:
         if not delta.allocated and not delta.used:
             self._idle.add(name, joules / delta.seconds, now_ms)
         at_rest = (self._idle.watts(name) or 0.0) * delta.seconds
-        divided_joules = divided(joules, at_rest, delta.allocated, delta.used)
+        divided_joules = divide_energy(joules, at_rest, delta.allocated, delta.used)
         # The series of an ended replica is closed: its energy since the last reading belongs to no replica.
         shares = {owner: part for owner, part in divided_joules.items() if owner in self._present}
         shares[_NOBODY] = joules - sum(shares.values())
@@ -298,15 +298,15 @@ class EnergyDivision:
                 meter.forget(owner)
 
 
-def _of_family(use: NodeUse, kind: str, family: str) -> dict[str, float]:
+def _select_family(use: NodeUse, kind: str, family: str) -> dict[str, float]:
     """Return the counters of a kind by one family of sources. For the whole node only the first counter."""
     names = [name for one, name in use.sources if one == kind and name.partition("/")[0] == family]
     return {name: use.sources[kind, name] for name in (names[:1] if kind == NODE else names)}
 
 
-def _of_device(device: str, claims: Claims, use: NodeUse) -> tuple[Shares, Shares]:
+def _share_device(device: str, claims: Claims, use: NodeUse) -> tuple[Shares, Shares]:
     """Return the shares of a device: by claims, and by use. Its partitions count with their slices."""
-    allocated = _together(
+    allocated = _add_shares(
         (owner, share / len(some))
         for name, some in claims.items()
         if name == device or name.startswith(f"{device}:")
@@ -322,7 +322,7 @@ def _of_device(device: str, claims: Claims, use: NodeUse) -> tuple[Shares, Share
     return allocated, by_use
 
 
-def _of_part(kind: str, use: NodeUse, before: NodeUse) -> tuple[Shares, Shares]:
+def _share_part(kind: str, use: NodeUse, before: NodeUse) -> tuple[Shares, Shares]:
     """Return the shares of CPUs or memory: by limits, and by use."""
     if kind == MEMORY:
         return _parts(use.memory_limit, use.memory), _parts(use.memory_usage, use.memory - use.memory_free)
@@ -334,10 +334,12 @@ def _of_part(kind: str, use: NodeUse, before: NodeUse) -> tuple[Shares, Shares]:
     return _parts(use.cpu_limit, use.cores), _parts(grown, busy)
 
 
-def _of_rest(devices: Sequence[tuple[Shares, Shares]], parts: Sequence[tuple[Shares, Shares]]) -> tuple[Shares, Shares]:
+def _share_rest(
+    devices: Sequence[tuple[Shares, Shares]], parts: Sequence[tuple[Shares, Shares]]
+) -> tuple[Shares, Shares]:
     """Return the shares of the rest of a node: the largest among CPUs, memory and devices."""
     allocated, used = (
-        _largest([*(one[by] for one in parts), _mean([one[by] for one in devices], len(devices))]) for by in (0, 1)
+        _take_largest([*(one[by] for one in parts), _mean([one[by] for one in devices], len(devices))]) for by in (0, 1)
     )
     return allocated, used
 
@@ -347,10 +349,12 @@ def _parts(amounts: Shares, whole: float) -> Shares:
 
 
 def _mean(shares: Sequence[Shares], count: int) -> Shares:
-    return {owner: share / count for owner, share in _together(pair for one in shares for pair in one.items()).items()}
+    return {
+        owner: share / count for owner, share in _add_shares(pair for one in shares for pair in one.items()).items()
+    }
 
 
-def _largest(shares: Iterable[Shares]) -> Shares:
+def _take_largest(shares: Iterable[Shares]) -> Shares:
     found: dict[Owner, float] = {}
     for one in shares:
         for owner, share in one.items():
@@ -358,7 +362,7 @@ def _largest(shares: Iterable[Shares]) -> Shares:
     return found
 
 
-def _together(pairs: Iterable[tuple[Owner, float]]) -> dict[Owner, float]:
+def _add_shares(pairs: Iterable[tuple[Owner, float]]) -> dict[Owner, float]:
     found: dict[Owner, float] = {}
     for owner, share in pairs:
         found[owner] = found.get(owner, 0.0) + share

@@ -64,7 +64,7 @@ def power_of_text(text: str) -> float | None:
 
 
 class IpmiPower:
-    """Asks the local management controller. None where there is no device or no program for it."""
+    """Asks the local management controller. None if there is no device or no program for it."""
 
     source = "ipmi"
 

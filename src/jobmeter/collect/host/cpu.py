@@ -27,7 +27,7 @@ class CpuCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """Read /proc/stat."""
-        text = files.required(self._path)
+        text = files.read_required(self._path)
         samples: Samples = []
         count = 0
         for line in text.splitlines():

@@ -38,7 +38,7 @@ class DiskCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """Read /proc/diskstats."""
-        text = files.required(self._path)
+        text = files.read_required(self._path)
         samples: Samples = []
         for line in text.splitlines():
             words = line.split()

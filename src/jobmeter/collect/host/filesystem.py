@@ -57,7 +57,7 @@ class FilesystemCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """Read the filesystems. A mount that still hangs from an earlier call is not called again."""
-        text = files.required(*self._paths)
+        text = files.read_required(*self._paths)
         for path in mount_points(text):
             if path not in self._calls:
                 self._calls[path] = _StatvfsCall(path, self._statvfs)

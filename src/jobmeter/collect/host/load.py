@@ -17,7 +17,7 @@ class LoadCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """Read /proc/loadavg."""
-        text = files.required(self._path)
+        text = files.read_required(self._path)
         return [
             Sample(self._place.of_node(metric), now_ms, float(word))
             for metric, word in zip(self.metrics, text.split(), strict=False)

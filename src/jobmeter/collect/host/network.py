@@ -36,7 +36,7 @@ def hardware(names: Iterable[str], sys_root: str) -> list[str]:
 
 
 def tcp_segments(text: bytes) -> Mapping[str, int]:
-    """The segments sent and sent again of a net/snmp file, by metric; empty where the file has none."""
+    """The segments sent and sent again of a net/snmp file, by metric; empty if the file has none."""
     lines = [line.split() for line in text.splitlines() if line.startswith(b"Tcp:")]
     names, numbers = lines if len(lines) == 2 else ([], [])
     return {_TCP[name]: int(number) for name, number in zip(names, numbers, strict=False) if name in _TCP}
@@ -60,7 +60,7 @@ class NetworkCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """Read the interfaces and the counters of TCP."""
-        found = interfaces(files.required(*(f"{folder}/dev" for folder in self._folders)))
+        found = interfaces(files.read_required(*(f"{folder}/dev" for folder in self._folders)))
         snmp = next((text for one in self._folders if (text := files.read(f"{one}/snmp")) is not None), b"")
         samples: Samples = [
             Sample(self._place.of_node(metric), now_ms, float(value)) for metric, value in tcp_segments(snmp).items()

@@ -77,7 +77,7 @@ def nfs_readings(mountstats: bytes) -> Iterator[StorageReading]:
         mount = _MOUNT.match(part)
         if mount and mount[2] not in seen and len(seen) < _MOST_PLACES:
             seen.add(mount[2])
-            yield from _nfs_mount(label_value(files.unescaped(mount[2])), part)
+            yield from _nfs_mount(label_value(files.unescape_mount(mount[2])), part)
 
 
 def _nfs_mount(point: str, text: bytes) -> Iterator[StorageReading]:

@@ -39,7 +39,7 @@ class SensorCollector:
             Sample(self._place.of_node(metric, (("chip", chip), ("sensor", sensor))), now_ms, value)
             for metric, chip, sensor, value in self._sensors()
         ]
-        for package, count in self._throttled().items():
+        for package, count in self._count_throttles().items():
             samples.append(Sample(self._place.of_node(_THROTTLED, (("package", package),)), now_ms, float(count)))
         return samples
 
@@ -70,7 +70,7 @@ class SensorCollector:
                 label = label_value(files.read_text(f"{sensor}_label"))
                 yield metric, chip, label_value(f"{kind}{number} {label}"), value * scale
 
-    def _throttled(self) -> dict[str, int]:
+    def _count_throttles(self) -> dict[str, int]:
         """Return how often each package was slowed down because of its heat; its CPUs repeat the count."""
         found: dict[str, int] = {}
         folder = f"{self._sys}/devices/system/cpu"

@@ -62,7 +62,7 @@ def _pod(parts: list[tuple[int, bytes]]) -> Iterator[PodDevices]:
         for kind, given in _parts(content) if tag == _POD_CONTAINERS else ():
             inner = list(_parts(given)) if kind in {_CONTAINER_DEVICES, _CONTAINER_DYNAMIC} else []
             if kind == _CONTAINER_DEVICES:
-                ids = tuple(_decoded(one) for key, one in inner if key == _DEVICE_IDS)
+                ids = tuple(_decode(one) for key, one in inner if key == _DEVICE_IDS)
                 yield PodDevices(namespace, name, ids, _text(inner, _RESOURCE_NAME))
             for key, body in inner:
                 if kind == _CONTAINER_DYNAMIC and key == _CLAIM_RESOURCES:
@@ -80,10 +80,10 @@ def _parts(body: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _text(parts: list[tuple[int, bytes]], wanted: int) -> str:
-    return next((_decoded(content) for tag, content in parts if tag == wanted), "")
+    return next((_decode(content) for tag, content in parts if tag == wanted), "")
 
 
-def _decoded(content: bytes) -> str:
+def _decode(content: bytes) -> str:
     return content.decode(errors="replace")
 
 

@@ -166,7 +166,7 @@ class PodStorageCollector:
         ]
 
     def _limits(self) -> dict[str, float]:
-        """Return the ephemeral storage allowed to each pod with a limit; empty where the list is not permitted.
+        """Return the ephemeral storage allowed to each pod with a limit; empty if the list is not permitted.
 
         A kubelet before version 1.33 needs a right for the list that also lets its holder run commands in pods.
         """

@@ -23,13 +23,13 @@ from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import RunFigures
 from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife
-from jobmeter.collect.launch.result import Result, counted_by
+from jobmeter.collect.launch.result import Result, describe_accounting
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.measurement import Measurement, turn_seconds
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
 from jobmeter.collect.process.stat import read_io, user_name
-from jobmeter.collect.process.surroundings import own_limits
+from jobmeter.collect.process.surroundings import read_limits
 from jobmeter.collect.registry import job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.text import valid_text
@@ -106,14 +106,14 @@ class Attachment:
     def run(self, interval_ms: int) -> Result:
         """Measure until the process ends, or until a signal ends this one."""
         start = self._clock.now_ms()
-        limits = own_limits(_PROC, self._target.end.stat.key.pid, Hierarchies())
+        limits = read_limits(_PROC, self._target.end.stat.key.pid, Hierarchies())
         recorder = JobRecorder(self._plan, self._place, limits, self._target.start_ms)
         loop = self._loop(interval_ms)
         loop.spool_records(recorder.attached(self._life, start, self._target.end.stat.key.pid))
         self._measurement.programs.open(self._plan.programs, os.getpid())
         stop = Event()
         ticking = Thread(target=loop.run, args=(stop, interval_ms), name="loop", daemon=True)
-        with _leaving() as signals:
+        with _watch_signals() as signals:
             ticking.start()
             self._delivery.start()
             poller = self._measurement.poller(interval_ms)
@@ -170,7 +170,7 @@ class Attachment:
             undelivered="" if delivered else self._delivery.last_error or "no answer",
             set_aside=self._delivery.set_aside,
             lost=self._delivery.lost,
-            counted_by=counted_by("process", self._collectors.jobs),
+            counted_by=describe_accounting("process", self._collectors.jobs),
             remaining=frozenset() if self._detached else remaining,
         )
 
@@ -185,7 +185,7 @@ class Attachment:
 
 
 @contextmanager
-def _leaving() -> Iterator[int]:
+def _watch_signals() -> Iterator[int]:
     """A descriptor that is readable once a signal ends this process. A signal that is ignored stays so."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     taken = [number for number in _LEAVING if signal.getsignal(number) is not signal.SIG_IGN]

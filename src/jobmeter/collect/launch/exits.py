@@ -46,12 +46,12 @@ class ProcessEnd:
 
     def status(self) -> int | None:
         """Return the exit status of the ended process as a shell shows it; None if unknown."""
-        raw = self._of_zombie()
+        raw = self._read_zombie_status()
         if raw is None:
             poll = select.poll()
             poll.register(self.descriptor, 0)  # POLLHUP alone, sent when it was reaped
             poll.poll(_REAPED_MS)
-            raw = self._of_reaped()
+            raw = self._read_reaped_status()
         if raw is None:
             return None
         code = os.waitstatus_to_exitcode(raw)
@@ -61,7 +61,7 @@ class ProcessEnd:
         """Close the pidfd."""
         os.close(self.descriptor)
 
-    def _of_zombie(self) -> int | None:
+    def _read_zombie_status(self) -> int | None:
         stat = self.final_stat()
         if stat is None or not stat.ended or not self._may_trace():
             return None
@@ -80,7 +80,7 @@ class ProcessEnd:
             return False
         return True
 
-    def _of_reaped(self) -> int | None:
+    def _read_reaped_status(self) -> int | None:
         buffer = bytearray(_FIRST_SIZE)
         struct.pack_into("=Q", buffer, 0, _WITH_EXIT)
         try:

@@ -40,13 +40,13 @@ class Family:
         # An orphan of the job becomes a child of this process; so does a server that this process may start.
         if stat.parent != self._own and real_user(self._proc, pid) != self._user:
             return None
-        return self._by_tags(pid)
+        return self._find_tagged_member(pid)
 
     def displaced(self) -> set[str]:
         """Return an empty set: memberships never change."""
         return set()
 
-    def _by_tags(self, pid: int) -> Member | None:
+    def _find_tagged_member(self, pid: int) -> Member | None:
         tags = read_environment(self._proc, pid)
         if any(tags.get(name) != value for name, value in self._tags.items()):
             return None

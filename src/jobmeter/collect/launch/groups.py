@@ -61,7 +61,7 @@ class OwnGroups:
         """Find the replica of a process, which may have ended, by its groups. Also returns whether it is in them.
 
         A program that this process starts for itself stays in the groups of this process. A process of the command
-        begins in the groups of its replica. Outside both, it belongs to the only replica; None where there are several.
+        begins in the groups of its replica. Outside both, it belongs to the only replica; None if there are several.
         """
         found = groups_of(self._proc, pid) or {}
         for replica, paths in self.paths.items():

@@ -65,7 +65,7 @@ class LineSplitter:
         """Return the last line if it had no end."""
         if not self._length and self._state is None:
             return []
-        return self._ended(now_ns)
+        return self._end_line(now_ns)
 
     def _feed(self, data: bytes, now_ns: int) -> Iterator[Timed]:
         at = 0
@@ -73,9 +73,9 @@ class LineSplitter:
             self._take(data, at, found.start())
             at = found.end()
             if data[found.start()] == 0x0A:
-                yield from self._ended(now_ns)
+                yield from self._end_line(now_ns)
             elif self._length:
-                yield from self._returned(now_ns)
+                yield from self._restart_line(now_ns)
         self._take(data, at, len(data))
 
     def _take(self, data: bytes, start: int, end: int) -> None:
@@ -91,14 +91,14 @@ class LineSplitter:
         # A byte that is no UTF-8 becomes a character of three.
         return cut_text(_MOVES.sub("", text) if "\x1b" in text else text)
 
-    def _returned(self, now_ns: int) -> list[Timed]:
+    def _restart_line(self, now_ns: int) -> list[Timed]:
         """Handle a carriage return, which restarts the line."""
         self._state = self._text()
         self._rewritten = True
         self._clear()
         return self._save_state(self._state, now_ns) if now_ns - self._state_ns >= STATE_NS else []
 
-    def _ended(self, now_ns: int) -> list[Timed]:
+    def _end_line(self, now_ns: int) -> list[Timed]:
         drawn = _UP.search(self._partial) is not None
         shown = self._text() if self._length or not self._rewritten else self._state
         self._clear()

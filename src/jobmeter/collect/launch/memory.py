@@ -13,8 +13,8 @@ class OomWatch:
         unified = hierarchies.directory(UNIFIED, groups[UNIFIED]) if UNIFIED in groups else None
         self._files = [f"{memory}/memory.oom_control"] if memory else []
         self._files += [f"{unified}/memory.events"] if unified else []
-        self._group = self._of_groups()
-        self._node = self._of_node()
+        self._group = self._count_group_kills()
+        self._node = self._count_node_kills()
 
     def evidence(self, group_kills: float = 0.0) -> str:
         """Evidence of an out-of-memory kill since then, empty for none.
@@ -23,14 +23,14 @@ class OomWatch:
         """
         if group_kills > 0:
             return "out of memory: the kernel killed a process of its control group (OOMKilled)"
-        if self._of_groups() > self._group:
+        if self._count_group_kills() > self._group:
             return "out of memory: the kernel killed a process of the surrounding control group (OOMKilled)"
-        if self._of_node() > self._node:
+        if self._count_node_kills() > self._node:
             return "killed while the machine ran out of memory (OOMKilled)"
         return ""
 
-    def _of_groups(self) -> int:
+    def _count_group_kills(self) -> int:
         return sum((files.read_pairs(path) or {}).get(b"oom_kill", 0) for path in self._files)
 
-    def _of_node(self) -> int:
+    def _count_node_kills(self) -> int:
         return (files.read_pairs(f"{self._proc}/vmstat") or {}).get(b"oom_kill", 0)

@@ -71,7 +71,7 @@ def job_name(command: Sequence[str]) -> str:
     return safe[:_LONGEST_NAME] or "job"
 
 
-def new_job_id(name: str, clock: Clock) -> str:
+def make_job_id(name: str, clock: Clock) -> str:
     """``name-20261121-k3m9xq``: unique by six random characters, and still readable. ``name`` may be any text."""
     day = datetime.fromtimestamp(clock.now_ms() / 1000, tz=UTC).strftime("%Y%m%d")
     safe = _UNSAFE.sub("-", name).strip("-._")[:_LONGEST_NAME] or "job"

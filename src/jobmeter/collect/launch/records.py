@@ -7,7 +7,7 @@ from signal import Signals
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.launch.plan import LaunchPlan
-from jobmeter.collect.text import short_text, valid_text
+from jobmeter.collect.text import shorten_text, valid_text
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
 from jobmeter.model.record import EventRecord, JobRecord, Lease, Records, ReplicaRecord
@@ -28,16 +28,16 @@ _USER = re.compile(r"(?<=://)(?P<user>[^/@:\s]*):[^/@\s]+(?=@)")
 _TOKEN = re.compile(r"\bjms?_[A-Za-z0-9_-]{16,}")
 
 
-def redacted(words: Sequence[str]) -> list[str]:
+def redact_command(words: Sequence[str]) -> list[str]:
     """Redact a command, which everybody sees who may read its job: ``***`` in place of each credential.
 
     These are the value of ``--api-key VALUE``, ``--token=VALUE`` or ``DB_PASSWORD=VALUE``, by the last word of the
     name, the password of an address (``://user:password@``), and any token of Jobmeter's own.
     """
-    return list(_redacted(words))
+    return list(_redact(words))
 
 
-def _redacted(words: Sequence[str]) -> Iterator[str]:
+def _redact(words: Sequence[str]) -> Iterator[str]:
     follows = False
     for word in words:
         if follows and not _OPTION.fullmatch(word):
@@ -98,7 +98,7 @@ class JobRecorder:
         for life in lives:
             if life.exit_code:
                 time_ms = end if life.end is None else life.end
-                records.events.append(self._event(life, time_ms, level, *how_it_ended(life.exit_code, life.reason)))
+                records.events.append(self._event(life, time_ms, level, *describe_exit(life.exit_code, life.reason)))
         return records
 
     def attached(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
@@ -136,8 +136,8 @@ class JobRecorder:
         job = JobRecord(
             job_id=plan.job,
             project=self._place.project or None,
-            name=short_text(plan.name) if plan.named or not plan.attempt else None,
-            type=short_text(plan.kind) if plan.kind or not plan.attempt else None,
+            name=shorten_text(plan.name) if plan.named or not plan.attempt else None,
+            type=shorten_text(plan.kind) if plan.kind or not plan.attempt else None,
             state=state,
             user=valid_text(plan.user),
             created=self._start,
@@ -145,7 +145,7 @@ class JobRecorder:
             end=end,
             exit_code=exit_code,
             error=error,
-            command=valid_text(" ".join(redacted(plan.command)))[:_LONGEST_COMMAND],
+            command=valid_text(" ".join(redact_command(plan.command)))[:_LONGEST_COMMAND],
             limits=self._limits,
             lease=self._lease if state is JobState.RUNNING else None,
             replicas=[self._replica(life, state) for life in lives],
@@ -175,7 +175,7 @@ def end_state(status: int, *, stopped: bool) -> JobState:
     return JobState.SUCCEEDED if status == 0 else JobState.STOPPED if stopped else JobState.FAILED
 
 
-def how_it_ended(exit_code: int, evidence: str) -> tuple[str, str]:
+def describe_exit(exit_code: int, evidence: str) -> tuple[str, str]:
     """Describe an exit status, as a shell shows it, by a word and a sentence: above 128 it is a signal."""
     number = exit_code - _SIGNALS
     try:

@@ -29,9 +29,9 @@ from jobmeter.errors import (
     UnavailableError,
 )
 from jobmeter.model.time import Clock
-from jobmeter.wire.mlflow.changes import NewRun, check_active, deleted, logged, new_run, updated
-from jobmeter.wire.mlflow.experiments import VERSION, check_plain, experiment_body, named
-from jobmeter.wire.mlflow.filters import fits_all, parse, parse_order, shown_by, sort
+from jobmeter.wire.mlflow.changes import NewRun, check_active, deleted, logged, make_run, make_update
+from jobmeter.wire.mlflow.experiments import VERSION, check_plain, experiment_body, name_experiment
+from jobmeter.wire.mlflow.filters import meets_all, parse, parse_order, parse_view, sort
 from jobmeter.wire.mlflow.names import PREFIX, VERSION_PATH, check_key, experiment_id, place_of, run_id
 from jobmeter.wire.mlflow.pages import MOST_HISTORY, MOST_PAGE, MOST_RESULTS, check_size, page_of
 from jobmeter.wire.mlflow.runs import Run, body, info
@@ -153,7 +153,7 @@ class MlflowRelay:
             return 200, "text/plain; charset=utf-8", VERSION.encode()
         work = self._calls.get(call)
         if work is None:
-            return self._other(method, target, sent)
+            return self._forward_other(method, target, sent)
         found = work(_request_of(call, query, sent))
         return 200, _JSON, found if isinstance(found, bytes) else msgspec.json.encode(found)
 
@@ -165,10 +165,10 @@ class MlflowRelay:
         return {"experiment": experiment_body(request.experiment_name)}
 
     def _experiment(self, request: RelayRequest) -> Any:  # noqa: ANN401
-        return {"experiment": experiment_body(named(request.experiment_id))}
+        return {"experiment": experiment_body(name_experiment(request.experiment_id))}
 
     def _create(self, request: RelayRequest) -> Any:  # noqa: ANN401
-        run = new_run(
+        run = make_run(
             run_id(self._runs.job, secrets.token_hex(16)),
             request,
             project=self._runs.project,
@@ -182,7 +182,9 @@ class MlflowRelay:
     def _update(self, request: RelayRequest) -> Any:  # noqa: ANN401
         run = self._find(request)
         return {
-            "run_info": info(self._runs.change(run, updated(run, request.status, request.end_time, request.run_name)))
+            "run_info": info(
+                self._runs.change(run, make_update(run, request.status, request.end_time, request.run_name))
+            )
         }
 
     def _delete(self, request: RelayRequest) -> Any:  # noqa: ANN401
@@ -200,7 +202,7 @@ class MlflowRelay:
         run = self._find(request)
         check_active(run)
         given = {"key": request.key, "value": request.value, "timestamp": request.timestamp, "step": request.step}
-        self._runs.log(run, [_converted(given, MetricValue)])
+        self._runs.log(run, [_convert(given, MetricValue)])
         return {}
 
     def _log_param(self, request: RelayRequest) -> Any:  # noqa: ANN401
@@ -214,8 +216,8 @@ class MlflowRelay:
         return {}
 
     def _get(self, request: RelayRequest) -> Any:  # noqa: ANN401
-        id_ = _named_run(request)
-        answer = self._about_run(id_, f"{PREFIX}/runs/get?{urlencode({'run_id': id_})}")
+        id_ = _read_run_id(request)
+        answer = self._fetch_about_run(id_, f"{PREFIX}/runs/get?{urlencode({'run_id': id_})}")
         if answer is not None:
             return answer
         run = self._find(request)
@@ -225,35 +227,35 @@ class MlflowRelay:
     def _history(self, request: RelayRequest) -> Any:  # noqa: ANN401
         key = check_key(request.metric_key, "metric_key")
         size = check_size(MOST_HISTORY if request.max_results is None else request.max_results, MOST_HISTORY)
-        id_ = _named_run(request)
+        id_ = _read_run_id(request)
         given = {
             "run_id": id_,
             "metric_key": key,
             "max_results": size,
             "page_token": request.page_token,
         }
-        answer = self._about_run(id_, f"{PREFIX}/metrics/get-history?{urlencode(given)}")
+        answer = self._fetch_about_run(id_, f"{PREFIX}/metrics/get-history?{urlencode(given)}")
         if answer is not None:
             return answer
         page, more = page_of(self._runs.history(self._find(request).id, key), request.page_token, size)
         return {"metrics": [point.body for point in page], **more}
 
     def _search(self, request: RelayRequest) -> Any:  # noqa: ANN401
-        answer = self._of_server("POST", f"{PREFIX}/runs/search", request.raw)
+        answer = self._call_server("POST", f"{PREFIX}/runs/search", request.raw)
         if answer is not None:
             return answer
-        clauses, orders, shown = parse(request.filter), parse_order(request.order_by), shown_by(request.run_view_type)
+        clauses, orders, shown = parse(request.filter), parse_order(request.order_by), parse_view(request.run_view_type)
         size = min(check_size(request.max_results or MOST_PAGE, MOST_RESULTS), MOST_PAGE)
         runs = [run for run in self._runs.all if run.experiment in request.experiment_ids and run.deleted in shown]
         newest = {run.id: self._runs.newest(run.id) for run in runs}
-        found = sort((run for run in runs if fits_all(clauses, run, newest[run.id])), orders, newest)
+        found = sort((run for run in runs if meets_all(clauses, run, newest[run.id])), orders, newest)
         page, more = page_of(found, request.page_token, size)
         bodies = [body(run, [point.body for _, point in sorted(newest[run.id].items())]) for run in page]
         return {"runs": bodies, **more}
 
-    def _other(self, method: str, target: str, sent: bytes) -> tuple[int, str, bytes]:
+    def _forward_other(self, method: str, target: str, sent: bytes) -> tuple[int, str, bytes]:
         """Forward a call that changes no run of this job. Without an answer, refuse the call as unknown."""
-        answer = self._of_server(method, target, sent)
+        answer = self._call_server(method, target, sent)
         if answer is not None:
             return 200, _JSON, answer
         problem = {
@@ -267,32 +269,32 @@ class MlflowRelay:
 
         Raises NotFoundError, or UnavailableError while only the server knows.
         """
-        id_ = _named_run(request)
+        id_ = _read_run_id(request)
         run = self._runs.find(id_)
         if run is None and place_of(id_) == (self._runs.job, True):
             # The disk is read before the server, so that a record which is delivered in between is found on the server.
             self._runs.recall()
-            run = self._runs.find(id_) or self._stored_run(id_)
+            run = self._runs.find(id_) or self._fetch_run(id_)
         if run is None:
             raise NotFoundError(f"Run with id={id_[:300]!r} not found", "run", id_)
         return run
 
-    def _stored_run(self, run: str) -> Run | None:
+    def _fetch_run(self, run: str) -> Run | None:
         """Return a run of this job from the server. Raises UnavailableError if the server does not answer."""
         stored = None if self._is_resting else self._request("GET", self._job_path())
         if stored is None:
             raise UnavailableError(
                 f"The server does not answer, and the run {run} was not created here. Try again later."
             )
-        self._runs.learn(_stored_runs(stored))
+        self._runs.learn(_decode_stored_runs(stored))
         return self._runs.find(run)
 
-    def _of_server(self, method: str, target: str, sent: bytes = b"") -> bytes | None:
+    def _call_server(self, method: str, target: str, sent: bytes = b"") -> bytes | None:
         """Call the server with the job's token after delivering earlier writes. None if the server does not answer."""
         if self._is_resting:
             return None
         if not self._delivery.flush(_FLUSH_SECONDS):
-            self._rest()
+            self._pause_calls()
             return None
         for _ in range(2):  # a second try, in case the token has expired
             if not self._run_token:
@@ -306,10 +308,10 @@ class MlflowRelay:
                 return answer
         return None
 
-    def _about_run(self, run: str, target: str) -> bytes | None:
+    def _fetch_about_run(self, run: str, target: str) -> bytes | None:
         """Return the server's answer about a run. None without an answer, or for a run that only this relay knows."""
         try:
-            return self._of_server("GET", target)
+            return self._call_server("GET", target)
         except NotFoundError:
             if self._runs.find(run) is None:
                 raise
@@ -329,7 +331,7 @@ class MlflowRelay:
             _log.debug("the server does not answer: %s", error)
             if isinstance(error, UnauthenticatedError):
                 self._run_token = ""
-            self._rest()
+            self._pause_calls()
             return None
         self._rest_until = 0.0
         return found
@@ -338,7 +340,7 @@ class MlflowRelay:
     def _is_resting(self) -> bool:
         return self._clock.monotonic() < self._rest_until
 
-    def _rest(self) -> None:
+    def _pause_calls(self) -> None:
         self._rest_until = self._clock.monotonic() + _REST_SECONDS
 
 
@@ -382,11 +384,11 @@ def _request_of(call: str, query: str, sent: bytes) -> RelayRequest:
     except (ValueError, RecursionError) as error:
         raise InvalidRequestError("The request is not a JSON object.", "body") from error
     fields = {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
-    request: RelayRequest = _converted({**fields, "raw": sent} if isinstance(fields, dict) else fields, RelayRequest)
+    request: RelayRequest = _convert({**fields, "raw": sent} if isinstance(fields, dict) else fields, RelayRequest)
     return request
 
 
-def _converted(given: Any, shape: type[Any]) -> Any:  # noqa: ANN401 - of any type
+def _convert(given: Any, shape: type[Any]) -> Any:  # noqa: ANN401 - of any type
     try:
         return msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
@@ -394,18 +396,18 @@ def _converted(given: Any, shape: type[Any]) -> Any:  # noqa: ANN401 - of any ty
 
 
 def _pair(request: RelayRequest) -> KeyValue:
-    pair: KeyValue = _converted({"key": request.key, "value": request.value}, KeyValue)
+    pair: KeyValue = _convert({"key": request.key, "value": request.value}, KeyValue)
     return pair
 
 
-def _named_run(request: RelayRequest) -> str:
+def _read_run_id(request: RelayRequest) -> str:
     found = request.run_id or request.run_uuid
     if not found:
         raise InvalidRequestError("Missing value for required parameter 'run_id'.", "run_id")
     return found
 
 
-def _stored_runs(body_of_job: bytes) -> dict[str, Any]:
+def _decode_stored_runs(body_of_job: bytes) -> dict[str, Any]:
     try:
         runs = msgspec.json.decode(body_of_job, type=_StoredAnswer).job.extra.get("mlflow", {}).get("runs", {})
     except (msgspec.DecodeError, AttributeError):

@@ -36,7 +36,7 @@ class Result:
     remaining: frozenset[int] = frozenset()
 
 
-def counted_by(means: str, jobs: JobsCollector) -> str:
+def describe_accounting(means: str, jobs: JobsCollector) -> str:
     """Describe how CPU time was counted, and how memory was measured if by process."""
     measures = sorted({measure for measure in jobs.memory.measures.values() if measure is not MemoryMeasure.GROUP})
     return "; memory as ".join([means, *measures])

@@ -27,14 +27,14 @@ from jobmeter.collect.launch.output import CommandOutput
 from jobmeter.collect.launch.plan import LaunchPlan, environments
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, end_state, exit_status
 from jobmeter.collect.launch.relay import MlflowRelay
-from jobmeter.collect.launch.result import Result, counted_by
+from jobmeter.collect.launch.result import Result, describe_accounting
 from jobmeter.collect.launch.tracked_runs import TrackedRuns
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.measurement import Measurement, turn_seconds
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
 from jobmeter.collect.process.stat import Key, ProcessIo, read_high_water, read_io, read_stat
-from jobmeter.collect.process.surroundings import own_limits
+from jobmeter.collect.process.surroundings import read_limits
 from jobmeter.collect.registry import job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.stacks.collect import GoneRank
@@ -132,13 +132,13 @@ class JobRun:
         outbox = Outbox(spool)
         self._logs = LogSender(plan, place, outbox, now_ns=clock.now_ns, watch=self._read_line) if plan.logs else None
         self._output = CommandOutput(self._take) if self._logs else None
-        self._delivery = Delivery(outbox, lambda: self._connected(connect), clock)
+        self._delivery = Delivery(outbox, lambda: self._connect(connect), clock)
         self._family = Family(plan.job, plan.attempt)
         self._collectors = job_collectors(place, self._family, clock, alone=True)
         self._measurement = Measurement(place, self._collectors, self._delivery, clock, plan.job)
         self._network = NetworkCollector(place)
         self._figures = RunFigures()
-        self._incidents = RunIncidents(self._was_killed)
+        self._incidents = RunIncidents(self._has_killed_process)
         self._roots: dict[int, _Root] = {}
         self._final_stats: dict[int, _FinalStat] = {}
         self._oom_kills: dict[str, float] = {}
@@ -160,7 +160,7 @@ class JobRun:
             guard("passing on output", self._begin_output, None)
             loop = guard("measuring", lambda: self._begin(interval_ms, start), None)
             end = self.measure(loop, interval_ms)
-            self._remaining = guard("looking for processes", self._living, frozenset())
+            self._remaining = guard("looking for processes", self._list_living, frozenset())
         finally:
             if self._groups:
                 self._groups.remove()
@@ -180,7 +180,7 @@ class JobRun:
             lines_dropped=self._lines_dropped() if self._logs else None,
             set_aside=self._delivery.set_aside,
             lost=self._delivery.lost,
-            counted_by=self._counted_by() if loop else "",
+            counted_by=self._describe_accounting() if loop else "",
             remaining=self._remaining,
         )
 
@@ -207,7 +207,7 @@ class JobRun:
         lease = RunLease(self._plan.job, self._place.project, self._plan.lease_owner, interval_ms, self._clock)
         self._delivery.renewal = lease
         self._recorder = JobRecorder(
-            self._plan, self._place, own_limits(_PROC, os.getpid(), self._hierarchies), start, lease.lease
+            self._plan, self._place, read_limits(_PROC, os.getpid(), self._hierarchies), start, lease.lease
         )
         loop.spool_records(self._recorder.started(self._lives))
         return loop
@@ -225,14 +225,14 @@ class JobRun:
         loop.spool_records(records)
         return records
 
-    def _was_killed(self, replica: str) -> bool:
+    def _has_killed_process(self, replica: str) -> bool:
         return any(life.name == replica and life.exit_code == _KILLED for life in list(self._lives))
 
-    def _counted_by(self) -> str:
+    def _describe_accounting(self) -> str:
         problem = self._groups.problem if self._groups else "control groups could not be read"
-        return counted_by(f"process ({problem})" if problem else "control group", self._collectors.jobs)
+        return describe_accounting(f"process ({problem})" if problem else "control group", self._collectors.jobs)
 
-    def _living(self) -> frozenset[int]:
+    def _list_living(self) -> frozenset[int]:
         """The processes of the command that still run."""
         return self._measurement.living(self._groups.remaining() if self._groups else ())
 
@@ -256,13 +256,13 @@ class JobRun:
                 raise
             life = ReplicaLife(name, rank, start)
             owner = Owner(self._plan.job, name, self._plan.attempt)
-            groups = self._entered(name, pid)
+            groups = self._enter_groups(name, pid)
             member = Member(owner=owner, source=MembershipSource.TAGS, rank=rank, groups=groups)
             self._family.add(pid, member)
             self._roots[pid] = _Root(life, member, groups)
             self._figures.begin(self._place.of_replica("cpu.time", owner), start)
 
-    def _entered(self, replica: str, pid: int) -> Groups:
+    def _enter_groups(self, replica: str, pid: int) -> Groups:
         groups = self._groups
         return self._guard("entering control groups", lambda: groups.entered(replica, pid), {}) if groups else {}
 
@@ -288,7 +288,7 @@ class JobRun:
 
             def wait() -> bool:
                 for ended in self._children.wait(0.01, self._read_final_stat):
-                    self._ended(ended)
+                    self._note_end(ended)
                 return len(self._children.signals) == signals
 
             self._output.finish(wait)
@@ -309,13 +309,13 @@ class JobRun:
         ticking = Thread(target=self._tick, args=(loop, stop, interval_ms), name="loop", daemon=True)
         guard("measuring", ticking.start, None)
         guard("delivering", self._delivery.start, None)
-        poller = self._measurement.poller(interval_ms, self._gone_ranks)
+        poller = self._measurement.poller(interval_ms, self._list_gone_ranks)
         guard("polling for requests", poller.start, None)
         while self._children.running:
             for ended in self._children.wait(1.0, self._read_final_stat):
-                self._ended(ended)
+                self._note_end(ended)
         for ended in self._children.wait_for_orphans(self._read_final_stat):
-            self._ended(ended)
+            self._note_end(ended)
         guard("passing on output", self._finish_output, None)
         poller.stop()
         guard("receiving reports", self._measurement.programs.close, None)
@@ -327,7 +327,7 @@ class JobRun:
             guard("receiving runs of MLflow", self._relay.close, None)
         return last or max(self._clock.now_ms(), *(life.end or 0 for life in self._lives), 0)
 
-    def _gone_ranks(self) -> list[GoneRank]:
+    def _list_gone_ranks(self) -> list[GoneRank]:
         return [
             GoneRank(root.member.owner, root.life.rank, pid, root.life.exit_code)
             for pid, root in list(self._roots.items())
@@ -358,7 +358,7 @@ class JobRun:
         place = CgroupPlace.OUTSIDE if found and not found[1] else CgroupPlace.INSIDE
         return Owner(self._plan.job, name, self._plan.attempt) if name else None, place
 
-    def _ended(self, ended: ChildExit) -> None:
+    def _note_end(self, ended: ChildExit) -> None:
         root = self._roots.get(ended.pid)
         if root:
             root.life.exit_code = ended.status
@@ -387,7 +387,7 @@ class JobRun:
         network = self._guard("measuring the network", lambda: traffic_beside(samples, self._network.collect), empty)
         self._guard("summing up", lambda: self._figures.watch([*samples, *network]), None)
 
-    def _connected(self, connect: Callable[[], Requester]) -> Requester:
+    def _connect(self, connect: Callable[[], Requester]) -> Requester:
         try:
             with self._children.unblocked():
                 return connect()

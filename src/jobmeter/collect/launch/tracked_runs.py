@@ -9,7 +9,7 @@ import msgspec
 from jobmeter.collect.clock import OVERLAP_MS
 from jobmeter.collect.outbox import Outbox
 from jobmeter.errors import InvalidRequestError, UnavailableError
-from jobmeter.model.extra import Extra, merged_extra
+from jobmeter.model.extra import Extra, merge_extra
 from jobmeter.model.job import Job
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.sample import Sample
@@ -82,7 +82,7 @@ class TrackedRuns:
             extra: str | None = None
             for frame in self.outbox.on_disk():
                 if frame.kind is FrameKind.RECORDS:
-                    extra = merged_extra(extra, _extras(unpacked(frame), self.job))
+                    extra = merge_extra(extra, _extras(unpacked(frame), self.job))
             self.learn(msgspec.json.decode(extra or "{}").get(NAME, {}).get("runs", {}))
             self._is_recalled = True
 
@@ -138,7 +138,7 @@ class TrackedRuns:
         self.outbox.put(frame, urgent=False)
 
     def _merge(self, values: dict[str, Any]) -> None:
-        self._extra = merged_extra(self._extra, [{NAME: values}])
+        self._extra = merge_extra(self._extra, [{NAME: values}])
         job = Job(id=self.job, project=self.project, extra=msgspec.json.decode(self._extra))
         self._runs = {run.id: run for run in runs_of(job)}
 

@@ -109,8 +109,8 @@ class ProcessCounters:
         numbers = {key.pid: key for key in (*self._accounts, *(one.key for one in departed))} | keys
         self._cpu.update(
             cpu,
-            {final.key: self._final(final) for final in ended},
-            {one.key: self._departed(one, numbers) for one in departed},
+            {final.key: self._make_final_reading(final) for final in ended},
+            {one.key: self._make_departed_reading(one, numbers) for one in departed},
         )
         self._io.update(
             io,
@@ -166,12 +166,12 @@ class ProcessCounters:
             return self._places.get(key, CgroupPlace.INSIDE)
         return found[parent].owner.place if parent is not None and parent in found else CgroupPlace.INSIDE
 
-    def _final(self, ended: Ended) -> ProcessReading[Key, Account]:
+    def _make_final_reading(self, ended: Ended) -> ProcessReading[Key, Account]:
         waited = None if ended.waited_seconds is None else (ended.waited_seconds,)
         place = self._places.get(ended.key, CgroupPlace.INSIDE if ended.key in self._cpu else ended.place)
         return ProcessReading(Account(ended.owner, place), (ended.cpu_seconds,), waited=waited)
 
-    def _departed(self, one: Departed, numbers: Mapping[int, Key]) -> ProcessReading[Key, Account]:
+    def _make_departed_reading(self, one: Departed, numbers: Mapping[int, Key]) -> ProcessReading[Key, Account]:
         parent, waited = numbers.get(one.parent), one.waited_seconds
         beside = self._accounts.get(one.key) or (self._accounts.get(parent) if parent else None)
         place = self._places.get(one.key, beside.place if beside else CgroupPlace.INSIDE)

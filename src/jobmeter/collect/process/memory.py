@@ -123,7 +123,7 @@ class ProcessMemory:
             elif reading.value is None:
                 resident += stat.memory
             else:
-                read.append((_since(reading.value, reading.resident, stat.memory), stat.memory))
+                read.append((_update_proportional(reading.value, reading.resident, stat.memory), stat.memory))
         found = sum(value for value, _ in read)
         of_read = sum(size for _, size in read)
         part = found / of_read if of_read else 1.0
@@ -151,7 +151,7 @@ class ProcessMemory:
         return None if again and again.key == stat.key and again.memory and not again.ended else float(stat.memory)
 
 
-def _since(value: float, before: int, now: int) -> float:
+def _update_proportional(value: float, before: int, now: int) -> float:
     """Update an older proportional size: growth is the process's own memory, shrinkage is of both kinds."""
     if now >= before:
         return value + now - before

@@ -117,6 +117,6 @@ def user_name(uid: int) -> str:
         return str(uid)
 
 
-def all_pids(proc_root: str) -> list[int]:
+def list_pids(proc_root: str) -> list[int]:
     """List the numbers of all processes, ascending."""
     return sorted(int(name) for name in os.listdir(proc_root) if name.isdigit())  # noqa: PTH208

@@ -9,7 +9,7 @@ from jobmeter.collect.cgroup.usage import count_cpus, lowest
 from jobmeter.collect.host.network import interfaces
 
 Allowance = tuple[float | None, float | None]
-"""Cores and bytes of memory, None where unknown."""
+"""Cores and bytes of memory, None if unknown."""
 
 
 def machine_limits(proc_root: str) -> Allowance:
@@ -32,7 +32,7 @@ def allowance(proc_root: str, pid: int, reader: GroupReader, machine: Allowance)
     return lowest(cpu, affinity(proc_root, pid), machine[0]), lowest(memory, machine[1])
 
 
-def own_limits(proc_root: str, pid: int, hierarchies: Hierarchies) -> dict[str, float]:
+def read_limits(proc_root: str, pid: int, hierarchies: Hierarchies) -> dict[str, float]:
     """Return the allowance of a process by metric; unknown limits are left out."""
     cpu, memory = allowance(proc_root, pid, GroupReader(hierarchies), machine_limits(proc_root))
     limits = {"cpu.limit": cpu, "memory.limit": memory}

@@ -133,14 +133,14 @@ class ProcessTotals(Generic[K, O]):
         """The sums of every owner until it is forgotten. They never decrease."""
         sums = {**dict.fromkeys(self._highest, self._zero), **self._gone}
         for key, reading in self._last.items():
-            own = _subtract(self._own(key, reading), self._undecided.get(key, self._zero))
+            own = _subtract(self._subtract_foreign(key, reading), self._undecided.get(key, self._zero))
             sums[reading.owner] = _add(sums.get(reading.owner, self._zero), own)
         for owner in self._floors.keys() & sums.keys():
             missing = _subtract(self._floors.pop(owner), sums[owner])
             self._add_to_owner(owner, missing)
             sums[owner] = _add(sums[owner], missing)
         for owner, values in sums.items():
-            sums[owner] = self._highest[owner] = _most(values, self._highest.get(owner, self._zero))
+            sums[owner] = self._highest[owner] = _take_most(values, self._highest.get(owner, self._zero))
         return sums
 
     def forget(self, owners: Iterable[O]) -> None:
@@ -168,7 +168,7 @@ class ProcessTotals(Generic[K, O]):
                 self._foreign[key] = reading.values
             return
         if before.owner != reading.owner:
-            own = self._own(key, before)
+            own = self._subtract_foreign(key, before)
             self._add_to_owner(before.owner, own)
             self._add_foreign(key, own)
         if missing:
@@ -193,21 +193,25 @@ class ProcessTotals(Generic[K, O]):
                 # The heir of the last update ended, too: its last reading has a part of these counts.
                 if ended in gone and ended in base:
                     last = gone[ended].reading
-                    self._divide(keys, gone, (ended, last.owner), _subtract(_waited(last), _waited(base[ended])))
+                    self._divide(
+                        keys, gone, (ended, last.owner), _subtract(_read_waited(last), _read_waited(base[ended]))
+                    )
                 else:
                     self._divide(keys, gone, None, self._zero)
                 continue
-            taken = _subtract(_waited(now[heir]), _waited(base[heir]) if heir in base else self._zero)
+            taken = _subtract(_read_waited(now[heir]), _read_waited(base[heir]) if heir in base else self._zero)
             lost = reduce(_add, (gone[key].reading.values for key in keys))
             nearest_named = all(gone[key].heir == heir for key in keys)
-            if nearest_named or heir in final or _least(lost, taken) == lost:
+            if nearest_named or heir in final or _take_least(lost, taken) == lost:
                 self._divide(keys, gone, (heir, now[heir].owner), taken)
             else:
                 waiting.update((key, replace(gone[key], heir=heir)) for key in keys)
                 of_heir = (
-                    self._own(key, gone[key].reading) for key in keys if gone[key].reading.owner == now[heir].owner
+                    self._subtract_foreign(key, gone[key].reading)
+                    for key in keys
+                    if gone[key].reading.owner == now[heir].owner
                 )
-                others = _least(_subtract(lost, reduce(_add, of_heir, self._zero)), taken)
+                others = _take_least(_subtract(lost, reduce(_add, of_heir, self._zero)), taken)
                 self._undecided[heir] = _add(self._undecided.get(heir, self._zero), others)
         return waiting
 
@@ -216,13 +220,13 @@ class ProcessTotals(Generic[K, O]):
     ) -> None:
         by_owner: defaultdict[O, list[K]] = defaultdict(list)
         foreign = {key: self._foreign.pop(key, self._zero) for key in keys}
-        passed = _least(reduce(_add, foreign.values(), self._zero), taken)
+        passed = _take_least(reduce(_add, foreign.values(), self._zero), taken)
         taken = _subtract(taken, passed)
         for key in foreign:
             by_owner[gone[key].reading.owner].append(key)
         for owner, own in by_owner.items():
             lost = reduce(_add, (_subtract(gone[key].reading.values, foreign[key]) for key in own))
-            found = _least(lost, taken)
+            found = _take_least(lost, taken)
             taken = _subtract(taken, found)
             retained = _Retained(owner, _subtract(lost, found))
             self._add_to_owner(owner, retained.values)
@@ -238,7 +242,7 @@ class ProcessTotals(Generic[K, O]):
 
     def _take_back(self, key: K, owner: O, retained: _Retained[O], most: Values) -> Values:
         """Exclude retained counts from the owner, or from a process of another owner. Return their amount."""
-        back = _least(most, retained.values)
+        back = _take_least(most, retained.values)
         retained.values = _subtract(retained.values, back)
         if owner == retained.owner:
             self._gone[owner] = _subtract(self._gone.get(owner, self._zero), back)
@@ -248,15 +252,17 @@ class ProcessTotals(Generic[K, O]):
 
     def _take_back_below(self, key: K, now: ProcessReading[K, O], before: ProcessReading[K, O], since: int) -> None:
         """Take back what was retained of a process's descendants while it was missing, if it has waited for them."""
-        taken = _subtract(_waited(now), _waited(before))
+        taken = _subtract(_read_waited(now), _read_waited(before))
         if not any(taken):
             return
         found = {child: closed for child, closed in self._closed.items() if closed.update >= since}
         parents = {key}
         while parents := {child for child, closed in found.items() if closed.reading.parent in parents}:
             for closed in map(found.pop, parents):
-                taken = _subtract(taken, self._take_back(key, now.owner, closed.retained, _least(taken, closed.own)))
-                passed_on = _least(closed.foreign, taken)
+                taken = _subtract(
+                    taken, self._take_back(key, now.owner, closed.retained, _take_least(taken, closed.own))
+                )
+                passed_on = _take_least(closed.foreign, taken)
                 taken = _subtract(taken, passed_on)
                 self._add_foreign(key, passed_on)
 
@@ -270,7 +276,7 @@ class ProcessTotals(Generic[K, O]):
             steps -= 1
         return parent
 
-    def _own(self, key: K, reading: ProcessReading[K, O]) -> Values:
+    def _subtract_foreign(self, key: K, reading: ProcessReading[K, O]) -> Values:
         foreign = self._foreign.get(key)
         return reading.values if foreign is None else _subtract(reading.values, foreign)
 
@@ -281,7 +287,7 @@ class ProcessTotals(Generic[K, O]):
         self._gone[owner] = _add(self._gone.get(owner, self._zero), values)
 
 
-def _waited(reading: ProcessReading[K, O]) -> Values:
+def _read_waited(reading: ProcessReading[K, O]) -> Values:
     return reading.values if reading.waited is None else reading.waited
 
 
@@ -293,9 +299,9 @@ def _subtract(left: Values, right: Values) -> Values:
     return tuple(max(a - b, 0.0) for a, b in zip(left, right, strict=True))
 
 
-def _least(left: Values, right: Values) -> Values:
+def _take_least(left: Values, right: Values) -> Values:
     return tuple(map(min, left, right))
 
 
-def _most(left: Values, right: Values) -> Values:
+def _take_most(left: Values, right: Values) -> Values:
     return tuple(map(max, left, right))

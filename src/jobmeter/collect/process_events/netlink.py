@@ -104,7 +104,7 @@ class EventSocket:
 
     def attach(self, program: Sequence[NetlinkStep]) -> None:
         """Let the kernel drop what the program does not accept, before it is put into the buffer."""
-        code = _assembled(program)
+        code = _assemble(program)
         memory = ctypes.create_string_buffer(code)
         length = len(code) // _INSTRUCTION.size
         self._socket.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HP", length, ctypes.addressof(memory)))
@@ -153,7 +153,7 @@ class EventSocket:
             self._socket.close()
 
 
-def _assembled(program: Sequence[NetlinkStep]) -> bytes:
+def _assemble(program: Sequence[NetlinkStep]) -> bytes:
     """Assemble the program as ``struct sock_filter``, with an end for accepted and one for dropped messages."""
     steps = [*program, NetlinkStep(_RETURN, _EVERYTHING, label=ACCEPT), NetlinkStep(_RETURN, 0, label=DROP)]
     places = {step.label: at for at, step in enumerate(steps) if step.label}

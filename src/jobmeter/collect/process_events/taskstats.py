@@ -62,7 +62,7 @@ class TaskStats(EventSocket):
         try:
             self._kind = self._find_family()
             self._at, self._end, version = self._find_layout()
-            self._request(self._kind, _GET, _every_cpu(), netlink.REQUEST | netlink.ACKNOWLEDGE)
+            self._request(self._kind, _GET, _make_cpu_mask(), netlink.REQUEST | netlink.ACKNOWLEDGE)
             self._answer()
             self._flagged = version >= _FLAGGED_SINCE
             if self._flagged:
@@ -83,7 +83,7 @@ class TaskStats(EventSocket):
             flags, ran, pid, lived, most, *called, read, written = _FIGURES.unpack_from(buffer, start + self._at)
             io: ProcessIo | None = ProcessIo(*map(float, (read, written, *called)))
             if length > self._end + _RAN.size:
-                pid, ran = _of_group(bytes(buffer[start + _BODY : start + length])) or (pid, ran)
+                pid, ran = _read_group_usage(bytes(buffer[start + _BODY : start + length])) or (pid, ran)
                 io = None
             elif self._flagged and not flags & _LAST_THREAD:
                 continue
@@ -119,7 +119,7 @@ class TaskStats(EventSocket):
         return next(self.messages(), b"")
 
 
-def _of_group(body: bytes) -> tuple[int, int] | None:
+def _read_group_usage(body: bytes) -> tuple[int, int] | None:
     """Return the number and the CPU time of a process of several threads, of which this was the last to end."""
     for kind, _, value in netlink.attributes(body):
         if kind == _OF_GROUP:
@@ -128,6 +128,6 @@ def _of_group(body: bytes) -> tuple[int, int] | None:
     return None
 
 
-def _every_cpu() -> bytes:
+def _make_cpu_mask() -> bytes:
     cpus = files.read_text("/sys/devices/system/cpu/possible") or "0"
     return netlink.attribute(_REGISTER, cpus.encode() + b"\0")

@@ -262,8 +262,8 @@ class ProcessWatch:
         """Read the waiting events. Returns their number."""
         with self._reading:
             # Ends first: a process that begins before it ends is then among the changes read afterwards.
-            finals = _all(self._stats.ends, _MOST_READINGS) if self._stats else []
-            changes = _all(self._connector.changes, 4 * _MOST_READINGS) if self._connector else []
+            finals = _read_all(self._stats.ends, _MOST_READINGS) if self._stats else []
+            changes = _read_all(self._connector.changes, 4 * _MOST_READINGS) if self._connector else []
             with self._lock:
                 for what, _, first, _, second in changes:
                     if what == FORK:
@@ -342,7 +342,7 @@ class ProcessWatch:
             self._gone.append(Gone(pid, life.parent, life.member, life.stat, final, life.waited_seconds, now))
 
 
-def _all(read: Callable[[], Iterable[T]], most: int) -> list[T]:
+def _read_all(read: Callable[[], Iterable[T]], most: int) -> list[T]:
     """Return all waiting entries, up to ``most`` readings."""
     found: list[T] = []
     for _ in range(most):

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 def run_socket(process: int) -> str:
     """Return a value of ``JOBMETER_SOCKET`` for a run: a path in the user's folder, else an abstract name."""
     user = os.getuid()
-    folder = Path(places.own_folder(user))
+    folder = Path(places.find_own_folder(user))
     try:
         _prepare(folder, user)
     except (OSError, ConflictError) as error:
@@ -47,7 +47,7 @@ def run_socket(process: int) -> str:
 
 def agent_socket() -> str:
     """Return the path of the agent's socket, in the folder of this user. Raises OSError or ConflictError."""
-    folder = Path(places.own_folder(os.getuid()))
+    folder = Path(places.find_own_folder(os.getuid()))
     _prepare(folder, os.getuid())
     return str(folder / places.AGENT_SOCKET)
 

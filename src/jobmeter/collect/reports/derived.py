@@ -70,10 +70,10 @@ class DerivedValues:
 
     def _share(self, meta: Meta, steps_a_second: float, tokens_a_second: float) -> float | None:
         """Return the share of the peak that the reported operations are; None if a part of the fraction is unknown."""
-        operations = _positive(meta, "flops_per_token") * tokens_a_second
-        operations = operations or _positive(meta, "flops_per_step") * steps_a_second
-        peak = _positive(meta, "peak_flops") or self._peak(meta)
-        devices = _positive(meta, "devices") or 1.0
+        operations = _read_positive(meta, "flops_per_token") * tokens_a_second
+        operations = operations or _read_positive(meta, "flops_per_step") * steps_a_second
+        peak = _read_positive(meta, "peak_flops") or self._peak(meta)
+        devices = _read_positive(meta, "devices") or 1.0
         return operations / (peak * devices) if operations and peak else None
 
     def _peak(self, meta: Meta) -> float:
@@ -83,7 +83,7 @@ class DerivedValues:
         return next(iter(peaks)) or 0.0 if len(peaks) == 1 else 0.0
 
 
-def _positive(meta: Meta, name: str) -> float:
+def _read_positive(meta: Meta, name: str) -> float:
     try:
         value = float(meta.get(name, 0.0))
     except ValueError:

@@ -31,7 +31,7 @@ class LineForm(NamedTuple):
     source: str
 
 
-def _by_pattern(pattern: str) -> Callable[[str], LineNumbers | None]:
+def _make_pattern_reader(pattern: str) -> Callable[[str], LineNumbers | None]:
     """Read a line by a pattern whose groups are names of values; ``step`` is the step."""
     compiled = re.compile(pattern)
 
@@ -154,19 +154,21 @@ FORMS: tuple[LineForm, ...] = (
     LineForm(
         "nanoGPT",
         "loss",
-        _by_pattern(rf"^iter (?P<step>\d+): loss (?P<loss>{_NUMBER}), time (?P<time_ms>{_NUMBER})ms"),
+        _make_pattern_reader(rf"^iter (?P<step>\d+): loss (?P<loss>{_NUMBER}), time (?P<time_ms>{_NUMBER})ms"),
         "https://github.com/karpathy/nanoGPT/blob/master/train.py",
     ),
     LineForm(
         "nanoGPT evaluation",
         "val loss",
-        _by_pattern(rf"^step (?P<step>\d+): train loss (?P<train_loss>{_NUMBER}), val loss (?P<val_loss>{_NUMBER})"),
+        _make_pattern_reader(
+            rf"^step (?P<step>\d+): train loss (?P<train_loss>{_NUMBER}), val loss (?P<val_loss>{_NUMBER})"
+        ),
         "https://github.com/karpathy/nanoGPT/blob/master/train.py",
     ),
     LineForm(
         "torchtitan",
         "loss:",
-        _by_pattern(
+        _make_pattern_reader(
             rf"step:\s*(?P<step>\d+)\s+loss:\s*(?P<loss>{_NUMBER})(?:\s+grad_norm:\s*(?P<grad_norm>{_NUMBER}))?"
             rf"(?:\s+memory:\s*{_NUMBER}GiB\({_NUMBER}%\))?(?:\s+tps:\s*(?P<tokens_per_second>[\d,.]+))?"
             rf"(?:\s+tflops:\s*(?P<tflops>[\d,.]+))?"
@@ -203,7 +205,7 @@ def read_line(line: str, own: Callable[[str], LineNumbers | None] | None = None)
     return next((found for form in hinted if (found := form.read(plain)) is not None), None)
 
 
-def own_form(pattern: str) -> Callable[[str], LineNumbers | None]:
+def parse_own_form(pattern: str) -> Callable[[str], LineNumbers | None]:
     """Return the form of a user's pattern, whose groups are the names of values. Raises ValueError."""
     try:
         groups = re.compile(pattern).groupindex
@@ -211,7 +213,7 @@ def own_form(pattern: str) -> Callable[[str], LineNumbers | None]:
         raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
     if not set(groups) - {"step"}:
         raise ValueError(f"{pattern!r} names no value: write (?P<loss>...), and (?P<step>...) for the step")
-    read = _by_pattern(pattern)
+    read = _make_pattern_reader(pattern)
 
     def read_valid(line: str) -> LineNumbers | None:
         try:

@@ -125,16 +125,16 @@ class _MetricsHandler(LocalHandler):
             self._answer(413, kind, f"a request needs Content-Length, of at most {MOST_BODY} bytes")
             return
         try:
-            body = _decompressed(sent, self.fields.get("content-encoding", ""))
+            body = _decompress(sent, self.fields.get("content-encoding", ""))
         except (zlib.error, InvalidRequestError) as error:
             self._answer(400, kind, str(error))
             return
         if kind not in {"application/json", "application/x-protobuf"}:
             self._answer(415, kind, "the body must be application/json or application/x-protobuf")
             return
-        self._answer(*self._taken(body, kind))
+        self._answer(*self._take_request(body, kind))
 
-    def _taken(self, body: bytes, kind: str) -> tuple[int, str, str]:
+    def _take_request(self, body: bytes, kind: str) -> tuple[int, str, str]:
         status, problem = self.server.take(self.client_address, body, kind == "application/json")
         return status, kind, problem
 
@@ -190,11 +190,11 @@ class OtlpPort:
                 if self._budget.left < 0:
                     self._reports.refused += 1
                     return 429, "too much is reported here: the agent has used its share of the CPU; report less often"
-                return self._taken(sender, body, json=json)
+                return self._take_request(sender, body, json=json)
             finally:
                 self._budget.end()
 
-    def _taken(self, sender: tuple[str, int], body: bytes, *, json: bool) -> tuple[int, str]:
+    def _take_request(self, sender: tuple[str, int], body: bytes, *, json: bool) -> tuple[int, str]:
         process = self._owners.find("tcp", sender, self._server.server_address[1])
         reporter = self._reports.reporter(process) if process else None
         if reporter is None:
@@ -225,7 +225,7 @@ def _step(attributes: Any) -> float | None:  # noqa: ANN401 - a mapping of texts
         return None
 
 
-def _decompressed(body: bytes, encoding: str) -> bytes:
+def _decompress(body: bytes, encoding: str) -> bytes:
     if encoding in {"", "identity"}:
         return body
     if encoding != "gzip":

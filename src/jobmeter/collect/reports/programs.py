@@ -9,7 +9,7 @@ from jobmeter.collect.discover.member import Member
 from jobmeter.collect.registry import JobCollectors, Planned
 from jobmeter.collect.reports.datagrams import DatagramSocket, agent_socket, run_socket
 from jobmeter.collect.reports.event_files import EventFileCollector
-from jobmeter.collect.reports.loss_lines import LineNumbers, own_form, read_line
+from jobmeter.collect.reports.loss_lines import LineNumbers, parse_own_form, read_line
 from jobmeter.collect.reports.network import OtlpPort, StatsdPort
 from jobmeter.collect.reports.ports import PortOwners
 from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
@@ -79,7 +79,7 @@ class ProgramReceiver:
         ``roots`` knows processes that may have ended before a scan. ``say`` gets a sentence for each failure.
         """
         self._roots = roots or self._roots
-        self._form = own_form(settings.form) if settings.form else None
+        self._form = parse_own_form(settings.form) if settings.form else None
         owners = PortOwners(self._processes)
         reports = self.reports
         if settings.socket != "":

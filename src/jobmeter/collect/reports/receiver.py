@@ -270,7 +270,7 @@ class ProgramReports:
             if not _is_trusted(replica, name, source):
                 continue
             if not math.isfinite(value):
-                self._not_finite(reporter, replica, point, name, value)
+                self._report_non_finite(reporter, replica, point, name, value)
             elif not self._put(reporter.owner, replica, name, point.labels, point.time_ms, value):
                 lost += 1
         return lost
@@ -309,7 +309,7 @@ class ProgramReports:
             labels = _labels(((NAME_LABEL, shown),), labels)
         return self._place.of_replica(PREFIX + (metric or "_"), owner, labels)
 
-    def _not_finite(
+    def _report_non_finite(
         self, reporter: Reporter, replica: _ReplicaReports, point: ReportedPoint, name: str, value: float
     ) -> None:
         """Report a value that no series can hold, once for each name."""

@@ -79,8 +79,8 @@ class ClusterScopedIds(Scheduler):
     def poll(self, now_ms: int) -> Records:
         """Return the changes with cluster-scoped ids."""
         found = self._scheduler.poll(now_ms)
-        jobs = [msgspec.structs.replace(one, job_id=self._named(one.job_id)) for one in found.jobs]
-        events = [msgspec.structs.replace(one, job=self._named(one.job)) for one in found.events]
+        jobs = [msgspec.structs.replace(one, job_id=self._name_cluster_job(one.job_id)) for one in found.jobs]
+        events = [msgspec.structs.replace(one, job=self._name_cluster_job(one.job)) for one in found.events]
         return msgspec.structs.replace(found, jobs=jobs, events=events)
 
     def problem(self) -> str:
@@ -90,7 +90,7 @@ class ClusterScopedIds(Scheduler):
     def measure(self, now_ms: int) -> list[Sample]:
         """Return the samples with cluster-scoped ids."""
         return [
-            Sample(replace(one.series, job=self._named(one.series.job)), one.time_ms, one.value)
+            Sample(replace(one.series, job=self._name_cluster_job(one.series.job)), one.time_ms, one.value)
             for one in self._scheduler.measure(now_ms)
         ]
 
@@ -98,5 +98,5 @@ class ClusterScopedIds(Scheduler):
         """Close the scheduler."""
         self._scheduler.close()
 
-    def _named(self, job: str) -> str:
+    def _name_cluster_job(self, job: str) -> str:
         return job_in_cluster(job, self._cluster) if job else ""

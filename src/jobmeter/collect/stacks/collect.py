@@ -76,15 +76,15 @@ class StackCollector:
         self._last: tuple[str, float, NodeEvidence | None] = ("", float("-inf"), None)
 
     def collect(self, job: str) -> NodeEvidence | None:
-        """Return the evidence of a job's ranks on this node; None where the node has, and had, none of them."""
+        """Return the evidence of a job's ranks on this node; None if the node has, and had, none of them."""
         before, at, evidence = self._last
         if before == job and time.monotonic() - at < LEAST_SECONDS:
             return evidence
-        evidence = self._collected(job)
+        evidence = self._collect_evidence(job)
         self._last = (job, time.monotonic(), evidence)
         return evidence
 
-    def _collected(self, job: str) -> NodeEvidence | None:
+    def _collect_evidence(self, job: str) -> NodeEvidence | None:
         end = time.monotonic() + BUDGET_SECONDS
         ranks = self.ranks(list(self.processes(job)))
         gone = [
@@ -109,17 +109,19 @@ class StackCollector:
         for one in ranks:
             request_dump(one.pid, max(one.key[2], 0), one.variables, self._proc)
         py_spy = find_py_spy()
-        found = [self._first_look(one, py_spy, end) for one in ranks]
+        found = [self._describe_rank(one, py_spy, end) for one in ranks]
         switches = [context_switches(one.pid, self._proc) for one in ranks]
         self._stop.wait(self._between)
         found = [self._second_look(one, before, py_spy, end) for one, before in zip(found, switches, strict=True)]
-        found = [self._with_recorder(evidence, one, requested, end) for evidence, one in zip(found, ranks, strict=True)]
+        found = [
+            self._add_recorder_dump(evidence, one, requested, end) for evidence, one in zip(found, ranks, strict=True)
+        ]
         ras, problem = self._ras(ranks)
         if problem:
             missing.append(problem)
         return NodeEvidence([*found, *gone][:MOST_RANKS], ras, missing)
 
-    def _first_look(self, one: _Rank, py_spy: str | None, end: float) -> RankEvidence:
+    def _describe_rank(self, one: _Rank, py_spy: str | None, end: float) -> RankEvidence:
         replica, attempt, rank = one.key
         evidence = RankEvidence(replica=replica, attempt=attempt, rank=None if rank < 0 else rank, pid=one.pid)
         state = kernel_state(one.pid, self._proc)
@@ -146,7 +148,7 @@ class StackCollector:
             moved = later != evidence.main if later else moved
         return replace(evidence, moved=moved)
 
-    def _with_recorder(self, evidence: RankEvidence, one: _Rank, requested: float, end: float) -> RankEvidence:
+    def _add_recorder_dump(self, evidence: RankEvidence, one: _Rank, requested: float, end: float) -> RankEvidence:
         if time.monotonic() > end or evidence.state == "X" or not one.variables:
             return evidence
         groups, problem = read_dump(one.pid, max(one.key[2], 0), one.variables, requested, self._proc)
@@ -163,7 +165,7 @@ class StackCollector:
             if not process.stat.ended:
                 rank = self._rank(process)
                 members.setdefault((owner.replica, owner.attempt, rank), []).append(process)
-        members = _without_launchers(members)
+        members = _leave_out_launchers(members)
         chosen = ((key, self._worker(own)) for key, own in members.items())
         ranks = [_Rank(key, pid, self._variables(pid)) for key, pid in chosen]
         return sorted(ranks, key=lambda one: (len(one.key[0]), one.key))
@@ -205,7 +207,7 @@ class StackCollector:
         return found
 
 
-def _without_launchers(members: dict[RankKey, list[Process]]) -> dict[RankKey, list[Process]]:
+def _leave_out_launchers(members: dict[RankKey, list[Process]]) -> dict[RankKey, list[Process]]:
     """Leave out processes without a rank, and parents of other ranks, in replicas whose processes have ranks."""
     rank_by_pid = {one.stat.key.pid: key for key, own in members.items() for one in own}
     parents = {

@@ -50,7 +50,7 @@ class KernelState(NamedTuple):
 
 
 def kernel_state(pid: int, proc_root: str = "/proc") -> KernelState | None:
-    """Return the state of the first thread of a process, None where the process is gone."""
+    """Return the state of the first thread of a process, None if the process is gone."""
     stat = read_stat(proc_root, pid)
     if stat is None:
         return None

@@ -80,7 +80,7 @@ def _place(address: str) -> tuple[str | None, int]:
 
 
 def _listens(proc_root: str, pid: int, port: int) -> bool:
-    """True where a process itself listens on a TCP port."""
+    """True if a process itself listens on a TCP port."""
     inodes = set()
     for name in ("tcp", "tcp6"):
         for line in files.read_text(f"{proc_root}/{pid}/net/{name}").splitlines()[1:]:

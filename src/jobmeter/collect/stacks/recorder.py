@@ -59,11 +59,11 @@ def read_dump(
     stem = next((variables[name] for name in FILES if variables.get(name)), _DEFAULT_FILE)
     try:
         if variables.get(PIPE):
-            descriptor = _newest(proc_root, pid, f"{stem}{rank}", requested, requested + _WAIT)
+            descriptor = _await_dump(proc_root, pid, f"{stem}{rank}", requested, requested + _WAIT)
         else:
-            descriptor = _newest(proc_root, pid, f"{stem}{rank}", _began(proc_root, pid), 0.0)
+            descriptor = _await_dump(proc_root, pid, f"{stem}{rank}", _read_start_time(proc_root, pid), 0.0)
         try:
-            return _parsed(descriptor), ""
+            return _parse_dump(descriptor), ""
         finally:
             os.close(descriptor)
     except (OSError, RecorderError) as error:
@@ -71,14 +71,14 @@ def read_dump(
         return [], clipped(f"no dump of PyTorch's flight recorder in {stem}{rank}: {text}")
 
 
-def _began(proc_root: str, pid: int) -> float:
+def _read_start_time(proc_root: str, pid: int) -> float:
     """Return when a process began, in seconds since the epoch; 0 where that is unknown."""
     found = read_stat(proc_root, pid)
     booted = (files.read_pairs(f"{proc_root}/stat") or {}).get(b"btime")
     return 0.0 if found is None or booted is None else booted + found.key.start / os.sysconf("SC_CLK_TCK")
 
 
-def _newest(proc_root: str, pid: int, path: str, since: float, until: float) -> int:
+def _await_dump(proc_root: str, pid: int, path: str, since: float, until: float) -> int:
     """Return a descriptor of the dump, once the file was written after ``since``; it is waited for until ``until``."""
     while True:
         try:
@@ -119,7 +119,7 @@ def _open(proc_root: str, pid: int, path: str, flags: int, is_kind: Callable[[in
         os.close(handle)
 
 
-def _parsed(descriptor: int) -> list[GroupProgress]:
+def _parse_dump(descriptor: int) -> list[GroupProgress]:
     command = [sys.executable, "-P", "-m", "jobmeter.collect.stacks.unpickle"]
     output = run_aside(command, _SECONDS, _MOST_OUTPUT, descriptor)
     if output.problem:

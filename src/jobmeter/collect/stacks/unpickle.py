@@ -34,7 +34,7 @@ class PlainUnpickler(pickle.Unpickler):
 
 
 def progress_of(dump: object) -> list[GroupProgress]:
-    """Return the progress in each process group of a dump, of versions 2.x; empty where the dump has none."""
+    """Return the progress in each process group of a dump, of versions 2.x; empty if the dump has none."""
     if not isinstance(dump, Mapping):
         return []
     configs = _mapping(dump.get("pg_config"))

@@ -123,7 +123,7 @@ class Changes:
             move.tries += 1
             if move.tries > _TRIES:  # it was moved to where no event is seen
                 del self._moves[cookie]
-        return self._missing()
+        return self._list_missing()
 
     def forget(self, live: Path) -> None:
         """Drop a live path whose files were read and are gone."""
@@ -165,7 +165,7 @@ class Changes:
         aside = self._aside.pop(path, None)
         return self._due.pop(path, aside)
 
-    def _missing(self) -> dict[Path, int]:
+    def _list_missing(self) -> dict[Path, int]:
         waiting = {file.live for file in self._due.values()}
         waiting |= {move.file.live for move in self._moves.values() if move.file is not None}
         found: dict[Path, int] = {}

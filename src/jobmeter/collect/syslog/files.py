@@ -62,13 +62,13 @@ class FileSource:
     def read(self, position: Position | None, until: Position | None = None) -> LogReading | None:
         """Return the next lines."""
         if position is None:
-            return self._first()
+            return self._begin_first_file()
         spot = spot_of(position)
         if until is not None:
-            return self._again(spot, spot_of(until))
+            return self._read_again(spot, spot_of(until))
         if self._spot != spot and not self._resume(spot):
             return self._start_over("" if self._done == spot.file else _GONE)
-        return self._truncated() or self._forward()
+        return self._continue_truncated() or self._forward()
 
     @property
     def is_full(self) -> bool:
@@ -107,13 +107,13 @@ class FileSource:
         self._use(None)
         self._later.close()
 
-    def _first(self) -> LogReading | None:
+    def _begin_first_file(self) -> LogReading | None:
         self._later.follow(self.path, None)
         found = self._later.take()
         if found is None:
             return None
         self._use(found[0])
-        return self._at(*found, [])
+        return self._make_reading(*found, [])
 
     def _resume(self, spot: Spot) -> bool:
         """Open the file of a position under its current name."""
@@ -125,9 +125,9 @@ class FileSource:
                 return True
         return False
 
-    def _truncated(self) -> LogReading | None:
+    def _continue_truncated(self) -> LogReading | None:
         """Handle truncation: continue in the copy that was made before, or at the beginning."""
-        descriptor, spot = self._opened(), self._place()
+        descriptor, spot = self._require_descriptor(), self._place()
         if is_whole(descriptor, spot):
             return None
         for path in reversed(rotated(self.path)):
@@ -136,35 +136,37 @@ class FileSource:
                 continue
             if identity_of(copy) != spot.file and is_whole(copy, spot):
                 self._use(copy)
-                return self._at(copy, spot.offset, [])
+                return self._make_reading(copy, spot.offset, [])
             os.close(copy)
         self._use(None)
         return self._start_over("")
 
     def _forward(self) -> LogReading | None:
-        descriptor, spot = self._opened(), self._place()
+        descriptor, spot = self._require_descriptor(), self._place()
         for _ in range(_CHUNKS):
             data = os.pread(descriptor, _CHUNK, spot.offset + self._cutter.pending)
             if not data:
-                return self._ended(descriptor, spot)
+                return self._continue_replaced(descriptor, spot)
             self._quiet = 0
             pieces = self._cutter.feed(data)
             if pieces:
                 end = spot.offset + sum(piece.length for piece in pieces)
-                return self._at(descriptor, end, _entries(pieces), more=len(data) == _CHUNK or bool(self._later))
+                return self._make_reading(
+                    descriptor, end, _entries(pieces), more=len(data) == _CHUNK or bool(self._later)
+                )
         return None
 
-    def _ended(self, descriptor: int, spot: Spot) -> LogReading | None:
+    def _continue_replaced(self, descriptor: int, spot: Spot) -> LogReading | None:
         """Return the next reading at the end of a file: None, unless another one replaced it."""
         current = identity(self.path)
         if current == spot.file:
-            return self._late(descriptor, spot) if self._later else None
+            return self._read_late_file(descriptor, spot) if self._later else None
         self._quiet += 1
         if self._quiet < (_QUIET if current or self._later else _ABSENT) and not self._later.is_past:
             return None
         last = self._cutter.finish()
         if last is not None:
-            return self._at(descriptor, spot.offset + last.length, _entries([last]))
+            return self._make_reading(descriptor, spot.offset + last.length, _entries([last]))
         self._descriptor = None
         self._later.finish(descriptor, spot)  # frees the disk space of a file without a name
         following = self._start_over("")
@@ -173,7 +175,7 @@ class FileSource:
             self._done = spot.file
         return following
 
-    def _late(self, descriptor: int, spot: Spot) -> LogReading | None:
+    def _read_late_file(self, descriptor: int, spot: Spot) -> LogReading | None:
         """Read files that were found late, after their successor was begun, and then continue with it."""
         self._descriptor = None
         self._later.put_back(descriptor, spot.offset)
@@ -186,15 +188,15 @@ class FileSource:
         if found is None:
             return None
         self._use(found[0])
-        return self._at(*found, [SystemLogEntry(note, severity=4)] if note else [])
+        return self._make_reading(*found, [SystemLogEntry(note, severity=4)] if note else [])
 
-    def _again(self, spot: Spot, end: Spot) -> LogReading | None:
+    def _read_again(self, spot: Spot, end: Spot) -> LogReading | None:
         """Return the lines of an earlier reading, between two positions."""
         begin = spot.offset if spot.file == end.file else 0
-        if not self._resume(end) or not is_whole(self._opened(), end):
+        if not self._resume(end) or not is_whole(self._require_descriptor(), end):
             self._spot = None
             return None
-        cutter, pieces, at, descriptor = LineCutter(), [], begin, self._opened()
+        cutter, pieces, at, descriptor = LineCutter(), [], begin, self._require_descriptor()
         while at < end.offset:
             data = os.pread(descriptor, min(_CHUNK, end.offset - at), at)
             pieces += cutter.feed(data)
@@ -204,7 +206,9 @@ class FileSource:
         self._spot = end
         return LogReading(_entries([*pieces, *([last] if last else [])]), end.position())
 
-    def _at(self, descriptor: int, offset: int, entries: list[SystemLogEntry], *, more: bool = False) -> LogReading:
+    def _make_reading(
+        self, descriptor: int, offset: int, entries: list[SystemLogEntry], *, more: bool = False
+    ) -> LogReading:
         self._spot = spot_at(descriptor, offset)
         return LogReading(entries, self._spot.position(), more or not entries)
 
@@ -219,7 +223,7 @@ class FileSource:
             self._later.release(identity_of(descriptor))
             self._later.since_ns = self._later.since_ns or os.fstat(descriptor).st_mtime_ns
 
-    def _opened(self) -> int:
+    def _require_descriptor(self) -> int:
         if self._descriptor is None:
             raise FileNotFoundError(f"{self.path} is not open")
         return self._descriptor

@@ -51,7 +51,7 @@ class JournalSource:
     def read(self, position: Position | None, until: Position | None = None) -> LogReading | None:
         """Return the next lines."""
         if position is None:
-            return LogReading([], {"cursor": self._newest()}, more=True)
+            return LogReading([], {"cursor": self._read_newest_cursor()}, more=True)
         cursor = str(position["cursor"])
         if self._process is None or cursor != self._at or until is not None:
             # A repeated reading ends with the journal: its last line may have been removed.
@@ -79,7 +79,7 @@ class JournalSource:
         self._cutter = LineCutter(4 * 2**20)
         self._waiting = []
 
-    def _newest(self) -> str:
+    def _read_newest_cursor(self) -> str:
         """Return the cursor of the newest line; empty without any."""
         command = [*_COMMAND, "--lines=1", *self._arguments]
         found = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)

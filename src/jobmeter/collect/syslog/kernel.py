@@ -94,7 +94,7 @@ class KernelReader:
                 self._open(last)
             has_more = bool(self._kept) and self._kept[-1].sequence > last
             found = [record for record in self._kept if record.sequence > last][:most] if has_more else []
-            while len(found) < most and (record := self._next()) is not None:
+            while len(found) < most and (record := self._read_next()) is not None:
                 if record.sequence <= self._floor:
                     continue
                 if len(self._kept) >= _KEPT:
@@ -127,7 +127,7 @@ class KernelReader:
         self._kept.clear()
         self._floor = last
 
-    def _next(self) -> KernelRecord | None:
+    def _read_next(self) -> KernelRecord | None:
         while self._device is not None:
             try:
                 data = self._device.read()
@@ -178,7 +178,7 @@ class KernelSource:
             if most is not None and record.sequence > most:
                 break
             if record.sequence > last + 1 and last >= 0:
-                entries.append(_missing(record, record.sequence - last - 1, anchor))
+                entries.append(_make_loss_entry(record, record.sequence - last - 1, anchor))
             entries.append(_entry(record, anchor))
             last = record.sequence
         if until is not None:
@@ -215,6 +215,6 @@ def _entry(record: KernelRecord, anchor: int) -> SystemLogEntry:
     )
 
 
-def _missing(record: KernelRecord, count: int, anchor: int) -> SystemLogEntry:
+def _make_loss_entry(record: KernelRecord, count: int, anchor: int) -> SystemLogEntry:
     text = f"[jobmeter: {count} records of the kernel are missing here, they were overwritten before they were read]"
     return SystemLogEntry(text, _time_ns(record, anchor) - 1, severity=4, facility="kern")

@@ -66,7 +66,7 @@ def identity_of(descriptor: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def live_names(name: str) -> Iterator[str]:
+def list_live_names(name: str) -> Iterator[str]:
     """Yield names that a rotated file may have had before: ``app.log`` for ``app.log.1``, ``app.log-20261122.gz``."""
     for at, letter in enumerate(name):
         if at and letter in ".-" and _ROTATED.fullmatch(name, at):
@@ -84,7 +84,7 @@ def rotated(live: Path) -> list[Path]:
     try:
         with os.scandir(live.parent) as entries:
             for entry in entries:
-                if is_readable(entry.name) and live.name in live_names(entry.name):
+                if is_readable(entry.name) and live.name in list_live_names(entry.name):
                     with suppress(FileNotFoundError):
                         found.append((entry.stat(follow_symlinks=False).st_mtime_ns, live.parent / entry.name))
     except OSError:

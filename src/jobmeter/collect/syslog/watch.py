@@ -10,7 +10,7 @@ from jobmeter.collect.syslog.files import FileSource
 from jobmeter.collect.syslog.inotify import Inotify
 from jobmeter.collect.syslog.opening import LogOpener
 from jobmeter.collect.syslog.patterns import MOST_ENTRIES, LogPattern, MatchBudget, NamePattern
-from jobmeter.collect.syslog.rotation import identity, live_names, rotated
+from jobmeter.collect.syslog.rotation import identity, list_live_names, rotated
 from jobmeter.collect.syslog.successors import Followed
 from jobmeter.model.time import NS_PER_MS, SystemClock
 
@@ -81,8 +81,8 @@ class FileWatch:
         self._remembered = remembered
         self._listed = True
         names: dict[str, set[NamePattern]] = {}
-        read = _by_folder(map(str, self._sources))
-        stored = _by_folder(key.removeprefix(_FILE) for key in remembered)
+        read = _group_by_folder(map(str, self._sources))
+        stored = _group_by_folder(key.removeprefix(_FILE) for key in remembered)
         owners: dict[tuple[int, int], Path] = {}
         for pattern in self._patterns:
             budget = MatchBudget()
@@ -91,7 +91,7 @@ class FileWatch:
                 if self._inotify is not None:
                     self._inotify.watch(directory)
                 found = set(pattern.names(directory, budget))
-                for path in self._new_files(directory, found, read[directory], stored[directory]):
+                for path in self._find_new_files(directory, found, read[directory], stored[directory]):
                     if path in self._sources:
                         continue  # another pattern matches it too
                     if f"{_FILE}{path}" in remembered:
@@ -155,7 +155,7 @@ class FileWatch:
         """Return the live path that a path is, or was rotated from; None for any other."""
         patterns = self._names.get(str(path.parent), set())
         lives = [
-            path.parent / name for name in live_names(path.name) if any(pattern.fits(name) for pattern in patterns)
+            path.parent / name for name in list_live_names(path.name) if any(pattern.fits(name) for pattern in patterns)
         ]
         for live in lives:
             if live in self._sources or f"{_FILE}{live}" in self._remembered:
@@ -185,10 +185,10 @@ class FileWatch:
         except OSError as error:
             self._warn(f"the kernel does not report new log files ({error}): they are listed every two seconds")
 
-    def _new_files(self, directory: str, names: set[str], read: set[str], remembered: set[str]) -> list[Path]:
+    def _find_new_files(self, directory: str, names: set[str], read: set[str], remembered: set[str]) -> list[Path]:
         """Return the unread files of these names, without rotated ones."""
         lives = names | read | remembered
-        new = sorted(name for name in names - read if lives.isdisjoint(live_names(name)))
+        new = sorted(name for name in names - read if lives.isdisjoint(list_live_names(name)))
         return [path for path in (Path(directory, name) for name in new) if path.is_file()]
 
     def _owners(self) -> dict[tuple[int, int], Path]:
@@ -231,7 +231,7 @@ class FileWatch:
             _log.warning("%s", text)
 
 
-def _by_folder(paths: Iterable[str]) -> defaultdict[str, set[str]]:
+def _group_by_folder(paths: Iterable[str]) -> defaultdict[str, set[str]]:
     """Return the names in each folder."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for path in paths:

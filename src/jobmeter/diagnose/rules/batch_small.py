@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, PREFIXES, by_minute, low_level
+from jobmeter.diagnose.devices import BUSY, PREFIXES, average_by_minute, find_low_level
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import measured
+from jobmeter.diagnose.signal import make_metric_evidence
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, title
 from jobmeter.model.finding import Evidence, Severity
@@ -18,12 +18,12 @@ _MEMORY = tuple(f"{prefix}.memory.utilization" for prefix in PREFIXES)
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find low 95th percentiles of the busiest device, of its memory and of the busiest replica's CPU."""
-    found = low_level(case, numbers)
+    found = find_low_level(case, numbers)
     if found is None:
         return
     used, level = found
     text = f"utilization: 95th percentile {amount(level, '1')}"
-    evidence = [measured(used[0].metric, text, level, numbers["busiest"], "1")]
+    evidence = [make_metric_evidence(used[0].metric, text, level, numbers["busiest"], "1")]
     for metrics in (_MEMORY, ("cpu.utilization",)):
         evidence += _room(case, metrics, numbers)
     if len(evidence) == 3:
@@ -39,10 +39,10 @@ def _room(case: Case, metrics: Sequence[str], numbers: Numbers) -> Iterator[Evid
     """Yield the level of the fullest member as evidence, if it is low."""
     signals = [one for metric in metrics for one in case.signals(metric, numbers)]
     if signals:
-        fullest = max(float(np.quantile(by_minute(one).value, _OFTEN)) for one in signals)
+        fullest = max(float(np.quantile(average_by_minute(one).value, _OFTEN)) for one in signals)
         if fullest < numbers["busiest"]:
             text = f"{title(signals[0].metric)}: 95th percentile {amount(fullest, '1')}"
-            yield measured(signals[0].metric, text, fullest, numbers["busiest"], "1")
+            yield make_metric_evidence(signals[0].metric, text, fullest, numbers["busiest"], "1")
 
 
 RULE = Rule(

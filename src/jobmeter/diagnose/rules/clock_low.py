@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import beside, busy, level_beside
+from jobmeter.diagnose.devices import level_beside, measure_load, read_level_beside
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Member, Signal, device
 from jobmeter.diagnose.thresholds import Numbers
@@ -38,13 +38,13 @@ class Low(msgspec.Struct, frozen=True, eq=False):
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find a clock below a share of its limit while the device is busy, below its power cap, cool and not throttled."""
-    load = {one.member: one for one in busy(case, numbers)}
+    load = {one.member: one for one in measure_load(case, numbers)}
     clocks = [one for one in case.levels(_CLOCK, numbers) if one.member in load]
-    low = [found for one in clocks if (found := _low(case, one, load, numbers)) is not None]
+    low = [found for one in clocks if (found := _find_low(case, one, load, numbers)) is not None]
     # Clocks that are all alike are a setting.
     alike = len(low) > 1 and len(low) == len(clocks)
     if alike:
-        yield _of_all(rule, case, low, numbers)
+        yield _make_common_finding(rule, case, low, numbers)
         return
     others = [one.mean for one in clocks if one.member not in {found.signal.member for found in low}]
     for one in low:
@@ -56,8 +56,8 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         yield rule.finding(device(one.signal), severity, span, [_evidence(one, text, numbers)], 0.85)
 
 
-def _low(case: Case, clock: Signal, load: Mapping[Member, Signal], numbers: Numbers) -> Low | None:
-    limit = beside(case, _LIMIT, clock, numbers)
+def _find_low(case: Case, clock: Signal, load: Mapping[Member, Signal], numbers: Numbers) -> Low | None:
+    limit = read_level_beside(case, _LIMIT, clock, numbers)
     if limit is None:
         return None
     with np.errstate(invalid="ignore"):
@@ -73,8 +73,8 @@ def _low(case: Case, clock: Signal, load: Mapping[Member, Signal], numbers: Numb
 
 def _free(case: Case, clock: Signal, numbers: Numbers) -> Bools | None:
     """Return the times without a measured reason for a lower clock; None if power is not measured at all."""
-    power, most = (beside(case, metric, clock, numbers) for metric in ("gpu.power", "gpu.power.limit"))
-    throttled = beside(case, "gpu.throttle.power", clock, numbers)
+    power, most = (read_level_beside(case, metric, clock, numbers) for metric in ("gpu.power", "gpu.power.limit"))
+    throttled = read_level_beside(case, "gpu.throttle.power", clock, numbers)
     if throttled is None and (power is None or most is None):
         return None
     free = np.ones(len(clock), np.bool_)
@@ -82,13 +82,13 @@ def _free(case: Case, clock: Signal, numbers: Numbers) -> Bools | None:
         if power is not None and most is not None:
             free &= ~(power >= numbers["power"] * most)
         for metric, threshold in _HOLDS.items():
-            held = beside(case, metric, clock, numbers)
+            held = read_level_beside(case, metric, clock, numbers)
             if held is not None:
                 free &= ~(held >= numbers[threshold])
     return free
 
 
-def _of_all(rule: Rule, case: Case, low: Sequence[Low], numbers: Numbers) -> Finding:
+def _make_common_finding(rule: Rule, case: Case, low: Sequence[Low], numbers: Numbers) -> Finding:
     worst = min(low, key=lambda one: one.clock / one.limit)
     text = f"all {len(low)} devices of the job are alike: {case.name_of(worst.signal)} {_text(worst)}"
     severity = Severity.WARNING if worst.clock < numbers["far"] * worst.limit else Severity.INFO

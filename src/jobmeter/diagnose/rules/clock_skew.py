@@ -12,9 +12,9 @@ from jobmeter.model.finding import Evidence, Severity, Subject
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find a node whose agent saw its clock step forward or back, and times in the future on arrival at the server."""
-    stepped = list(_stepped(rule, case, numbers))
+    stepped = list(_find_steps(rule, case, numbers))
     yield from stepped
-    skew, text, time = max(_ahead(case), default=(0, "", 0))
+    skew, text, time = max(_find_clocks_ahead(case), default=(0, "", 0))
     if skew < numbers["skew"] or stepped:
         return
     evidence = Evidence(kind="status", text=text, time=time, value=skew / 1000, limit=numbers["skew"] / 1000, unit="s")
@@ -23,7 +23,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     yield rule.finding(subject, Severity.WARNING, (time, time), [evidence], 0.9)
 
 
-def _stepped(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+def _find_steps(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     limit = numbers["skew"] / 1000
     for signal in case.nodes.get(rule.nodes[0], ()):
         off = np.abs(signal.value) >= limit
@@ -36,7 +36,7 @@ def _stepped(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             yield rule.finding(Subject("node", signal.node), Severity.WARNING, span, [evidence], 0.9)
 
 
-def _ahead(case: Case) -> Iterator[tuple[int, str, int]]:
+def _find_clocks_ahead(case: Case) -> Iterator[tuple[int, str, int]]:
     job = case.job
     if job.last_sample is not None:
         skew = job.last_sample - case.now_ms

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, PREFIXES, has_devices
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Member, Signal, device, together
+from jobmeter.diagnose.signal import Member, Signal, align_signals, device
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, amount_of, title
 from jobmeter.model.finding import Finding, Severity, Subject
@@ -53,7 +53,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     yield from known
     # The last part of a job whose NVLink has been loaded for long shows no other time.
     is_open = rule.name in case.open_rules and not known
-    yield from _findings(rule, case, _raised_nvlink(case, numbers, is_open=is_open), numbers)
+    yield from _findings(rule, case, _find_raised_nvlink(case, numbers, is_open=is_open), numbers)
 
 
 def _findings(rule: Rule, case: Case, links: Iterable[LoadedLink], numbers: Numbers) -> list[Finding]:
@@ -125,7 +125,7 @@ def _lanes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
                 yield LoadedLink(device(use), use, works[use.member], numbers["lanes"], before, after)
 
 
-def _raised_nvlink(case: Case, numbers: Numbers, *, is_open: bool) -> Iterator[LoadedLink]:
+def _find_raised_nvlink(case: Case, numbers: Numbers, *, is_open: bool) -> Iterator[LoadedLink]:
     """Yield the NVLinks of devices beside their usual traffic while the device computes."""
     traffics = [one for metric in _NVLINK for one in case.levels(metric, numbers, numbers["least"])]
     works = _work_of_devices(case, numbers) if traffics else {}
@@ -172,7 +172,7 @@ def _work(case: Case, numbers: Numbers) -> dict[str, Signal]:
 
 def _mean(signals: list[Signal], node: str) -> Signal:
     """Return the mean of signals at the times of any sample."""
-    time, values = together(signals)
+    time, values = align_signals(signals)
     return replace(signals[0], time=time, value=np.nanmean(values, axis=0), node=node, device="")
 
 

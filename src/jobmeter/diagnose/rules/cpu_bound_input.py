@@ -3,7 +3,7 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, bound, busy, of_replica
+from jobmeter.diagnose.devices import BUSY, average_replica, bound, measure_load
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import replica
 from jobmeter.diagnose.thresholds import Numbers
@@ -14,9 +14,9 @@ from jobmeter.model.finding import Severity
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find full CPUs beside idle devices for most of the time."""
     cpus = case.signals("cpu.utilization", numbers, reaching=numbers["cpu"])
-    devices = busy(case, numbers) if cpus else []
+    devices = measure_load(case, numbers) if cpus else []
     for cpu in cpus:
-        gpu = of_replica(devices, cpu.replica)
+        gpu = average_replica(devices, cpu.replica)
         beside = gpu.at(cpu.time) if gpu is not None else np.full(len(cpu), np.nan)
         waits = (cpu.value > numbers["cpu"]) & (beside < numbers["gpu"])
         longest = bound(cpu, waits, numbers)

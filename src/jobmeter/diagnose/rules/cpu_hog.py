@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Signal, measured
+from jobmeter.diagnose.signal import Signal, make_metric_evidence
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
 from jobmeter.model.batch import Float64s
@@ -29,7 +29,10 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     if not totals:
         return
     places = {one.name: one.node for one in case.view.replicas}
-    used, pressure = _by_node(case.levels(_USED, numbers), places), _by_node(case.levels(_WAITS, numbers), places)
+    used, pressure = (
+        _group_by_node(case.levels(_USED, numbers), places),
+        _group_by_node(case.levels(_WAITS, numbers), places),
+    )
     limits = {one.replica: float(one.value.max()) for one in case.means.get(_LIMIT, ()) if len(one)}
     for node, total in totals.items():
         own = used.get(node, [])
@@ -70,7 +73,7 @@ def _hog(
     waiting = f"tasks wait for a CPU in {amount(share, '1')} of the time"
     evidence = [
         total.evidence(text, others, count - limit, "{core}", time=longest.start),
-        measured(_WAITS, waiting, share, numbers["waiting"], "1"),
+        make_metric_evidence(_WAITS, waiting, share, numbers["waiting"], "1"),
     ]
     subject = Subject("node", total.node)
     return rule.finding(subject, Severity.WARNING, (longest.start, longest.end), evidence, 0.85)
@@ -91,7 +94,7 @@ def _sum(modes: Sequence[Signal]) -> Signal:
     return replace(first, value=value, part="").sampled_until(first.until)
 
 
-def _by_node(signals: Sequence[Signal], places: Mapping[str, str]) -> dict[str, list[Signal]]:
+def _group_by_node(signals: Sequence[Signal], places: Mapping[str, str]) -> dict[str, list[Signal]]:
     found: dict[str, list[Signal]] = {}
     for one in signals:
         found.setdefault(places.get(one.replica, ""), []).append(one)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, busy, of_replica
+from jobmeter.diagnose.devices import BUSY, average_replica, measure_load
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, replica
 from jobmeter.diagnose.thresholds import Numbers
@@ -27,10 +27,10 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
     A pause in which the replica also reads less (a checkpoint, an evaluation) is no lack of data.
     """
-    devices = busy(case, numbers)
+    devices = measure_load(case, numbers)
     loads = {name: {one.replica: one for one in case.signals(name, numbers)} for name in _LOADS if devices}
     for name in dict.fromkeys(one.replica for one in devices):
-        whole = of_replica(devices, name)
+        whole = average_replica(devices, name)
         gpu, length = (whole, 0.0) if whole is None else _wave(whole, numbers)
         if gpu is None or len(gpu) < _FEWEST:
             continue
@@ -40,7 +40,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             continue
         # A wave that is shifted by half of its length rises where it fell.
         lag = min(int(numbers["lag"]), int(_SHIFT * length / max(gpu.interval, 1)))
-        against = [(_against(gpu, one[name], lag), one[name]) for one in loads.values() if name in one]
+        against = [(_correlate_inversely(gpu, one[name], lag), one[name]) for one in loads.values() if name in one]
         strength, load = max(against, key=lambda one: one[0], default=(0.0, gpu))
         then, otherwise = _levels(gpu, load, high / 2)
         if strength > numbers["correlation"] and then > numbers["more"] * otherwise:
@@ -70,7 +70,7 @@ def _wave(gpu: Signal, numbers: Numbers) -> tuple[Signal | None, float]:
     return (part if part.span[1] - part.span[0] >= numbers["hold"] else None), length
 
 
-def _against(gpu: Signal, load: Signal, lag: int) -> float:
+def _correlate_inversely(gpu: Signal, load: Signal, lag: int) -> float:
     """Return how closely a load rises when the devices fall, 0 to 1: the highest value over shifts up to ``lag``."""
     beside = load.at(gpu.time)
     most = 0.0

@@ -4,7 +4,7 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import device
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.diagnose.wording import counted
+from jobmeter.diagnose.wording import format_count
 from jobmeter.model.finding import Severity
 
 
@@ -14,7 +14,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
         grown = signal.value > 0
         if grown.any():
             times, count = signal.time[grown], float(signal.value[grown].sum())
-            text = f"{counted(int(count), 'memory error')} that could not be corrected"
+            text = f"{format_count(int(count), 'memory error')} that could not be corrected"
             evidence = signal.evidence(text, count, 0.0, "{error}", time=int(times[0]))
             span = int(times[0]), int(times[-1]) + case.step_ms
             sentence = f"{case.name_of(signal)} lost data: memory errors could not be corrected"

@@ -4,10 +4,10 @@ import re
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
-from jobmeter.diagnose.incidents import IncidentReport, incidents, shown
+from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, incidents
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.diagnose.wording import counted
+from jobmeter.diagnose.wording import format_count
 from jobmeter.model.finding import Evidence, Severity, Subject
 
 _WORSE = re.compile(
@@ -36,11 +36,11 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     for (node, device), reports in by_device.items():
         happened = incidents(reports)
         if len(happened) >= numbers["lines"]:
-            text = f"the kernel reported {counted(len(happened), 'error')}{'' if device else ' of a device'}"
+            text = f"the kernel reported {format_count(len(happened), 'error')}{'' if device else ' of a device'}"
             head = Evidence(kind="status", text=text, value=float(len(happened)), unit="{error}")
             severity = Severity.CRITICAL if (node, device) in worse else Severity.WARNING
             subject = Subject("filesystem", f"{node}:{device}")
-            yield rule.collected(case, subject, severity, head, shown(happened), 0.9)
+            yield rule.collected(case, subject, severity, head, describe_incidents(happened), 0.9)
 
 
 def _device(text: str) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import PREFIXES, beside
+from jobmeter.diagnose.devices import PREFIXES, read_level_beside
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Signal, device, measured
+from jobmeter.diagnose.signal import Signal, device, make_metric_evidence
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, title
 from jobmeter.model.batch import Float64s
@@ -36,9 +36,9 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 def _signs(case: Case, prefix: str, signal: Signal, numbers: Numbers) -> Iterator[tuple[Stretch, Evidence]]:
     for name in ("sm.active", "tensor.active", "power", "memory.utilization"):
         metric, limit = f"{prefix}.{name}", numbers[name.partition(".")[0]]
-        value = beside(case, metric, signal, numbers)
+        value = read_level_beside(case, metric, signal, numbers)
         if name == "power":
-            most = beside(case, f"{prefix}.power.limit", signal, numbers)
+            most = read_level_beside(case, f"{prefix}.power.limit", signal, numbers)
             value = None if value is None or most is None else value / np.where(most > 0, most, np.nan)
         if value is None or (name == "tensor.active" and not _is_used(value, numbers)):
             continue
@@ -47,7 +47,10 @@ def _signs(case: Case, prefix: str, signal: Signal, numbers: Numbers) -> Iterato
             mean = float(np.nanmean(value[longest.first : longest.last + 1]))
             text = f"draws {amount(mean, '1')} of its power limit"
             text = text if name == "power" else f"its {title(metric)} is {amount(mean, '1')}"
-            yield longest, measured(metric, text, mean, limit, "1", time=longest.start, replica=signal.replica)
+            yield (
+                longest,
+                make_metric_evidence(metric, text, mean, limit, "1", time=longest.start, replica=signal.replica),
+            )
 
 
 def _is_used(tensor: Float64s, numbers: Numbers) -> bool:

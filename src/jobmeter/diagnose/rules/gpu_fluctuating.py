@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, busy, works
+from jobmeter.diagnose.devices import BUSY, measure_load, works
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Signal, measured
+from jobmeter.diagnose.signal import Signal, make_metric_evidence
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, minutes
 from jobmeter.model.finding import Severity
@@ -30,7 +30,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     The samples of the devices hit different moments of a cycle, so the devices seem to differ. That makes none of them
     a straggler.
     """
-    used = [one for one in busy(case, numbers) if works(one, numbers)]
+    used = [one for one in measure_load(case, numbers) if works(one, numbers)]
     found = [bursts for one in used if (bursts := _bursts(one, numbers)) is not None]
     if not found or len(found) < numbers["devices"] * len(used):
         return
@@ -40,7 +40,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     devices = "device swings" if len(found) == 1 else "devices swing"
     text = f"{len(found)} {devices} between {amount(level, '1')} and idle every {minutes(cycle)}, "
     text += f"idle for {amount(idle, '1')} of the time"
-    evidence = measured(used[0].metric, text, idle, numbers["least"], "1")
+    evidence = make_metric_evidence(used[0].metric, text, idle, numbers["least"], "1")
     span = case.judged(numbers)
     severity = Severity.WARNING if idle >= numbers["much"] else Severity.INFO
     yield rule.finding(case.subject, severity, (span.start_ms, span.end_ms), [evidence], 0.85)
@@ -52,7 +52,7 @@ def _bursts(signal: Signal, numbers: Numbers) -> Bursts | None:
     A service or a notebook also works in bursts, but has long rests between them.
     """
     windows = list(_windows(signal, numbers))
-    found = [one for part in windows if (one := _in_window(part, numbers)) is not None]
+    found = [one for part in windows if (one := _measure_bursts(part, numbers)) is not None]
     if not found or len(found) < numbers["share"] * len(windows):
         return None
     return Bursts(*(float(np.median([getattr(one, name) for one in found])) for name in Bursts.__struct_fields__))
@@ -69,7 +69,7 @@ def _windows(signal: Signal, numbers: Numbers) -> Iterator[Signal]:
             yield part
 
 
-def _in_window(part: Signal, numbers: Numbers) -> Bursts | None:
+def _measure_bursts(part: Signal, numbers: Numbers) -> Bursts | None:
     width, level = part.until - part.time, float(np.quantile(part.value, _BURSTS))
     # Points may be means over a part of a burst and a part of a rest.
     idle = 1 - float(np.average(part.value, weights=width)) / max(level, numbers["high"])

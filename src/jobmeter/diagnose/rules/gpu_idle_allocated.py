@@ -3,7 +3,7 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, busy
+from jobmeter.diagnose.devices import BUSY, measure_load
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import device
 from jobmeter.diagnose.thresholds import Numbers
@@ -15,7 +15,7 @@ _USUALLY = 0.9
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find devices whose utilization and active multiprocessors stay at idle."""
-    for signal in busy(case, numbers):
+    for signal in measure_load(case, numbers):
         longest = case.stretch(signal, signal.value <= numbers["idle"], numbers)
         if longest is None:
             continue

@@ -16,7 +16,7 @@ _MEMORY, _PROCESSES, _FOREIGN, _BUSY = "gpu.memory.usage", "gpu.processes", "gpu
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find devices with memory in use but no process, or only processes of no job."""
-    for signals in (_of_job(case), _of_nodes(case)):
+    for signals in (_select_job_signals(case), _select_node_signals(case)):
         for member, memory in signals.get(_MEMORY, {}).items():
             processes, foreign, busy = (signals.get(name, {}).get(member) for name in (_PROCESSES, _FOREIGN, _BUSY))
             if processes is None or foreign is None:
@@ -37,21 +37,21 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             yield rule.finding(device(memory), Severity.WARNING, (longest.start, longest.end), [evidence], 0.85)
 
 
-def _of_job(case: Case) -> Mapping[str, Mapping[Member, Signal]]:
+def _select_job_signals(case: Case) -> Mapping[str, Mapping[Member, Signal]]:
     return {name: case.by_member(name) for name in (_MEMORY, _PROCESSES, _FOREIGN, _BUSY)}
 
 
-def _of_nodes(case: Case) -> Mapping[str, Mapping[Member, Signal]]:
+def _select_node_signals(case: Case) -> Mapping[str, Mapping[Member, Signal]]:
     """Return the signals of devices without a job, cut to the times in which a replica of the job had the device."""
     found: dict[str, dict[Member, Signal]] = {}
     for name in (_MEMORY, _PROCESSES, _FOREIGN, _BUSY):
         for signal in case.nodes.get(name, ()):
-            for part in _while_allocated(case, signal):
+            for part in _cut_to_allocations(case, signal):
                 found.setdefault(name, {})[part.member] = part
     return found
 
 
-def _while_allocated(case: Case, signal: Signal) -> Iterator[Signal]:
+def _cut_to_allocations(case: Case, signal: Signal) -> Iterator[Signal]:
     for one in case.view.allocations:
         if (one.node, one.device) == (signal.node, signal.device):
             part = signal.within(one.start, case.span.end_ms if one.end is None else one.end)

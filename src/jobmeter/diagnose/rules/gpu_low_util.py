@@ -3,9 +3,9 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, busy, works
+from jobmeter.diagnose.devices import BUSY, measure_load, works
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import measured
+from jobmeter.diagnose.signal import make_metric_evidence
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
 from jobmeter.model.finding import Severity
@@ -14,7 +14,7 @@ from jobmeter.model.finding import Severity
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find a low mean over the devices that did anything."""
     span = case.judged(numbers)
-    used = [one for one in busy(case, numbers) if works(one, numbers)]
+    used = [one for one in measure_load(case, numbers) if works(one, numbers)]
     if not used or span.length_ms < numbers["hold"]:
         return
     mean = float(np.mean([one.mean for one in used]))
@@ -22,7 +22,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         severity = Severity.WARNING if mean <= numbers["red"] else Severity.INFO
         devices = "device in use computes" if len(used) == 1 else "devices in use compute"
         text = f"{len(used)} {devices} at {amount(mean, '1')} on average; below {amount(numbers['yellow'], '1')} is low"
-        evidence = measured(used[0].metric, text, mean, numbers["yellow"], "1")
+        evidence = make_metric_evidence(used[0].metric, text, mean, numbers["yellow"], "1")
         yield rule.finding(case.subject, severity, (span.start_ms, span.end_ms), [evidence], 0.9)
 
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from jobmeter.diagnose.memory import near_limits
+from jobmeter.diagnose.memory import find_near_limits
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import device
 from jobmeter.model.finding import Severity
@@ -13,6 +13,6 @@ RULE = Rule(
     sees="Memory of a device is nearly full.",
     advice="A little more and an allocation fails: smaller batches, gradient checkpointing, or a larger device.",
     source="https://support.huaweicloud.com/intl/en-us/usermanual-standard-modelarts/modelarts_24_0081.html",
-    find=partial(near_limits, subject_of=device, severity=Severity.INFO),
+    find=partial(find_near_limits, subject_of=device, severity=Severity.INFO),
     metrics=("gpu.memory.utilization", "npu.memory.utilization"),
 )

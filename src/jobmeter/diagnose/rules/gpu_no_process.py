@@ -1,7 +1,7 @@
 """No process computes on a device that the job has."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, busy
+from jobmeter.diagnose.devices import BUSY, measure_load
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import device
 from jobmeter.diagnose.thresholds import Numbers
@@ -11,7 +11,7 @@ from jobmeter.model.finding import Severity
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find devices without a process in the driver's list for long, which compute nothing meanwhile."""
-    load = {one.member: one for one in busy(case, numbers)}
+    load = {one.member: one for one in measure_load(case, numbers)}
     for signal in case.signals("gpu.processes", numbers):
         none = signal.value <= 0
         if signal.member in load:

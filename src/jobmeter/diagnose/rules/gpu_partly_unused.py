@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, busy, works
+from jobmeter.diagnose.devices import BUSY, measure_load, works
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import measured
+from jobmeter.diagnose.signal import make_metric_evidence
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Severity
 
@@ -15,13 +15,13 @@ _NAMED = 8
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find K of n devices that were never above idle while another device was."""
     span = case.judged(numbers)
-    signals = busy(case, numbers)
+    signals = measure_load(case, numbers)
     idle = [one for one in signals if not works(one, numbers)]
     if not idle or len(idle) == len(signals) or span.length_ms < numbers["hold"]:
         return
     names = ", ".join(case.name_of(one) for one in idle[:_NAMED]) + (", ..." if len(idle) > _NAMED else "")
     text = f"{len(idle)} of {len(signals)} devices never worked: {names}"
-    evidence = measured(idle[0].metric, text, float(max(one.mean for one in idle)), numbers["idle"], "1")
+    evidence = make_metric_evidence(idle[0].metric, text, float(max(one.mean for one in idle)), numbers["idle"], "1")
     found = rule.finding(case.subject, Severity.WARNING, (span.start_ms, span.end_ms), [evidence], 0.95)
     yield replace(found, replicas=list(dict.fromkeys(one.replica for one in idle if one.replica)))
 

@@ -1,9 +1,9 @@
 """The devices of a job work steadily, and are never near their limit."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, low_level
+from jobmeter.diagnose.devices import BUSY, find_low_level
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import measured
+from jobmeter.diagnose.signal import make_metric_evidence
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
 from jobmeter.model.finding import Severity
@@ -11,14 +11,14 @@ from jobmeter.model.finding import Severity
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find a low 95th percentile of the busiest device, in a job that works at one level."""
-    found = low_level(case, numbers)
+    found = find_low_level(case, numbers)
     if found is None:
         return
     used, level = found
     devices = "1 device in use" if len(used) == 1 else f"{len(used)} devices in use"
     text = f"{devices}: the 95th percentile of utilization is {amount(level, '1')}; "
     text += f"below {amount(numbers['busiest'], '1')} is low"
-    evidence = measured(used[0].metric, text, level, numbers["busiest"], "1")
+    evidence = make_metric_evidence(used[0].metric, text, level, numbers["busiest"], "1")
     span = case.judged(numbers)
     yield rule.finding(case.subject, Severity.INFO, (span.start_ms, span.end_ms), [evidence], 0.85)
 

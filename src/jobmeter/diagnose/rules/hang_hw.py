@@ -8,7 +8,7 @@ import numpy as np
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import PREFIXES
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Signal, measured
+from jobmeter.diagnose.signal import Signal, make_metric_evidence
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, title
 from jobmeter.model.batch import Bools, Float64s
@@ -52,21 +52,21 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """
     still = _stand_still(case, numbers, numbers["hold"], is_open=rule.name in case.open_rules)
     if not still:
-        suspicious = _suspicious(case, numbers)
+        suspicious = _find_suspicious(case, numbers)
         still = suspicious if suspicious and _is_shown(case, suspicious, numbers) else []
     if still:
         span, evidence = (_begin(still), _end(still)), list(_evidence(still, _begin(still)))
-        sentence = f"{_who(case, still)}: {_how(still)}"
+        sentence = f"{_name_ranks(case, still)}: {_describe_activity(still)}"
         yield rule.finding(case.subject, Severity.CRITICAL, span, evidence, 0.85, sentence=sentence)
 
 
 def suspects(case: Case, numbers: Numbers) -> int | None:
     """Return the time since which all ranks of a job stand still, for at least a minute; None if they move."""
-    still = _suspicious(case, numbers)
+    still = _find_suspicious(case, numbers)
     return _begin(still) if still else None
 
 
-def _suspicious(case: Case, numbers: Numbers) -> list[Still]:
+def _find_suspicious(case: Case, numbers: Numbers) -> list[Still]:
     """Return the signals of a job of several ranks that stand still for the time ``suspect``; else an empty list."""
     if len({replica.name for replica in case.view.replicas}) < 2:
         return []
@@ -94,8 +94,8 @@ def _is_shown(case: Case, still: Sequence[Still], numbers: Numbers) -> bool:
 def _stand_still(case: Case, numbers: Numbers, hold_ms: float, *, is_open: bool) -> list[Still]:
     """Return the signals of a job if all of them stand still for a time; else an empty list."""
     still: list[Still] = []
-    for kind, signal in _last_ones(case) if case.may_hang else ():
-        one = _still(kind, signal, numbers, max(hold_ms, _FEWEST * signal.interval), is_open=is_open)
+    for kind, signal in _list_measured_to_end(case) if case.may_hang else ():
+        one = _measure_standstill(kind, signal, numbers, max(hold_ms, _FEWEST * signal.interval), is_open=is_open)
         if one is None:
             return []
         still.append(one)
@@ -113,7 +113,7 @@ def _end(still: Sequence[Still]) -> int:
     return max(one.signal.span[1] for one in still)
 
 
-def _last_ones(case: Case) -> list[tuple[str, Signal]]:
+def _list_measured_to_end(case: Case) -> list[tuple[str, Signal]]:
     """Return the signals with samples up to the end: a signal without samples shows nothing."""
     found = [
         (kind, signal)
@@ -126,39 +126,39 @@ def _last_ones(case: Case) -> list[tuple[str, Signal]]:
     return [one for one in found if one[1].span[1] >= last - 3 * max(one[1].interval, case.step_ms)]
 
 
-def _still(kind: str, signal: Signal, numbers: Numbers, hold_ms: float, *, is_open: bool) -> Still | None:
+def _measure_standstill(kind: str, signal: Signal, numbers: Numbers, hold_ms: float, *, is_open: bool) -> Still | None:
     """Return the start of a signal's final level; None if the level changes, or if it is shorter than the hold time."""
     end = signal.span[1]
-    usual = 0.0 if is_open else _usual(signal.value)
+    usual = 0.0 if is_open else _find_usual_level(signal.value)
     tail = signal.within(end - int(hold_ms), end).value
     level = float(np.median(tail)) if len(tail) else 0.0
-    if len(tail) < 2 or float(_stays(kind, tail, level, usual, numbers).mean()) < numbers["steady"]:
+    if len(tail) < 2 or float(_find_stays(kind, tail, level, usual, numbers).mean()) < numbers["steady"]:
         return None
-    stretches = signal.stretches(_stays(kind, signal.value, level, usual, numbers), hold_ms, numbers["steady"])
+    stretches = signal.stretches(_find_stays(kind, signal.value, level, usual, numbers), hold_ms, numbers["steady"])
     if not stretches or stretches[-1].end < end - 2 * signal.interval:
         return None
     since = stretches[-1].start
     earlier = signal.within(0, since).value
     before = float(np.median(earlier)) if len(earlier) > 2 else np.nan
-    quiet = level <= _nothing(kind, np.nan_to_num(before), numbers)
+    quiet = level <= _get_zero_limit(kind, np.nan_to_num(before), numbers)
     return Still(kind, signal, since, level, before, quiet, quiet and before >= numbers[f"work_{kind}"])
 
 
-def _usual(value: Float64s) -> float:
+def _find_usual_level(value: Float64s) -> float:
     """Return the 90th percentile: the level of a job that worked, unless it hung nearly always."""
     place = (len(value) - 1) * 9 // 10
     return float(np.partition(value, place)[place])  # a tenth of what NumPy's own quantile takes
 
 
-def _stays(kind: str, value: Float64s, level: float, usual: float, numbers: Numbers) -> Bools:
+def _find_stays(kind: str, value: Float64s, level: float, usual: float, numbers: Numbers) -> Bools:
     """Return where a signal stays: a flow at zero, the CPU at zero or one level, all others at one level."""
-    nothing: Bools = value <= _nothing(kind, usual, numbers)
+    nothing: Bools = value <= _get_zero_limit(kind, usual, numbers)
     wobble = numbers["wobble"] * level if kind in {"cpu", "power"} else 3 * numbers["spread"]
     same: Bools = np.abs(value - level) <= wobble
     return {"flow": nothing, "cpu": nothing | same}.get(kind, same)
 
 
-def _nothing(kind: str, usual: float, numbers: Numbers) -> float:
+def _get_zero_limit(kind: str, usual: float, numbers: Numbers) -> float:
     """Return the highest level that counts as zero for a kind of signal, beside its usual level."""
     least = {"flow": numbers["traffic"], "cpu": numbers["cores"]}.get(kind, numbers["spread"])
     return float(max(least, numbers[f"rest_{kind}"] * usual))
@@ -185,14 +185,14 @@ def _has_stopped(still: Sequence[Still], numbers: Numbers) -> bool:
     return idle_cpu or ("flow" in fell and several)
 
 
-def _who(case: Case, still: Sequence[Still]) -> str:
+def _name_ranks(case: Case, still: Sequence[Still]) -> str:
     names = {one.signal.replica for one in still}
     if len(names) > 1:
         return f"All {len(names)} ranks stand still"
     return f"{case.name_of_subject(Subject('replica', names.pop()))} stands still"
 
 
-def _how(still: Sequence[Still]) -> str:
+def _describe_activity(still: Sequence[Still]) -> str:
     """Describe the ranks' activity meanwhile."""
     busy = [one.level for one in still if one.kind == "busy"]
     if busy and max(busy) > _SPINS:
@@ -212,7 +212,9 @@ def _evidence(still: Sequence[Still], start: int) -> Iterator[Evidence]:
         if not np.isnan(before):
             text += f", before that {amount_of(metric, before)}"
         unit = CATALOG[metric].answer_unit
-        yield measured(metric, text, level, None if np.isnan(before) else float(f"{before:.6g}"), unit, time=start)
+        yield make_metric_evidence(
+            metric, text, level, None if np.isnan(before) else float(f"{before:.6g}"), unit, time=start
+        )
 
 
 RULE = Rule(

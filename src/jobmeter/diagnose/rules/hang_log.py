@@ -3,7 +3,7 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule, quoted
+from jobmeter.diagnose.rule import Findings, Rule, quote_line
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import minutes
 from jobmeter.model.finding import Evidence, Severity
@@ -13,11 +13,11 @@ from jobmeter.model.time import NS_PER_MS
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find silence of all replicas up to now, or up to an end without success."""
-    start, end = _silent_since(case, numbers, numbers["hold"]), case.span.end_ms
+    start, end = _find_silence(case, numbers, numbers["hold"]), case.span.end_ms
     if start is None:
         return
     last = case.lines[-1]
-    text = f"no rank has written anything for {minutes(end - start)}; the last line: {quoted(last.text)}"
+    text = f"no rank has written anything for {minutes(end - start)}; the last line: {quote_line(last.text)}"
     evidence = Evidence(kind="log", text=text, time=start, replica=last.replica)
     yield rule.finding(case.subject, Severity.WARNING, (start, end), [evidence], 0.7)
 
@@ -29,10 +29,10 @@ def suspects(case: Case, numbers: Numbers) -> int | None:
     """
     if len({replica.name for replica in case.view.replicas}) < 2:
         return None
-    return _silent_since(case, numbers, numbers["suspect"])
+    return _find_silence(case, numbers, numbers["suspect"])
 
 
-def _silent_since(case: Case, numbers: Numbers, hold_ms: float) -> int | None:
+def _find_silence(case: Case, numbers: Numbers, hold_ms: float) -> int | None:
     """Return the time of a job's last line, if it wrote before and has been silent for ``hold_ms``; else None."""
     if not case.may_hang or len(case.lines) < numbers["lines"]:
         return None

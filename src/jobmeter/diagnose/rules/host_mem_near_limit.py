@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from jobmeter.diagnose.memory import near_limits
+from jobmeter.diagnose.memory import find_near_limits
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import replica
 from jobmeter.model.finding import Severity
@@ -13,7 +13,7 @@ RULE = Rule(
     sees="Memory of a replica is near its limit.",
     advice="Raise the memory limit, or use less memory at a time (smaller batches, fewer loader workers, memory maps).",
     source="https://support.huaweicloud.com/intl/en-us/usermanual-standard-modelarts/modelarts_24_0081.html",
-    find=partial(near_limits, subject_of=replica, severity=Severity.WARNING),
+    find=partial(find_near_limits, subject_of=replica, severity=Severity.WARNING),
     metrics=("memory.utilization",),
     running=True,
 )

@@ -7,9 +7,9 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import event_evidence, line_evidence
 from jobmeter.diagnose.incidents import IncidentReport, incidents
 from jobmeter.diagnose.lives import Death, deaths
-from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quoted
+from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quote_line
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.diagnose.wording import amount, counted
+from jobmeter.diagnose.wording import amount, format_count
 from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import NS_PER_MS
@@ -30,7 +30,7 @@ _DEVICE = re.compile(r"CUDA|HIP|NPU|GPU|OutOfMemoryError")
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Read the kernel's counter, its log lines, and the reports of agents and schedulers about the end."""
-    counted_kills = dict(_counted(case))
+    counted_kills = dict(_count_kills(case))
     reports: dict[str, list[IncidentReport]] = {}
     for name, report in _reports(case, numbers):
         reports.setdefault(name, []).append(report)
@@ -40,16 +40,16 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         evidence = [*evidence, *(one.evidence for some in happened for one in some)]
         yield _finding(rule, case, name, max(kills, len(happened)), evidence)
     if not counted_kills and not reports and _is_host(case.job.error):
-        yield _finding(rule, case, "", 1, [Evidence(kind="status", text=quoted(case.job.error), time=case.job.end)])
+        yield _finding(rule, case, "", 1, [Evidence(kind="status", text=quote_line(case.job.error), time=case.job.end)])
 
 
-def _counted(case: Case) -> Iterator[tuple[str, tuple[int, list[Evidence]]]]:
+def _count_kills(case: Case) -> Iterator[tuple[str, tuple[int, list[Evidence]]]]:
     """Yield each replica with the kills that the kernel counted."""
     for signal in case.increases.get("memory.oom.kills", ()):
         grown = signal.value > 0
         if grown.any():
             count = int(signal.value[grown].sum())
-            text = f"the kernel counted {counted(count, 'killed process', 'killed processes')}"
+            text = f"the kernel counted {format_count(count, 'killed process', 'killed processes')}"
             first = int(signal.time[grown][0])
             yield signal.replica, (count, [signal.evidence(text, count, 0.0, "{process}", time=first)])
 
@@ -62,7 +62,7 @@ def _reports(case: Case, numbers: Numbers) -> Iterator[tuple[str, IncidentReport
     for replica in case.view.replicas:
         if _REASON.search(replica.reason):
             end = case.span.end_ms if replica.end is None else replica.end
-            status = Evidence(kind="status", text=quoted(replica.reason), time=end, replica=replica.name)
+            status = Evidence(kind="status", text=quote_line(replica.reason), time=end, replica=replica.name)
             yield replica.name, IncidentReport("status", end, status, (replica.name, replica.attempt))
     for name, line in _lines(case, numbers):
         found = _LINE.search(line.text[:4_000])
@@ -89,10 +89,10 @@ def _lines(case: Case, numbers: Numbers) -> Iterator[tuple[str, LogLine]]:
         if line.job or line.replica:
             yield line.replica, line
         else:
-            yield from ((death.subject.name, line) for death in _killed_by(line, killed, case, numbers))
+            yield from ((death.subject.name, line) for death in _find_killed(line, killed, case, numbers))
 
 
-def _killed_by(line: LogLine, killed: Sequence[Death], case: Case, numbers: Numbers) -> list[Death]:
+def _find_killed(line: LogLine, killed: Sequence[Death], case: Case, numbers: Numbers) -> list[Death]:
     owner = _OWNER.search(line.text[:4_000])
     if owner and owner["job"] != case.job.id:
         return []
@@ -120,7 +120,9 @@ def _finding(rule: Rule, case: Case, replica: str, kills: int, evidence: list[Ev
     subject = Subject("replica", replica) if replica else case.subject
     who = f"{case.name_of_subject(subject)}: " if replica else ""
     sentence = f"{who}memory ran out, and the kernel killed processes"
-    head = Evidence(kind="status", text=f"{counted(kills, 'process was', 'processes were')} killed", value=float(kills))
+    head = Evidence(
+        kind="status", text=f"{format_count(kills, 'process was', 'processes were')} killed", value=float(kills)
+    )
     return rule.finding(subject, Severity.CRITICAL, span, [head, *evidence][:MOST_LINES], 0.97, sentence=sentence)
 
 

@@ -1,7 +1,7 @@
 """A job waits for storage."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, bound, busy, of_replica
+from jobmeter.diagnose.devices import BUSY, average_replica, bound, measure_load
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, replica
 from jobmeter.diagnose.thresholds import Numbers
@@ -11,10 +11,10 @@ from jobmeter.model.finding import Severity
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find pressure on storage for most of the time, beside idle devices, or an idle CPU for jobs without devices."""
-    devices = busy(case, numbers)
+    devices = measure_load(case, numbers)
     cpus = case.by_member("cpu.utilization")
     for io in _pressure(case, numbers):
-        gpu = of_replica(devices, io.replica)
+        gpu = average_replica(devices, io.replica)
         waiting, limit = (gpu, numbers["gpu"]) if gpu else (cpus.get((io.replica, "", "")), numbers["cpu"])
         waiting = waiting or next((one for who, one in cpus.items() if who[0] == io.replica), None)
         if waiting is None:

@@ -4,7 +4,7 @@ import re
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
-from jobmeter.diagnose.incidents import IncidentReport, incidents, shown
+from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, incidents
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import often
@@ -48,7 +48,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         head = Evidence(kind="status", text=text, value=float(len(happened)), limit=numbers["downs"], unit="{time}")
         severity = Severity.CRITICAL if _FABRIC.match(link) else Severity.WARNING
         subject = Subject("link", f"{node}/{link}")
-        yield rule.collected(case, subject, severity, head, shown(happened), 0.85)
+        yield rule.collected(case, subject, severity, head, describe_incidents(happened), 0.85)
 
 
 RULE = Rule(

@@ -31,7 +31,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     for prefix in PREFIXES:
         busy = case.signals(f"{prefix}.utilization", numbers)
         active = case.signals(f"{prefix}.sm.active", numbers)
-        if busy and _usual(busy) < numbers["saturated"]:
+        if busy and _find_usual_level(busy) < numbers["saturated"]:
             continue  # Nobody waits for the others: replicas of a service have their own loads.
         signals = active if active and len(active) >= len(busy) else busy
         metric = signals[0].metric if signals else ""
@@ -43,7 +43,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
                 yield found
 
 
-def _usual(signals: Sequence[Signal]) -> float:
+def _find_usual_level(signals: Sequence[Signal]) -> float:
     """Return the usual utilization of the busier half of the devices."""
     levels = np.sort([float(np.median(one.value)) for one in signals if len(one)])
     return float(np.median(levels[len(levels) // 2 :])) if len(levels) else 0.0
@@ -51,7 +51,7 @@ def _usual(signals: Sequence[Signal]) -> float:
 
 def _imbalance(rule: Rule, case: Case, peers: Peers, metric: str, numbers: Numbers) -> Finding | None:
     value = peers.metrics[metric].value
-    order = _by_level(value)
+    order = _sort_by_level(value)
     tail = max(1, int(_TAIL * len(order)))
     low, high = order[tail : tail + max(1, len(order) // 8)], order[len(order) // 2 : len(order) - tail]
     measured = ~(np.isnan(value[low]).all(axis=0) | np.isnan(value[high]).all(axis=0))
@@ -77,7 +77,7 @@ def _imbalance(rule: Rule, case: Case, peers: Peers, metric: str, numbers: Numbe
     return rule.finding(case.subject, Severity.WARNING, span, [replace(evidence, replica="")], 0.8)
 
 
-def _by_level(value: Float64s) -> list[int]:
+def _sort_by_level(value: Float64s) -> list[int]:
     """Return the rows of float64[device, window] that have values, least busy first."""
     rows = np.flatnonzero(~np.isnan(value).all(axis=1))
     level = np.nanmedian(value[rows], axis=1)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, busy, by_minute, works
+from jobmeter.diagnose.devices import BUSY, average_by_minute, measure_load, works
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import measured
+from jobmeter.diagnose.signal import make_metric_evidence
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, amount_of, title
 from jobmeter.model.catalog import CATALOG
@@ -21,28 +21,30 @@ _LIMITS = {"gpu.memory.usage": "memory", "cpu.usage": "cores", "memory.usage": "
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find the only device of a job with little load and little memory in use, for a program on one core."""
     span = case.judged(numbers)
-    signals = busy(case, numbers)
+    signals = measure_load(case, numbers)
     if len(signals) != 1 or span.length_ms < numbers["hold"] or not works(signals[0], numbers):
         return
     [signal] = signals
-    mean, most = signal.mean, float(np.quantile(by_minute(signal).value, _BUSIEST))
+    mean, most = signal.mean, float(np.quantile(average_by_minute(signal).value, _BUSIEST))
     if mean > numbers["utilization"] or most > numbers["busiest"]:
         return
-    evidence = list(_small(case, numbers))
+    evidence = list(_find_small_use(case, numbers))
     if len(evidence) == len(_LIMITS) and _is_large(case, numbers):
         in_use = amount_of("gpu.memory.usage", evidence[0].value or 0.0)
         sentence = f"{case.name_of(signal)} computes for {amount(mean, '1')} of the time with {in_use} of its memory "
         sentence += "in use: a slice of a device is enough"
-        head = measured(signal.metric, f"utilization: {amount(mean, '1')}", mean, numbers["utilization"], "1")
+        head = make_metric_evidence(
+            signal.metric, f"utilization: {amount(mean, '1')}", mean, numbers["utilization"], "1"
+        )
         moments = span.start_ms, span.end_ms
         yield rule.finding(case.subject, Severity.WARNING, moments, [head, *evidence], 0.85, sentence=sentence)
 
 
-def _small(case: Case, numbers: Numbers) -> Iterator[Evidence]:
+def _find_small_use(case: Case, numbers: Numbers) -> Iterator[Evidence]:
     """Yield the usual use of each metric if it is small."""
     for metric, threshold in _LIMITS.items():
         signals = case.signals(metric, numbers)
-        used = sum(float(np.quantile(by_minute(one).value, _BUSIEST)) for one in signals)
+        used = sum(float(np.quantile(average_by_minute(one).value, _BUSIEST)) for one in signals)
         if signals and used < numbers[threshold]:
             text = f"{title(metric)}: {amount_of(metric, used)}, less than {amount_of(metric, numbers[threshold])}"
             yield signals[0].evidence(text, used, numbers[threshold], CATALOG[metric].answer_unit)

@@ -20,7 +20,7 @@ _LOST = {"node.network.errors": "lost to errors", "node.network.dropped": "dropp
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find links that lose more than a share of their packets, and nodes that retransmit without such a link."""
     links: dict[Subject, list[tuple[Stretch, Evidence]]] = {}
-    for name, stretch, evidence, node in _of_links(case, numbers):
+    for name, stretch, evidence, node in _find_lossy_links(case, numbers):
         links.setdefault(Subject("link", f"{node}/{name}"), []).append((stretch, evidence))
     nodes = {subject.name.partition("/")[0] for subject in links}
     for (node, _), (signal, total) in _pairs(case, _AGAIN, _SENT, numbers).items():
@@ -39,7 +39,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         yield rule.finding(subject, Severity.WARNING, (start, end), [evidence for _, evidence in found_here], 0.9)
 
 
-def _of_links(case: Case, numbers: Numbers) -> Iterator[tuple[str, Stretch, Evidence, str]]:
+def _find_lossy_links(case: Case, numbers: Numbers) -> Iterator[tuple[str, Stretch, Evidence, str]]:
     for metric, verb in _LOST.items():
         for (node, part), (lost, total) in _pairs(case, metric, _PACKETS, numbers).items():
             found = _share(case, lost, total, numbers["lost"], numbers)

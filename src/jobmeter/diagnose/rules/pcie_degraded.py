@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import beside, busy, growth_storm, level_beside
+from jobmeter.diagnose.devices import growth_storm, level_beside, measure_load, read_level_beside
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, device
 from jobmeter.diagnose.thresholds import Numbers
@@ -33,7 +33,7 @@ class LinkFault(NamedTuple):
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find fewer lanes or a lower generation than possible while the device works, and constant replays."""
-    faults = [*_slow_links(case, numbers), *_replays(case, numbers)]
+    faults = [*_find_slow_links(case, numbers), *_replays(case, numbers)]
     for member in dict.fromkeys(one.signal.member for one in faults):
         own = [one for one in faults if one.signal.member == member]
         span = min(one.start for one in own), max(one.end for one in own)
@@ -41,10 +41,10 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         yield rule.finding(device(own[0].signal), severity, span, [one.evidence for one in own], 0.9)
 
 
-def _slow_links(case: Case, numbers: Numbers) -> Iterator[LinkFault]:
+def _find_slow_links(case: Case, numbers: Numbers) -> Iterator[LinkFault]:
     for metric, text in _TEXTS.items():
         signals = case.signals(metric, numbers)
-        low = _low(case, metric, signals, numbers)
+        low = _find_low(case, metric, signals, numbers)
         # Where all links are alike, a machine may be set up or virtualized so.
         alone = not len(low) == len(signals) > 1
         for signal, limit, stretch in low:
@@ -61,12 +61,14 @@ def _replays(case: Case, numbers: Numbers) -> Iterator[LinkFault]:
         yield LinkFault(signal, evidence, start, end, alone=True)
 
 
-def _low(case: Case, metric: str, signals: Sequence[Signal], numbers: Numbers) -> list[tuple[Signal, float, Stretch]]:
+def _find_low(
+    case: Case, metric: str, signals: Sequence[Signal], numbers: Numbers
+) -> list[tuple[Signal, float, Stretch]]:
     """Return links below their limit while the device works, with the limit; an idle device may lower its link."""
-    load = {one.member: one for one in busy(case, numbers)}
+    load = {one.member: one for one in measure_load(case, numbers)}
     found = []
     for signal in signals:
-        limit = beside(case, f"{metric}.limit", signal, numbers)
+        limit = read_level_beside(case, f"{metric}.limit", signal, numbers)
         if limit is None or signal.member not in load:
             continue
         with np.errstate(invalid="ignore"):

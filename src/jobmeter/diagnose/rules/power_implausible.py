@@ -3,7 +3,7 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import beside
+from jobmeter.diagnose.devices import read_level_beside
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import device
 from jobmeter.diagnose.thresholds import Numbers
@@ -14,8 +14,10 @@ from jobmeter.model.finding import Severity
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find less power than an idle device draws during work, or much more than the power limit allows."""
     for signal in case.levels("gpu.power", numbers):
-        limit = beside(case, "gpu.power.limit", signal, numbers)
-        busy, active = (beside(case, f"gpu.{name}", signal, numbers) for name in ("utilization", "sm.active"))
+        limit = read_level_beside(case, "gpu.power.limit", signal, numbers)
+        busy, active = (
+            read_level_beside(case, f"gpu.{name}", signal, numbers) for name in ("utilization", "sm.active")
+        )
         if limit is None:
             continue
         with np.errstate(invalid="ignore"):

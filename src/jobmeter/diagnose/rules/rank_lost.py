@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.causes import ended, root_finding
+from jobmeter.diagnose.causes import describe_end, root_finding
 from jobmeter.diagnose.lives import Death, deaths
 from jobmeter.diagnose.rule import Findings, Rule, Weight
-from jobmeter.diagnose.signal import measured
+from jobmeter.diagnose.signal import make_metric_evidence
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import minutes
 from jobmeter.model.finding import Finding, Severity, Subject
@@ -20,12 +20,12 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     if case.job.state is JobState.SUCCEEDED or len(last) < 2:
         return
     dead = deaths(case, numbers)
-    if dead and dead[0].signal is not None and not _stopped_with_others(dead, len(last), numbers):
-        yield root_finding(rule, dead[0], [ended(dead[0])], Severity.WARNING, 0.85)
-    yield from _vanished(rule, case, last, numbers)
+    if dead and dead[0].signal is not None and not _is_common_stop(dead, len(last), numbers):
+        yield root_finding(rule, dead[0], [describe_end(dead[0])], Severity.WARNING, 0.85)
+    yield from _find_vanished(rule, case, last, numbers)
 
 
-def _stopped_with_others(dead: Sequence[Death], ranks: int, numbers: Numbers) -> bool:
+def _is_common_stop(dead: Sequence[Death], ranks: int, numbers: Numbers) -> bool:
     """True if the first end is part of a stop of the whole job: one signal ended most ranks at about one time.
 
     A launcher ends the remaining ranks by another signal than the signal of the lost rank.
@@ -37,9 +37,9 @@ def _stopped_with_others(dead: Sequence[Death], ranks: int, numbers: Numbers) ->
     return 2 * len(together) >= ranks - 1
 
 
-def _vanished(rule: Rule, case: Case, last: Mapping[str, Replica], numbers: Numbers) -> list[Finding]:
+def _find_vanished(rule: Rule, case: Case, last: Mapping[str, Replica], numbers: Numbers) -> list[Finding]:
     """Find ranks whose samples stopped without a recorded end at that time."""
-    seen, interval = _newest_samples(case)
+    seen, interval = _find_newest_samples(case)
     names = set(last) if rule.name in case.open_rules else set(seen)
     ends = {name: seen.get(name, case.span.start_ms) for name in sorted(names)}
     if len(ends) < 2:
@@ -47,13 +47,13 @@ def _vanished(rule: Rule, case: Case, last: Mapping[str, Replica], numbers: Numb
     latest = max(ends.values())
     slack = max(numbers["vanished"], 2 * GAP_INTERVALS * max(interval, case.step_ms))
     early = {name: end for name, end in ends.items() if latest - end > slack}
-    gone = {name: end for name, end in early.items() if not _recorded(last.get(name), end + slack)}
+    gone = {name: end for name, end in early.items() if not _has_recorded_end(last.get(name), end + slack)}
     if len(gone) > len(ends) / 2:
         return []
-    return [_gone(rule, name, end, latest) for name, end in gone.items()]
+    return [_make_lost_finding(rule, name, end, latest) for name, end in gone.items()]
 
 
-def _newest_samples(case: Case) -> tuple[dict[str, int], int]:
+def _find_newest_samples(case: Case) -> tuple[dict[str, int], int]:
     """Return the end of each replica's last sample of any metric, and their longest usual interval, in ms."""
     seen: dict[str, int] = {}
     interval = 0
@@ -65,16 +65,16 @@ def _newest_samples(case: Case) -> tuple[dict[str, int], int]:
     return seen, interval
 
 
-def _recorded(replica: Replica | None, latest: float) -> bool:
+def _has_recorded_end(replica: Replica | None, latest: float) -> bool:
     """True if the replica's end was observed: its exit status is known, or it ended at its last sample."""
     if replica is None:
         return False
     return replica.exit_code is not None or (replica.end is not None and replica.end <= latest)
 
 
-def _gone(rule: Rule, replica: str, since: int, last: int) -> Finding:
+def _make_lost_finding(rule: Rule, replica: str, since: int, last: int) -> Finding:
     text = f"{replica} was last seen {minutes(last - since)} before the others; its end is not known"
-    evidence = measured("cpu.usage", text, (last - since) / 1000, None, "s", time=since, replica=replica)
+    evidence = make_metric_evidence("cpu.usage", text, (last - since) / 1000, None, "s", time=since, replica=replica)
     return rule.finding(Subject("replica", replica), Severity.CRITICAL, (since, last), [evidence], 0.8)
 
 

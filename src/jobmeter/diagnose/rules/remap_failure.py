@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from jobmeter.diagnose.devices import raised_flags
+from jobmeter.diagnose.devices import find_raised_flags
 from jobmeter.diagnose.rule import Rule
 from jobmeter.model.finding import Severity
 
@@ -12,7 +12,7 @@ RULE = Rule(
     sees="Device memory cannot be repaired any more.",
     advice="Take the device out of service: it has to be replaced.",
     source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
-    find=partial(raised_flags, severity=Severity.CRITICAL, text="remapping a memory row failed"),
+    find=partial(find_raised_flags, severity=Severity.CRITICAL, text="remapping a memory row failed"),
     metrics=("gpu.remapped.rows.failed",),
     running=True,
 )

@@ -7,7 +7,7 @@ import numpy as np
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Signal, measured, together
+from jobmeter.diagnose.signal import Signal, align_signals, make_metric_evidence
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import minutes
 from jobmeter.model.finding import Severity
@@ -34,26 +34,26 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         if span.phase is Phase.START
         and then.phase in _WORKS
         and span.length >= numbers["hold"]
-        and _covered(work, span) >= numbers["coverage"]
+        and _measure_coverage(work, span) >= numbers["coverage"]
     ]
     for span in sorted(slow, key=lambda span: -span.length)[:1]:
         after = f"after restart {span.attempt}" if span.attempt else "of the job"
         text = f"no device worked for the first {minutes(span.length)} {after}"
         seconds, limit = span.length / SECOND, numbers["hold"] / SECOND
-        evidence = measured(metric, text, seconds, limit, "s", time=span.start)
+        evidence = make_metric_evidence(metric, text, seconds, limit, "s", time=span.start)
         yield rule.finding(case.subject, Severity.WARNING, (span.start, span.end), [evidence], 0.9)
 
 
 def _course(signals: Sequence[Signal]) -> Course:
     """Return the mean of the devices as one line, at the times of the device with the most samples."""
     own = list(signals)
-    time, values = together(own)
+    time, values = align_signals(own)
     valid = ~np.isnan(values).all(axis=0)
     until = max(own, key=len).until
     return Course(time[valid], until[valid], np.nanmean(values[:, valid], axis=0))
 
 
-def _covered(work: Course, span: PhaseSpan) -> float:
+def _measure_coverage(work: Course, span: PhaseSpan) -> float:
     """Return the share of a span in which devices were measured."""
     width = np.minimum(work.until, span.end) - np.maximum(work.time, span.start)
     return float(np.maximum(width, 0).sum()) / span.length

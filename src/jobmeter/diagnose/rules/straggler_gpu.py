@@ -8,7 +8,7 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import PREFIXES, models
 from jobmeter.diagnose.peers import Outlier, Peers, peers_of
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import device, measured, median
+from jobmeter.diagnose.signal import device, make_metric_evidence, median
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, title
 from jobmeter.model.batch import Bools
@@ -49,26 +49,26 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             reported: set[int] = set()
             for severity in (Severity.WARNING, Severity.INFO):
                 for peers in scales:
-                    for one, signs in _odd(peers, prefix, severity, numbers):
+                    for one, signs in _find_odd(peers, prefix, severity, numbers):
                         if one.row not in reported:
                             reported.add(one.row)
                             yield _finding(rule, case, peers, one, signs, severity)
 
 
-def _odd(peers: Peers, prefix: str, severity: Severity, numbers: Numbers) -> Iterator[tuple[Outlier, list[str]]]:
+def _find_odd(peers: Peers, prefix: str, severity: Severity, numbers: Numbers) -> Iterator[tuple[Outlier, list[str]]]:
     """Yield the devices that differ by a fault, each with its differing metrics."""
     works = _works(peers, prefix, numbers)
     signs = [name for one in _SIGNS if (name := f"{prefix}.{one}") in peers.metrics]
     far = {name: peers.metrics[name].far(numbers["z"]) & works for name in signs}
     least = 2 if len(peers) >= numbers["pair"] else 1
-    odd = peers.outliers(_apart(peers, far, prefix, severity, numbers), numbers, least)
+    odd = peers.outliers(_find_apart(peers, far, prefix, severity, numbers), numbers, least)
     for one in odd:
         own = [name for name in signs if _share(far[name][one.row], one) >= _MOSTLY]
         if _is_fault(peers, one, odd, own, prefix, numbers):
             yield one, own
 
 
-def _apart(peers: Peers, far: Mapping[str, Bools], prefix: str, severity: Severity, numbers: Numbers) -> Bools:
+def _find_apart(peers: Peers, far: Mapping[str, Bools], prefix: str, severity: Severity, numbers: Numbers) -> Bools:
     """Return where a device differs enough, bool[member, window]; level info needs only one metric."""
     agreeing = sum((own.astype(np.int64) for own in far.values()), np.zeros(peers.shape, np.int64))
     many = len(peers) >= numbers["many"]
@@ -167,7 +167,9 @@ def _evidence(peers: Peers, one: Outlier, signs: list[str]) -> Iterator[Evidence
         usual = float(np.nanmedian(difference.others[one.row, one.windows]))
         text = f"{title(name)}: {amount_of(name, mine)}, the median of the others: {amount_of(name, usual)}"
         unit = CATALOG[name].answer_unit
-        yield measured(name, text, mine, float(f"{usual:.6g}"), unit, time=one.start, replica=one.signal.replica)
+        yield make_metric_evidence(
+            name, text, mine, float(f"{usual:.6g}"), unit, time=one.start, replica=one.signal.replica
+        )
 
 
 RULE = Rule(

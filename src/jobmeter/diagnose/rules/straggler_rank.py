@@ -26,11 +26,11 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     if has_devices(case, numbers):
         return  # straggler_gpu covers jobs with devices
     cpus, waits = case.signals(_CPU, numbers), case.signals(_WAITS, numbers)
-    signals = {_CPU: cpus, _WANTED: _wanted(cpus, waits)}
+    signals = {_CPU: cpus, _WANTED: _add_waits(cpus, waits)}
     for scales in peers_of(signals, [_CPU], numbers["replicas"], dict.fromkeys(signals, numbers["floor"]), numbers):
         reported: set[int] = set()
         for peers in scales:
-            odd = peers.outliers(_apart(peers, numbers), numbers)
+            odd = peers.outliers(_find_apart(peers, numbers), numbers)
             rows = {one.row for one in odd}
             for one in odd:
                 if one.row not in reported and peers.is_parted(_CPU, one, rows, numbers["gap"]):
@@ -41,7 +41,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
                     yield rule.finding(replica(one.signal), Severity.WARNING, span, evidence, confidence)
 
 
-def _apart(peers: Peers, numbers: Numbers) -> Bools:
+def _find_apart(peers: Peers, numbers: Numbers) -> Bools:
     """Return where a replica uses or requests much more or less CPU than the others, bool[member, window]."""
     cpu = peers.metrics[_CPU]
     few = len(peers) < numbers["many"]
@@ -58,7 +58,7 @@ def _apart(peers: Peers, numbers: Numbers) -> Bools:
     return found
 
 
-def _wanted(cpus: Sequence[Signal], waits: Sequence[Signal]) -> list[Signal]:
+def _add_waits(cpus: Sequence[Signal], waits: Sequence[Signal]) -> list[Signal]:
     """Return used cores plus the time of waiting for one, if all replicas have both."""
     pressure = {signal.member: signal for signal in waits}
     if not all(signal.member in pressure for signal in cpus):

@@ -7,9 +7,9 @@ from itertools import islice
 from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.causes import ended, line_evidence, root_finding
-from jobmeter.diagnose.lives import Death, deaths, plain
-from jobmeter.diagnose.rule import Findings, Rule, Weight, quoted
+from jobmeter.diagnose.causes import describe_end, line_evidence, root_finding
+from jobmeter.diagnose.lives import Death, deaths, strip_rank
+from jobmeter.diagnose.rule import Findings, Rule, Weight, quote_line
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Evidence, Severity
 from jobmeter.model.log import LogLine
@@ -67,21 +67,21 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     for death in deaths(case, numbers):
         if death.signal not in _ENDS or death.raised is not None:
             continue
-        at, text = _last_error(death.lines)
+        at, text = _find_last_error(death.lines)
         if at is not None:
             yield root_finding(rule, death, _evidence(death, at, text), Severity.CRITICAL, 0.8)
 
 
 def _evidence(death: Death, at: int, text: str) -> list[Evidence]:
     lines = death.lines
-    head = replace(line_evidence(lines[at]), text=quoted(text))
+    head = replace(line_evidence(lines[at]), text=quote_line(text))
     stack = (one for one in lines[at + 1 :] if one.stream == lines[at].stream and one.text.strip())
-    return [head, *(line_evidence(one) for one in islice(stack, _SHOWN)), ended(death)]
+    return [head, *(line_evidence(one) for one in islice(stack, _SHOWN)), describe_end(death)]
 
 
-def _last_error(lines: Sequence[LogLine]) -> tuple[int | None, str]:
+def _find_last_error(lines: Sequence[LogLine]) -> tuple[int | None, str]:
     """Return the index of the last line that begins an error, and the error with its message."""
-    texts = [plain(line.text[:_LONGEST]).rstrip() for line in lines]
+    texts = [strip_rank(line.text[:_LONGEST]).rstrip() for line in lines]
     for at in range(len(lines) - 1, -1, -1):
         for header, message, follows in _COMPILED:
             if header is None or header.search(texts[at]) is None:

@@ -1,7 +1,7 @@
 """A replica failed and nothing shows why."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.causes import ended, line_evidence, root_finding
+from jobmeter.diagnose.causes import describe_end, line_evidence, root_finding
 from jobmeter.diagnose.lives import deaths
 from jobmeter.diagnose.rule import Findings, Rule, Weight
 from jobmeter.diagnose.thresholds import Numbers
@@ -16,7 +16,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     for death in deaths(case, numbers):
         if case.job.state is JobState.STOPPED and not death.exit_code:
             continue
-        evidence = [ended(death), *(line_evidence(line) for line in death.lines[-_SHOWN:])]
+        evidence = [describe_end(death), *(line_evidence(line) for line in death.lines[-_SHOWN:])]
         yield root_finding(rule, death, evidence, Severity.CRITICAL, 0.5)
 
 

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
-from jobmeter.diagnose.incidents import IncidentReport, incidents, shown
-from jobmeter.diagnose.rule import Findings, Rule, quoted
+from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, incidents
+from jobmeter.diagnose.rule import Findings, Rule, quote_line
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import often
 from jobmeter.model.device import pci_address
@@ -35,7 +35,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
         head = Evidence(
             kind="status", text=f"XID {xid.code} was reported {often(len(happened))}", value=float(xid.code)
         )
-        one = rule.collected(case, subject, meaning.severity, head, shown(happened), 0.95)
+        one = rule.collected(case, subject, meaning.severity, head, describe_incidents(happened), 0.95)
         name = case.name_of_subject(subject, one.start)
         yield replace(one, advice=meaning.advice, sentence=f"{name}: XID {xid.code}{which}: {meaning.text}")
 
@@ -68,7 +68,7 @@ def _reports(case: Case) -> Iterator[tuple[str, XidReport, IncidentReport]]:
     for event in (*case.events, *case.faults):
         xid = read_xid(f"{event.reason}: {event.message}")
         if xid and event.type is EventType.DEVICE_FAULT and event.source is EventSource.NODE:
-            evidence = Evidence(kind="event", text=quoted(event.message), time=event.time, replica=event.replica)
+            evidence = Evidence(kind="event", text=quote_line(event.message), time=event.time, replica=event.replica)
             yield event.node or event.replica, xid, IncidentReport.of_event(event, evidence)
 
 

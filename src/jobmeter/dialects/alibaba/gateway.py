@@ -2,7 +2,7 @@
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.common.operation import url_form
-from jobmeter.dialects.alibaba.common.product import Product, named, never
+from jobmeter.dialects.alibaba.common.product import Product, never, read_action
 from jobmeter.dialects.base import Match
 from jobmeter.errors import NotFoundError
 
@@ -12,7 +12,7 @@ class Gateway(Product, frozen=True, kw_only=True):
 
     def match(self, call: Call) -> Match | None:
         """Raise NotFoundError for a call in the vendor's form; None for any other call."""
-        version, action = named(call)
+        version, action = read_action(call)
         form = url_form(call.raw_path)
         if form is not None:
             version, action = form["version"], f"{form['product']}/{form['action']}"

@@ -44,7 +44,7 @@ def read_as_json(call: Call) -> int:
     return shape_of(call.body).read_bytes
 
 
-def accounted_for(call: Call) -> int:  # noqa: ARG001 - as the other
+def charge_nothing(call: Call) -> int:  # noqa: ARG001 - as the other
     """Return 0 bytes: the operation counts the memory of the decoded body itself."""
     return 0
 
@@ -382,16 +382,16 @@ class Dialect(Protocol):
         ...
 
 
-def not_negative(value: float) -> float:
+def clamp_negative(value: float) -> float:
     """Return the value, at least 0: an exporter's noise may make a ratio of 0 slightly negative."""
     return max(0.0, value)
 
 
-def rounded(value: float) -> float:
+def round_digits(value: float) -> float:
     """Round to 12 significant digits, which removes the rounding noise of unit conversion."""
     return float(f"{value:.12g}")
 
 
-def rounded_up(amount: float) -> int:
+def round_up(amount: float) -> int:
     """Round up to a whole number."""
-    return math.ceil(rounded(amount))
+    return math.ceil(round_digits(amount))

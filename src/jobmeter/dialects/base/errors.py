@@ -60,7 +60,7 @@ def retry_seconds(wait_ms: int) -> int:
     return max(1, -(-wait_ms // 1000))
 
 
-def named_message(error: InvalidRequestError, fields: Mapping[str, str]) -> str:
+def name_field(error: InvalidRequestError, fields: Mapping[str, str]) -> str:
     """Return the message after the vendor's name of the field, unless the message contains the name."""
     field = fields.get(error.field, error.field)
     return error.message if not field or field in error.message else f"{field}: {error.message}"

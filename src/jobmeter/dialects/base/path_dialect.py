@@ -9,7 +9,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.signatures import Scheme
 from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
 from jobmeter.dialects.base.routes import Routes
-from jobmeter.dialects.base.view import View, ViewCall, no_view_call
+from jobmeter.dialects.base.view import View, ViewCall, offer_no_call
 from jobmeter.errors import JobmeterError, NotFoundError
 
 
@@ -30,7 +30,7 @@ class PathDialect:
     wrong_method: str = "{method} is not allowed here"
     wrong_path: str = ""
     owns: Callable[[str], bool] | None = None
-    view_call: Callable[[View], ViewCall | None] = no_view_call
+    view_call: Callable[[View], ViewCall | None] = offer_no_call
 
     def __post_init__(self) -> None:
         each = [(one, method) for one in self.operations for method in one.method.split(", ")]

@@ -164,7 +164,7 @@ class Choice(ParameterKind):
 
     def form(self, slot: ParameterSlot) -> str:  # noqa: ARG002
         """List the words."""
-        words = f"One of {listed(self.meanings)}." if len(self.meanings) > 1 else f"{listed(self.meanings)}."
+        words = f"One of {list_names(self.meanings)}." if len(self.meanings) > 1 else f"{list_names(self.meanings)}."
         return words if self._shown else ""
 
     def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
@@ -350,7 +350,7 @@ class ParameterReader:
             raise InvalidRequestError(f"{slot.name} is not valid: {error}", slot.name) from error
 
 
-def listed(names: Iterable[str]) -> str:
+def list_names(names: Iterable[str]) -> str:
     """List names for the text of a parameter."""
     return ", ".join(f"`{name}`" for name in names)
 

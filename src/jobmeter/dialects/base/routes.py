@@ -74,13 +74,13 @@ def path_parameters(template: str, raw_path: str) -> dict[str, str] | None:
 
     Nothing is normalised: ``//`` is an empty segment (an empty value) and ``%2F`` stays inside its segment.
     """
-    names, pattern = _compiled(template)
+    names, pattern = _compile_template(template)
     match = pattern.fullmatch(raw_path)
     return None if match is None else _values(names, match.groups())
 
 
 @cache  # bounded by the number of templates
-def _compiled(template: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
+def _compile_template(template: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
     return _names(template), re.compile(_pattern(template))
 
 

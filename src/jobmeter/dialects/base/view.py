@@ -34,7 +34,7 @@ class ViewCall(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def no_view_call(view: View) -> ViewCall | None:  # noqa: ARG001 - the form of every dialect
+def offer_no_call(view: View) -> ViewCall | None:  # noqa: ARG001 - the form of every dialect
     """Return None: the API cannot return the data of a chart."""
     return None
 
@@ -49,6 +49,6 @@ def target(path: str, **query: object) -> str:
     return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
 
 
-def encoded(part: str) -> str:
+def encode_part(part: str) -> str:
     """Percent-encode a part of a path."""
     return quote(part, safe="")

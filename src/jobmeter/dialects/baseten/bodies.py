@@ -24,12 +24,12 @@ def job_body(job: Job, size: JobSize) -> dict[str, Any]:
         "error_message": job.error or None,
         "instance_type": instance_type(job, size),
         "node_count": max(1, size.replicas),
-        "updated_at": iso(updated(job)),
+        "updated_at": iso(find_update_time(job)),
         "training_project_id": job.project,
         "training_project": summary(job.project),
         "name": job.name or None,
         "checkpoint_sync_status": _text(fields, "checkpoint_sync_status"),
-        "priority": _whole(fields, "priority") or 0,
+        "priority": _read_integer(fields, "priority") or 0,
         "availability_model": _text(fields, "availability_model") or "dedicated",
     }
     # `truss train view` fails on a null.
@@ -43,7 +43,7 @@ def project_body(project: Project, size: JobSize) -> dict[str, Any]:
     """
     latest = project.latest
     moment = 0 if project.created is None else project.created
-    changed = moment if latest is None else max(moment, updated(latest))
+    changed = moment if latest is None else max(moment, find_update_time(latest))
     return {
         **summary(project.name),
         "created_at": iso(moment),
@@ -75,7 +75,7 @@ def created(job: Job) -> int:
     return moment if moment is not None else job.updated or 0
 
 
-def updated(job: Job) -> int:
+def find_update_time(job: Job) -> int:
     """Return the time of the job's last change."""
     times = (job.updated, job.end, job.last_sample, job.start)
     return max((time for time in times if time is not None), default=created(job))
@@ -106,21 +106,21 @@ def instance_type(job: Job, size: JobSize) -> dict[str, Any]:
     return {
         "id": kind.id or kind.name,
         "name": kind.name or kind.id,
-        "memory_limit_mib": _first(
-            _whole(fields, "memory_limit_mib"), _mib(kind.memory), _mib(limits.get("memory.limit")), 0
+        "memory_limit_mib": _find_first(
+            _read_integer(fields, "memory_limit_mib"), _mib(kind.memory), _mib(limits.get("memory.limit")), 0
         ),
-        "millicpu_limit": _first(
-            _whole(fields, "millicpu_limit"), _milli(kind.cpu), _milli(limits.get("cpu.limit")), 0
+        "millicpu_limit": _find_first(
+            _read_integer(fields, "millicpu_limit"), _milli(kind.cpu), _milli(limits.get("cpu.limit")), 0
         ),
-        "gpu_count": _first(kind.gpu_count, size.gpus),
+        "gpu_count": _find_first(kind.gpu_count, size.gpus),
         "gpu_type": kind.gpu_type or None,
-        "gpu_memory_limit_mib": _first(
-            _whole(fields, "gpu_memory_limit_mib"), _mib(kind.gpu_memory), _mib(limits.get("gpu.memory.limit"))
+        "gpu_memory_limit_mib": _find_first(
+            _read_integer(fields, "gpu_memory_limit_mib"), _mib(kind.gpu_memory), _mib(limits.get("gpu.memory.limit"))
         ),
     }
 
 
-def _first(*values: int | None) -> int | None:
+def _find_first(*values: int | None) -> int | None:
     return next((value for value in values if value is not None), None)
 
 
@@ -137,6 +137,6 @@ def _text(fields: Mapping[str, Any], name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _whole(fields: Mapping[str, Any], name: str) -> int | None:
+def _read_integer(fields: Mapping[str, Any], name: str) -> int | None:
     value = fields.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

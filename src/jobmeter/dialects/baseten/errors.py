@@ -9,7 +9,7 @@ import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context
-from jobmeter.dialects.base.errors import headers_of, http_status, named_message, retry_seconds
+from jobmeter.dialects.base.errors import headers_of, http_status, name_field, retry_seconds
 from jobmeter.dialects.baseten.names import FIELDS
 from jobmeter.errors import InvalidRequestError, JobmeterError, ThrottledError
 
@@ -35,7 +35,7 @@ def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noq
         body = {"error": "Rate limit exceeded. Please try again later.", "retry_after": wait}
         return Answer(status, msgspec.json.encode(body), headers_of(error))
     if isinstance(error, InvalidRequestError):
-        message = named_message(error, FIELDS)
+        message = name_field(error, FIELDS)
     elif status == 401:
         message = f"The API key is not valid: {message}."
     elif status == 500:

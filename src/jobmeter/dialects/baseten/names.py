@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from jobmeter.model.catalog import by_dialect_name
+from jobmeter.model.catalog import map_dialect_names
 from jobmeter.model.job import JobState
 
 NAME = "baseten"
 
-METRICS: Mapping[str, str] = {name: metric.name for name, metric in by_dialect_name(NAME).items()}
+METRICS: Mapping[str, str] = {name: metric.name for name, metric in map_dialect_names(NAME).items()}
 """Our metric of each of their names. A dot separates the name of an object from that of its member."""
 CACHE_METRICS = tuple(metric for name, metric in METRICS.items() if name.startswith("cache."))
 """Metrics that are reported for the whole job."""

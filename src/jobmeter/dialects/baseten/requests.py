@@ -58,7 +58,7 @@ class _Reader(ParameterReader):
 
     def whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return a whole number, from a text, an integer, or a float without a fraction."""
-        number, (low, high) = _whole(value), slot.bounds
+        number, (low, high) = _to_integer(value), slot.bounds
         if number is None or not low <= number <= high:
             raise InvalidRequestError(f"{slot.name} must be a whole number from {low} to {high}", slot.name)
         return number
@@ -71,7 +71,7 @@ class _Reader(ParameterReader):
             raise InvalidRequestError(f"{slot.name} must be {_WORDS[shape]}", slot.name) from error
 
 
-def _whole(value: object) -> int | None:
+def _to_integer(value: object) -> int | None:
     if isinstance(value, str):
         return int(value) if _INTEGER.fullmatch(value) else None
     if isinstance(value, float):

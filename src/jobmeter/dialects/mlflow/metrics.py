@@ -36,11 +36,13 @@ def history(run: Run, key: str) -> Generator[Question[Any], Any, list[LoggedPoin
     return _points(key, read.columns, (0, 1), {2 + at: text for at, text in enumerate(SPECIAL)})
 
 
-def newest(runs: Sequence[Run], keys: frozenset[str] | None = None) -> Generator[Question[Any], Any, dict[str, Any]]:
+def read_newest(
+    runs: Sequence[Run], keys: frozenset[str] | None = None
+) -> Generator[Question[Any], Any, dict[str, Any]]:
     """Return by run id the newest value of each metric by name; with ``keys``, only these metrics."""
     by_id = {(run.project, run.job, run.id): run for run in runs}
     jobs = tuple({job_key(project, job): None for project, job, _ in by_id})
-    found = yield from ask(SeriesQuestion(metrics=frozenset({STEP}), jobs=jobs)) if jobs else _nothing()
+    found = yield from ask(SeriesQuestion(metrics=frozenset({STEP}), jobs=jobs)) if jobs else _do_nothing()
     sought: list[tuple[Run, str, str, int]] = []
     series: list[Series] = []
     for one in found.series if found else ():
@@ -51,8 +53,8 @@ def newest(runs: Sequence[Run], keys: frozenset[str] | None = None) -> Generator
         special = labels.get(VALUE_LABEL, "")
         sought.append((run, key, special, len(series)))
         series += [one] if special else [one, value_series(run, key)]
-    read = yield from ask(LastQuestion(series=tuple(series))) if series else _nothing()
-    last = _last(read.columns) if read else {}
+    read = yield from ask(LastQuestion(series=tuple(series))) if series else _do_nothing()
+    last = _select_last(read.columns) if read else {}
     values: dict[str, dict[str, LoggedPoint]] = defaultdict(dict)
     for run, key, special, at in sought:
         time, step = last.get(at, (-1, 0.0))
@@ -85,12 +87,12 @@ def _points(key: str, columns: SampleColumns, own: tuple[int, int], specials: Ma
     return sorted(found, key=lambda point: (point.time, point.step))
 
 
-def _last(columns: SampleColumns) -> dict[int, tuple[int, float]]:
+def _select_last(columns: SampleColumns) -> dict[int, tuple[int, float]]:
     return {
         at: (time, value)
         for at, time, value in zip(columns.index.tolist(), columns.time.tolist(), columns.value.tolist(), strict=True)
     }
 
 
-def _nothing() -> Generator[Question[Any], Any, None]:
+def _do_nothing() -> Generator[Question[Any], Any, None]:
     yield from ()

@@ -13,7 +13,7 @@ def answer(body: Any, context: Context, status: int = 200) -> Answer:  # noqa: A
     return Answer(status, msgspec.json.encode(body), id_header(context))
 
 
-def nothing_yet(context: Context) -> Answer:
+def answer_no_data(context: Context) -> Answer:
     """Return 204 without a body: there is no data yet (their ModelArts.2777 and 2776)."""
     return Answer(204, b"", id_header(context))
 

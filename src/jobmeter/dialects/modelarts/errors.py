@@ -8,7 +8,7 @@ and the id of the request from the header alone.
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.access.signatures.sdk_hmac import SDK_HMAC, canonical_request
+from jobmeter.access.signatures.sdk_hmac import SDK_HMAC, describe_canonical_request
 from jobmeter.dialects.base import Answer, Context
 from jobmeter.dialects.base.errors import headers_of, http_status
 from jobmeter.dialects.modelarts.answers import id_header, request_id
@@ -92,7 +92,7 @@ def _credential(call: Call, error: UnauthenticatedError) -> str:
         return f"ak {key} not exist" if key else "decrypt token fail"
     if error.reason == "bad-signature":
         # The canonical request in one line, for comparison with the client's.
-        text = canonical_request(call)[:MAX_SHOWN].replace("\n", "|")
+        text = describe_canonical_request(call)[:MAX_SHOWN].replace("\n", "|")
         return f"verify aksk signature fail, canonicalRequest:{text}"
     if error.reason == "stale":
         return "calc ak sk signature fail:signature expired"

@@ -69,7 +69,7 @@ def _text(field: str, otherwise: str = "") -> Callable[[ModelArtsFilter, list[st
     def read(one: ModelArtsFilter, values: list[str]) -> SearchFilter:
         operator = {"like": Operator.CONTAINS, "in": Operator.IN, "not": Operator.NOT_IN}.get(one.operator)
         if operator is None:
-            raise _no_operator(one)
+            raise _make_operator_error(one)
         given = tuple(value for value in values if value)
         return SearchFilter((Condition(field, operator, given, otherwise),))
 
@@ -78,7 +78,7 @@ def _text(field: str, otherwise: str = "") -> Callable[[ModelArtsFilter, list[st
 
 def _create_time(one: ModelArtsFilter, values: list[str]) -> SearchFilter:
     if one.operator != "between":
-        raise _no_operator(one)
+        raise _make_operator_error(one)
     if len(values) != 2:
         raise RefusedError(UNSUPPORTED_VALUE, "between needs two values, of which one may be empty", "filters.value")
     first, last = (_time(value) for value in values)
@@ -117,13 +117,13 @@ def _members(one: ModelArtsFilter, values: list[str], every: Iterable[str]) -> s
     """Return the members of a closed set that a filter selects."""
     given = [value.casefold() for value in values if value]
     if one.operator == "between":
-        raise _no_operator(one)
+        raise _make_operator_error(one)
     if one.operator == "like":
         return {word for word in every if any(value in word.casefold() for value in given)}
     return {word for word in every if (word.casefold() in given) == (one.operator == "in")}
 
 
-def _no_operator(one: ModelArtsFilter) -> RefusedError:
+def _make_operator_error(one: ModelArtsFilter) -> RefusedError:
     return RefusedError(UNSUPPORTED_OPERATOR, f"{one.operator} is not supported for {one.key}", "filters.operator")
 
 

@@ -12,7 +12,7 @@ from jobmeter.dialects.modelarts.flavors import flavor_info, flavor_type
 from jobmeter.dialects.modelarts.names import LOST_PHASE, NAME, PHASES
 from jobmeter.dialects.modelarts.requests import ONLY_TASK, tasks_of
 from jobmeter.model.job import LOST, Job, JobState, JobView, Replica
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.time import SECOND
 from jobmeter.query.defaults import job_created, job_end
 
@@ -31,7 +31,7 @@ def job_body(view: JobView, now_ms: int, hosts: Sequence[str] = ()) -> dict[str,
     brought: dict[str, Any] = {part: value for part, value in extra_of(job).items() if part in PARTS}
     own = {"metadata": _metadata(job), "status": _status(view, now_ms)}
     described: dict[str, Any] = {"kind": "job", **_part("algorithm", _algorithm(job)), **_part("spec", _spec(view))}
-    whole = merged(described, merged(brought, own))
+    whole = merge_objects(described, merge_objects(brought, own))
     if hosts:
         whole["status"]["task_ips"] = [task_body(one) for one in attempts_of(view) if one.node in hosts]
     return {part: whole[part] for part in PARTS if part in whole}
@@ -42,7 +42,7 @@ def attempts_of(view: JobView) -> list[Replica]:
     if not view.replicas:
         nodes = {one.node for one in view.allocations}
         return [Replica(name=ONLY_TASK, node=nodes.pop() if len(nodes) == 1 else "")]
-    return sorted(view.replicas, key=lambda one: (natural(one.name), one.attempt))
+    return sorted(view.replicas, key=lambda one: (make_natural_key(one.name), one.attempt))
 
 
 def task_body(replica: Replica) -> dict[str, Any]:
@@ -51,13 +51,13 @@ def task_body(replica: Replica) -> dict[str, Any]:
     return {"task": replica.name, **host, "schedule_count": replica.attempt + 1}
 
 
-def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge_objects(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Merge both, object by object; ``over`` takes precedence."""
     result = dict(under)
     for key, value in over.items():
         below = result.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping):
-            result[key] = merged(below, value)
+            result[key] = merge_objects(below, value)
         else:
             result[key] = value
     return result
@@ -87,7 +87,7 @@ def _status(view: JobView, now_ms: int) -> dict[str, Any]:
         secondary = LOST_PHASE
     tasks = tasks_of(view)
     status: dict[str, Any] = {"phase": phase, "secondary_phase": secondary}
-    start, end = started(job), job_end(job)
+    start, end = find_start(job), job_end(job)
     if start is not None:
         until = now_ms if end is None else end
         status["duration"] = max(until - start, 0)
@@ -98,13 +98,13 @@ def _status(view: JobView, now_ms: int) -> dict[str, Any]:
     ended = _task_statuses(view.replicas)
     if ended:
         status["task_statuses"] = ended
-    records = _running_records(view)
+    records = _describe_attempts(view)
     if records:
         status["running_records"] = records
     return status
 
 
-def started(job: Job) -> int | None:
+def find_start(job: Job) -> int | None:
     """Return the start of the job in epoch milliseconds; None while it waits."""
     return job.start if job.start is not None else job.first_sample
 
@@ -114,7 +114,7 @@ def _task_statuses(replicas: Sequence[Replica]) -> list[dict[str, Any]]:
     newest = {replica.name: replica for replica in sorted(replicas, key=lambda one: one.attempt)}
     return [
         {"task": name, **_exit(newest[name])}
-        for name in sorted(newest, key=natural)
+        for name in sorted(newest, key=make_natural_key)
         if newest[name].exit_code is not None or (newest[name].state or JobState.RUNNING).finished
     ]
 
@@ -124,22 +124,22 @@ def _exit(replica: Replica) -> dict[str, Any]:
     return {**code, "message": replica.reason}
 
 
-def _running_records(view: JobView) -> list[dict[str, Any]]:
+def _describe_attempts(view: JobView) -> list[dict[str, Any]]:
     """Return a record for each attempt with a known start."""
     records: list[dict[str, Any]] = []
     places: dict[str, tuple[str, str]] = {}
     ordered = sorted(view.replicas, key=lambda one: one.attempt)
     for attempt, group in groupby(ordered, key=lambda one: one.attempt):
-        replicas = sorted(group, key=lambda one: natural(one.name))
+        replicas = sorted(group, key=lambda one: make_natural_key(one.name))
         stayed = attempt > 0 and all(places.get(one.name) == (one.node, one.pod_id) for one in replicas)
         places.update({one.name: (one.node, one.pod_id) for one in replicas})
-        record = _running_record(replicas)
+        record = _describe_attempt(replicas)
         if record:
             records.append({**record, "start_type": "restarted" if stayed else "init_or_rescheduled"})
     return records
 
 
-def _running_record(replicas: Sequence[Replica]) -> dict[str, Any]:
+def _describe_attempt(replicas: Sequence[Replica]) -> dict[str, Any]:
     starts = [one.start for one in replicas if one.start is not None]
     # A replica with samples alone ends at the last of them, though it may have run longer.
     ends = [one.end for one in replicas if one.end is not None and one.state is not JobState.RUNNING]

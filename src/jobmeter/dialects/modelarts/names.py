@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from jobmeter.dialects.base import not_negative, rounded
-from jobmeter.model.catalog import by_dialect_name
+from jobmeter.dialects.base import clamp_negative, round_digits
+from jobmeter.model.catalog import map_dialect_names
 from jobmeter.model.job import JobState
 
 NAME = "modelarts"
 
-METRICS = by_dialect_name(NAME)
+METRICS = map_dialect_names(NAME)
 """The metric of each name, in the order in which an answer has them."""
 
 PHASES: Mapping[JobState, tuple[str, str]] = {
@@ -54,5 +54,5 @@ def percent(value: float) -> float | int:
     Values below 0 or above 1 (a burst over the limit, the noise of an exporter) are clamped. Every metric of the page
     is a usage rate, and -1 means that there are no samples.
     """
-    scaled = rounded(min(not_negative(value), 1.0) * 100.0)
+    scaled = round_digits(min(clamp_negative(value), 1.0) * 100.0)
     return int(scaled) if scaled.is_integer() else scaled

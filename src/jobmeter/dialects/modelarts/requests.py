@@ -12,7 +12,7 @@ from jobmeter.dialects.base.request import Choice, Operations, ParameterReader, 
 from jobmeter.dialects.modelarts.errors import INVALID_JSON, INVALID_QUERY, RefusedError
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import JobView
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.series import DEFAULT_PROJECT, check_project
 from jobmeter.query.request import JobRef
 
@@ -144,7 +144,7 @@ class TaskRequest(ModelArtsJobRequest, frozen=True, kw_only=True):
 
 def tasks_of(view: JobView) -> list[str]:
     """Return the names of a job's tasks, each once; ``ONLY_TASK`` if no task is known."""
-    return sorted({replica.name for replica in view.replicas}, key=natural) or [ONLY_TASK]
+    return sorted({replica.name for replica in view.replicas}, key=make_natural_key) or [ONLY_TASK]
 
 
 def _mismatch(project: str, own: str) -> NotFoundError:

@@ -36,7 +36,7 @@ def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noq
 
 def _parts(call: Call, error: JobmeterError) -> Parts:
     if isinstance(error, NotFoundError):
-        return _not_found(call, error)
+        return _describe_not_found(call, error)
     if isinstance(error, ThrottledError):
         return 429, "Please throttle", error.message, headers_of(error)
     if isinstance(error, PutError):
@@ -54,7 +54,7 @@ def _details(error: JobmeterError) -> str:
     return f"field: {error.field}" if isinstance(error, InvalidRequestError) and error.field else ""
 
 
-def _not_found(call: Call, error: NotFoundError) -> Parts:
+def _describe_not_found(call: Call, error: NotFoundError) -> Parts:
     if error.kind == "path":
         return 404, "Endpoint not found", "The requested endpoint was not found", ()
     if error.kind == "method":

@@ -15,10 +15,10 @@ from jobmeter.dialects.opentsdb.metric_text import MetricText, split_metric, spl
 from jobmeter.dialects.opentsdb.requests import PRESENT, PostRequest
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import TimeRange
-from jobmeter.query.tsdb.body import FilterBody, Flag, RateBody, few, filters_of, positive, rate_options, truth
+from jobmeter.query.tsdb.body import FilterBody, Flag, RateBody, few, filters_of, parse_positive, rate_options, truth
 from jobmeter.query.tsdb.compute import PointQuery
 from jobmeter.query.tsdb.downsample import parse as parse_downsample
-from jobmeter.query.tsdb.filters import from_tag
+from jobmeter.query.tsdb.filters import parse_tag_filter
 from jobmeter.query.tsdb.functions import AGGREGATORS
 from jobmeter.query.tsdb.rate import LONG_MAX, RateOptions
 from jobmeter.query.tsdb.times import moment, zone_of
@@ -125,7 +125,7 @@ class OpenTsdbQueryRequest(PostRequest, frozen=True, kw_only=True):
         return value is not None and value.strip().lower() != "false"
 
 
-def from_body(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
+def parse_body(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
     """Parse the query of a POST. Raises InvalidRequestError."""
     body = request.content(QueryBody)
     if truth(body.delete):
@@ -133,7 +133,7 @@ def from_body(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
     zone, calendar = zone_of(body.timezone), truth(body.useCalendar)
     return OpenTsdbQuery(
         range=_range(body.start, body.end, request.context.now_ms, zone),
-        queries=_some([_of_body(at, one, zone, calendar=calendar) for at, one in enumerate(body.queries or ())]),
+        queries=_some([_parse_body(at, one, zone, calendar=calendar) for at, one in enumerate(body.queries or ())]),
         milliseconds=truth(body.msResolution) or truth(body.ms),
         arrays=truth(body.arrays) or request.arrays,
         show_query=truth(body.showQuery),
@@ -142,7 +142,7 @@ def from_body(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
     )
 
 
-def from_string(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
+def parse_string(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
     """Parse the query of a GET. Raises InvalidRequestError."""
     zone = zone_of(request.tz or request.timezone)
     if request.flag("delete"):
@@ -150,7 +150,7 @@ def from_string(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
     calendar = request.use_calendar or request.flag("useCalendar")
     texts = [(name, value) for name, value in request.call.parameters if name in {"m", "tsuid", "tsuids"}]
     queries = [
-        _of_metric(at, split_metric(text), zone, calendar=calendar) if name == "m" else _of_tsuids(at, text)
+        _parse_metric(at, split_metric(text), zone, calendar=calendar) if name == "m" else _parse_tsuids(at, text)
         for at, (name, text) in enumerate(texts)
     ]
     return OpenTsdbQuery(
@@ -190,7 +190,7 @@ def _aggregator(name: str | None) -> str:
     return name
 
 
-def _of_body(index: int, body: SubQueryBody, zone: ZoneInfo, *, calendar: bool) -> SubQuery:
+def _parse_body(index: int, body: SubQueryBody, zone: ZoneInfo, *, calendar: bool) -> SubQuery:
     aggregator = _aggregator(body.aggregator)
     if body.percentiles:
         raise InvalidRequestError("percentiles are those of histograms, which are not stored here", "percentiles")
@@ -210,9 +210,9 @@ def _of_body(index: int, body: SubQueryBody, zone: ZoneInfo, *, calendar: bool) 
     )
 
 
-def _of_metric(index: int, text: MetricText, zone: ZoneInfo, *, calendar: bool) -> SubQuery:
-    groups = [from_tag(tag, value, group_by=True) for tag, value in split_tags(text.tags)]
-    others = [from_tag(tag, value, group_by=False) for tag, value in split_tags(text.filters)]
+def _parse_metric(index: int, text: MetricText, zone: ZoneInfo, *, calendar: bool) -> SubQuery:
+    groups = [parse_tag_filter(tag, value, group_by=True) for tag, value in split_tags(text.tags)]
+    others = [parse_tag_filter(tag, value, group_by=False) for tag, value in split_tags(text.filters)]
     return SubQuery(
         index=index,
         metric=text.metric,
@@ -232,12 +232,12 @@ def _rate_text(text: str) -> RateOptions:
     return RateOptions(
         counter=parts[0] in {"counter", "dropcounter"},
         drop_resets=parts[0] == "dropcounter",
-        counter_max=positive(parts[1] if len(parts) > 1 else None, LONG_MAX, "counterMax"),
-        reset_value=positive(parts[2] if len(parts) > 2 else None, 0, "resetValue"),
+        counter_max=parse_positive(parts[1] if len(parts) > 1 else None, LONG_MAX, "counterMax"),
+        reset_value=parse_positive(parts[2] if len(parts) > 2 else None, 0, "resetValue"),
     )
 
 
-def _of_tsuids(index: int, text: str) -> SubQuery:
+def _parse_tsuids(index: int, text: str) -> SubQuery:
     aggregator, colon, rest = text.partition(":")
     if not colon:
         raise InvalidRequestError("Invalid tsuid parameter: it is <aggregator>:<tsuid>,...", "tsuid")
@@ -259,7 +259,7 @@ def _tsuids(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text.strip().upper() for text in texts))
 
 
-def described(query: SubQuery) -> Mapping[str, Any]:
+def describe_query(query: SubQuery) -> Mapping[str, Any]:
     """Return the sub query in the form that an answer repeats."""
     return {
         "aggregator": query.aggregator,
@@ -271,14 +271,14 @@ def described(query: SubQuery) -> Mapping[str, Any]:
             {"tagk": one.tag, "filter": one.pattern, "group_by": one.group_by, "type": one.kind}
             for one in query.filters
         ],
-        "rateOptions": _described_rate(query.rate),
+        "rateOptions": _describe_rate(query.rate),
         "explicitTags": query.explicit_tags,
         "index": query.index,
         "tags": {one.tag: f"{one.kind}({one.pattern})" for one in query.filters if one.group_by},
     }
 
 
-def _described_rate(options: RateOptions | None) -> Mapping[str, Any] | None:
+def _describe_rate(options: RateOptions | None) -> Mapping[str, Any] | None:
     if options is None or options == RateOptions():
         return None
     return {

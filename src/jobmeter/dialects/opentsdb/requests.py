@@ -44,7 +44,7 @@ class Count(ParameterKind):
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401, ARG002
         """Return the number."""
-        return whole_number(value, slot.name, 0, slot.bounds[1])
+        return parse_whole_number(value, slot.name, 0, slot.bounds[1])
 
 
 class _Reader(ParameterReader):
@@ -78,7 +78,7 @@ class PostRequest(Request, frozen=True, kw_only=True):
             raise InvalidRequestError(f"Unable to parse the given JSON: {error}", "body") from error
 
 
-def whole_number(text: str | int | None, name: str, default: int, most: int) -> int:
+def parse_whole_number(text: str | int | None, name: str, default: int, most: int) -> int:
     """Return a whole number from 0 to ``most``; a larger one becomes ``most``. Raises InvalidRequestError."""
     if text in {None, ""}:
         return default

@@ -11,12 +11,12 @@ from jobmeter.model.catalog import CATALOG
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart
 from jobmeter.query.series import FoundSeries, NamesQuestion, SeriesQuestion
-from jobmeter.wire.opentsdb.names import from_opentsdb
+from jobmeter.wire.opentsdb.names import parse_opentsdb_name
 
 
-def of_metric(metric: str, since_ms: int | None = None) -> Generator[Question[Any], Any, FoundSeries]:
+def find_by_metric(metric: str, since_ms: int | None = None) -> Generator[Question[Any], Any, FoundSeries]:
     """Return the series of a metric. Raises NotFoundError (kind ``name``) for an unknown one."""
-    name = from_opentsdb(metric)
+    name = parse_opentsdb_name(metric)
     found = yield from ask(SeriesQuestion(metrics=frozenset({name}), since_ms=since_ms))
     if not found.series and name not in CATALOG:
         names = yield from ask(NamesQuestion(part=NamePart.METRIC, prefix=name, limit=1))
@@ -25,7 +25,7 @@ def of_metric(metric: str, since_ms: int | None = None) -> Generator[Question[An
     return found
 
 
-def of_tsuids(tsuids: Sequence[str]) -> Generator[Question[Any], Any, FoundSeries]:
+def find_by_tsuids(tsuids: Sequence[str]) -> Generator[Question[Any], Any, FoundSeries]:
     """Return the series of some ids, in the order of the ids; unknown ones are left out.
 
     Raises InvalidRequestError for an invalid id.

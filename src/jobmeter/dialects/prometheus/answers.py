@@ -31,7 +31,7 @@ def success(data: object, *, warnings: Sequence[str] = (), infos: Sequence[str] 
     return Answer(200, msgspec.json.encode(body))
 
 
-def instant(found: Evaluated, time_ms: int, limit: int) -> Answer:
+def answer_instant(found: Evaluated, time_ms: int, limit: int) -> Answer:
     """Return the value of a query at one time."""
     value = found.value
     time = time_ms / 1000
@@ -45,22 +45,22 @@ def instant(found: Evaluated, time_ms: int, limit: int) -> Answer:
             "resultType": "vector",
             "result": [{"metric": dict(labels), "value": [time, format_number(one)]} for labels, one in rows],
         }
-    return _limited(data, limit, found.warnings, found.infos)
+    return _limit_rows(data, limit, found.warnings, found.infos)
 
 
-def ranged(found: Evaluated, times: Int64s, limit: int) -> Answer:
+def answer_range(found: Evaluated, times: Int64s, limit: int) -> Answer:
     """Return the values of a query over a range."""
     value = found.value
     if isinstance(value, Scalar):
         rows = _rows([()], np.array([len(times)]), times, value.values)
     elif isinstance(value, Vector):
-        rows = _ranged_rows(value, times)
+        rows = _build_range_rows(value, times)
     else:
         rows = []
-    return _limited({"resultType": "matrix", "result": rows}, limit, found.warnings, found.infos)
+    return _limit_rows({"resultType": "matrix", "result": rows}, limit, found.warnings, found.infos)
 
 
-def _ranged_rows(vector: Vector, times: Int64s) -> list[dict[str, Any]]:
+def _build_range_rows(vector: Vector, times: Int64s) -> list[dict[str, Any]]:
     """Return the rows of a vector, sorted by their labels."""
     labels, values, present = vector.labels, vector.values, vector.present
     if any(map(gt, labels, labels[1:])):
@@ -78,7 +78,7 @@ def samples(found: WindowSamples, limit: int) -> Answer:
     """Return the samples of a range."""
     rows = _rows(found.labels, found.starts[1:], found.times, found.values)
     infos = [EXPIRED] if found.expired else []
-    return _limited({"resultType": "matrix", "result": rows}, limit, infos=infos)
+    return _limit_rows({"resultType": "matrix", "result": rows}, limit, infos=infos)
 
 
 def _rows(labels: Sequence[Labels], ends: Int64s, times: Int64s, values: Float64s) -> list[dict[str, Any]]:
@@ -87,7 +87,7 @@ def _rows(labels: Sequence[Labels], ends: Int64s, times: Int64s, values: Float64
     return [{"metric": dict(own), "values": msgspec.Raw(text)} for own, text in zip(labels, texts, strict=True)]
 
 
-def _limited(data: dict[str, Any], limit: int, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> Answer:
+def _limit_rows(data: dict[str, Any], limit: int, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> Answer:
     rows = data["result"]
     warnings = [f"PromQL warning: {one}" for one in warnings]
     infos = [f"PromQL info: {one}" for one in infos]

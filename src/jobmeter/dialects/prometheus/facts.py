@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from jobmeter.diagnose.finding_events import ReportedFinding, reported_findings
+from jobmeter.diagnose.finding_events import ReportedFinding, read_reported_findings
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.rule import Rule, Weight
 from jobmeter.dialects.base import ask
@@ -92,14 +92,14 @@ def _job_info(facts: JobFacts) -> Pairs:
     for job in facts.jobs:
         labels = {"name": job.name, "type": job.type, "user": job.user}
         labels |= {"resource_group": job.resource_group, "workspace": job.workspace}
-        yield labels | _identity(job), FactSpan(_begin(job), _until(job, facts.now_ms))
+        yield labels | _identity(job), FactSpan(_begin(job), _find_visible_end(job, facts.now_ms))
 
 
 def _job_state(facts: JobFacts) -> Pairs:
     """Yield the states of jobs. A failed one has the rule of its root cause as ``cause``, once that is known."""
-    events = _by_job(facts.events)
+    events = _group_by_job(facts.events)
     for job in facts.jobs:
-        begin, until = _begin(job), _until(job, facts.now_ms)
+        begin, until = _begin(job), _find_visible_end(job, facts.now_ms)
         end = until if not job.state.finished else min(_end(job), until)
         ran = job.start if job.start is not None else begin
         starts = min(max(ran, begin), end) if job.state is not JobState.QUEUED else end
@@ -113,22 +113,25 @@ def _job_state(facts: JobFacts) -> Pairs:
 
 
 def _finding(facts: JobFacts) -> Pairs:
-    events = _by_job(facts.events)
+    events = _group_by_job(facts.events)
     for job in facts.jobs:
         own = events.get((job.project, job.id), [])
         open_until = min(_end(job), facts.now_ms + 1) if job.state.finished else facts.now_ms + 1
-        reported = reported_findings(own)
+        reported = read_reported_findings(own)
         finals = [(event, read.rule) for event in own if is_final(event) and (read := read_message(event.message))]
         names = [one.rule for one in reported] + [rule for _, rule in finals]
         for one in reported:
             end = open_until if one.ended is None else min(one.ended.time, open_until)
-            yield _identity(job) | _of_event(one.opened, one.rule, one, names), FactSpan(one.opened.time, end)
+            yield _identity(job) | _label_event(one.opened, one.rule, one, names), FactSpan(one.opened.time, end)
         for event, rule in finals:
             begin = max(event.time, _end(job)) if job.state.finished else event.time
-            yield _identity(job) | _of_event(event, rule, None, names), FactSpan(begin, _until(job, facts.now_ms))
+            yield (
+                _identity(job) | _label_event(event, rule, None, names),
+                FactSpan(begin, _find_visible_end(job, facts.now_ms)),
+            )
 
 
-def _of_event(event: Event, rule: str, reported: ReportedFinding | None, names: Sequence[str]) -> dict[str, str]:
+def _label_event(event: Event, rule: str, reported: ReportedFinding | None, names: Sequence[str]) -> dict[str, str]:
     read = read_message(event.message, event.subject)
     severity = {"error": Severity.CRITICAL, "warning": Severity.WARNING}.get(event.level.value, Severity.INFO)
     return {
@@ -190,7 +193,7 @@ def _agent_silent(facts: NodeFacts) -> Pairs:
         node = status.node
         if node.last_seen is not None and status.state is not NodeState.UNKNOWN:
             seconds = max(facts.now_ms - node.last_seen, 0) / SECOND
-            yield _place(node.name, node.cluster, node.project), _now(facts.now_ms, seconds)
+            yield _place(node.name, node.cluster, node.project), _make_present_fact(facts.now_ms, seconds)
 
 
 def _agent_interval(facts: NodeFacts) -> Pairs:
@@ -198,15 +201,15 @@ def _agent_interval(facts: NodeFacts) -> Pairs:
         node, interval = status.node, status.node.info.get("interval_ms")
         if isinstance(interval, int) and interval > 0:
             place = _place(node.name, node.cluster, node.project)
-            yield place, _now(facts.now_ms, interval / SECOND)
+            yield place, _make_present_fact(facts.now_ms, interval / SECOND)
 
 
 def _disk_free(facts: DiskFacts) -> Pairs:
     if facts.size:
-        yield {}, _now(facts.now_ms, facts.free / facts.size)
+        yield {}, _make_present_fact(facts.now_ms, facts.free / facts.size)
 
 
-def _now(now_ms: int, value: float) -> FactSpan:
+def _make_present_fact(now_ms: int, value: float) -> FactSpan:
     """Return a value that is known for the present alone; a query may be a moment older than its answer."""
     return FactSpan(now_ms - STEP_MS, now_ms + 1, value)
 
@@ -229,11 +232,11 @@ def _end(job: Job) -> int:
     return _begin(job) if ended is None else ended
 
 
-def _until(job: Job, now_ms: int) -> int:
+def _find_visible_end(job: Job, now_ms: int) -> int:
     return min(_end(job) + KEEP_MS, now_ms + 1) if job.state.finished else now_ms + 1
 
 
-def _by_job(events: Iterable[Event]) -> dict[tuple[str, str], list[Event]]:
+def _group_by_job(events: Iterable[Event]) -> dict[tuple[str, str], list[Event]]:
     found: dict[tuple[str, str], list[Event]] = {}
     for event in events:
         found.setdefault((event.project, event.job), []).append(event)

@@ -14,7 +14,7 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
-from jobmeter.ingest.exporters.resolve import EXTERNAL, read_sent, resolve, sent_label
+from jobmeter.ingest.exporters.resolve import EXTERNAL, read_sent, resolve, to_sent_label
 from jobmeter.ingest.rule import RuleTarget, TranslationRule
 from jobmeter.model.catalog import CATALOG, Kind, Metric
 from jobmeter.model.series import Series
@@ -64,18 +64,18 @@ class SentNames(msgspec.Struct, frozen=True):
         return self.row.series, value_of(self.row.labels, NAME)
 
 
-def _plain(text: str) -> str:
+def _replace_invalid(text: str) -> str:
     return _NOT_IN_NAMES.sub("_", text)
 
 
 @cache
-def own_name(name: str) -> str:
+def make_own_name(name: str) -> str:
     """Return Jobmeter's own name of a metric in Prometheus' form."""
     metric = CATALOG.get(name)
     if metric is None:
-        return PREFIX + _plain(name)
+        return PREFIX + _replace_invalid(name)
     unit = _UNITS.get(metric.unit, "")
-    words = [PREFIX + _plain(name)]
+    words = [PREFIX + _replace_invalid(name)]
     if unit and not words[0].endswith(f"_{unit}"):
         words.append(unit)
     if metric.kind is Kind.COUNTER:
@@ -85,7 +85,7 @@ def own_name(name: str) -> str:
 
 @cache
 def _catalogue() -> Mapping[str, Metric]:
-    return {own_name(name): metric for name, metric in CATALOG.items()}
+    return {make_own_name(name): metric for name, metric in CATALOG.items()}
 
 
 def metric_of(name: str) -> Metric | None:
@@ -96,7 +96,7 @@ def metric_of(name: str) -> Metric | None:
     return CATALOG.get(RULES[name][0].metric)
 
 
-def stored_names(name: str, programs: Iterable[str] = ()) -> frozenset[str]:
+def find_stored_names(name: str, programs: Iterable[str] = ()) -> frozenset[str]:
     """Return the stored metrics that may be answered under this name.
 
     ``programs`` are the stored names of metrics that programs report, which have no way back from their form here.
@@ -105,17 +105,17 @@ def stored_names(name: str, programs: Iterable[str] = ()) -> frozenset[str]:
     metric = _catalogue().get(name)
     if metric is not None:
         found.add(metric.name)
-    found |= mapped_to(EXTERNAL + name)
-    found |= {one for one in programs if own_name(one) == name}
+    found |= find_mapped(EXTERNAL + name)
+    found |= {one for one in programs if make_own_name(one) == name}
     return frozenset(found)
 
 
-def mapped_to(metric: str) -> set[str]:
+def find_mapped(metric: str) -> set[str]:
     """Return the metrics of the catalogue that series of an exporter become, by the stored metric of its other ones."""
     return {rule.metric for rule in RULES.get(metric.removeprefix(EXTERNAL), ())}
 
 
-def sent_names(series: Iterable[Series]) -> Iterator[SentNames]:
+def list_sent_names(series: Iterable[Series]) -> Iterator[SentNames]:
     """Yield the sent names and labels that some of the series hold."""
     for one in series:
         if (found := read_sent(one)) is not None:
@@ -123,19 +123,19 @@ def sent_names(series: Iterable[Series]) -> Iterator[SentNames]:
             yield SentNames(Exposed(make_labels(labels.items()), mapped.series, mapped.factor), one)
 
 
-def exposed(series: Series, name: str = "", special: Series | None = None) -> Iterator[Exposed]:
+def expose(series: Series, name: str = "", special: Series | None = None) -> Iterator[Exposed]:
     """Yield a series under ``name``, or only under its own name if ``name`` is empty; ``special`` as in ``Exposed``.
 
     The labels under an exporter's name are derived from the series.
     """
     if series.metric.startswith(EXTERNAL):
-        yield Exposed(_external(series), series, special=special)
+        yield Exposed(_label_external(series), series, special=special)
         return
-    own = own_name(series.metric)
+    own = make_own_name(series.metric)
     if name in {"", own}:
         yield Exposed(make_labels([(NAME, own), *_identity(series).items()]), series, special=special)
     for rule in RULES.get(name, ()):
-        labels = _inverted(rule, series)
+        labels = _invert_rule(rule, series)
         if labels is not None:
             yield Exposed(make_labels([(NAME, name), *labels.items()]), series, rule.factor, special)
 
@@ -144,12 +144,12 @@ def names_of(metric: str) -> list[str]:
     """Return every name under which a stored metric is answered."""
     if metric.startswith(EXTERNAL):
         return [metric.removeprefix(EXTERNAL)]
-    return [own_name(metric), *_exporters().get(metric, ())]
+    return [make_own_name(metric), *_exporters().get(metric, ())]
 
 
 def labels_of(label: str) -> set[str]:
     """Return every name that answers give a stored label."""
-    return {_plain(label), _plain(sent_label(label))}
+    return {_replace_invalid(label), _replace_invalid(to_sent_label(label))}
 
 
 @cache
@@ -162,7 +162,7 @@ def _exporters() -> Mapping[str, tuple[str, ...]]:
 
 
 def _identity(series: Series) -> dict[str, str]:
-    found = {_plain(name): value for name, value in series.labels}
+    found = {_replace_invalid(name): value for name, value in series.labels}
     identity = {
         JOB: series.job,
         "replica": series.replica,
@@ -180,10 +180,10 @@ def _identity(series: Series) -> dict[str, str]:
     return found
 
 
-def _external(series: Series) -> Labels:
+def _label_external(series: Series) -> Labels:
     """Return the labels of a series of another system, as sent if the sent labels identify the stored series."""
     name = series.metric.removeprefix(EXTERNAL)
-    sent = {sent_label(label): value for label, value in series.labels}
+    sent = {to_sent_label(label): value for label, value in series.labels}
     try:
         whole = resolve([(NAME, name), *sent.items()], series.project).series == series
     except InvalidRequestError:
@@ -192,13 +192,13 @@ def _external(series: Series) -> Labels:
     return make_labels([(NAME, name), *labels.items()])
 
 
-def _inverted(rule: TranslationRule, series: Series) -> dict[str, str] | None:
-    """Return the labels by which an exporter would send a series of ours; None where the rule is not about it."""
+def _invert_rule(rule: TranslationRule, series: Series) -> dict[str, str] | None:
+    """Return the labels by which an exporter would send a series of ours; None if the rule is not about it."""
     own = dict(series.labels)
     if rule.metric != series.metric or any(own.pop(label, None) != value for label, value in rule.fixed):
         return None
     names = {ours: theirs for theirs, ours in rule.keep.items()}
-    labels = {names.get(label, _plain(label)): value for label, value in own.items()}
+    labels = {names.get(label, _replace_invalid(label)): value for label, value in own.items()}
     owner = _owner(rule.subject, series)
     for label, pattern in rule.only.items():
         if label in labels or (label in owner and (rule.subject is RuleTarget.GPU or pattern.fullmatch(owner[label]))):

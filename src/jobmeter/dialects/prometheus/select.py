@@ -16,20 +16,20 @@ from jobmeter.dialects.prometheus.names import (
     PROJECT,
     Exposed,
     SentNames,
-    exposed,
-    mapped_to,
+    expose,
+    find_mapped,
+    find_stored_names,
+    list_sent_names,
     names_of,
-    sent_names,
-    stored_names,
 )
 from jobmeter.model.batch import NEVER, Float64s, Int64s, SampleColumns, Uint32s
 from jobmeter.model.question import Question
 from jobmeter.model.series import SPECIAL, NamePart, Series, job_key
-from jobmeter.model.special import STALE, STALE_CODE, decode_special, is_special, plain_of
+from jobmeter.model.special import STALE, STALE_CODE, decode_special, is_special, make_plain
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
-from jobmeter.promql.labels import Labels, value_of, with_label
+from jobmeter.promql.labels import Labels, set_label, value_of
 from jobmeter.promql.nodes import NAME, Matcher, Node, VectorMatch, VectorSelector
-from jobmeter.promql.reads import SelectorRead, brief_cost, reads
+from jobmeter.promql.reads import SelectorRead, estimate_brief_cost, reads
 from jobmeter.promql.regex import full_matches
 from jobmeter.promql.windows import RolledSamples, WindowSamples, is_stale
 from jobmeter.query.defaults import LATE_MS
@@ -103,7 +103,7 @@ class StoredRows(msgspec.Struct, frozen=True, eq=False):
 
     def in_units(self, values: Float64s, rows: Int64s, counts: Int64s) -> Float64s:
         """Return values in the units of their rows: ``counts`` values of each of ``rows``, one row after the other."""
-        return values if self.divisors is None else _in_their_units(values, np.repeat(self.divisors[rows], counts))
+        return values if self.divisors is None else _convert_units(values, np.repeat(self.divisors[rows], counts))
 
 
 class SelectedRows(list[Row]):
@@ -142,44 +142,46 @@ def find(
     found: dict[Row, None] = {}
     for matchers in alternatives:
         found.update(dict.fromkeys((yield from _find(matchers, since_ms, project, of_owners, brief))))
-    return _ordered(found)
+    return _order_rows(found)
 
 
-def _ordered(rows: Iterable[Row]) -> SelectedRows:
+def _order_rows(rows: Iterable[Row]) -> SelectedRows:
     return SelectedRows(sorted(dict.fromkeys(rows), key=lambda one: one.labels))
 
 
 def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owners: bool, brief: bool) -> Found:
     name = next((one.value for one in matchers if one.label == NAME and one.match is VectorMatch.EQUAL), "")
     if name in FACTS:
-        named = _named(matchers)
+        named = _read_equalities(matchers)
         where = named.get(PROJECT) or project
         ids = (named[JOB],) if named.get(JOB) else ()
         spans = yield from find_facts(name, since_ms or 0, frozenset({where}) if where else None, ids)
-        return _ordered(_matching(matchers, [FactSeries(labels, tuple(one)) for labels, one in spans.items()]))
+        return _order_rows(_match_rows(matchers, [FactSeries(labels, tuple(one)) for labels, one in spans.items()]))
     metrics = yield from _metrics(matchers, name)
     if not metrics:
         return SelectedRows()
     jobs = _jobs(matchers, project)
     wanted = metrics | {SPECIAL + one for one in metrics}
     answer = yield from ask(SeriesQuestion(metrics=wanted, jobs=jobs, since_ms=since_ms, brief=brief))
-    sent, last = yield from _sent(answer)
+    sent, last = yield from _find_sent_names(answer)
     by_time = sorted(sent, key=lambda one: (last.get(one.holder, 0), one.row.labels)) if last else sent
 
     def rows(series: Sequence[Series]) -> SelectedRows:
-        found: list[Row] = list(_exposed(series, name, by_time))
+        found: list[Row] = list(_expose_series(series, name, by_time))
         if of_owners:
-            found = list({one.labels: one for one in map(_of_owner, found)}.values())
-        return _ordered(_matching(matchers, found))
+            found = list({one.labels: one for one in map(_add_owner_project, found)}.values())
+        return _order_rows(_match_rows(matchers, found))
 
     size = sum(_MATCHER_BYTES + len(one.label) + len(one.value) for one in matchers)
     order = [one.holder for one in by_time if one.holder in last]
     return answer.derived((Exposed, tuple(matchers), of_owners, *order), rows, size)
 
 
-def _sent(answer: FoundSeries) -> Generator[Question[Any], Any, tuple[Sequence[SentNames], dict[Series, int]]]:
+def _find_sent_names(
+    answer: FoundSeries,
+) -> Generator[Question[Any], Any, tuple[Sequence[SentNames], dict[Series, int]]]:
     """Find the sent names and labels of mapped series, and the time of the last of several for one series and name."""
-    sent = answer.derived(SentNames, lambda series: list(sent_names(series)))
+    sent = answer.derived(SentNames, lambda series: list(list_sent_names(series)))
     rivals = answer.derived((SentNames, "rivals"), lambda _: _rivals(sent))
     if not rivals:
         return sent, {}
@@ -195,15 +197,15 @@ def _rivals(sent: Sequence[SentNames]) -> list[Series]:
     return [one for some in holders.values() if len(some) > 1 for one in some]
 
 
-def _exposed(series: Sequence[Series], name: str, sent: Sequence[SentNames]) -> Iterator[Exposed]:
+def _expose_series(series: Sequence[Series], name: str, sent: Sequence[SentNames]) -> Iterator[Exposed]:
     """Yield the rows of series under a name; with an empty name, under each own name and each sent name.
 
     A row has the labels that were sent last, if they are known. Special values without a plain series have a row too.
     """
-    special = {plain_of(one): one for one in series if is_special(one.metric)}
+    special = {make_plain(one): one for one in series if is_special(one.metric)}
     known: dict[Series, dict[str, Exposed]] = {}
     for under in sent:
-        special.pop(plain_of(under.holder), None)
+        special.pop(make_plain(under.holder), None)
         mapped, sent_name = under.key
         known.setdefault(mapped, {})[sent_name] = under.row
     plain = [(one, special.pop(one, None)) for one in series if not is_special(one.metric)]
@@ -212,16 +214,16 @@ def _exposed(series: Sequence[Series], name: str, sent: Sequence[SentNames]) -> 
         if name in rows:
             rows = {name: rows[name]}
         else:
-            yield from exposed(one, name, values)
+            yield from expose(one, name, values)
         if name in {"", *rows}:
             yield from (msgspec.structs.replace(row, special=values) for row in rows.values())
 
 
-def _of_owner(row: Row) -> Row:
+def _add_owner_project(row: Row) -> Row:
     if isinstance(row, FactSeries) or (sent := value_of(row.labels, PROJECT)) == row.series.project:
         return row
-    labels = with_label(row.labels, _EXPORTED, sent) if sent else row.labels
-    return msgspec.structs.replace(row, labels=with_label(labels, PROJECT, row.series.project))
+    labels = set_label(row.labels, _EXPORTED, sent) if sent else row.labels
+    return msgspec.structs.replace(row, labels=set_label(labels, PROJECT, row.series.project))
 
 
 def _metrics(matchers: Matchers, name: str) -> Generator[Question[Any], Any, frozenset[str]]:
@@ -230,7 +232,7 @@ def _metrics(matchers: Matchers, name: str) -> Generator[Question[Any], Any, fro
         programs: Sequence[str] = ()
         if name.startswith(PREFIX + APP[:-1]):
             programs = yield from ask(NamesQuestion(part=NamePart.METRIC, prefix=APP, limit=MOST_NAMES))
-        return stored_names(name, programs)
+        return find_stored_names(name, programs)
     stored = yield from ask(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES, special=True))
     shown = [names_of(one)[0] for one in stored]
     wanted = [one for one in matchers if one.label == NAME]
@@ -238,17 +240,17 @@ def _metrics(matchers: Matchers, name: str) -> Generator[Question[Any], Any, fro
     for matcher in wanted:
         kept &= _fulfils(matcher, shown)
     found = [one for one, keep in zip(stored, kept.tolist(), strict=True) if keep]
-    return frozenset().union(found, *(mapped_to(one) for one in found))
+    return frozenset().union(found, *(find_mapped(one) for one in found))
 
 
 def _jobs(matchers: Matchers, project: str | None) -> tuple[int, ...] | None:
     """Return the keys of the one job that is asked for, where its project is known."""
-    named = _named(matchers)
+    named = _read_equalities(matchers)
     where = named.get(PROJECT) or project
     return (job_key(where, named[JOB]),) if where and named.get(JOB) else None
 
 
-def _named(matchers: Matchers) -> dict[str, str]:
+def _read_equalities(matchers: Matchers) -> dict[str, str]:
     """Return the labels whose value is asked for."""
     return {one.label: one.value for one in matchers if one.match is VectorMatch.EQUAL}
 
@@ -263,7 +265,7 @@ def _fulfils(matcher: Matcher, texts: Sequence[str]) -> "np.ndarray[tuple[int], 
     return ~found if matcher.match in {VectorMatch.NOT_EQUAL, VectorMatch.NOT_REGEX} else found
 
 
-def _matching(matchers: Matchers, rows: Sequence[Row]) -> list[Row]:
+def _match_rows(matchers: Matchers, rows: Sequence[Row]) -> list[Row]:
     kept = np.ones(len(rows), bool)
     for matcher in matchers:
         kept &= _fulfils(matcher, [value_of(row.labels, matcher.label) for row in rows])
@@ -287,7 +289,7 @@ def prefetch(
 ) -> Generator[Question[Any], Any, Prefetched]:
     """Read the samples and statistics that a query at ``times``, int64 in ms, needs; ``of_owners`` as in ``find``."""
     found: dict[VectorSelector, WindowSamples] = {}
-    cost = brief_cost(node)
+    cost = estimate_brief_cost(node)
     brief = 0 < cost * len(times) <= _BRIEF
     for one in reads(node, times, lookback_ms, RAW_IS_QUICK):
         since_ms = max(one.start_ms, 0)
@@ -299,12 +301,12 @@ def prefetch(
         else:
             values = cost * (_ROW_VALUES + len(times)) + _POINT_VALUES * len(times)
             few = brief and len(rows) * values <= _BRIEF
-            most = _brief_samples(one.selector, times, cost) if few else None
+            most = _limit_brief_samples(one.selector, times, cost) if few else None
             found[one.selector] = yield from read_samples(rows, one.start_ms, one.end_ms, check=True, most=most)
     return Prefetched(found, any(one.name in FACTS for one in found))
 
 
-def _brief_samples(selector: VectorSelector, times: Int64s, cost: int) -> int:
+def _limit_brief_samples(selector: VectorSelector, times: Int64s, cost: int) -> int:
     """Return the most samples of a brief query: functions visit a sample once for each window that has the sample."""
     windows = len(times) if selector.range_ms else 1
     if windows > 1 and selector.at is None:
@@ -320,10 +322,10 @@ def read_samples(
     ``check``: the result states if samples have expired. ``most`` as ``brief_samples`` of ``SamplesQuestion``.
     """
     stored = yield from _read_stored(rows.stored, start_ms, end_ms, check, most)
-    return _with_facts(stored, rows.facts, start_ms, end_ms) if rows.facts else stored
+    return _add_facts(stored, rows.facts, start_ms, end_ms) if rows.facts else stored
 
 
-def _with_facts(stored: WindowSamples, rows: Sequence[FactSeries], start_ms: int, end_ms: int) -> WindowSamples:
+def _add_facts(stored: WindowSamples, rows: Sequence[FactSeries], start_ms: int, end_ms: int) -> WindowSamples:
     room = MOST_SAMPLES
     labels, times, values = list(stored.labels), [stored.times], [stored.values]
     starts = stored.starts.tolist()
@@ -347,14 +349,14 @@ def _read_stored(
     span = TimeRange(begin, end)
     question = SamplesQuestion(series=rows.series, range=span, check=check, ends=True, brief_samples=most)
     answer = yield from ask(question)
-    columns = _plain_and_special(answer.columns, rows)
+    columns = _merge_special_values(answer.columns, rows)
     found, kept = _samples_of_rows(columns, rows)
     if answer.expired:
         found = msgspec.structs.replace(found, expired=True)
-    return _with_ends(found, np.array(answer.ends)[rows.places[kept]], end_ms) if answer.ends else found
+    return _add_end_markers(found, np.array(answer.ends)[rows.places[kept]], end_ms) if answer.ends else found
 
 
-def _plain_and_special(columns: SampleColumns, rows: StoredRows) -> SampleColumns:
+def _merge_special_values(columns: SampleColumns, rows: StoredRows) -> SampleColumns:
     """Return samples of the plain series alone, with special values among them."""
     if not len(columns) or columns.index[-1] < rows.plain:
         return columns
@@ -384,18 +386,18 @@ def _samples_of_rows(columns: SampleColumns, rows: StoredRows) -> tuple[WindowSa
     return WindowSamples([rows.labels[at] for at in kept.tolist()], columns.time[taken], values, starts), kept
 
 
-def _with_ends(samples: WindowSamples, ends: Int64s, end_ms: int) -> WindowSamples:
+def _add_end_markers(samples: WindowSamples, ends: Int64s, end_ms: int) -> WindowSamples:
     """Add stale markers to each series after the end of its job; ``ends`` as in ``Samples.ends``.
 
     The last samples of a job may come after its end. So a second marker follows ``LATE_MS`` after the first. The time
     of a marker depends on no other sample. So an instant query and a range query have the same value at each time.
     """
     for after in (1, LATE_MS + 1):
-        samples = _with_markers(samples, np.where(ends == NEVER, end_ms, ends) + after, end_ms)
+        samples = _add_stale_markers(samples, np.where(ends == NEVER, end_ms, ends) + after, end_ms)
     return samples
 
 
-def _with_markers(samples: WindowSamples, at: Int64s, end_ms: int) -> WindowSamples:
+def _add_stale_markers(samples: WindowSamples, at: Int64s, end_ms: int) -> WindowSamples:
     """Add a stale marker to each series at its time ``at``, up to ``end_ms``, if a value precedes the marker."""
     series = len(samples.labels)
     row = np.repeat(np.arange(series), np.diff(samples.starts))
@@ -463,7 +465,7 @@ def _read_rolled(rows: StoredRows, span: TimeRange, read: SelectorRead) -> Gener
     return WindowSamples(labels, columns.last_time[taken], values(columns.last), starts, rolled, answer.expired)
 
 
-def _in_their_units(values: Float64s, divisors: Float64s) -> Float64s:
+def _convert_units(values: Float64s, divisors: Float64s) -> Float64s:
     """Return the quotients without noise. Values that are not finite keep their bits, which mark stale values."""
     other = np.nonzero((divisors != 1.0) & np.isfinite(values))[0]
     if not len(other):

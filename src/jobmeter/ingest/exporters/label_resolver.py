@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.resolve import ResolvedSeries, resolve
-from jobmeter.ingest.join import distinct, used
+from jobmeter.ingest.join import drop_unused, find_distinct
 from jobmeter.kernel.table import Texts, TextTable
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, Uint32s
-from jobmeter.model.interner import SeriesInterner, SeriesList, current, listed
+from jobmeter.model.interner import SeriesInterner, SeriesList, current, make_batch
 from jobmeter.model.special import STALE_CODE
 from jobmeter.model.time import DAY, MAX_TIME_MS
 
@@ -126,7 +126,7 @@ class _LabelCache:
         series = self._series[numbers]
         factors, lowest, highest, *measured = (rule[numbers] for rule in self._rules)
         there = series >= 0
-        own, places = distinct(self.interner, series[there])
+        own, places = find_distinct(self.interner, series[there])
         if not there.all():
             found = np.zeros(len(series), np.uint32)
             found[there] = np.arange(len(own), dtype=np.uint32) if places is None else places
@@ -144,7 +144,7 @@ class _LabelCache:
 
     def sent(self, numbers: Int64s) -> SeriesList:
         """Return the series that hold the sent labels of these keys."""
-        return distinct(self.interner, self._sent[numbers])[0]
+        return find_distinct(self.interner, self._sent[numbers])[0]
 
     def confirm(self, numbers: Int64s, day: int) -> None:
         """Leave these keys out of ``unconfirmed`` for a day."""
@@ -190,28 +190,28 @@ class LabelResolver:
         """
         resolved, sent = self._look_up(names, Texts.of(keys), labels, now_ms)
         refused: Counter[str] = Counter()
-        index, time, value = _timely(*_with_series(resolved, *columns, refused), refused)
+        index, time, value = _select_timely(*_select_resolved(resolved, *columns, refused), refused)
         if resolved.factors is not None:
-            value = _in_our_units(value, resolved.factors[index])
+            value = _convert_units(value, resolved.factors[index])
         if len(value) and not (value.min() >= resolved.floor and value.max() <= resolved.ceiling):
             for bounds, reason in ((resolved.measured, ABSENT), ((resolved.lowest, resolved.highest), "value")):
                 good = (value >= bounds[0][index]) & (value <= bounds[1][index])
-                index, time, value = _selected(good, index, time, value, refused, reason)
+                index, time, value = _select_and_count(good, index, time, value, refused, reason)
         if resolved.places is not None:
             index = resolved.places[index]
-        return ResolvedBatch(used(listed(resolved.listed, index, time, value)), +refused, sent)
+        return ResolvedBatch(drop_unused(make_batch(resolved.listed, index, time, value)), +refused, sent)
 
     def _look_up(
         self, names: _Names, keys: Texts, labels: Callable[[int], Any], now_ms: int | None
     ) -> tuple[_ResolvedKeys, SentLabels | None]:
         with self._lock:
-            cache = self._of(names)
+            cache = self._find_cache(names)
             numbers = cache.table.find(keys)
             missing = np.flatnonzero(numbers == _UNKNOWN)
             if not len(missing):
                 return self._list(names, cache, numbers), self._sent(cache, numbers, now_ms)
         # Outside of the lock: resolving takes a while, and other threads must not wait for it.
-        results = [self._resolved(labels, at, names[0]) for at in missing.tolist()]
+        results = [self._resolve_or_explain(labels, at, names[0]) for at in missing.tolist()]
         with self._lock:
             cache.add(keys.take(missing), results)
             numbers = cache.table.find(keys)
@@ -222,7 +222,7 @@ class LabelResolver:
             return None
         series = cache.sent(numbers)
         index = np.arange(len(series), dtype=np.uint32)
-        batch = listed(series, index, np.full(len(series), now_ms, np.int64), np.full(len(series), STALE_CODE))
+        batch = make_batch(series, index, np.full(len(series), now_ms, np.int64), np.full(len(series), STALE_CODE))
         return SentLabels(batch, partial(self._confirm, cache, numbers, now_ms // DAY))
 
     def _confirm(self, cache: _LabelCache, numbers: Int64s, day: int) -> None:
@@ -243,7 +243,7 @@ class LabelResolver:
             self._listed -= len(self._lists.popitem(last=False)[1].series)
         return found
 
-    def _of(self, names: _Names) -> _LabelCache:
+    def _find_cache(self, names: _Names) -> _LabelCache:
         interner = current()
         cache = self._caches.get(names)
         tables = [cache.table for cache in self._caches.values()]
@@ -258,14 +258,14 @@ class LabelResolver:
             cache = self._caches[names] = _LabelCache(interner)
         return cache
 
-    def _resolved(self, labels: Callable[[int], Any], at: int, project: str) -> ResolvedSeries | str:
+    def _resolve_or_explain(self, labels: Callable[[int], Any], at: int, project: str) -> ResolvedSeries | str:
         try:
             return self._resolve(labels(at), project)
         except InvalidRequestError as error:
             return "name" if error.field == "metric" else "labels"
 
 
-def _with_series(
+def _select_resolved(
     resolved: _ResolvedKeys, index: Uint32s, time: Int64s, value: Float64s, refused: Counter[str]
 ) -> _Columns:
     """Return the samples whose labels resolve to a series."""
@@ -278,21 +278,21 @@ def _with_series(
     return index[good], time[good], value[good]
 
 
-def _timely(index: Uint32s, time: Int64s, value: Float64s, refused: Counter[str]) -> _Columns:
+def _select_timely(index: Uint32s, time: Int64s, value: Float64s, refused: Counter[str]) -> _Columns:
     """Return the samples between 1970 and 2100."""
     if not len(time) or (time.min() >= 0 and time.max() <= MAX_TIME_MS):
         return index, time, value
-    return _selected((time >= 0) & (time <= MAX_TIME_MS), index, time, value, refused, "time")
+    return _select_and_count((time >= 0) & (time <= MAX_TIME_MS), index, time, value, refused, "time")
 
 
-def _selected(
+def _select_and_count(
     good: NDArray[np.bool_], index: Uint32s, time: Int64s, value: Float64s, refused: Counter[str], reason: str
 ) -> _Columns:
     refused[reason] += len(good) - int(np.count_nonzero(good))
     return index[good], time[good], value[good]
 
 
-def _in_our_units(value: Float64s, factor: Float64s) -> Float64s:
+def _convert_units(value: Float64s, factor: Float64s) -> Float64s:
     changed = factor != 1.0
     value = value.copy()
     value[changed] = round_significant(value[changed] * factor[changed])

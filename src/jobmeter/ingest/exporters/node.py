@@ -59,7 +59,7 @@ _FILESYSTEMS = {
 }
 
 
-def _counted(metric: str, direction: str) -> tuple[TranslationRule, ...]:
+def _make_counter_rules(metric: str, direction: str) -> tuple[TranslationRule, ...]:
     fixed = (("direction", direction),)
     return (
         TranslationRule(metric=metric, subject=RuleTarget.NODE, keep=_INTERFACE, fixed=fixed, only={"device": WIRE}),
@@ -73,7 +73,7 @@ RULES: Rules = {
     **table(RuleTarget.NODE, _NETWORK, _INTERFACE, {"device": WIRE}),
     **table(RuleTarget.NODE, _SPEEDS, _INTERFACE, {"device": WIRE}, NOT_NEGATIVE),
     **{
-        f"node_network_{direction}_{theirs}_total": _counted(ours, direction)
+        f"node_network_{direction}_{theirs}_total": _make_counter_rules(ours, direction)
         for direction in ("receive", "transmit")
         for theirs, ours in _COUNTED.items()
     },

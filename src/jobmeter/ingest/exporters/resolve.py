@@ -10,7 +10,7 @@ from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.rule import ANY, Bounds, RuleTarget, TranslationRule
 from jobmeter.model.catalog import find
 from jobmeter.model.series import Series, check_job_id, check_series, is_name
-from jobmeter.model.special import is_special, plain_of, special_of
+from jobmeter.model.special import is_special, make_plain, make_special
 
 NAME = "__name__"
 EXTERNAL = "external."
@@ -75,34 +75,36 @@ class ResolvedSeries:
 
 def resolve(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
     """Resolve labels to a series. Raises InvalidRequestError naming the invalid field."""
-    named = _named(labels)
+    named = _name_labels(labels)
     name = named.get(NAME, "")
     if not name:
         raise InvalidRequestError("a series has no __name__", "metric")
-    rule = next((rule for rule in RULES.get(name, ()) if rule.fits(_alike(named))), None)
-    mapped = None if rule is None else _mapped(rule, named, project)
+    rule = next((rule for rule in RULES.get(name, ()) if rule.fits(_add_common_names(named))), None)
+    mapped = None if rule is None else _map_series(rule, named, project)
     if mapped is None or (not mapped.node and rule is not None and rule.subject in _OF_NODES):
-        rule, mapped = None, _external(name, named, project)
+        rule, mapped = None, _make_external_series(name, named, project)
     if rule is None:
-        return bounded(mapped, name)
+        return resolve_bounds(mapped, name)
     measured = rule.measured[0] * rule.factor, rule.measured[1] * rule.factor
-    return replace(bounded(mapped, name, rule.factor), sent=_sent(name, named, mapped), measured=measured)
+    return replace(
+        resolve_bounds(mapped, name, rule.factor), sent=_make_sent_series(name, named, mapped), measured=measured
+    )
 
 
 def resolve_special(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
     """Resolve labels to the series of special values; see ``model.special``. Raises as ``resolve``."""
-    series = check_series(special_of(resolve(labels, project).series))
+    series = check_series(make_special(resolve(labels, project).series))
     return ResolvedSeries(series, 1.0, -math.inf, math.inf)
 
 
-def _sent(name: str, named: Mapping[str, str], mapped: Series) -> Series | None:
+def _make_sent_series(name: str, named: Mapping[str, str], mapped: Series) -> Series | None:
     """Return a series of special values with the exporter's name, all sent labels, and the owner of ``mapped``.
 
     Its samples are stale markers, so it has no values. None if the labels exceed the limits of a series.
     """
-    labels = tuple(sorted((stored_label(label), value) for label, value in named.items() if label != NAME))
+    labels = tuple(sorted((to_stored_label(label), value) for label, value in named.items() if label != NAME))
     try:
-        return check_series(special_of(replace(mapped, metric=EXTERNAL + name, labels=labels)))
+        return check_series(make_special(replace(mapped, metric=EXTERNAL + name, labels=labels)))
     except InvalidRequestError:
         return None
 
@@ -112,10 +114,10 @@ def read_sent(series: Series) -> tuple[dict[str, str], ResolvedSeries] | None:
 
     None if ``series`` holds no labels of another series; see ``ResolvedSeries.sent``.
     """
-    plain = plain_of(series)
+    plain = make_plain(series)
     if not is_special(series.metric) or (name := plain.metric.removeprefix(EXTERNAL)) not in RULES:
         return None
-    sent = {NAME: name, **{sent_label(label): value for label, value in series.labels}}
+    sent = {NAME: name, **{to_sent_label(label): value for label, value in series.labels}}
     try:
         found = resolve(list(sent.items()), series.project)
     except InvalidRequestError:
@@ -123,17 +125,17 @@ def read_sent(series: Series) -> tuple[dict[str, str], ResolvedSeries] | None:
     return None if found.sent != series else (sent, found)
 
 
-def stored_label(name: str) -> str:
+def to_stored_label(name: str) -> str:
     """Return the name under which a sent label is stored."""
     return _SCRAPE + name if _JOB.fullmatch(name) else name
 
 
-def sent_label(name: str) -> str:
+def to_sent_label(name: str) -> str:
     """Return the name under which a stored label was sent."""
     return name.removeprefix(_SCRAPE) if _JOB.fullmatch(name) else name
 
 
-def bounded(series: Series, name: str, factor: float = 1.0) -> ResolvedSeries:
+def resolve_bounds(series: Series, name: str, factor: float = 1.0) -> ResolvedSeries:
     """Check a series and add the bounds of its metric, which the sender calls ``name``.
 
     Raises InvalidRequestError naming the invalid field.
@@ -144,7 +146,7 @@ def bounded(series: Series, name: str, factor: float = 1.0) -> ResolvedSeries:
     return ResolvedSeries(series, factor, *metric.bounds)
 
 
-def _named(labels: Sequence[tuple[str, str]]) -> dict[str, str]:
+def _name_labels(labels: Sequence[tuple[str, str]]) -> dict[str, str]:
     named: dict[str, str] = {}
     for name, value in labels:
         if name in named:
@@ -154,18 +156,18 @@ def _named(labels: Sequence[tuple[str, str]]) -> dict[str, str]:
     return {name: value for name, value in named.items() if value}
 
 
-def _alike(named: Mapping[str, str]) -> Mapping[str, str]:
+def _add_common_names(named: Mapping[str, str]) -> Mapping[str, str]:
     """Add common names for labels that differ between set-ups."""
-    found = {name: first for name, names in _ALIKE.items() if (first := _first(named, names))}
+    found = {name: first for name, names in _ALIKE.items() if (first := _find_first(named, names))}
     return {**named, **found} if found else named
 
 
-def _first(named: Mapping[str, str], names: Sequence[str]) -> str:
+def _find_first(named: Mapping[str, str], names: Sequence[str]) -> str:
     return next((named[name] for name in names if name in named), "")
 
 
-def _external(name: str, named: Mapping[str, str], project: str) -> Series:
-    labels = {stored_label(label): value for label, value in named.items() if label != NAME}
+def _make_external_series(name: str, named: Mapping[str, str], project: str) -> Series:
+    labels = {to_stored_label(label): value for label, value in named.items() if label != NAME}
     subject = RuleTarget.FLINK if name.startswith("flink_") else RuleTarget.POD
     job, replica = _owner(subject, named)
     # The address of a pod's own target is that of the pod or of its reporter, never that of a machine.
@@ -173,20 +175,20 @@ def _external(name: str, named: Mapping[str, str], project: str) -> Series:
     return Series(
         metric=EXTERNAL + name,
         project=project,
-        node=_host(_first(named, nodes)),
+        node=_host(_find_first(named, nodes)),
         job=job,
         replica=replica if job else "",
         labels=tuple(sorted(labels.items())),
     )
 
 
-def _mapped(rule: TranslationRule, named: Mapping[str, str], project: str) -> Series:
-    alike = _alike(named)
+def _map_series(rule: TranslationRule, named: Mapping[str, str], project: str) -> Series:
+    alike = _add_common_names(named)
     labels = {ours: alike[theirs] for theirs, ours in rule.keep.items() if theirs in alike}
     job, replica = _owner(rule.subject, named)
-    node = _host(_first(named, _NODES[rule.subject]))
+    node = _host(_find_first(named, _NODES[rule.subject]))
     if not job and rule.subject in {RuleTarget.POD, RuleTarget.REPORTED_POD}:
-        labels |= {"pod": pod} if (pod := _first(named, _PODS)) else {}
+        labels |= {"pod": pod} if (pod := _find_first(named, _PODS)) else {}
     return Series(
         metric=rule.metric,
         project=project,
@@ -208,8 +210,8 @@ def _owner(subject: RuleTarget, named: Mapping[str, str]) -> tuple[str, str]:
         return job, _replica(named.get("tm_id", "") or "jobmanager")
     if subject in _SLURM:
         return named["slurmjobid"], ""
-    pod = _first(named, _PODS)
-    return owner_of(pod, _first(named, _JOB_LABELS)) if pod else ("", "")
+    pod = _find_first(named, _PODS)
+    return owner_of(pod, _find_first(named, _JOB_LABELS)) if pod else ("", "")
 
 
 def owner_of(pod: str, job: str = "") -> tuple[str, str]:

@@ -42,7 +42,7 @@ _MODES = {"wait": "iowait", "interrupt": "irq"}
 """Modes of a CPU that have another name in the catalogue."""
 
 
-def alike(attributes: Mapping[str, str]) -> dict[str, str]:
+def add_common_names(attributes: Mapping[str, str]) -> dict[str, str]:
     """Return the attributes that rules use, from their old or new names."""
     found = {}
     for name, names in _ALIKE.items():

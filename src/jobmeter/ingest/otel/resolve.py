@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.ingest.exporters.resolve import EXTERNAL, ResolvedSeries, bounded
+from jobmeter.ingest.exporters.resolve import EXTERNAL, ResolvedSeries, resolve_bounds
 from jobmeter.ingest.otel import RULES
-from jobmeter.ingest.otel.attributes import alike
+from jobmeter.ingest.otel.attributes import add_common_names
 from jobmeter.ingest.otel.owner import OWN, POD, ResourceOwner, owner
 from jobmeter.ingest.rule import RuleTarget, TranslationRule
 from jobmeter.model.catalog import CATALOG, Kind, MetricScope
@@ -41,22 +41,22 @@ def resolve(described: Described, project: str) -> ResolvedSeries:
     own = {name: value for name, value in described.attributes.items() if name in OWN}
     whose = owner({**described.resource, **own})
     whose = whose._replace(device=whose.device or _gpu(described))
-    series = _mapped(described, whose, project) or _catalogued(described, whose, project)
-    return bounded(series or _external(described, whose, project), described.name)
+    series = _map_metric(described, whose, project) or _find_catalogued(described, whose, project)
+    return resolve_bounds(series or _make_external_series(described, whose, project), described.name)
 
 
-def _mapped(described: Described, whose: ResourceOwner, project: str) -> Series | None:
+def _map_metric(described: Described, whose: ResourceOwner, project: str) -> Series | None:
     """Return the series of a metric in the tables. None if no rule fits, or if the owner is unknown."""
     rules = RULES.get(described.name, ())
     if not rules:
         return None
-    attributes = alike({**described.resource, **described.attributes})
+    attributes = add_common_names({**described.resource, **described.attributes})
     rule = next((rule for rule in rules if rule.fits(attributes)), None)
-    if rule is None or not _same_kind(rule.metric, described) or not _is_named(rule, whose):
+    if rule is None or not _has_same_kind(rule.metric, described) or not _is_named(rule, whose):
         return None
     found = {ours: attributes[theirs] for theirs, ours in rule.keep.items() if theirs in attributes}
     if rule.subject is RuleTarget.POD and not whose.job:
-        found |= _apart(described.resource)
+        found |= _label_foreign_container(described.resource)
     if rule.subject is RuleTarget.NODE:
         whose = whose._replace(job="", replica="", attempt=0, device="")
     elif rule.subject is RuleTarget.POD:
@@ -64,7 +64,7 @@ def _mapped(described: Described, whose: ResourceOwner, project: str) -> Series 
     return _series(rule.metric, project, whose, tuple(sorted((*found.items(), *rule.fixed))))
 
 
-def _same_kind(ours: str, described: Described) -> bool:
+def _has_same_kind(ours: str, described: Described) -> bool:
     return (CATALOG[ours].kind is Kind.COUNTER) is (described.kind is Sent.COUNTER)
 
 
@@ -74,7 +74,7 @@ def _is_named(rule: TranslationRule, whose: ResourceOwner) -> bool:
     return bool(whose.node and (whose.device or rule.subject is RuleTarget.NODE))
 
 
-def _apart(resource: Mapping[str, str]) -> dict[str, str]:
+def _label_foreign_container(resource: Mapping[str, str]) -> dict[str, str]:
     """Return the labels that distinguish a pod or container of no job from others on the same machine."""
     if resource.get(POD):
         return {"pod": resource[POD]}
@@ -92,25 +92,25 @@ def _gpu(described: Described) -> str:
     return f"gpu{int(numbered[1])}" if numbered else name if is_name(name) else ""
 
 
-def _catalogued(described: Described, whose: ResourceOwner, project: str) -> Series | None:
+def _find_catalogued(described: Described, whose: ResourceOwner, project: str) -> Series | None:
     """Return the series of a metric with the catalogue's own name, unit and kind, if its owner is known; else None."""
     metric = CATALOG.get(described.name)
-    if metric is None or not _same_unit(metric.unit, described.unit) or not _same_kind(metric.name, described):
+    if metric is None or not _is_same_unit(metric.unit, described.unit) or not _has_same_kind(metric.name, described):
         return None
     if not (whose.job if metric.scope is MetricScope.REPLICA else whose.node):
         return None
     if metric.scope is MetricScope.DEVICE and not whose.device:
         return None
     own = {name: value for name, value in described.attributes.items() if name not in OWN}
-    return _series(metric.name, project, whose, _legal(own))
+    return _series(metric.name, project, whose, _make_legal(own))
 
 
-def _same_unit(unit: str, sent: str) -> bool:
+def _is_same_unit(unit: str, sent: str) -> bool:
     """Compare units. A plain number has no unit here and may have unit 1 in OpenTelemetry (UCUM)."""
     return sent == unit or (not unit and sent == "1")
 
 
-def _external(described: Described, whose: ResourceOwner, project: str) -> Series:
+def _make_external_series(described: Described, whose: ResourceOwner, project: str) -> Series:
     """Return the series under the metric's own name, below ``external.`` unless a program calls it ``app.<name>``."""
     name = _WRONG.sub("_", described.name)
     metric = name if name.startswith(_APP) else EXTERNAL + name
@@ -136,10 +136,10 @@ def _labels(described: Described, used: frozenset[str]) -> tuple[tuple[str, str]
     name, version, attributes = described.scope
     scope = {"name": name, "version": version, **attributes}
     texts.update({_SCOPE + key: value for key, value in scope.items() if value})
-    return _legal(texts)
+    return _make_legal(texts)
 
 
-def _legal(texts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _make_legal(texts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Rename attributes to legal label names. Values whose names become equal are joined, as Prometheus does."""
     found: dict[str, str] = {}
     for key in sorted(texts):

@@ -31,10 +31,10 @@ _MAX_TIME_NS = MAX_TIME_MS * NS_PER_MS
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/@+-")
 
 
-def owned_spans(sent: Sent[Span], project: str) -> tuple[list[Span], Counter[str]]:
+def resolve_spans(sent: Sent[Span], project: str) -> tuple[list[Span], Counter[str]]:
     """Return the spans with their owners, and the number of rejected ones by reason."""
     refused, found = Counter(sent.refused), list[Span]()
-    for owned_by, service, spans in _owned(sent, refused):
+    for owned_by, service, spans in _find_owners(sent, refused):
         for span in spans:
             late = any(event.time_ns > _MAX_TIME_NS for event in span.events)
             if late or not 0 < span.start_ns <= span.end_ns <= _MAX_TIME_NS:
@@ -44,10 +44,10 @@ def owned_spans(sent: Sent[Span], project: str) -> tuple[list[Span], Counter[str
     return found, refused
 
 
-def owned_lines(sent: Sent[OtlpRecord], project: str, now_ns: int) -> tuple[list[LogLine], Counter[str]]:
+def resolve_lines(sent: Sent[OtlpRecord], project: str, now_ns: int) -> tuple[list[LogLine], Counter[str]]:
     """Return the records as lines, and the number of rejected ones by reason. ``now_ns`` replaces a missing time."""
     refused, found = Counter(sent.refused), list[LogLine]()
-    for owned_by, _, records in _owned(sent, refused):
+    for owned_by, _, records in _find_owners(sent, refused):
         for record in records:
             reason = "no-job" if not owned_by["job"] else "time" if record.time_ns > _MAX_TIME_NS else ""
             if reason:
@@ -59,7 +59,7 @@ def owned_lines(sent: Sent[OtlpRecord], project: str, now_ns: int) -> tuple[list
     return found, refused
 
 
-def _owned(sent: Sent[_Item], refused: Counter[str]) -> Iterator[tuple[dict[str, Any], str, Sequence[_Item]]]:
+def _find_owners(sent: Sent[_Item], refused: Counter[str]) -> Iterator[tuple[dict[str, Any], str, Sequence[_Item]]]:
     """Yield the items of each resource with the fields of their owner, and their service.
 
     Items whose owner is invalid are counted as rejected.

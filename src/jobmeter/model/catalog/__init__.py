@@ -36,17 +36,17 @@ def find(name: str) -> Metric | None:
     return None
 
 
-def shown_in(views: Display) -> tuple[str, ...]:
+def list_shown(views: Display) -> tuple[str, ...]:
     """Return the names of the metrics that people see in any of these places, in the order of the rows."""
     return tuple(metric.name for metric in METRICS if metric.views & views)
 
 
-def by_dialect_name(dialect: str) -> Mapping[str, Metric]:
+def map_dialect_names(dialect: str) -> Mapping[str, Metric]:
     """Map a dialect's own metric names to metrics."""
     return MappingProxyType({metric.names[dialect]: metric for metric in METRICS if dialect in metric.names})
 
 
-def with_derived(stored: Iterable[str]) -> frozenset[str]:
+def add_derived(stored: Iterable[str]) -> frozenset[str]:
     """Add the metrics of the catalogue that can be derived from the stored ones."""
     found = set(stored)
     found |= {one.name for one in METRICS if one.rate_of in found}

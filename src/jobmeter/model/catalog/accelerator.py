@@ -95,7 +95,7 @@ def _rates(prefix: str, link: str) -> tuple[Metric, Metric]:
     )
 
 
-def _titled(prefix: str, title: str) -> str:
+def _make_title(prefix: str, title: str) -> str:
     return f"NPU {title[0].lower()}{title[1:]}" if prefix == "npu" else title
 
 
@@ -105,7 +105,7 @@ def _core(prefix: str) -> tuple[Metric, ...]:
         _ratio(
             f"{prefix}.utilization",
             text="Share of time in which any kernel ran.",
-            title=_titled(prefix, "Utilization"),
+            title=_make_title(prefix, "Utilization"),
             phrase="utilization",
             column=prefix.upper(),
             views=Display.FIRST | Display.RANKS | Display.NODE | Display.USE | Display.CORE,
@@ -114,7 +114,7 @@ def _core(prefix: str) -> tuple[Metric, ...]:
             f"{memory}.usage",
             "By",
             "Device memory in use.",
-            title=_titled(prefix, "Device memory in use"),
+            title=_make_title(prefix, "Device memory in use"),
             phrase="device memory in use",
             column=f"{prefix.upper()} memory",
             views=Display.FIRST | Display.NODE | Display.CORE,
@@ -123,7 +123,7 @@ def _core(prefix: str) -> tuple[Metric, ...]:
             f"{memory}.limit",
             "By",
             "Total device memory.",
-            title=_titled(prefix, "Device memory limit"),
+            title=_make_title(prefix, "Device memory limit"),
             views=Display.HIDDEN,
         ),
         utilization(
@@ -132,28 +132,28 @@ def _core(prefix: str) -> tuple[Metric, ...]:
             MetricScope.DEVICE,
             names=_NAMES[f"{memory}.utilization"],
             group=MetricGroup.ACCELERATORS,
-            title=_titled(prefix, "Device memory in use, share"),
+            title=_make_title(prefix, "Device memory in use, share"),
             phrase="device memory in use",
             views=Display.CHART | Display.CORE,
         ),
         _ratio(
             f"{prefix}.sm.active",
             text="Share of time in which a streaming multiprocessor (or core) had work, over all of them.",
-            title=_titled(prefix, "Multiprocessor activity"),
+            title=_make_title(prefix, "Multiprocessor activity"),
             phrase="multiprocessor activity",
             views=Display.FIRST | Display.RANKS | Display.CORE,
         ),
         _ratio(
             f"{prefix}.tensor.active",
             text="Share of time in which the tensor (matrix) pipe worked.",
-            title=_titled(prefix, "Tensor core activity"),
+            title=_make_title(prefix, "Tensor core activity"),
             phrase="tensor core activity",
             views=Display.FIRST,
         ),
         _ratio(
             f"{prefix}.dram.active",
             text="Share of time in which device memory moved data.",
-            title=_titled(prefix, "Memory interface activity"),
+            title=_make_title(prefix, "Memory interface activity"),
             phrase="memory interface activity",
         ),
         *_physics(prefix),
@@ -183,7 +183,7 @@ def _physics(prefix: str) -> tuple[Metric, ...]:
             f"{prefix}.power",
             "W",
             "Power drawn.",
-            title=_titled(prefix, "Power"),
+            title=_make_title(prefix, "Power"),
             phrase="power",
             column="Power" if prefix == "gpu" else "",
             views=Display.FIRST | Display.RANKS | Display.NODE | Display.CORE,
@@ -193,7 +193,7 @@ def _physics(prefix: str) -> tuple[Metric, ...]:
             "J",
             "Energy used.",
             read_unit="W",
-            title=_titled(prefix, "Power, by energy"),
+            title=_make_title(prefix, "Power, by energy"),
             phrase=f"{prefix} energy",
             views=Display.CORE,
         ),
@@ -202,7 +202,7 @@ def _physics(prefix: str) -> tuple[Metric, ...]:
             "Cel",
             "Core temperature.",
             minimum=-60.0,
-            title=_titled(prefix, "Temperature"),
+            title=_make_title(prefix, "Temperature"),
             phrase="temperature",
             views=Display.FIRST | Display.NODE | Display.CORE,
         ),

@@ -137,7 +137,7 @@ class Metric(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         """Fill in the phrase and the title."""
         if not self.phrase:
-            force_setattr(self, "phrase", _lowered(self.title) or self.name.replace(".", " "))
+            force_setattr(self, "phrase", _lower_first(self.title) or self.name.replace(".", " "))
         if not self.title:
             force_setattr(self, "title", _title(self.name))
 
@@ -166,7 +166,7 @@ def _title(name: str) -> str:
     return f"NPU {words}" if prefix == "npu" else words[:1].upper() + words[1:]
 
 
-def _lowered(title: str) -> str:
+def _lower_first(title: str) -> str:
     """Lower the first letter, unless it begins an abbreviation."""
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]
 

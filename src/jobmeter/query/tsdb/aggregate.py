@@ -38,7 +38,7 @@ def aggregate(columns: SeriesColumns, aggregator: Aggregator, missing: Missing) 
     starts = run_starts(columns.index)
     times = np.unique(columns.time)
     if len(starts) <= 1:
-        return columns.time, _alone(columns.value, aggregator)
+        return columns.time, _aggregate_single(columns.value, aggregator)
     if len(starts) * len(times) > MOST_CELLS:
         raise LimitExceededError(
             f"{len(starts)} series at {len(times)} different times are too many to combine: downsample, so that their "
@@ -48,13 +48,13 @@ def aggregate(columns: SeriesColumns, aggregator: Aggregator, missing: Missing) 
     ends = np.r_[starts[1:], len(columns)]
     width = max(1, _AT_A_TIME // len(starts))
     parts = [
-        _joined(_table(columns, starts, ends, times[at : at + width], missing), aggregator)
+        _aggregate_across(_table(columns, starts, ends, times[at : at + width], missing), aggregator)
         for at in range(0, len(times), width)
     ]
     return times, np.concatenate(parts)
 
 
-def _alone(values: Float64s, aggregator: Aggregator) -> Float64s:
+def _aggregate_single(values: Float64s, aggregator: Aggregator) -> Float64s:
     """Aggregate a single series: the function is applied to one value at a time."""
     found = np.full(len(values), np.nan)
     there = np.flatnonzero(~np.isnan(values))
@@ -98,7 +98,7 @@ def _fill_in(time: Int64s, value: Float64s, times: Int64s, missing: Missing) -> 
     return found
 
 
-def _joined(table: Float64s, aggregator: Aggregator) -> Float64s:
+def _aggregate_across(table: Float64s, aggregator: Aggregator) -> Float64s:
     across = _ACROSS.get(aggregator.name)
     there = ~np.isnan(table)
     sizes = there.sum(axis=0)

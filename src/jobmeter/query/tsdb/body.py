@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.query.tsdb.filters import MOST_FILTERS, Filter, checked, from_tag
+from jobmeter.query.tsdb.filters import MOST_FILTERS, Filter, make_filter, parse_tag_filter
 from jobmeter.query.tsdb.rate import LONG_MAX, RateOptions
 
 Flag = bool | str | int
@@ -43,11 +43,11 @@ def filters_of(filters: Sequence[FilterBody] | None, tags: Mapping[str, str] | N
     if filters:
         return few(
             [
-                checked(one.tagk, one.type, one.filter or "", group_by=truth(one.groupBy) or truth(one.group_by))
+                make_filter(one.tagk, one.type, one.filter or "", group_by=truth(one.groupBy) or truth(one.group_by))
                 for one in filters
             ]
         )
-    return few([from_tag(tag, value, group_by=True) for tag, value in (tags or {}).items()])
+    return few([parse_tag_filter(tag, value, group_by=True) for tag, value in (tags or {}).items()])
 
 
 def few(filters: Sequence[Filter]) -> tuple[Filter, ...]:
@@ -61,13 +61,13 @@ def rate_options(body: RateBody) -> RateOptions:
     """Parse the options of a rate. Raises InvalidRequestError (``rateOptions``)."""
     return RateOptions(
         counter=truth(body.counter),
-        counter_max=positive(body.counterMax, LONG_MAX, "counterMax"),
-        reset_value=positive(body.resetValue, 0, "resetValue"),
+        counter_max=parse_positive(body.counterMax, LONG_MAX, "counterMax"),
+        reset_value=parse_positive(body.resetValue, 0, "resetValue"),
         drop_resets=truth(body.dropResets),
     )
 
 
-def positive(value: float | str | None, default: float, name: str) -> float:
+def parse_positive(value: float | str | None, default: float, name: str) -> float:
     """Parse a number, 0 or more, as text or number. Raises InvalidRequestError (``rateOptions``)."""
     if value in {None, ""}:
         return default

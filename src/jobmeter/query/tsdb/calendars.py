@@ -11,7 +11,7 @@ import numpy as np
 
 from jobmeter.model.batch import Int64s
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND
-from jobmeter.query.tsdb.columns import MOST_POINTS, too_many
+from jobmeter.query.tsdb.columns import MOST_POINTS, make_points_error
 
 
 class Unit(StrEnum):
@@ -41,17 +41,17 @@ def edges(start_ms: int, end_ms: int, every: int, unit: Unit, zone: ZoneInfo) ->
     """
     length = every * (_FIXED.get(unit) or _LEAST[unit])
     if (end_ms - start_ms) // length >= MOST_POINTS:
-        raise too_many()
+        raise make_points_error()
     year = datetime.fromtimestamp(max(start_ms, 0) / 1000, zone).year
     while True:
         origin = datetime(max(year, _FIRST_YEAR - 1), 1, 1, tzinfo=zone)
-        found = _from(origin, start_ms, end_ms, every, unit)
+        found = _list_boundaries(origin, start_ms, end_ms, every, unit)
         if found[0] <= start_ms or year < _FIRST_YEAR:
-            return _around(found, start_ms, end_ms)
+            return _cut_around(found, start_ms, end_ms)
         year -= 1
 
 
-def _from(origin: datetime, start_ms: int, end_ms: int, every: int, unit: Unit) -> Int64s:
+def _list_boundaries(origin: datetime, start_ms: int, end_ms: int, every: int, unit: Unit) -> Int64s:
     fixed = _FIXED.get(unit)
     first = _ms(origin)
     if fixed is not None:
@@ -78,7 +78,7 @@ def _step(origin: datetime, count: int, unit: Unit) -> datetime:
     return origin.replace(year=origin.year + months // 12, month=months % 12 + 1)
 
 
-def _around(found: Int64s, start_ms: int, end_ms: int) -> Int64s:
+def _cut_around(found: Int64s, start_ms: int, end_ms: int) -> Int64s:
     first = max(0, int(np.searchsorted(found, start_ms, side="right")) - 1)
     last = int(np.searchsorted(found, end_ms)) + 1
     return found[first:last]

@@ -44,7 +44,7 @@ def run_starts(*keys: Int64s) -> Int64s:
     return np.flatnonzero(changed)
 
 
-def too_many() -> LimitExceededError:
+def make_points_error() -> LimitExceededError:
     """Build the error for a sub query with more than ``MOST_POINTS`` points."""
     return LimitExceededError(
         f"a sub query may make {MOST_POINTS} points: take a shorter range, a longer interval or fewer series",

@@ -78,7 +78,7 @@ def prepare(
     if query.downsample is not None:
         columns = columns if stepped else downsample(columns, query.downsample, span)
     elif not milliseconds:
-        columns = _by_second(columns, AGGREGATORS[query.aggregator])
+        columns = _reduce_to_seconds(columns, AGGREGATORS[query.aggregator])
     return _taking_part(columns, query, span)
 
 
@@ -100,7 +100,7 @@ def _taking_part(columns: SeriesColumns, query: PointQuery, span: TimeRange) -> 
     return columns if part.all() else columns.filter(np.repeat(part, ends - starts))
 
 
-def of_series(columns: SeriesColumns, query: PointQuery, span: TimeRange) -> SeriesColumns:
+def prepare_series(columns: SeriesColumns, query: PointQuery, span: TimeRange) -> SeriesColumns:
     """Fill in missing points and compute rates for each series as the query requests, from ``prepare``'s result."""
     spec = query.downsample
     if spec is not None and _fills(query):
@@ -112,9 +112,9 @@ def points(
     columns: SeriesColumns, query: PointQuery, groups: SeriesGroups, span: TimeRange
 ) -> Mapping[int, tuple[Int64s, Float64s]]:
     """Return times and values of each group with points inside ``span``, from ``prepare``'s result."""
-    columns = of_series(columns, query, span)
+    columns = prepare_series(columns, query, span)
     aggregator = AGGREGATORS[query.aggregator]
-    missing = _missing(query, aggregator)
+    missing = _choose_missing(query, aggregator)
     found: dict[int, tuple[Int64s, Float64s]] = {}
     for owner, part in groups.parts(columns).items():
         time, value = aggregate(part, aggregator, missing)
@@ -133,7 +133,7 @@ def _grid(spec: Downsample, query: PointQuery, span: TimeRange) -> Int64s:
     return np.concatenate([before[-1:], grid])
 
 
-def _missing(query: PointQuery, aggregator: Aggregator) -> Missing:
+def _choose_missing(query: PointQuery, aggregator: Aggregator) -> Missing:
     # The previous rate replaces a missing one, even after a fill policy: for a dropped reset.
     # https://github.com/OpenTSDB/opentsdb/blob/v2.4.0/src/core/AggregationIterator.java (``nextDoubleValue``)
     if query.rate is not None:
@@ -146,7 +146,7 @@ def _fills(query: PointQuery) -> bool:
     return query.downsample is not None and query.downsample.fill != "none"
 
 
-def _by_second(columns: SeriesColumns, aggregator: Aggregator) -> SeriesColumns:
+def _reduce_to_seconds(columns: SeriesColumns, aggregator: Aggregator) -> SeriesColumns:
     """Reduce to one point per second: several points of a series are aggregated."""
     time = columns.time - columns.time % SECOND
     starts = run_starts(columns.index, time)

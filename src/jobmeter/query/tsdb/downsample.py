@@ -14,7 +14,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import BucketColumns, Float64s, Int64s
 from jobmeter.model.time import TimeRange, ceil_to, floor_to
 from jobmeter.query.tsdb.calendars import Unit, edges
-from jobmeter.query.tsdb.columns import MOST_POINTS, SeriesColumns, run_starts, too_many
+from jobmeter.query.tsdb.columns import MOST_POINTS, SeriesColumns, make_points_error, run_starts
 from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Aggregator
 from jobmeter.query.tsdb.times import duration
 
@@ -61,7 +61,7 @@ class Downsample(msgspec.Struct, frozen=True, kw_only=True):
             return found[(found >= start_ms) & (found <= end_ms)]
         first = ceil_to(start_ms, self.interval_ms)
         if (end_ms - first) // self.interval_ms >= MOST_POINTS:
-            raise too_many()
+            raise make_points_error()
         return np.arange(first, end_ms + 1, self.interval_ms, dtype=np.int64)
 
     def reach(self, start_ms: int, end_ms: int, margin_ms: int) -> tuple[int, int]:
@@ -87,7 +87,7 @@ def parse(text: str, zone: ZoneInfo, *, calendar: bool) -> Downsample:
     """
     parts = text.split("-", 2)
     if len(parts) < 2:
-        raise _wrong(text, "must provide at least interval and function")
+        raise _make_specifier_error(text, "must provide at least interval and function")
     interval, name = parts[0], parts[1]
     if name.endswith("c") and name not in AGGREGATORS and name[:-1] in AGGREGATORS:
         interval, name = interval + "c", name[:-1]
@@ -103,7 +103,7 @@ def parse(text: str, zone: ZoneInfo, *, calendar: bool) -> Downsample:
     length = duration(interval.removesuffix("c"), "downsample")
     found = _CALENDAR.fullmatch(interval.removesuffix("c")) if by_calendar else None
     if by_calendar and found is None:
-        raise _wrong(text, "an interval of a calendar is a number of s, m, h, d, w, n or y")
+        raise _make_specifier_error(text, "an interval of a calendar is a number of s, m, h, d, w, n or y")
     return Downsample(
         text=text,
         interval_ms=length,
@@ -121,14 +121,14 @@ def _fill(text: str, policy: str) -> tuple[Fill, float]:
     if scalar:
         return Fill.SCALAR, float(scalar[1])
     if policy == Fill.SCALAR:
-        raise _wrong(text, "the fill policy scalar needs its value, as in 1m-avg-scalar#5")
+        raise _make_specifier_error(text, "the fill policy scalar needs its value, as in 1m-avg-scalar#5")
     if policy not in set(Fill):
         names = " ".join(one.value for one in Fill)
         raise InvalidRequestError(f"No such fill policy: '{policy[:64]}': must be one of: {names}", "downsample")
     return Fill(policy), 0.0
 
 
-def _wrong(text: str, why: str) -> InvalidRequestError:
+def _make_specifier_error(text: str, why: str) -> InvalidRequestError:
     return InvalidRequestError(f"Invalid downsampling specifier '{text[:100]}': {why}", "downsample")
 
 
@@ -168,7 +168,7 @@ STEPPED = {
 """Functions that can be computed from roll-ups of a step."""
 
 
-def from_steps(steps: BucketColumns, name: str) -> SeriesColumns:
+def reduce_steps(steps: BucketColumns, name: str) -> SeriesColumns:
     """Compute points by a function of ``STEPPED``, from steps as long as the interval."""
     value: Float64s = STEPPED[name](steps)
     return SeriesColumns(steps.index.astype(np.int64), steps.time, value)
@@ -181,7 +181,7 @@ def fill(columns: SeriesColumns, spec: Downsample, grid: Int64s) -> SeriesColumn
     """
     owners = np.unique(columns.index)
     if len(owners) * len(grid) > MOST_POINTS:
-        raise too_many()
+        raise make_points_error()
     empty = {Fill.ZERO: 0.0, Fill.SCALAR: spec.scalar}.get(spec.fill, np.nan)
     table = np.full((len(owners), len(grid)), empty)
     place = np.searchsorted(grid, columns.time)

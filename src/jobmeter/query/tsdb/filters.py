@@ -34,11 +34,11 @@ def choose(series: Sequence[Tagged], filters: Sequence[Filter]) -> list[Tagged]:
     """Select the series that match every filter. Raises InvalidRequestError for an invalid pattern."""
     left = list(series)
     for one in filters:
-        left = _through(left, one)
+        left = _apply_filter(left, one)
     return left
 
 
-def _through(series: Sequence[Tagged], one: Filter) -> list[Tagged]:
+def _apply_filter(series: Sequence[Tagged], one: Filter) -> list[Tagged]:
     values = [each.tag(one.tag) for each in series]
     if one.kind == "not_key":
         return [each for each, value in zip(series, values, strict=True) if value is None]
@@ -47,7 +47,7 @@ def _through(series: Sequence[Tagged], one: Filter) -> list[Tagged]:
     return [each for each, value in zip(series, values, strict=True) if value in matching]
 
 
-def checked(tag: str, kind: str, pattern: str, *, group_by: bool) -> Filter:
+def make_filter(tag: str, kind: str, pattern: str, *, group_by: bool) -> Filter:
     """Build a valid filter. Raises InvalidRequestError (field ``filters``)."""
     if not tag:
         raise InvalidRequestError("Tag key cannot be null or empty", "filters")
@@ -82,7 +82,7 @@ def _iliteral_or(pattern: str) -> Chooses:
     return lambda values: {value for value in values if value.lower() in literals}
 
 
-def _not(make: Callable[[str], Chooses]) -> Callable[[str], Chooses]:
+def _negate(make: Callable[[str], Chooses]) -> Callable[[str], Chooses]:
     def negative(pattern: str) -> Chooses:
         chooses = make(pattern)
         return lambda values: set(values) - chooses(values)
@@ -160,9 +160,9 @@ KINDS: Mapping[str, TagFilterKind] = dict(
         _kind("iliteral_or", _iliteral_or, "web01|web02|web03", f"{_OR} {_CASE}"),
         _kind("iwildcard", _iwildcard, "web*.tsdb.net", f"{_GLOB} {_CASE}"),
         _kind("literal_or", _literal_or, "web01|web02|web03", _OR),
-        _kind("not_iliteral_or", _not(_iliteral_or), "web01|web02|web03", f"{_NOT} {_CASE}"),
+        _kind("not_iliteral_or", _negate(_iliteral_or), "web01|web02|web03", f"{_NOT} {_CASE}"),
         _kind("not_key", _wildcard, "", "Matches series without the tag. The filter must be empty."),
-        _kind("not_literal_or", _not(_literal_or), "web01|web02|web03", _NOT),
+        _kind("not_literal_or", _negate(_literal_or), "web01|web02|web03", _NOT),
         _kind(
             "regexp",
             _regexp,
@@ -176,16 +176,16 @@ KINDS: Mapping[str, TagFilterKind] = dict(
 """Every type of filter by name."""
 
 
-def from_tag(tag: str, value: str, *, group_by: bool) -> Filter:
+def parse_tag_filter(tag: str, value: str, *, group_by: bool) -> Filter:
     """Parse a filter in the form before version 2.2: ``*``, ``a|b``, ``a``, ``a*``; or ``type(pattern)``.
 
     See https://opentsdb.net/docs/build/html/api_http/query/index.html#filter-conversions.
     """
     name, bracket, rest = value.partition("(")
     if bracket and rest.endswith(")"):
-        return checked(tag, name, rest[:-1], group_by=group_by)
+        return make_filter(tag, name, rest[:-1], group_by=group_by)
     if value == "*":
-        return checked(tag, "wildcard", value, group_by=group_by)
+        return make_filter(tag, "wildcard", value, group_by=group_by)
     if "*" in value:
-        return checked(tag, "iwildcard", value, group_by=group_by)
-    return checked(tag, "literal_or", value, group_by=group_by)
+        return make_filter(tag, "iwildcard", value, group_by=group_by)
+    return make_filter(tag, "literal_or", value, group_by=group_by)

@@ -63,24 +63,24 @@ def _dev(values: Float64s, starts: Int64s) -> Float64s:
     return found
 
 
-def _first(values: Float64s, starts: Int64s) -> Float64s:
+def _take_first(values: Float64s, starts: Int64s) -> Float64s:
     return values[starts]
 
 
-def _last(values: Float64s, starts: Int64s) -> Float64s:
+def _take_last(values: Float64s, starts: Int64s) -> Float64s:
     found: Float64s = values[starts + counts(starts, len(values)) - 1]
     return found
 
 
 def _diff(values: Float64s, starts: Int64s) -> Float64s:
-    return _last(values, starts) - _first(values, starts)
+    return _take_last(values, starts) - _take_first(values, starts)
 
 
 def _square_sum(values: Float64s, starts: Int64s) -> Float64s:
     return _sum(values * values, starts)
 
 
-def _sorted(values: Float64s, starts: Int64s) -> tuple[Float64s, Int64s]:
+def _sort_runs(values: Float64s, starts: Int64s) -> tuple[Float64s, Int64s]:
     """Sort the values within their runs. Returns them and the run sizes."""
     size = counts(starts, len(values))
     sizes = np.unique(size)
@@ -97,7 +97,7 @@ def _sorted(values: Float64s, starts: Int64s) -> tuple[Float64s, Int64s]:
 
 def _median(values: Float64s, starts: Int64s) -> Float64s:
     """Median; of two middle values the upper, as in OpenTSDB."""
-    ordered, size = _sorted(values, starts)
+    ordered, size = _sort_runs(values, starts)
     middle: Float64s = ordered[starts + size // 2]
     return middle
 
@@ -112,7 +112,7 @@ class Estimate(Enum):
 
 def _percentile(part: float, estimate: Estimate) -> Function:
     def function(values: Float64s, starts: Int64s) -> Float64s:
-        ordered, size = _sorted(values, starts)
+        ordered, size = _sort_runs(values, starts)
         if estimate is Estimate.R3:
             place = np.where(part <= 0.5 / size, 0.0, np.rint(size * part))
         elif estimate is Estimate.R7:
@@ -137,8 +137,8 @@ _ALL = (
     Aggregator("count", _count, Missing.ZERO),
     Aggregator("dev", _dev, Missing.LINEAR),
     Aggregator("diff", _diff, Missing.LINEAR),
-    Aggregator("first", _first, Missing.ZERO),
-    Aggregator("last", _last, Missing.ZERO),
+    Aggregator("first", _take_first, Missing.ZERO),
+    Aggregator("last", _take_last, Missing.ZERO),
     Aggregator("max", _max, Missing.LINEAR),
     Aggregator("median", _median, Missing.LINEAR),
     Aggregator("mimmax", _max, Missing.SKIP),
@@ -146,7 +146,7 @@ _ALL = (
     Aggregator("min", _min, Missing.LINEAR),
     Aggregator("mult", np.multiply.reduceat, Missing.LINEAR),
     Aggregator("multiply", np.multiply.reduceat, Missing.LINEAR),
-    Aggregator("none", _last, Missing.SKIP),
+    Aggregator("none", _take_last, Missing.SKIP),
     Aggregator("pfsum", _sum, Missing.PREVIOUS),
     Aggregator("squareSum", _square_sum, Missing.ZERO),
     Aggregator("sum", _sum, Missing.LINEAR),

@@ -8,7 +8,7 @@ from jobmeter.query.tsdb.functions import NONE
 from jobmeter.query.tsdb.tags import Tagged
 
 
-def selected(series: Sequence[Tagged], query: PointQuery, implied: frozenset[str]) -> list[Tagged]:
+def select_tagged(series: Sequence[Tagged], query: PointQuery, implied: frozenset[str]) -> list[Tagged]:
     """Return the series that match the query's filters and, if required, have no other tags than ``implied`` ones.
 
     Raises InvalidRequestError for an invalid pattern.
@@ -20,7 +20,7 @@ def selected(series: Sequence[Tagged], query: PointQuery, implied: frozenset[str
     return [one for one in matching if set(one.tags) - implied == keys]
 
 
-def grouped(series: Sequence[Tagged], query: PointQuery) -> list[list[Tagged]]:
+def group_tagged(series: Sequence[Tagged], query: PointQuery) -> list[list[Tagged]]:
     """Group the series by values of the tags to group by, in the order of their tags."""
     if query.aggregator == NONE:
         return [[one] for one in series]

@@ -14,7 +14,7 @@ from jobmeter.wire.opentsdb.names import (
     NODE_TAGS,
     PROJECT,
     REPLICA,
-    to_opentsdb,
+    make_opentsdb_name,
 )
 
 
@@ -68,7 +68,7 @@ class Tagged(msgspec.Struct, frozen=True):
         return found
 
 
-def tagged(series: Sequence[Series], view: TagView) -> list[Tagged]:
+def tag_series(series: Sequence[Series], view: TagView) -> list[Tagged]:
     """Add the tags to series, and sort them by metric and tags."""
-    found = [Tagged(one, view.tags(one), to_opentsdb(one.metric)) for one in series]
+    found = [Tagged(one, view.tags(one), make_opentsdb_name(one.metric)) for one in series]
     return sorted(found, key=lambda one: (one.metric, list(one.tags.items()), one.series.project))

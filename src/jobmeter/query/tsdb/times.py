@@ -44,13 +44,13 @@ def moment(value: object, field: str, now_ms: int, zone: ZoneInfo) -> int:
     if text.endswith("-ago"):
         found = max(0, now_ms - duration(text.removesuffix("-ago"), field))
     else:
-        found = now_ms if text == "now" else _absolute(text, field, zone)
+        found = now_ms if text == "now" else _parse_absolute(text, field, zone)
     if not 0 <= found <= MAX_TIME_MS:
         raise InvalidRequestError(f"Invalid {field} time: {text[:64]} is not between 1970 and 2100", field)
     return found
 
 
-def _absolute(text: str, field: str, zone: ZoneInfo) -> int:
+def _parse_absolute(text: str, field: str, zone: ZoneInfo) -> int:
     number = _NUMBER.fullmatch(text)
     if number is not None:
         whole, rest = number.groups()

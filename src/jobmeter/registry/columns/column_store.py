@@ -70,43 +70,43 @@ class ColumnStore:
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """Return one page of jobs and the number of all that match."""
         predicates = check(question)
-        with self._current() as current:
+        with self._open_current() as current:
             table = current.table
-            rows, demands = row_filter.matching(table, question, predicates, now_ms)
+            rows, demands = row_filter.find_matching(table, question, predicates, now_ms)
             orders = [_key(table, name, now_ms) for name in row_filter.ORDERS[question.sort]]
             if not demands:
                 keys, total = table.keys(_page(question, rows, orders)), len(rows)
                 current.release()
             else:
                 chosen, values = _Chosen(table, rows), [order(rows) for order in orders]
-                places = np.flatnonzero(self._met(current, chosen, demands)).astype(np.int32)
+                places = np.flatnonzero(self._mark_matching(current, chosen, demands)).astype(np.int32)
                 page = _page(question, places, [one.take for one in values])
-                with self._locked():
+                with self._lock_columns():
                     keys, total = chosen.keys(page), len(places)
             return JobPage(_jobs(current.connection, keys, now_ms), total)
 
     def state_counts(self, question: JobFilter, now_ms: int) -> dict[JobState, int]:
         """Return the number of matching jobs of each state that has some."""
         predicates = check(question)
-        with self._current() as current:
-            rows, demands = row_filter.matching(current.table, question, predicates, now_ms)
+        with self._open_current() as current:
+            rows, demands = row_filter.find_matching(current.table, question, predicates, now_ms)
             ranks = row_filter.state_ranks(current.table, rows, now_ms)
             if demands:
-                ranks = ranks[self._met(current, _Chosen(current.table, rows), demands)]
+                ranks = ranks[self._mark_matching(current, _Chosen(current.table, rows), demands)]
             counts = np.bincount(ranks, minlength=len(JobState)).tolist()
             return {state: count for state, count in zip(sorted(JobState), counts, strict=True) if count}
 
     def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         """Return the resource groups of jobs."""
-        with self._current() as current:
-            return job_groups(current.table, row_filter.grouped(current.table, projects))
+        with self._open_current() as current:
+            return job_groups(current.table, row_filter.find_grouped(current.table, projects))
 
     def group_jobs(
         self, projects: frozenset[str] | None, group: str | None, span: TimeRange, now_ms: int
     ) -> Iterator[JobView]:
         """Yield the jobs of a resource group (None: of all groups) that overlap the span."""
-        with self._current() as current:
-            keys = current.table.keys(row_filter.living(current.table, projects, group, span))
+        with self._open_current() as current:
+            keys = current.table.keys(row_filter.find_living(current.table, projects, group, span))
             current.release()
             yield from views_of(current.connection, keys, span, now_ms)
 
@@ -140,13 +140,13 @@ class ColumnStore:
 
     def _fill(self) -> None:
         if not self._stopped.is_set():
-            with self._current(_FOR_EVER):
+            with self._open_current(_FOR_EVER):
                 pass
 
     def _catch_up(self) -> None:
         if self._table is None or self._stopped.is_set():
             return
-        with self._current(_FOR_EVER) as current:
+        with self._open_current(_FOR_EVER) as current:
             wasteful = current.table.wasteful
         if wasteful:
             # The old columns answer while new ones are read.
@@ -156,19 +156,19 @@ class ColumnStore:
                 self._table, self._position = fresh, position
 
     @contextmanager
-    def _current(self, seconds: float | None = None) -> "Iterator[_Current]":
+    def _open_current(self, seconds: float | None = None) -> "Iterator[_Current]":
         """Yield a transaction and the columns as it sees the jobs, locked until they are released.
 
-        ``seconds``: see ``_locked``.
+        ``seconds``: see ``_lock_columns``.
         """
         with ExitStack() as held:
             locked = held.enter_context(ExitStack())
-            locked.enter_context(self._locked(seconds))
+            locked.enter_context(self._lock_columns(seconds))
             connection = held.enter_context(self._database.snapshot())
-            yield _Current(connection, self._brought_up(connection), locked.close)
+            yield _Current(connection, self._bring_up_to_date(connection), locked.close)
 
     @contextmanager
-    def _locked(self, seconds: float | None = None) -> Iterator[None]:
+    def _lock_columns(self, seconds: float | None = None) -> Iterator[None]:
         """Lock the columns. Raises UnavailableError after ``seconds``, by default ``WAIT_SECONDS``."""
         if not self._lock.acquire(timeout=WAIT_SECONDS if seconds is None else seconds):
             raise UnavailableError("the registry does not work now: its jobs are still being read")
@@ -177,41 +177,41 @@ class ColumnStore:
         finally:
             self._lock.release()
 
-    def _met(self, current: "_Current", chosen: "_Chosen", demands: Sequence[row_filter.Demand]) -> Mask:
+    def _mark_matching(self, current: "_Current", chosen: "_Chosen", demands: Sequence[row_filter.Demand]) -> Mask:
         """Release the columns and mark the jobs that meet every demand."""
         current.release()
         left = np.ones(chosen.count, np.bool_)
         for one in demands:
-            left &= one.met(left, partial(self._looked_up, current.connection, chosen))
+            left &= one.met(left, partial(self._look_up, current.connection, chosen))
         return left
 
-    def _looked_up(self, connection: sa.Connection, chosen: "_Chosen", one: Predicate, left: Mask) -> Mask:
+    def _look_up(self, connection: sa.Connection, chosen: "_Chosen", one: Predicate, left: Mask) -> Mask:
         """Look up a predicate in the database: a ``row_filter.Lookup``."""
         found = np.zeros(len(left), np.bool_)
         name, path = one.field[0], one.field[1:]
         if name in RELATED:
             within = None
             if name == OPEN_FINDING and np.count_nonzero(left) <= _MOST_WITHIN:
-                with self._locked():
+                with self._lock_columns():
                     within = chosen.keys(np.flatnonzero(left))
-            related = list(_related(connection, name, one.texts, within))
-            with self._locked():
+            related = list(_find_related(connection, name, one.texts, within))
+            with self._lock_columns():
                 found[chosen.places(related)] = True
             return found
         places = np.flatnonzero(left)
-        with self._locked():
+        with self._lock_columns():
             keys, count = chosen.keys(places), chosen.table.count
         by_key = dict(zip(keys, places.tolist(), strict=True))
-        for key, text in _stored(connection, jobs.c[name], by_key, count):
+        for key, text in _read_texts(connection, jobs.c[name], by_key, count):
             if one.fits_document(text, path) if path else one.fits_text(text):
                 found[by_key[key]] = True
         return found
 
-    def _brought_up(self, connection: sa.Connection) -> JobTable:
+    def _bring_up_to_date(self, connection: sa.Connection) -> JobTable:
         # No columns are better than half-updated ones.
         table, self._table = self._table, None
         if table is not None:
-            changed, self._position = changes.since(connection, self._position)
+            changed, self._position = changes.read_changes(connection, self._position)
             if changed is None:
                 table = None
             else:
@@ -228,7 +228,7 @@ class ColumnStore:
             self._thread.start()
 
     def _load(self, connection: sa.Connection) -> tuple[JobTable, changes.ChangePosition]:
-        position = changes.now(connection)
+        position = changes.get_position(connection)
         count = connection.scalar(sa.select(sa.func.count()).select_from(jobs)) or 0
         table = JobTable(count + count // 8)
         for some in connection.execute(sa.select(*_ROW), execution_options={"yield_per": _CHUNK}).partitions():
@@ -243,25 +243,25 @@ def _apply(connection: sa.Connection, table: JobTable, changed: changes.Changed)
     recorded = set(changes.jobs_of(changed.recorded))
     sampled = set(changes.jobs_of(changed.sampled)) - recorded
     columns = tuple(jobs.c[name] for name in SAMPLED_COLUMNS)
-    recorded.update(table.put_sampled(row for row in _found(connection, columns, sampled)))
-    codes = [JobRow._make(row) for row in _found(connection, _ROW, recorded)]
+    recorded.update(table.put_sampled(row for row in _select_chunks(connection, columns, sampled)))
+    codes = [JobRow._make(row) for row in _select_chunks(connection, _ROW, recorded)]
     table.put(codes)
     table.drop(recorded - {(job.project, job.id) for job in codes})
 
 
-def _found(
+def _select_chunks(
     connection: sa.Connection, columns: Sequence[sa.ColumnElement[Any]], keys: Iterable[Key]
 ) -> Iterator[sa.Row[Any]]:
     for project, ids in job_chunks(keys):
         yield from connection.execute(sa.select(*columns).where(jobs.c.project == project, jobs.c.id.in_(ids))).all()
 
 
-def _stored(
+def _read_texts(
     connection: sa.Connection, column: sa.ColumnElement[Any], keys: Mapping[Key, int], count: int
 ) -> Iterator[tuple[Key, str]]:
     """Yield the texts of a column for these jobs, of ``count`` in all; jobs without a text are left out."""
     columns = (jobs.c.project, jobs.c.id, column)
-    rows: Iterator[Sequence[Any]] = _found(connection, columns, keys)
+    rows: Iterator[Sequence[Any]] = _select_chunks(connection, columns, keys)
     if len(keys) > count // _MOST:
         every = connection.execute(sa.select(*columns), execution_options={"yield_per": _CHUNK})
         rows = chain.from_iterable(every.partitions())
@@ -314,14 +314,14 @@ class _Chosen:
         return found
 
 
-def _related(
+def _find_related(
     connection: sa.Connection, field: str, values: Sequence[str], within: Iterable[Key] | None
 ) -> Iterator[Key]:
     """The jobs of which a related table has one of the values; of open findings those ``within`` alone, if given."""
     if within is not None:
         statement = finding_filter.open_keys(values)
         for project, ids in job_chunks(within):
-            for row in connection.execute(statement.where(*finding_filter.of_jobs(project, ids))):
+            for row in connection.execute(statement.where(*finding_filter.select_jobs(project, ids))):
                 yield row.project, row.job
         return
     for some in chunks(values):
@@ -329,15 +329,15 @@ def _related(
             yield row.project, row.job
 
 
-def _having(column: sa.Column[str]) -> Callable[[Sequence[str]], sa.Select[tuple[str, str]]]:
+def _make_name_search(column: sa.Column[str]) -> Callable[[Sequence[str]], sa.Select[tuple[str, str]]]:
     """Return a function that selects the jobs with one of the given names in the table of ``column``."""
     keys = sa.select(column.table.c.project, column.table.c.job).distinct()
     return lambda names: keys.where(column.in_(names))
 
 
 _KEYS: Mapping[str, Callable[[Sequence[str]], sa.Select[tuple[str, str]]]] = {
-    "node": _having(replicas.c.node),
-    TAG: _having(tags.c.tag),
+    "node": _make_name_search(replicas.c.node),
+    TAG: _make_name_search(tags.c.tag),
     FINDING: finding_filter.keys,
     OPEN_FINDING: finding_filter.open_keys,
 }
@@ -362,5 +362,5 @@ def _key(table: JobTable, name: str, now_ms: int) -> select.Key:
 
 
 def _jobs(connection: sa.Connection, keys: Sequence[Key], now_ms: int) -> list[Job]:
-    found = {(row.project, row.id): job_of(row, now_ms) for row in _found(connection, tuple(jobs.c), keys)}
+    found = {(row.project, row.id): job_of(row, now_ms) for row in _select_chunks(connection, tuple(jobs.c), keys)}
     return [found[key] for key in keys]

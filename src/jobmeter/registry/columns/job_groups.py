@@ -32,10 +32,10 @@ def job_groups(table: JobTable, rows: Rows) -> list[JobGroup]:
             updated=rest[2],
         )
         found.setdefault((project, name), []).append(one)
-    return [_joined(parts) for _, parts in sorted(found.items())]
+    return [_join_parts(parts) for _, parts in sorted(found.items())]
 
 
-def _joined(parts: list[JobGroup]) -> JobGroup:
+def _join_parts(parts: list[JobGroup]) -> JobGroup:
     """Join the parts of a group, which are one for each workspace."""
     return JobGroup(
         name=parts[0].name,

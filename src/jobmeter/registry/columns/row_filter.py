@@ -14,7 +14,7 @@ from jobmeter.registry.columns.table import TEXTS, JobTable
 from jobmeter.registry.conditions import RELATED, TIMES, Predicate
 from jobmeter.registry.rows import ALIVE_MS
 from jobmeter.registry.schema import SAMPLED
-from jobmeter.registry.statements import clean
+from jobmeter.registry.statements import clean_text
 
 ORDERS: dict[str, tuple[str, ...]] = {
     **{name: (name, "created_sort", "id", "project") for name in TEXTS if name not in {"project", "status"}},
@@ -64,7 +64,7 @@ class MatchingRows(NamedTuple):
     demands: Sequence[Demand]
 
 
-def matching(table: JobTable, question: JobFilter, predicates: Iterable[Predicate], now_ms: int) -> MatchingRows:
+def find_matching(table: JobTable, question: JobFilter, predicates: Iterable[Predicate], now_ms: int) -> MatchingRows:
     """Return the rows of the jobs that may meet every condition; ``predicates`` are the query's conditions."""
     found = table.there.copy()
     for mask in _masks(table, question, now_ms):
@@ -74,22 +74,24 @@ def matching(table: JobTable, question: JobFilter, predicates: Iterable[Predicat
         if not one.open:
             found &= one.met(found, lambda _, left: left)  # never called
     rows = np.flatnonzero(found).astype(np.int32)
-    return MatchingRows(rows, [_of_rows(one, rows) for one in demands if one.open])
+    return MatchingRows(rows, [_restrict_demand(one, rows) for one in demands if one.open])
 
 
-def grouped(table: JobTable, projects: frozenset[str] | None) -> NDArray[np.int32]:
+def find_grouped(table: JobTable, projects: frozenset[str] | None) -> NDArray[np.int32]:
     """Return the rows of the jobs that name a resource group."""
-    found = table.there & ~_among(table, "resource_group", [""])
+    found = table.there & ~_mark_among(table, "resource_group", [""])
     if projects is not None:
-        found &= _among(table, "project", projects)
+        found &= _mark_among(table, "project", projects)
     return np.flatnonzero(found).astype(np.int32)
 
 
-def living(table: JobTable, projects: frozenset[str] | None, group: str | None, span: TimeRange) -> NDArray[np.int32]:
+def find_living(
+    table: JobTable, projects: frozenset[str] | None, group: str | None, span: TimeRange
+) -> NDArray[np.int32]:
     """Return the rows of the jobs of a resource group (None: of all groups) that overlap the span."""
-    found = table.there if group is None else table.there & _among(table, "resource_group", [group])
+    found = table.there if group is None else table.there & _mark_among(table, "resource_group", [group])
     if projects is not None:
-        found = found & _among(table, "project", projects)
+        found = found & _mark_among(table, "project", projects)
     start, end = (table.times[name].first(table.count) for name in ("start_sort", "end_sort"))
     status = table.texts["status"]
     sampled = status.among([SAMPLED], table.count)
@@ -140,7 +142,7 @@ def _has(table: JobTable, one: Predicate) -> bool:
 def _masks(table: JobTable, question: JobFilter, now_ms: int) -> Iterable[Mask]:
     count = table.count
     if question.projects is not None:
-        yield _among(table, "project", question.projects)
+        yield _mark_among(table, "project", question.projects)
     for name, values in (
         ("type", question.types),
         ("user", question.users),
@@ -148,13 +150,13 @@ def _masks(table: JobTable, question: JobFilter, now_ms: int) -> Iterable[Mask]:
         ("workspace", question.workspaces),
     ):
         if values:
-            yield _among(table, name, map(clean, values))
+            yield _mark_among(table, name, map(clean_text, values))
     if question.states:
         yield _states(table, question.states, now_ms)
     if question.ids:
-        yield table.names["id"].among([clean(name) for name in question.ids], count)
+        yield table.names["id"].among([clean_text(name) for name in question.ids], count)
     if question.name_contains:
-        part = clean(question.name_contains).casefold()
+        part = clean_text(question.name_contains).casefold()
         yield table.names["name"].holding([part], count) | table.names["id"].holding([part], count)
     created = table.times["created_sort"].first(count)
     if question.created_from is not None:
@@ -163,7 +165,7 @@ def _masks(table: JobTable, question: JobFilter, now_ms: int) -> Iterable[Mask]:
         yield created < question.created_to
 
 
-def _among(table: JobTable, name: str, values: Iterable[str]) -> Mask:
+def _mark_among(table: JobTable, name: str, values: Iterable[str]) -> Mask:
     return table.texts[name].among(values, table.count)
 
 
@@ -181,35 +183,35 @@ def _states(table: JobTable, states: frozenset[JobState], now_ms: int) -> Mask:
 
 def _demand(table: JobTable, one: Predicate, now_ms: int) -> Demand:
     """Return the condition for a predicate on all rows, with its result if the columns have the field."""
-    found = _plain(table, one, now_ms) if _has(table, one) else None
+    found = _mark_by_columns(table, one, now_ms) if _has(table, one) else None
     if one.otherwise is None:
         return Demand(one, found)
     return Demand(one, found, _demand(table, one.presence, now_ms), _demand(table, one.otherwise, now_ms))
 
 
-def _of_rows(one: Demand, rows: Rows) -> Demand:
+def _restrict_demand(one: Demand, rows: Rows) -> Demand:
     """Return the same condition on some rows alone, independent of the columns."""
     return Demand(
         one.predicate,
         None if one.found is None else one.found[rows],
-        None if one.present is None else _of_rows(one.present, rows),
-        None if one.otherwise is None else _of_rows(one.otherwise, rows),
+        None if one.present is None else _restrict_demand(one.present, rows),
+        None if one.otherwise is None else _restrict_demand(one.otherwise, rows),
     )
 
 
-def _plain(table: JobTable, one: Predicate, now_ms: int) -> Mask:
+def _mark_by_columns(table: JobTable, one: Predicate, now_ms: int) -> Mask:
     name = one.field[0]
     if len(one.field) > 1:
         return table.fields.meeting(one, table.count)
     if name in TIMES:
-        return _of_number(one, table.times[TIMES[name]].first(table.count))
+        return _mark_by_number(one, table.times[TIMES[name]].first(table.count))
     if name == "duration":
-        return _of_number(one, durations(table, np.arange(table.count, dtype=np.int32), now_ms))
+        return _mark_by_number(one, durations(table, np.arange(table.count, dtype=np.int32), now_ms))
     column = table.column(name)
     return (column.holding if one.operator is Operator.CONTAINS else column.among)(one.texts, table.count)
 
 
-def _of_number(one: Predicate, numbers: NDArray[np.int64]) -> Mask:
+def _mark_by_number(one: Predicate, numbers: NDArray[np.int64]) -> Mask:
     # An unknown time is -1.
     found = numbers >= 0
     if one.operator is Operator.IN:

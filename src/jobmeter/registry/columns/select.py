@@ -42,9 +42,9 @@ def _window(rows: Rows, keys: Sequence[Key], start: int, stop: int) -> Rows:
     if len(rows) <= _FEW or stop - start > len(rows) // 2:
         return rows[_order(values, rows, keys[1:])][start:stop]
     if values.min() >= 0 and values.max() < _DISTINCT:
-        return _by_value(rows, values, keys[1:], start, stop)
+        return _select_by_value(rows, values, keys[1:], start, stop)
     if len(rows) > _MANY:
-        near, below = _near(values, start, stop)
+        near, below = _mark_near_window(values, start, stop)
         if near is not None:
             return _window(rows[near], keys, start - below, stop - below)
     placed = np.partition(values, (start, stop - 1))
@@ -62,7 +62,7 @@ def _window(rows: Rows, keys: Sequence[Key], start: int, stop: int) -> Rows:
     return np.concatenate((head, middle, tail))
 
 
-def _by_value(rows: Rows, values: NDArray[np.int64], keys: Sequence[Key], start: int, stop: int) -> Rows:
+def _select_by_value(rows: Rows, values: NDArray[np.int64], keys: Sequence[Key], start: int, stop: int) -> Rows:
     """Return a window of rows with few different values: only rows whose value is in the window are sorted."""
     ends = np.cumsum(np.bincount(values)).tolist()
     found = [
@@ -73,7 +73,7 @@ def _by_value(rows: Rows, values: NDArray[np.int64], keys: Sequence[Key], start:
     return np.concatenate(found)
 
 
-def _near(values: NDArray[np.int64], start: int, stop: int) -> tuple[NDArray[np.bool_] | None, int]:
+def _mark_near_window(values: NDArray[np.int64], start: int, stop: int) -> tuple[NDArray[np.bool_] | None, int]:
     """Mark the rows that may be in the window, judged by a sample, and count the rows before them.
 
     None if the sample misleads or leaves too many rows. Comparing all rows with two values takes a tenth of the time of

@@ -86,7 +86,7 @@ class JobTable:
         first = self.count
         numbers = [self.names["id"].take(job) for job in columns["id"]]
         for number in numbers:
-            self._new_row(number)
+            self._allocate_row(number)
         self.names["id"].put(first, numbers)
         self.names["name"].put(first, list(map(self.names["name"].take, columns["name"])))
         for name in (*TEXTS, *LONG):
@@ -172,9 +172,9 @@ class JobTable:
         for row in self._rows_of(number):
             if projects.of(row) == project:
                 return row
-        return self._new_row(number)
+        return self._allocate_row(number)
 
-    def _new_row(self, number: int) -> int:
+    def _allocate_row(self, number: int) -> int:
         row = self._free.pop() if self._free else self.count
         self.count = max(self.count, row + 1)
         if not self._firsts.first(number + 1)[number]:

@@ -17,7 +17,7 @@ from jobmeter.server.http.limits import (
     STALL_SECONDS,
     Connections,
     Reason,
-    extended,
+    extend_deadline,
 )
 from jobmeter.server.http.validity import VERSIONS, is_host, is_http
 
@@ -99,7 +99,7 @@ class Connection(asyncio.Protocol):
         """Task that sets up the connection of an accepted socket; None once done."""
         self.limited = False
         """True if the connection may only request the server's health."""
-        self._extensions = {"jobmeter.call": {"authenticated": self._authenticated}}
+        self._extensions = {"jobmeter.call": {"authenticated": self._note_authenticated}}
         self._address: dict[str, Any] = {}
 
     # asyncio.Protocol
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
         """Resume writing and answering."""
         self._connections.writing(self, blocked=False)
         self._wake()
-        self._next()
+        self._begin_next()
 
     # httptools.HttpRequestParser
 
@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
         if cycle is None:
             return
         cycle.take(body)
-        self._deadline = extended(self._deadline, len(body), self._connections.clock())
+        self._deadline = extend_deadline(self._deadline, len(body), self._connections.clock())
         if cycle.unread > UNREAD_BYTES:
             self._pause(paused=True)
 
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
             if cycle is self._active:
                 self._connections.working(self)
             elif self._active is None:
-                self._next()
+                self._begin_next()
 
     # For cycles
 
@@ -286,7 +286,7 @@ class Connection(asyncio.Protocol):
         """Return the reason to close the connection now; None if it may stay."""
         if self._drained is not None and self._transport is not None:
             unsent = self._transport.get_write_buffer_size()
-            self._write_deadline = extended(self._write_deadline, max(0, self._unsent - unsent), now)
+            self._write_deadline = extend_deadline(self._write_deadline, max(0, self._unsent - unsent), now)
             self._unsent = unsent
             return Reason.SLOW if now >= self._write_deadline else None
         if self._paused or now < self._deadline:
@@ -317,7 +317,7 @@ class Connection(asyncio.Protocol):
         """True while a request has arrived in part."""
         return self._parsed is not None or self._head_bytes is not None
 
-    def _authenticated(self) -> None:
+    def _note_authenticated(self) -> None:
         self.keyed = True
 
     def _scope(self, version: str) -> AsgiScope:
@@ -333,7 +333,7 @@ class Connection(asyncio.Protocol):
             **self._address,
         }
 
-    def _next(self) -> None:
+    def _begin_next(self) -> None:
         """Begin to answer the next requests if none is running; else wait for the client."""
         while self._active is None and self._drained is None and self._transport is not None:
             if not self._queue:
@@ -365,7 +365,7 @@ class Connection(asyncio.Protocol):
         By then the part that arrived with the headers, mostly the whole body, has been read.
         """
         if self._parsed is not None and self._body and self._active is None:
-            self._next()
+            self._begin_next()
 
     def _answer(self, cycle: Cycle, reply: Reply) -> bool:
         """Send a complete answer. True if the connection stays open."""
@@ -374,7 +374,7 @@ class Connection(asyncio.Protocol):
             cycle.answer(reply)
         except RuntimeError:
             _log.exception("an answer failed")
-        return self._continues(cycle)
+        return self._finish_cycle(cycle)
 
     def _begin(self, cycle: Cycle, work: Awaitable[None]) -> None:
         """Answer a request in a new task."""
@@ -383,9 +383,9 @@ class Connection(asyncio.Protocol):
         if not self._queue and cycle.unread <= UNREAD_BYTES:
             self._pause(paused=False)
         self._task = self._loop.create_task(work)  # type: ignore[arg-type]
-        self._task.add_done_callback(self._over)
+        self._task.add_done_callback(self._finish_task)
 
-    def _over(self, task: "asyncio.Task[None]") -> None:
+    def _finish_task(self, task: "asyncio.Task[None]") -> None:
         """Finish a request whose task has ended."""
         cycle, self._task = self._active, None
         error = None if task.cancelled() else task.exception()
@@ -393,10 +393,10 @@ class Connection(asyncio.Protocol):
             _log.error("an answer failed", exc_info=error)
         if cycle is None or self._transport is None:
             self._active = None
-        elif self._continues(cycle):
-            self._next()
+        elif self._finish_cycle(cycle):
+            self._begin_next()
 
-    def _continues(self, cycle: Cycle) -> bool:
+    def _finish_cycle(self, cycle: Cycle) -> bool:
         """Finish a request. True if the connection stays open."""
         self._active = None
         if self._transport is None:

@@ -80,7 +80,7 @@ class Cycle:
         """Return the next ASGI message: parts of the body, then the disconnect."""
         while not self.gone and not (self.answered and self._delivered):
             if self._chunks or (self.complete and not self._delivered):
-                return self._taken()
+                return self._take_body()
             if self._continue and not self.started:
                 self._continue = False
                 self._connection.write(_CONTINUE)
@@ -88,7 +88,7 @@ class Cycle:
             await self._waiter
         return _DISCONNECT
 
-    def _taken(self) -> Message:
+    def _take_body(self) -> Message:
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self.unread = 0

@@ -67,7 +67,7 @@ def share(descriptors: int, most: int, processes: int = 1) -> int:
     return max(8, min(most // processes, descriptors // (2 if most == MOST_HTTP else 8)))
 
 
-def extended(deadline: float, size: int, now: float) -> float:
+def extend_deadline(deadline: float, size: int, now: float) -> float:
     """Deadline of a transfer after ``size`` more bytes, at most ``STALL_SECONDS`` from now."""
     return min(deadline + size / BYTES_PER_SECOND, now + STALL_SECONDS)
 
@@ -119,7 +119,7 @@ class Connections:
         """Accept a connection. True: fully. False: for health requests only. None: refused."""
         room = len(self._open) < self.bound or self._make_place()
         if not room and len(self._open) >= self.bound + self._reserved:
-            self._closed(Reason.REFUSED)
+            self._count_closed(Reason.REFUSED)
             return None
         self._open.add(one)
         self._strangers[one] = None
@@ -164,9 +164,9 @@ class Connections:
     def _cut(self, one: Limited, reason: Reason) -> None:
         self.forget(one)
         one.cut()
-        self._closed(reason)
+        self._count_closed(reason)
 
-    def _closed(self, reason: Reason) -> None:
+    def _count_closed(self, reason: Reason) -> None:
         self._count(self.port, reason)
         self._unsaid[reason] = self._unsaid.get(reason, 0) + 1
 

@@ -13,7 +13,7 @@ from jobmeter.model.alert import (
 )
 from jobmeter.query.alerts import MOST_OF_JOB, JobAlertsQuestion
 from jobmeter.query.request import HeadQuestion
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
 
 
 def _alerts(context: CallContext) -> JobAlerts:
@@ -47,7 +47,7 @@ def _end(context: CallContext) -> Silence:
     return context.ask(ExpireSilence(id=name))
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "jobs",
     Endpoint(
         "getJobAlerts",

@@ -13,7 +13,7 @@ from jobmeter.model.annotation import (
 from jobmeter.query.annotations import AnnotationsQuestion, ChangeTags, DeleteNote, WriteNote
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
 
 
 def _job(context: CallContext) -> JobRef:
@@ -43,7 +43,7 @@ def _delete(context: CallContext) -> Deleted:
     return Deleted(deleted=True)
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "jobs",
     Endpoint(
         "getJobAnnotations",

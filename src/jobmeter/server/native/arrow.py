@@ -59,17 +59,17 @@ def _columns(entries: Sequence[SeriesPart]) -> "Sequence[Callable[[SampleColumns
     attempts = np.array([entry.series.attempt for entry in entries], np.int32)
     return [
         lambda block: pa.array(block.time),
-        _coded([entry.series.metric for entry in entries]),
-        _coded([entry.replica for entry in entries]),
-        _coded([entry.series.node for entry in entries]),
-        _coded([entry.series.device for entry in entries]),
+        _make_encoder([entry.series.metric for entry in entries]),
+        _make_encoder([entry.replica for entry in entries]),
+        _make_encoder([entry.series.node for entry in entries]),
+        _make_encoder([entry.series.device for entry in entries]),
         lambda block: pa.array(attempts[block.index]),
-        _coded([labels(entry) for entry in entries]),
+        _make_encoder([labels(entry) for entry in entries]),
         lambda block: pa.array(block.value),
     ]
 
 
-def _coded(texts: Texts) -> "Callable[[SampleColumns], pa.Array[Any]]":
+def _make_encoder(texts: Texts) -> "Callable[[SampleColumns], pa.Array[Any]]":
     """Function that dictionary-encodes the texts of a block's samples."""
     different = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     numbers, dictionary = np.array([different[text] for text in texts], np.int32), pa.array(different, pa.string())
@@ -84,7 +84,7 @@ def batches(blocks: Iterator[SampleColumns], rows: int) -> Iterator[SampleColumn
         columns_read.append(block)
         size += len(block)
         if size >= rows:
-            whole = _joined(columns_read)
+            whole = _join_blocks(columns_read)
             first = 0
             while size - first >= 2 * rows:
                 yield _cut(whole, first, first + rows)
@@ -92,14 +92,14 @@ def batches(blocks: Iterator[SampleColumns], rows: int) -> Iterator[SampleColumn
             yield _cut(whole, first, size)
             columns_read, size = [], 0
     if size:
-        yield _joined(columns_read)
+        yield _join_blocks(columns_read)
 
 
 def _cut(block: SampleColumns, first: int, end: int) -> SampleColumns:
     return SampleColumns(block.index[first:end], block.time[first:end], block.value[first:end])
 
 
-def _joined(blocks: Sequence[SampleColumns]) -> SampleColumns:
+def _join_blocks(blocks: Sequence[SampleColumns]) -> SampleColumns:
     if len(blocks) == 1:
         return blocks[0]
     index, time, value = (

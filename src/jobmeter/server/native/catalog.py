@@ -6,7 +6,7 @@ import msgspec
 
 from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, MetricGroup, MetricScope, NumberFormat
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tag_endpoints
 
 
 class MetricBody(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ def _catalog(context: CallContext) -> CatalogBody:  # noqa: ARG001 - the shape o
     return CatalogBody([_body(metric) for metric in METRICS])
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "metrics",
     Endpoint("getCatalog", "GET /catalog", "catalog:read", _catalog),
 )

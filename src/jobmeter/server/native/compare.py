@@ -18,7 +18,7 @@ from jobmeter.query.request import By, HeadQuestion, JobRef, MetricQuery
 from jobmeter.query.summary import SummaryQuestion
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
 from jobmeter.server.native.metrics import requested_metrics
 
 MOST_JOBS = 10
@@ -38,7 +38,7 @@ def _compare(context: CallContext) -> Comparison:
     step_ms = context.arguments.duration("step") or max(map(default_step, spans))
     aggregate = context.arguments.choice("per", _AGGREGATES, "job")
     return Comparison(
-        jobs=_compared(context, jobs),
+        jobs=_compare_jobs(context, jobs),
         step=step_ms,
         lines=[
             line
@@ -49,7 +49,7 @@ def _compare(context: CallContext) -> Comparison:
     )
 
 
-def _compared(context: CallContext, jobs: Sequence[Job]) -> list[ComparedJob]:
+def _compare_jobs(context: CallContext, jobs: Sequence[Job]) -> list[ComparedJob]:
     found = context.ask(FindingsQuestion(tuple((job.project, job.id) for job in jobs)))
     findings = {(one.project, one.id): one for one in found}
     return [
@@ -107,7 +107,7 @@ def _lines(
 
 _JOBS = QueryArguments("job", "Ids of the jobs.", many=True, required=True, example="train-1")
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "jobs",
     Endpoint(
         "compareJobs",

@@ -21,7 +21,7 @@ from jobmeter.query.meter import QueryCost
 from jobmeter.query.request import JobRef, NodeRef
 from jobmeter.server.admission import QueuedQuestion, Ticket
 from jobmeter.server.commands import perform
-from jobmeter.server.exchange import MEMORY_BYTES, decoded_body
+from jobmeter.server.exchange import MEMORY_BYTES, decode_body
 from jobmeter.server.live import Feed
 from jobmeter.server.native.arguments import Arguments, QueryArguments
 from jobmeter.server.pipeline import AccessRule, ServedRequest, renew
@@ -65,7 +65,7 @@ _PATH_TEXTS = {
 }
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return
 
 
@@ -89,7 +89,7 @@ class Stream(msgspec.Struct, frozen=True):
     chunks: Iterator[bytes]
     content_type: str
     headers: tuple[tuple[str, str], ...] = ()
-    over: Callable[[], None] = _nothing
+    over: Callable[[], None] = _do_nothing
     patience: float = 3_600.0
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class CallContext(msgspec.Struct, kw_only=True, eq=False):
 
     def plain_body(self) -> bytes:
         """Return the uncompressed body. The caller accounts for the structures decoded from it."""
-        return decoded_body(self.call, self.most_bytes)
+        return decode_body(self.call, self.most_bytes)
 
 
 class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -255,7 +255,7 @@ def _documentation(endpoint: Endpoint) -> tuple[str, str, str]:
     return inspect.cleandoc(endpoint.work.__doc__ or "").partition("\n")
 
 
-def tagged(tag: str, *endpoints: Endpoint) -> Sequence[Endpoint]:
+def tag_endpoints(tag: str, *endpoints: Endpoint) -> Sequence[Endpoint]:
     """Set the documentation heading of endpoints that have none."""
     return tuple(replace(one, tag=one.tag or tag) for one in endpoints)
 
@@ -271,29 +271,29 @@ def node_ref(context: CallContext) -> NodeRef:
     return NodeRef(name, cluster, context.project)
 
 
-def admitted_run(
+def run_authorised(
     services: Services, endpoint: Endpoint, context: CallContext, spent: Callable[[], QueryCost]
 ) -> Result | QueuedQuestion[Result]:
     """Answer an authorised call, or return the question if it has to queue."""
     if not endpoint.is_question:
         return work(endpoint, context)
-    return services.admission.begin(context.principal.id, spent(), partial(_admitted_run, endpoint, context))
+    return services.admission.begin(context.principal.id, spent(), partial(_run_admitted, endpoint, context))
 
 
-def _admitted_run(endpoint: Endpoint, context: CallContext, ticket: Ticket) -> Result:
+def _run_admitted(endpoint: Endpoint, context: CallContext, ticket: Ticket) -> Result:
     streamed = False
     try:
         result = ticket.work(partial(work, endpoint, context))
         if isinstance(result, Stream):
             ticket.lift_row_limit()
-            result, streamed = _accounted(result, ticket), True
+            result, streamed = _charge_stream(result, ticket), True
         return result
     finally:
         if not streamed:
             ticket.end()
 
 
-def _accounted(stream: Stream, ticket: Ticket) -> Stream:
+def _charge_stream(stream: Stream, ticket: Ticket) -> Stream:
     """Charge a stream's work to its ticket, and end the ticket with the stream."""
 
     def chunks() -> Generator[bytes]:
@@ -309,7 +309,7 @@ def _accounted(stream: Stream, ticket: Ticket) -> Stream:
     return replace(stream, chunks=chunks(), over=over)
 
 
-def _renewed(stream: Stream, context: CallContext) -> Stream:
+def _check_access_again(stream: Stream, context: CallContext) -> Stream:
     """Make a stream fail once the caller has lost access."""
 
     def chunks() -> Generator[bytes]:
@@ -330,16 +330,16 @@ def work(endpoint: Endpoint, context: CallContext) -> Result:
     if isinstance(answer, Generator):
         answer = drive(answer, context.ask)
     if isinstance(answer, Stream):
-        answer = _renewed(answer, context)
+        answer = _check_access_again(answer, context)
     if not isinstance(answer, Answer | Stream | Feed | Awaitable):
         answer = Answer(200, msgspec.json.encode(answer))
     subject = _subject(context)
     if subject is None or not endpoint.is_question or not isinstance(answer, Answer | Stream):
         return answer
-    return _warned(answer, context.ask(DamageQuestion(subject)))
+    return _add_damage_headers(answer, context.ask(DamageQuestion(subject)))
 
 
-def _warned(answer: Answer | Stream, damaged: Sequence[DamagedPart]) -> Result:
+def _add_damage_headers(answer: Answer | Stream, damaged: Sequence[DamagedPart]) -> Result:
     """Add an ``X-Jobmeter-Damaged`` header for each damaged part, at most ten."""
     headers = tuple(("X-Jobmeter-Damaged", part.summary) for part in damaged[:_MOST_DAMAGED])
     return replace(answer, headers=(*answer.headers, *headers)) if headers else answer

@@ -10,7 +10,7 @@ from jobmeter.model.event import EventFilter, EventPage, EventSource, EventType,
 from jobmeter.query.request import HeadQuestion, NodeRecordsQuestion
 from jobmeter.server.native.arguments import CLUSTER, RANGE, REPLICA, QueryArguments
 from jobmeter.server.native.bodies import EventBody, copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref, tag_endpoints
 from jobmeter.server.native.jobs import MAX_OFFSET
 
 MAX_EVENTS = 1_000
@@ -44,7 +44,7 @@ class NodeEvents(msgspec.Struct, frozen=True):
     total: int
 
 
-def _of_job(context: CallContext) -> JobEvents:
+def _list_job_events(context: CallContext) -> JobEvents:
     """List the events of a job and its replicas."""
     job = context.ask(HeadQuestion(job_ref(context)))
     replicas = frozenset(context.arguments.texts("replica"))
@@ -52,7 +52,7 @@ def _of_job(context: CallContext) -> JobEvents:
     return JobEvents(job.id, job.project, [copied(EventBody, event) for event in page.events], page.total)
 
 
-def _of_node(context: CallContext) -> NodeEvents:
+def _list_node_events(context: CallContext) -> NodeEvents:
     """List the events of a node."""
     ref = node_ref(context)
     nodes = context.ask(NodeRecordsQuestion(ref))
@@ -75,25 +75,25 @@ def _list(context: CallContext) -> EventList:
         replicas=frozenset(given.texts("replica")),
         nodes=frozenset(given.texts("node")),
         clusters=frozenset(given.texts("cluster")),
-        without=_hidden(context),
+        without=_list_hidden_types(context),
     )
     return EventList([copied(EventBody, event) for event in page.events], page.total)
 
 
-def _one(context: CallContext) -> EventBody:
+def _show_event(context: CallContext) -> EventBody:
     """Show an event.
 
     Gives 404 for an expired event and for an event that the key may not see.
     """
     event_id = context.path["event"]
-    question = EventFilter(ids=(event_id,), without=_hidden(context), limit=1)
+    question = EventFilter(ids=(event_id,), without=_list_hidden_types(context), limit=1)
     page = context.ask(question)
     if not page.events:
         raise NotFoundError(f"there is no event {event_id[:64]}", "event", event_id[:64])
     return copied(EventBody, page.events[0])
 
 
-def _hidden(context: CallContext) -> frozenset[EventType]:
+def _list_hidden_types(context: CallContext) -> frozenset[EventType]:
     """Types of events hidden from the caller: events of keys are for callers who may see keys."""
     try:
         authorize(context.principal, "keys:read", context.project)
@@ -140,7 +140,7 @@ _TEXT = (
     "changes; `type` follows from source and reason; `object` is the affected object."
 )
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "events",
     Endpoint(
         "listEvents",
@@ -158,12 +158,12 @@ ENDPOINTS = tagged(
         ),
         by_resource=True,
     ),
-    Endpoint("getEvent", "GET /events/{event}", "jobs:read", _one),
+    Endpoint("getEvent", "GET /events/{event}", "jobs:read", _show_event),
     Endpoint(
         "getJobEvents",
         "GET /jobs/{job}/events",
         "jobs:read",
-        _of_job,
+        _list_job_events,
         details=_TEXT,
         queries=(REPLICA, *_QUERIES, PROJECT),
         by_resource=True,
@@ -172,7 +172,7 @@ ENDPOINTS = tagged(
         "getNodeEvents",
         "GET /nodes/{node}/events",
         "nodes:read",
-        _of_node,
+        _list_node_events,
         details=_TEXT,
         queries=(
             *_QUERIES,

@@ -10,7 +10,7 @@ from jobmeter.query.findings import FindingListQuestion, JobFinding
 from jobmeter.registry.finding_filter import values as finding_values
 from jobmeter.server.native.arguments import RANGE, Arguments, QueryArguments
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
 
 ANY = "any"
 """Word for any rule, in place of a rule's name."""
@@ -97,7 +97,7 @@ def _diagnosis(context: CallContext) -> Diagnosis:
     return diagnose(services.executor, job_ref(context), context.scope, services.clock, services.thresholds)
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "findings",
     Endpoint("listRules", "GET /rules", "catalog:read", _rules),
     Endpoint(

@@ -15,7 +15,7 @@ from jobmeter.query.request import GroupRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied, fault_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
 from jobmeter.server.services import Services
 
 EVERY_SECONDS = 5.0
@@ -164,14 +164,14 @@ def _price(services: Services, name: str) -> float | None:
 
 def _node(one: FleetNode, numbers: dict[str, int]) -> FleetNodeBody:
     devices = [
-        FleetDeviceBody(own.device, numbers.get(own.type), _rounded(own.use), own.job, own.idle, own.state)
+        FleetDeviceBody(own.device, numbers.get(own.type), _round(own.use), own.job, own.idle, own.state)
         for own in one.devices
     ]
     faults = [fault_body(own) for own in one.faults]
-    return copied(FleetNodeBody, one.node, state=one.state, cpu=_rounded(one.cpu), devices=devices, faults=faults)
+    return copied(FleetNodeBody, one.node, state=one.state, cpu=_round(one.cpu), devices=devices, faults=faults)
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
@@ -189,10 +189,12 @@ def _follow(context: CallContext) -> Feed:
     Server-sent events: `data` is the whole of `getFleet`, every five seconds or less often if that is costly. Viewers
     with equal permissions share one query.
     """
-    return Feed(("fleet", context.scope), partial(_now, context.services, context.scope), context.renew, EVERY_SECONDS)
+    return Feed(
+        ("fleet", context.scope), partial(_make_update, context.services, context.scope), context.renew, EVERY_SECONDS
+    )
 
 
-def _now(services: Services, scope: Scope) -> Update:
+def _make_update(services: Services, scope: Scope) -> Update:
     return Update(msgspec.json.encode(_body(services, scope)))
 
 
@@ -225,7 +227,7 @@ def _user(one: ResourceUsage) -> UserBody:
     return copied(UserBody, one, requested=_amounts(one.requested), nodes=nodes)
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "nodes",
     Endpoint("getFleet", "GET /fleet", "nodes:read", _fleet, queries=(PROJECT,), by_resource=True),
     Endpoint("countNodes", "GET /fleet/counts", "nodes:read", _counts, queries=(PROJECT,), by_resource=True),

@@ -18,7 +18,7 @@ from jobmeter.query.device_hours import (
 )
 from jobmeter.query.idle import HOLD_MS, IDLE, IdleDevice, IdleQuestion
 from jobmeter.server.native.arguments import RANGE, QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
 
 _CENT = Decimal("0.01")
 _EVERY = {"1h": HOUR, "1d": DAY, "7d": 7 * DAY}
@@ -62,7 +62,7 @@ class IdleBody(msgspec.Struct, frozen=True):
     devices: list[IdleDeviceBody]
 
 
-def _idle(context: CallContext) -> IdleBody:
+def _show_idle(context: CallContext) -> IdleBody:
     """Show the idle time of a job's devices and its cost."""
     found = context.ask(IdleQuestion(job_ref(context)))
     job = found.view.job
@@ -161,13 +161,13 @@ def _bucket(start: int, types: Sequence[tuple[Decimal | None, Sequence[int]]]) -
     )
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "jobs",
     Endpoint(
         "getJobIdle",
         "GET /jobs/{job}/idle",
         "metrics:read",
-        _idle,
+        _show_idle,
         details=(
             f"A device is idle while its utilization is at most {IDLE:.0%} for {HOLD_MS // 60_000} minutes or longer, "
             "as in `getFleet` and the rule `gpu_idle_allocated`. Time without measurements does not count as "

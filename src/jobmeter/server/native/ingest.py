@@ -7,7 +7,7 @@ import msgspec
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.receipt import Receipt
-from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tag_endpoints
 
 FRAMES = "application/vnd.jobmeter.frames"
 
@@ -48,7 +48,7 @@ def _ingest_from_memory(context: CallContext) -> Awaitable[Answer] | None:
 
 
 async def _finish(context: CallContext, pending: Awaitable[Receipt]) -> Answer:
-    return Answer(200, msgspec.json.encode(_answered(context, await pending)))
+    return Answer(200, msgspec.json.encode(_make_answer(context, await pending)))
 
 
 def _check(context: CallContext) -> None:
@@ -61,7 +61,7 @@ def _check(context: CallContext) -> None:
         )
 
 
-def _answered(context: CallContext, receipt: Receipt) -> Ingested:
+def _make_answer(context: CallContext, receipt: Receipt) -> Ingested:
     context.services.telemetry.ingested(receipt)
     return Ingested(
         accepted=receipt.accepted,
@@ -74,7 +74,7 @@ def _answered(context: CallContext, receipt: Receipt) -> Ingested:
     )
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "ingest",
     Endpoint(
         "ingest",

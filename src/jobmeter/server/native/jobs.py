@@ -18,7 +18,7 @@ from jobmeter.query.summary import SummaryQuestion
 from jobmeter.registry.conditions import FINDING, OPEN_FINDING, SORTS, TAG
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import Deleted, NextAttempt, Recorded, copied, job_detail
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json, tag_endpoints
 from jobmeter.server.native.findings import finding_condition
 from jobmeter.wire.json_shape import shape_of
 
@@ -142,7 +142,7 @@ def _delete(context: CallContext) -> Deleted:
     return Deleted(deleted=True)
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "jobs",
     Endpoint(
         "listJobs",

@@ -7,14 +7,14 @@ import msgspec
 
 from jobmeter.access.decide import key_project
 from jobmeter.access.keys import change_policies, create_key, revoke_key
-from jobmeter.access.policy import MOST_POLICIES, attached
+from jobmeter.access.policy import MOST_POLICIES, encode_policies
 from jobmeter.access.principal import Role
 from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import WhoAmI
 from jobmeter.query.administration import KeyPoliciesQuestion, KeysQuestion
 from jobmeter.server.native.bodies import Deleted, copied
-from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tag_endpoints
 
 _MOST_NAME = 100
 
@@ -111,7 +111,7 @@ def _list(context: CallContext) -> KeyList:
     return KeyList([copied(KeyBody, key) for key in context.ask(KeysQuestion())])
 
 
-def _attached(given: Sequence[str | OwnPolicy]) -> str:
+def _encode_policies(given: Sequence[str | OwnPolicy]) -> str:
     """Validate policies and encode them for storage. Raises InvalidRequestError naming ``policies[PLACE]``."""
     for place, one in enumerate(given):
         if isinstance(one, OwnPolicy) and not (one.name.isprintable() and 1 <= len(one.name) <= _MOST_NAME):
@@ -119,7 +119,7 @@ def _attached(given: Sequence[str | OwnPolicy]) -> str:
                 f"the name of a policy has 1 to {_MOST_NAME} printable characters", f"policies[{place}].name"
             )
     pairs = [(one, None) if isinstance(one, str) else (one.name, msgspec.json.encode(one.document)) for one in given]
-    return attached(pairs, "policies[{}]")
+    return encode_policies(pairs, "policies[{}]")
 
 
 def _create(context: CallContext) -> CreatedKeyBody:
@@ -134,7 +134,7 @@ def _create(context: CallContext) -> CreatedKeyBody:
     project = key_project(context.principal, new_key.project)
     if new_key.role is None and not new_key.policies:
         raise InvalidRequestError("a key needs a role, policies, or both", "role")
-    policies, role = _attached(new_key.policies), Role(new_key.role or Role.ADMIN)
+    policies, role = _encode_policies(new_key.policies), Role(new_key.role or Role.ADMIN)
     actor, vault, clock = context.principal.id, services.vault, services.clock
     made = create_key(services.registry, vault, clock, new_key.name, role, project, policies, actor=actor)
     names = tuple(one if isinstance(one, str) else one.name for one in new_key.policies)
@@ -148,7 +148,7 @@ def _change(context: CallContext) -> KeyBody:
     """
     services, key = context.services, context.path["key"]
     key_project(context.principal)  # refuses callers that may not create keys: they could extend their own access
-    policies = _attached(context.body(NewPolicies).policies)
+    policies = _encode_policies(context.body(NewPolicies).policies)
     whose, actor = context.scope.projects, context.principal.id
     changed = change_policies(services.registry, services.clock, key, policies, whose, actor=actor)
     services.authenticator.forget(key)
@@ -195,7 +195,7 @@ _OWN_POLICY = {
     },
 }
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "keys",
     Endpoint("listKeys", "GET /keys", "keys:read", _list),
     Endpoint(

@@ -11,7 +11,7 @@ from jobmeter.model.job import Job
 from jobmeter.query.administration import LinksQuestion
 from jobmeter.query.request import HeadQuestion
 from jobmeter.server.native.bodies import Deleted, copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
 from jobmeter.wire.mlflow.names import check_joinable
 
 
@@ -103,7 +103,7 @@ def _run_token(context: CallContext) -> Shared:
     return Shared(token=token, expires=expires_ms)
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "jobs",
     Endpoint(
         "createJobLink",

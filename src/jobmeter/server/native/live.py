@@ -10,7 +10,7 @@ import msgspec
 from jobmeter.access.principal import Scope
 from jobmeter.errors import JobmeterError
 from jobmeter.model.answers import LatestValue
-from jobmeter.model.catalog import Aggregate, Display, shown_in
+from jobmeter.model.catalog import Aggregate, Display, list_shown
 from jobmeter.model.finding import FindingSummary, Severity
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.job_answers import JobBody
@@ -23,7 +23,7 @@ from jobmeter.registry.conditions import OPEN_FINDING
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import LineBody, Timelines, copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
 from jobmeter.server.native.metrics import LINE_FORMATS, LineBodies, requested_metrics
 from jobmeter.server.services import Services
 
@@ -38,7 +38,7 @@ MOST_TROUBLED = 2_000
 """Most running jobs with findings that are counted."""
 MOST_USERS = 10
 IDLE_RULE = "gpu_idle_allocated"
-USE = shown_in(Display.USE)
+USE = list_shown(Display.USE)
 _BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
 
 
@@ -126,7 +126,7 @@ def _jobs_now(services: Services, scope: Scope) -> Update:
     found = {(job.project, job.id): job for job in (*running.jobs, *changed.jobs)}
     use = [JobUse(job.id, job.project, _use(services, scope, job)) for job in running.jobs[:MEASURED]]
     bodies = [copied(JobBody, job) for job in found.values()]
-    troubled = _troubled(services, scope)
+    troubled = _find_troubled(services, scope)
     body = LiveJobs(
         services.clock.now_ms(),
         bodies,
@@ -149,7 +149,7 @@ def _users(troubled: Sequence[tuple[str, FindingSummary]]) -> list[UserTrouble]:
     return nsmallest(MOST_USERS, found, key=lambda one: (-one.idle_devices, -one.critical, one.user))
 
 
-def _troubled(services: Services, scope: Scope) -> list[tuple[str, FindingSummary]]:
+def _find_troubled(services: Services, scope: Scope) -> list[tuple[str, FindingSummary]]:
     """The running jobs with an open finding that is critical or about an idle device, each with its user."""
     condition = Condition(OPEN_FINDING, Operator.IN, (f"{Severity.CRITICAL}/", f"/{IDLE_RULE}"))
     running = frozenset({JobState.RUNNING})
@@ -173,7 +173,7 @@ _TEXT = (
     "the same updates."
 )
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "jobs",
     Endpoint(
         "followJob",

@@ -14,7 +14,7 @@ from jobmeter.query.logs import LogLinesQuestion
 from jobmeter.query.request import HeadQuestion, JobRef, LogQuestion, NodeRecordsQuestion, NodeRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import RANGE, REPLICA
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref, tag_endpoints
 from jobmeter.server.native.logs import SEARCH, LogLineBody, LogList, base_question, line_body
 from jobmeter.server.native.node_logs import STREAM, NodeLogList
 from jobmeter.server.services import Services
@@ -74,23 +74,23 @@ class NewestLines:
             self._question = replace(question, start_ns=max(second * _NS, 0))
         start_ns, counts = question.start_ns, list[LineCount]()
         if len(newest) == MOST_LINES:
-            start_ns, counts = self._counted(question, newest)
+            start_ns, counts = self._count_lines(question, newest)
         lines = [line_body(line) for line in reversed(newest)]
         return LineWindow(None if start_ns is None else start_ns // 1_000_000, lines, counts)
 
-    def _counted(self, question: LogQuestion, newest: list[LogLine]) -> tuple[int, list[LineCount]]:
+    def _count_lines(self, question: LogQuestion, newest: list[LogLine]) -> tuple[int, list[LineCount]]:
         """Count lines per second. Returns the first second that is counted in full, and the counts."""
         if question.start_ns is None:
-            return _next_second(newest[-1].time_ns), []
+            return _round_up_to_second(newest[-1].time_ns), []
         ended = replace(question, end_ns=newest[0].time_ns + 1)
         pages = self._executor.run(LogLinesQuestion(ended, MOST_COUNTED), self._scope)
         times = [line.time_ns for line in chain.from_iterable(pages)]
-        start_ns = _next_second(times[-1]) if len(times) == MOST_COUNTED else question.start_ns
+        start_ns = _round_up_to_second(times[-1]) if len(times) == MOST_COUNTED else question.start_ns
         counted = Counter(time_ns // _NS for time_ns in times if time_ns >= start_ns)
         return start_ns, [LineCount(second * SECOND, lines) for second, lines in sorted(counted.items())]
 
 
-def _next_second(time_ns: int) -> int:
+def _round_up_to_second(time_ns: int) -> int:
     return (time_ns // _NS + 1) * _NS
 
 
@@ -135,7 +135,7 @@ _TEXT = (
 )
 _FOLLOWED = tuple(query for query in SEARCH if query not in RANGE)
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "logs",
     Endpoint(
         "followJobLogs",

@@ -18,7 +18,7 @@ from jobmeter.model.time import MAX_TIME_MS, NS_PER_MS, parse_time_ns
 from jobmeter.query.logs import LogLinesQuestion
 from jobmeter.query.request import HeadQuestion, JobRef, LogQuestion, NodeRef
 from jobmeter.server.native.arguments import RANGE, REPLICA, QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json, tag_endpoints
 from jobmeter.server.native.jobs import MAX_OFFSET
 from jobmeter.wire.json_shape import shape_of
 
@@ -88,14 +88,14 @@ def _read(context: CallContext) -> LogList | Stream:
     Lines are ordered by time, then replica, attempt, stream and text. `format=json` gives one page. `text` (plain
     lines) and `jsonl` (one object per line) stream the whole selection, of any length, unless `limit` shortens it.
     """
-    found = found_lines(context, partial(_question, context))
+    found = answer_lines(context, partial(_question, context))
     if isinstance(found, Stream):
         return found
     job = context.ask(HeadQuestion(job_ref(context)))
     return LogList(job.id, job.project, [line_body(line) for line in found.lines], found.total, found.total_bytes)
 
 
-def found_lines(context: CallContext, question: Callable[[int], LogQuestion]) -> LogPage | Stream:
+def answer_lines(context: CallContext, question: Callable[[int], LogQuestion]) -> LogPage | Stream:
     """Answer the question with a limit: one page; with ``format`` text or jsonl, all lines as a stream."""
     given = context.arguments
     form = given.choice("format", _FORMATS, "json")
@@ -130,7 +130,7 @@ def base_question(context: CallContext, ref: JobRef | NodeRef, limit: int) -> Lo
         query=parse_log_query(given.text("query")),
         max_severity=parse_severity(severity) if severity else None,
         stream=given.text("stream"),
-        min_level=_least(least) if least else None,
+        min_level=_parse_least_level(least) if least else None,
         contains=given.text("contains"),
         start_ns=start,
         end_ns=end,
@@ -146,7 +146,7 @@ def _time(context: CallContext, name: str) -> int | None:
     return parse_time_ns(text, name) if text else None
 
 
-def _least(word: str) -> Level | None:
+def _parse_least_level(word: str) -> Level | None:
     # The lowest level matches everything, including lines without a level.
     level = _level(word, "level")
     return None if level is Level.DEBUG else level
@@ -205,18 +205,18 @@ def _push(context: CallContext) -> Pushed:
     """
     job = context.ask(HeadQuestion(job_ref(context)))
     now_ns = context.services.clock.now_ms() * NS_PER_MS
-    lines = [_pushed(line, job, now_ns + at) for at, line in enumerate(pushed_lines(context, PushBody).lines)]
-    return stored(context, lines)
+    lines = [_make_line(line, job, now_ns + at) for at, line in enumerate(read_pushed_lines(context, PushBody).lines)]
+    return store_lines(context, lines)
 
 
-def stored(context: CallContext, lines: list[LogLine]) -> Pushed:
+def store_lines(context: CallContext, lines: list[LogLine]) -> Pushed:
     """Store lines; on return the accepted ones are durable."""
     receipt = context.services.pipeline.logs(lines, context.principal)
     context.services.telemetry.ingested(receipt)
     return Pushed(receipt.lines, receipt.rejected_lines)
 
 
-def pushed_lines(context: CallContext, kind: type[T]) -> T:
+def read_pushed_lines(context: CallContext, kind: type[T]) -> T:
     """Read the lines that a program pushes. Raises LimitExceededError (field ``lines``) for too many lines."""
     body = context.plain_body()
     shape = shape_of(body)
@@ -225,7 +225,7 @@ def pushed_lines(context: CallContext, kind: type[T]) -> T:
     return read_json(body, kind)
 
 
-def _pushed(line: PushedLine, job: Job, now_ns: int) -> LogLine:
+def _make_line(line: PushedLine, job: Job, now_ns: int) -> LogLine:
     return LogLine(
         time_ns=moment_ns(line.time, line.time_ns, now_ns),
         text=line.text,
@@ -274,7 +274,7 @@ PAGE = (
 )
 """Parameters that select the part of the lines to return, and the form."""
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "logs",
     Endpoint(
         "getJobLogs",

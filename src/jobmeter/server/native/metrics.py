@@ -41,7 +41,16 @@ from jobmeter.server.native.bodies import (
     NodeMetricsBody,
     Timelines,
 )
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Operation, Stream, job_ref, node_ref, tagged
+from jobmeter.server.native.endpoint import (
+    PROJECT,
+    CallContext,
+    Endpoint,
+    Operation,
+    Stream,
+    job_ref,
+    node_ref,
+    tag_endpoints,
+)
 
 MAX_METRICS = 100
 _JOB_BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
@@ -103,7 +112,7 @@ class _How(TypedDict):
     devices: frozenset[str]
 
 
-def _how(given: Arguments, by: Mapping[str, By], default: By) -> _How:
+def _parse_options(given: Arguments, by: Mapping[str, By], default: By) -> _How:
     return {
         "metrics": requested_metrics(given.texts("metric")),
         "by": given.choice("by", by, default),
@@ -120,7 +129,7 @@ def _job_metrics(context: CallContext) -> Operation:
     range: the whole life of a finished job, the last hour of a running one.
     """
     given = context.arguments
-    how, replicas = _how(given, _JOB_BY, By.REPLICA), frozenset(given.texts("replica"))
+    how, replicas = _parse_options(given, _JOB_BY, By.REPLICA), frozenset(given.texts("replica"))
     answer = given.choice("format", _FORMATS, "json")
     step_ms, (start, end, since) = given.duration("step"), given.times()
     job = yield from ask(HeadQuestion(job_ref(context)))
@@ -141,7 +150,7 @@ def _node_metrics(context: CallContext) -> Answer | Stream:
     Buckets are as for jobs. Default range: the last hour.
     """
     given = context.arguments
-    span, how = _node_range(context), _how(given, _NODE_BY, By.NODE)
+    span, how = _node_range(context), _parse_options(given, _NODE_BY, By.NODE)
     query = MetricQuery(
         subject=node_ref(context), range=span, step_ms=given.duration("step") or default_step(span), **how
     )
@@ -232,7 +241,7 @@ _FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
 }
 
 
-def _latest(context: CallContext) -> LatestList:
+def _read_latest(context: CallContext) -> LatestList:
     """Read the newest values of a job."""
     given = context.arguments
     metrics = requested_metrics(given.texts("metric"))
@@ -240,7 +249,7 @@ def _latest(context: CallContext) -> LatestList:
     return LatestList(context.ask(LatestQuestion(job_ref(context), metrics, by)))
 
 
-def _measured(context: CallContext) -> MetricNames:
+def _list_measured(context: CallContext) -> MetricNames:
     """List the metrics of a job.
 
     Those measured over its life, and those derived from them.
@@ -250,13 +259,13 @@ def _measured(context: CallContext) -> MetricNames:
     return MetricNames(job.id, job.project, names)
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "metrics",
     Endpoint(
         "listJobMetrics",
         "GET /jobs/{job}/metrics/names",
         "metrics:read",
-        _measured,
+        _list_measured,
         queries=(PROJECT,),
         by_resource=True,
     ),
@@ -281,7 +290,7 @@ ENDPOINTS = tagged(
         "getLatest",
         "GET /jobs/{job}/latest",
         "metrics:read",
-        _latest,
+        _read_latest,
         queries=(
             QueryArguments("metric", f"Names of the catalogue. Default: {', '.join(CORE_METRICS)}.", many=True),
             QueryArguments("by", "One value per replica, device or job. Default: replica."),

@@ -6,7 +6,7 @@ import msgspec
 
 from jobmeter.errors import JobmeterError
 from jobmeter.model.move import MoveLine, MoveOrder
-from jobmeter.server.native.endpoint import CallContext, Endpoint, Stream, tagged
+from jobmeter.server.native.endpoint import CallContext, Endpoint, Stream, tag_endpoints
 
 
 def _move(context: CallContext) -> Stream:
@@ -34,7 +34,7 @@ def _lines(steps: Iterator[MoveLine]) -> Generator[bytes]:
             steps.close()
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "server",
     Endpoint(
         "moveStore",

@@ -23,18 +23,18 @@ from jobmeter.model.syslog import (
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.query.request import NodeRecordsQuestion, NodeRef
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, node_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, node_ref, tag_endpoints
 from jobmeter.server.native.logs import (
     PAGE,
     SEARCH,
     LogLineBody,
     Pushed,
+    answer_lines,
     base_question,
-    found_lines,
     line_body,
     moment_ns,
-    pushed_lines,
-    stored,
+    read_pushed_lines,
+    store_lines,
 )
 
 
@@ -54,7 +54,7 @@ def _read(context: CallContext) -> NodeLogList | Stream:
     of jobs' processes is under the jobs.
     """
     ref = node_ref(context)
-    found = found_lines(context, partial(base_question, context, ref))
+    found = answer_lines(context, partial(base_question, context, ref))
     if isinstance(found, Stream):
         return found
     return NodeLogList(ref.name, [line_body(line) for line in found.lines], found.total, found.total_bytes)
@@ -85,9 +85,9 @@ def _push(context: CallContext) -> Pushed:
     services, node = context.services, check_name(context.path["node"], "node")
     project = write_project(context.principal, context.project)
     now_ns = services.clock.now_ms() * NS_PER_MS
-    pushed = pushed_lines(context, PushNodeBody).lines
+    pushed = read_pushed_lines(context, PushNodeBody).lines
     lines = [_line(line, node, project, now_ns + at) for at, line in enumerate(pushed)]
-    result = stored(context, lines)
+    result = store_lines(context, lines)
     if result.accepted and not _is_recorded(context, NodeRef(node, None, project)):
         services.registry.record(project, Records(nodes=[NodeRecord(name=node)]), services.clock.now_ms())
     return result
@@ -146,7 +146,7 @@ def _severity(given: int | str | None) -> int | None:
 STREAM = QueryArguments("stream", "Only this stream: kernel, journal, or `file:` with a path.")
 _LINE: dict[str, Any] = {"time": "2026-11-20T15:00:00.25Z", "facility": "kern", "severity": "err"}
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "logs",
     Endpoint(
         "getNodeLogs",

@@ -8,7 +8,7 @@ from jobmeter.query.nodes import FaultyNode, NodeFaultsQuestion, NodesQuestion
 from jobmeter.query.records import PodsQuestion
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import NodeBody, NodeList, copied, fault_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
 
 
 def _list(context: CallContext) -> NodeList:
@@ -48,7 +48,7 @@ def _pods(context: CallContext) -> NodePods:
     return context.ask(PodsQuestion(cluster, node, uids))
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "nodes",
     Endpoint(
         "listNodes",

@@ -50,7 +50,7 @@ def document(base: str, endpoints: Sequence[Endpoint]) -> bytes:
         schema["description"] = inspect.cleandoc(schema.get("description", "")).replace("``", "`")
     received = {one.__name__ for kind in bodies for one in _structs(kind)}
     for one in {one for kind in kinds for one in _structs(kind) if one.__name__ not in received}:
-        _written(schemas[one.__name__], one)
+        _mark_required(schemas[one.__name__], one)
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         paths.setdefault(base + endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schema_of)
@@ -69,7 +69,7 @@ def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:  # noqa: ANN401 - a t
         yield from _structs(part)
 
 
-def _written(schema: dict[str, Any], kind: type[msgspec.Struct]) -> None:
+def _mark_required(schema: dict[str, Any], kind: type[msgspec.Struct]) -> None:
     """Mark each field that answers always have as required, including fields with a default."""
     fields = msgspec.structs.fields(kind)
     optional = {one.encode_name for one in fields if one.default is msgspec.UNSET}

@@ -2,7 +2,7 @@
 
 from jobmeter.model.phase import JobPhases
 from jobmeter.query.phases import PhasesQuestion
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
 
 
 def _phases(context: CallContext) -> JobPhases:
@@ -10,7 +10,7 @@ def _phases(context: CallContext) -> JobPhases:
     return context.ask(PhasesQuestion(job_ref(context)))
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "jobs",
     Endpoint(
         "getJobPhases",

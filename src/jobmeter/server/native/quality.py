@@ -2,7 +2,7 @@
 
 from jobmeter.model.quality import JobQuality
 from jobmeter.query.quality import MOST_GAPS, MOST_NODES, QualityQuestion
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
 
 
 def _quality(context: CallContext) -> JobQuality:
@@ -10,7 +10,7 @@ def _quality(context: CallContext) -> JobQuality:
     return context.ask(QualityQuestion(job_ref(context)))
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "jobs",
     Endpoint(
         "getJobQuality",

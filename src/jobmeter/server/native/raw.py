@@ -48,7 +48,7 @@ def _csv(found: Readings) -> Generator[bytes]:
     if any(one.attempt for one in series):
         ends.append(("attempt", lambda entry: str(entry.series.attempt)))
     if any(one.labels for one in series):
-        ends.append(("labels", lambda entry: _quoted(labels(entry))))
+        ends.append(("labels", lambda entry: _quote(labels(entry))))
     header = f"{first}time,replica,device,value{''.join(f',{name}' for name, _ in ends)}\n".encode()
     rows = _texts(
         found,
@@ -88,7 +88,7 @@ def labels(entry: SeriesPart) -> str:
     return msgspec.json.encode(dict(entry.series.labels)).decode() if entry.series.labels else ""
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if text else ""
 
 

@@ -8,7 +8,7 @@ from jobmeter.model.job_answers import JobBody
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
 
 LAST = "last"
 _LONGEST = 1_000
@@ -72,7 +72,7 @@ def _resolve(context: CallContext) -> JobBody:
     return copied(JobBody, find_job(context, text))
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "jobs",
     Endpoint(
         "resolveJob",

@@ -7,7 +7,7 @@ from jobmeter.model.job import ProjectsQuestion
 from jobmeter.model.retention import Retention
 from jobmeter.query.administration import RetentionQuestion
 from jobmeter.server.native.bodies import Deleted, copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
 
 MAX_DAYS = 36_500
 
@@ -81,7 +81,7 @@ def _drop_retention(context: CallContext) -> Deleted:
     return Deleted(deleted=True)
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "server",
     Endpoint("getRetention", "GET /projects/{project}/retention", "server:admin", _retention),
     Endpoint(

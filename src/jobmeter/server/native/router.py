@@ -64,7 +64,7 @@ from jobmeter.server.native.endpoint import (
     Operation,
     Result,
     Stream,
-    admitted_run,
+    run_authorised,
 )
 from jobmeter.server.native.openapi import document
 from jobmeter.server.pipeline import NOTHING, Handler, PublicHandler, ServedRequest
@@ -150,7 +150,7 @@ class NativeHandler:
 
     def work(self, request: ServedRequest) -> Result | admission.QueuedQuestion[Result]:
         """Answer on a worker thread; return the question when it has to queue."""
-        return admitted_run(self.services, self._endpoint, self._context(request), self._account)
+        return run_authorised(self.services, self._endpoint, self._context(request), self._account)
 
     async def send(self, result: Result, exchange: Exchange) -> None:
         """Send the answer or the stream."""
@@ -204,7 +204,7 @@ class NativeRouter:
         if call.raw_path == f"{BASE}/docs":
             return PublicHandler(self._show)
         if call.method == "OPTIONS":
-            return PublicHandler(_allowed_methods)
+            return PublicHandler(_answer_options)
         endpoint, path = _find(call)
         body_bytes = self._services.settings.limits.body_bytes if endpoint.large else SMALL_BODY
         return NativeHandler(self._services, endpoint, path, body_bytes)
@@ -214,14 +214,14 @@ class NativeRouter:
         return problem.render(request_id, error)
 
     async def _describe(self, exchange: Exchange) -> None:
-        await exchange.reply(Answer(200, await self._described(exchange.call)))
+        await exchange.reply(Answer(200, await self._serve_description(exchange.call)))
 
     async def _show(self, exchange: Exchange) -> None:
-        described = await self._described(exchange.call)
+        described = await self._serve_description(exchange.call)
         self._page = self._page or await self._services.lanes.control.run(partial(api_page, described))
         await exchange.reply(Answer(200, self._page, HEADERS, "text/html; charset=utf-8"))
 
-    async def _described(self, call: Call) -> bytes:
+    async def _serve_description(self, call: Call) -> bytes:
         if call.method not in {"GET", "HEAD"}:
             raise NotFoundError("the API description is read-only: use GET", "method", "GET, HEAD")
         # Built on first use: it takes longer than the rest of the start.
@@ -229,7 +229,7 @@ class NativeRouter:
         return self._document
 
 
-async def _allowed_methods(exchange: Exchange) -> None:
+async def _answer_options(exchange: Exchange) -> None:
     allowed = ", ".join((*_methods(exchange.call), "OPTIONS"))
     await exchange.reply(Answer(200, b"{}", (("Allow", allowed),)))
 

@@ -10,7 +10,7 @@ from jobmeter.query.readings import Readings, ReadingsQuestion
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.server.native import raw
 from jobmeter.server.native.arguments import DEVICE, REPLICA, QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, tag_endpoints
 from jobmeter.server.native.metrics import METRIC, TIMES, requested_metrics
 from jobmeter.server.pipeline import export_slot
 
@@ -75,7 +75,7 @@ def _samples(context: CallContext) -> Stream:
     return replace(answer(found, job.id), over=over, patience=PATIENCE_SECONDS)
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "metrics",
     Endpoint(
         "exportSamples",

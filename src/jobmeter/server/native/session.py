@@ -4,11 +4,11 @@ import msgspec
 
 from jobmeter.access.session import LIFE_MS
 from jobmeter.access.signatures import LINK, SESSION, TOKENS
-from jobmeter.access.signatures.session import cookie_name, over_tls
+from jobmeter.access.signatures.session import cookie_name, is_over_tls
 from jobmeter.dialects.base import Answer
 from jobmeter.model.time import SECOND
 from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tag_endpoints
 
 _PRIVATE = ("cache-control", "no-store")
 
@@ -69,12 +69,12 @@ def _link(context: CallContext) -> Answer:
 
 
 def _cookie(context: CallContext, value: str, seconds: int) -> tuple[str, str]:
-    secure = over_tls(context.call)
+    secure = is_over_tls(context.call)
     text = f"{cookie_name(context.call, secure=secure)}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict"
     return ("set-cookie", f"{text}; Secure" if secure else text)
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "session",
     Endpoint(
         "signIn", "POST /session", "catalog:read", _sign_in, answer=SessionBody, schemes=(*TOKENS, LINK), lane="control"

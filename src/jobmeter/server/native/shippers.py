@@ -7,7 +7,7 @@ from jobmeter.model.answers import ShipperBody, ShipperList
 from jobmeter.model.shipper import Shipper
 from jobmeter.query.administration import ShippersQuestion
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
 from jobmeter.ship.shipping import lag_seconds, shipper_project
 
 
@@ -57,7 +57,7 @@ def _create(context: CallContext) -> ShipperBody:
     return shipper_body(made, context.services.clock.now_ms())
 
 
-def _found(context: CallContext) -> Shipper:
+def _find_shipper(context: CallContext) -> Shipper:
     named = context.path["shipper"]
     for shipper in context.ask(ShippersQuestion()):
         if shipper.id == named:
@@ -67,7 +67,7 @@ def _found(context: CallContext) -> Shipper:
 
 def _show(context: CallContext) -> ShipperBody:
     """Show a log shipper with its state and its lag."""
-    return shipper_body(_found(context), context.services.clock.now_ms())
+    return shipper_body(_find_shipper(context), context.services.clock.now_ms())
 
 
 def _delete(context: CallContext) -> ShipperBody:
@@ -75,11 +75,11 @@ def _delete(context: CallContext) -> ShipperBody:
 
     Returns the deleted shipper. Queued lines are no longer shipped; stored lines stay.
     """
-    gone = context.services.shipping.delete(_found(context), context.principal.id)
+    gone = context.services.shipping.delete(_find_shipper(context), context.principal.id)
     return shipper_body(gone, context.services.clock.now_ms())
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "shippers",
     Endpoint("listShippers", "GET /shippers", "shippers:read", _list, queries=(PROJECT,)),
     Endpoint(

@@ -11,7 +11,7 @@ from jobmeter.model.answers import DamagedBody, Status
 from jobmeter.query.administration import StatisticsQuestion
 from jobmeter.server.backup import back_up
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tag_endpoints
 from jobmeter.store.damage import DamagedPart
 
 
@@ -54,13 +54,13 @@ def _status(context: CallContext) -> Status:
         queue_bytes=services.pipeline.queue_bytes,
         work={lane.name: lane.busy for lane in services.lanes.all()},
         rolled_until=services.telemetry.rolled_until_ms,
-        damaged=[_damaged(part) for part in found.damaged],
+        damaged=[_describe_damage(part) for part in found.damaged],
         replicas={name: bool(complete) for name, complete in found.replicas.items()},
         schedulers=services.pipeline.schedulers.all(),
     )
 
 
-def _damaged(part: DamagedPart) -> DamagedBody:
+def _describe_damage(part: DamagedPart) -> DamagedBody:
     start, end = (None, None) if part.span is None else (part.span.start_ms, part.span.end_ms)
     return copied(DamagedBody, part, part=part.name, start=start, end=end)
 
@@ -77,7 +77,7 @@ def _backup(context: CallContext) -> BackupDone:
     return BackupDone(str(directory))
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "server",
     Endpoint("health", "GET /health", None, _health, lane="control"),
     Endpoint("status", "GET /status", "server:read", _status, lane="control"),

@@ -27,10 +27,10 @@ class Pieces:
         try:
             return next(self._stream.chunks, None)
         finally:
-            if self._taken():
+            if self._mark_taken():
                 self._stream.close()
 
-    def _taken(self) -> bool:
+    def _mark_taken(self) -> bool:
         """Mark the current piece as produced. True if the stream was stopped meanwhile."""
         with self._lock:
             self._taking = False

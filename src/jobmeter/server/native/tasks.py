@@ -26,7 +26,7 @@ from jobmeter.model.task import (
 )
 from jobmeter.query.tasks import MAX_PAGE, NodeTasksQuestion, TaskQuestion
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
 
 _MOST_REQUESTS, _MOST_CHECKS, _LONGEST = 8, 64, 4_096
 
@@ -78,7 +78,7 @@ def _list(context: CallContext) -> TaskPage:
     return context.ask(question)
 
 
-def _one(context: CallContext) -> DiagnosticTask:
+def _show_task(context: CallContext) -> DiagnosticTask:
     """Show a diagnostic task and its findings."""
     return context.ask(TaskQuestion(context.path["task"]))
 
@@ -137,7 +137,7 @@ _TEXT = (
     "`state` is waiting, running, done or interrupted; `verdict` healthy, fault or unknown. A node whose agent did not "
     "answer in time is unknown, with the text `no answer from the agent`."
 )
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "tasks",
     Endpoint(
         "createTask",
@@ -173,7 +173,7 @@ ENDPOINTS = tagged(
             PROJECT,
         ),
     ),
-    Endpoint("getTask", "GET /tasks/{task}", "jobs:read", _one, details=_TEXT),
+    Endpoint("getTask", "GET /tasks/{task}", "jobs:read", _show_task, details=_TEXT),
     Endpoint(
         "reportChecks",
         "POST /nodes/{node}/checks",

@@ -14,7 +14,7 @@ from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, SpanCondition, 
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
 
 _DIGITS = frozenset("0123456789abcdef")
 
@@ -155,7 +155,7 @@ _CURSOR = QueryArguments(
     "cursor", "`next` of the previous page: valid for an hour, for the same question of the same key."
 )
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "traces",
     Endpoint(
         "listTraces",

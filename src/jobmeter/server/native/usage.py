@@ -8,7 +8,7 @@ from jobmeter.model.usage import Usage
 from jobmeter.query.administration import UsageQuestion
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
 
 
 def amount(value: Decimal | None) -> str | None:
@@ -56,7 +56,7 @@ def _row(one: Usage, bill: Bill) -> UsageRow:
     )
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "usage",
     Endpoint(
         "getUsage",

@@ -6,12 +6,12 @@ from jobmeter.dialects.base.view import View
 from jobmeter.dialects.registry import view_calls
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import find
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.request import JobQuestion
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
 
 
 class CallBody(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ def _calls(context: CallContext) -> CallList:
     metric = find(name := given.text("metric"))
     if metric is None:
         raise InvalidRequestError(f"metric {name[:100]!r} is not in the catalogue", "metric")
-    names = sorted({replica.name for replica in found.replicas}, key=natural)
+    names = sorted({replica.name for replica in found.replicas}, key=make_natural_key)
     replica = given.text("replica") or (names[0] if names else "")
     step_ms = given.integer("step", 60, 1, MAX_TIME_MS // SECOND) * SECOND
     view = View(job=found.job, metric=metric, span=TimeRange(start, end), step_ms=step_ms, replica=replica)
@@ -55,7 +55,7 @@ def _calls(context: CallContext) -> CallList:
     return CallList(found.job.id, found.job.project, calls)
 
 
-ENDPOINTS = tagged(
+ENDPOINTS = tag_endpoints(
     "metrics",
     Endpoint(
         "listViewCalls",

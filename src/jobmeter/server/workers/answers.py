@@ -224,7 +224,7 @@ class WorkerAnswers:
         """
         answer: Reply | Awaitable[Reply | Receive] | None = None
         if scope["method"] in _METHODS and not self._window.is_closed:
-            own = self._own(scope, receive, send)
+            own = self._read_own_call(scope, receive, send)
             if own is not None and own.exchange.has_body:
                 answer = self._answer_with_body(own, receive) if own.reads_body else None
             elif own is not None:
@@ -233,7 +233,7 @@ class WorkerAnswers:
             self._send_counts()  # counts go first, so that the storage process counts in the order of the requests
         return answer
 
-    def _own(self, scope: AsgiScope, receive: Receive, send: Send) -> _OwnCall | None:
+    def _read_own_call(self, scope: AsgiScope, receive: Receive, send: Send) -> _OwnCall | None:
         began = self._clock.monotonic()
         # Without the extensions: only an admitted call may keep its connection open.
         exchange = Exchange({**scope, "extensions": {}}, receive, send, self._proxies)
@@ -279,10 +279,10 @@ class WorkerAnswers:
         limited = costs if self._has_budget and request.rule.is_question else None
         about = self._admissions.request(request.principal, limited)
         if about is not None:
-            return self._admitted(own, answer, about, costs if limited is None else [], receive)
+            return self._await_admission(own, answer, about, costs if limited is None else [], receive)
         return self._finish(own, answer, costs)
 
-    async def _admitted(
+    async def _await_admission(
         self, own: _OwnCall, answer: Answer, about: AdmissionRequest, costs: list[tuple[int, float]], receive: Receive
     ) -> Reply | Receive:
         """Return the reply once the storage process has admitted the answer, else the function for a call to forward.

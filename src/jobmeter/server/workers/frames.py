@@ -217,7 +217,7 @@ ToWorker = Setup | Want | AnswerStart | Part | End | Stop | LookupResult | Admis
 ToStorage = Ready | Head | BodyPart | ClientGone | Taken | Figures | Closed | RecordLookup | Counts | AdmissionRequest
 
 
-def _plain(value: object) -> str:
+def _to_text(value: object) -> str:
     return str(value)
 
 
@@ -225,10 +225,10 @@ def _path(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's
     return Path(value) if issubclass(kind, Path) else value
 
 
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_to_text)
 
 
-def encoded(message: ToWorker | ToStorage) -> bytearray:
+def encode_message(message: ToWorker | ToStorage) -> bytearray:
     """Encode a message, preceded by its length."""
     data = bytearray(LENGTH_BYTES)
     _ENCODER.encode_into(message, data, LENGTH_BYTES)
@@ -297,7 +297,7 @@ class Channel(asyncio.Protocol):
     def send(self, message: ToWorker | ToStorage) -> None:
         """Send a message; does nothing when the other process is gone."""
         if self._transport is not None:
-            self._transport.write(encoded(message))
+            self._transport.write(encode_message(message))
 
     async def drain(self) -> None:
         """Wait until the other process has read enough."""

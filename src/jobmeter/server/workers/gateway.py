@@ -63,10 +63,10 @@ class _ReceivedCall:
             "headers": head.headers,
             "scheme": head.scheme,
             "client": head.client,
-            "extensions": {"jobmeter.call": {"authenticated": self._authenticated}},
+            "extensions": {"jobmeter.call": {"authenticated": self._note_authenticated}},
         }
 
-    def _authenticated(self) -> None:
+    def _note_authenticated(self) -> None:
         self._is_authenticated = True
 
     def take(self, message: BodyPart | Taken | ClientGone) -> None:
@@ -166,7 +166,7 @@ class WorkerGateway:
         ``closed`` gets the reason of each connection that the worker closed or refused. Without ``records`` the worker
         forwards every call.
         """
-        self.channel = Channel(READ_BY_STORAGE, self._take, self._lost)
+        self.channel = Channel(READ_BY_STORAGE, self._take, self._note_lost_worker)
         self.ready = asyncio.Event()
         """Set once the worker accepts connections."""
         self.connections = 0
@@ -209,9 +209,9 @@ class WorkerGateway:
             return
         found = loop.run_in_executor(None, records.find, lookup.about)
         self._lookups.add(found)
-        found.add_done_callback(lambda done: self._found(lookup.number, done))
+        found.add_done_callback(lambda done: self._send_records(lookup.number, done))
 
-    def _found(self, number: int, done: asyncio.Future[bytes | None]) -> None:
+    def _send_records(self, number: int, done: asyncio.Future[bytes | None]) -> None:
         self._lookups.discard(done)
         error = None if done.cancelled() else done.exception()
         if error is not None:
@@ -237,11 +237,11 @@ class WorkerGateway:
             call.answer(work)
             return
         self._calls[head.call] = call
-        task = asyncio.ensure_future(_ended(work))
+        task = asyncio.ensure_future(_await_end(work))
         self._tasks.add(task)
-        task.add_done_callback(lambda task: self._over(head.call, task))
+        task.add_done_callback(lambda task: self._finish_call(head.call, task))
 
-    def _over(self, number: int, task: asyncio.Task[None]) -> None:
+    def _finish_call(self, number: int, task: asyncio.Task[None]) -> None:
         del self._calls[number]
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
@@ -249,12 +249,12 @@ class WorkerGateway:
             _log.error("an answer failed", exc_info=error)
         self.channel.send(End(number))
 
-    def _lost(self) -> None:
+    def _note_lost_worker(self) -> None:
         self.connections = 0
         for number, call in self._calls.items():
             call.take(ClientGone(number))
         self._on_loss()
 
 
-async def _ended(work: Awaitable[None]) -> None:
+async def _await_end(work: Awaitable[None]) -> None:
     await work

@@ -11,7 +11,7 @@ from jobmeter.model.time import SystemClock
 from jobmeter.server import LOG_FORMAT
 from jobmeter.server.http.limits import RESERVED, Connections, allow_descriptors
 from jobmeter.server.listen import HttpServer
-from jobmeter.server.memory import spare_collections
+from jobmeter.server.memory import freeze_objects
 from jobmeter.server.stopping import Stopping
 from jobmeter.server.workers.answers import WorkerAnswers
 from jobmeter.server.workers.forward import Forwarder
@@ -40,7 +40,7 @@ class HttpWorker:
         self._channel = Channel(READ_BY_WORKER, self._take, _leave)
         self._answers = None if window is None else WorkerAnswers.open(self._setup.settings, window, self._channel)
         self._forwarder = Forwarder(self._channel) if self._answers is None else Forwarder(self._channel, self._answers)
-        self._connections = Connections("http", self._setup.bound, self._closed, time.monotonic, RESERVED)
+        self._connections = Connections("http", self._setup.bound, self._report_closed, time.monotonic, RESERVED)
         self._stopping = Stopping(self._setup.settings.grace_seconds, self._forwarder.under_way)
         self._attaching: asyncio.Task[object] | None = None
 
@@ -48,13 +48,13 @@ class HttpWorker:
         """Serve until the storage process sends ``Stop``."""
         with self._stopping:
             server = HttpServer(self._forwarder, self._bound, self._connections, SystemClock(), is_shared=True)
-            server.serve(self._setup.settings, self._stopping, self._listening, self._finished)
+            server.serve(self._setup.settings, self._stopping, self._begin_attaching, self._report_figures)
         if self._answers is not None:
             self._answers.close()
 
-    def _listening(self) -> None:
+    def _begin_attaching(self) -> None:
         self._attaching = asyncio.get_running_loop().create_task(self._attach())
-        spare_collections()
+        freeze_objects()
 
     async def _attach(self) -> None:
         await asyncio.get_running_loop().create_connection(lambda: self._channel, sock=self._connection)
@@ -62,11 +62,11 @@ class HttpWorker:
             self._answers.begin()
         self._channel.send(Ready())
 
-    def _finished(self) -> bool:
+    def _report_figures(self) -> bool:
         self._channel.send(Figures(len(self._connections)))
         return False
 
-    def _closed(self, _: str, reason: str) -> None:
+    def _report_closed(self, _: str, reason: str) -> None:
         self._channel.send(Closed(reason))
 
     def _take(self, message: ToWorker) -> None:

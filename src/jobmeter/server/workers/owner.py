@@ -58,7 +58,7 @@ class OwnedRecords:
     def find(self, about: Searched) -> bytes | None:
         """Return the records in msgpack; None if they are too large or unavailable."""
         try:
-            data = msgspec.msgpack.encode(self._found(about))
+            data = msgspec.msgpack.encode(self._find_records(about))
         except (JobmeterError, LookupError):
             return None
         return data if len(data) <= PIECE_BYTES else None
@@ -107,7 +107,7 @@ class OwnedRecords:
             "jobmeter_worker_answers", "Requests that worker processes answered themselves.", self.answers
         )
 
-    def _found(self, about: Searched) -> Any:  # noqa: ANN401 - each search has its own result
+    def _find_records(self, about: Searched) -> Any:  # noqa: ANN401 - each search has its own result
         """Return the records. Raises LookupError if no worker may cache them."""
         registry, store, now_ms = self._services.registry, self._services.store, self._services.clock.now_ms()
         if isinstance(about, KeyLookup | AccessKeyLookup) and store.damaged():

@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from jobmeter.errors import UnavailableError
 from jobmeter.server.http.connection import Application
 from jobmeter.server.stopping import Stopping
-from jobmeter.server.workers.frames import Setup, Stop, encoded
+from jobmeter.server.workers.frames import Setup, Stop, encode_message
 from jobmeter.server.workers.gateway import SharedRecords, WorkerGateway
 
 _log = logging.getLogger("jobmeter.server")
@@ -132,7 +132,7 @@ class WorkerPool:
     ) -> None:
         loop = asyncio.get_running_loop()
         lives = [loop.create_task(self._maintain(connected, worker)) for worker in tuple(self._workers)]
-        await self._started(len(lives))
+        await self._await_start(len(lives))
         listening()
         stopping.then(lambda: loop.call_soon_threadsafe(self._stop.set))
         while not self._stop.is_set():
@@ -148,7 +148,7 @@ class WorkerPool:
             gateway.channel.cut()
         await asyncio.wait(lives)
 
-    async def _started(self, count: int) -> None:
+    async def _await_start(self, count: int) -> None:
         """Wait until all workers accept connections. After the time limit one worker suffices."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_START_SECONDS):
@@ -162,7 +162,7 @@ class WorkerPool:
         """Serve the calls of a worker, and of its replacements."""
         delay = _FIRST_DELAY
         while True:
-            await self._live(connected, worker)
+            await self._serve_worker(connected, worker)
             if self._stop.is_set():
                 return
             self._restarts += 1
@@ -188,12 +188,14 @@ class WorkerPool:
             worker = replacement
             self._workers.add(worker)
 
-    async def _live(self, connected: _Connected, worker: WorkerProcess) -> None:
+    async def _serve_worker(self, connected: _Connected, worker: WorkerProcess) -> None:
         """Serve the calls of a worker until its end."""
         loop, lost = asyncio.get_running_loop(), asyncio.Event()
         gateway = connected(lost.set)
         with suppress(OSError):  # a worker that has died is noticed below
-            socket.send_fds(worker.socket, [encoded(self._setup)], [] if self._window is None else [self._window])
+            socket.send_fds(
+                worker.socket, [encode_message(self._setup)], [] if self._window is None else [self._window]
+            )
         await loop.create_connection(lambda: gateway.channel, sock=worker.socket)
         self._gateways.add(gateway)
         if self._stop.is_set():

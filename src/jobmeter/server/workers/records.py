@@ -145,11 +145,11 @@ class WorkerJobs:
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
         """Return the cached jobs of that id."""
-        return self._cached(JobLookup(projects, job, is_head=False), now_ms)
+        return self._get_cached(JobLookup(projects, job, is_head=False), now_ms)
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
         """Return the cached jobs of that id, without replicas and allocations."""
-        return self._cached(JobLookup(projects, job, is_head=True), now_ms)
+        return self._get_cached(JobLookup(projects, job, is_head=True), now_ms)
 
     def find(self, lookup: JobLookup, decoder: msgspec.msgpack.Decoder[tuple[float, Expiring[list[T]]]]) -> list[T]:
         """Search for the jobs, and cache them. Raises OwnerNeededError."""
@@ -158,7 +158,7 @@ class WorkerJobs:
         self._cache.put(lookup, revision, (until, found), _ROW_BYTES * found.parts)
         return found.answer
 
-    def _cached(self, lookup: JobLookup, now_ms: int) -> list[Any] | None:
+    def _get_cached(self, lookup: JobLookup, now_ms: int) -> list[Any] | None:
         entry: tuple[float, Expiring[list[Any]]] | None = self._cache.get(lookup, self._revision(lookup))
         if entry is None or entry[0] <= monotonic() or not entry[1].is_valid(now_ms):
             return None

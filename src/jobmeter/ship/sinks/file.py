@@ -39,7 +39,7 @@ class FileSink:
     def send(self, lines: Sequence[ShippedLine]) -> int:
         """Append the lines and sync the file. Returns 0: no line is refused."""
         try:
-            descriptor = self._opened(lines[0].number)
+            descriptor = self._open_file(lines[0].number)
             _write(descriptor, b"".join(line.json() + b"\n" for line in lines))
             os.fsync(descriptor)
             if os.fstat(descriptor).st_size >= self._rotate_bytes:
@@ -55,11 +55,13 @@ class FileSink:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _opened(self, number: int) -> int:
+    def _open_file(self, number: int) -> int:
         if self._descriptor is not None:
             return self._descriptor
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        begun = [path for path in sorted(self._directory.glob(f"{self._name}-*.jsonl")) if not _finished(path)]
+        begun = [
+            path for path in sorted(self._directory.glob(f"{self._name}-*.jsonl")) if not _finish_compression(path)
+        ]
         for path in begun[:-1]:
             _compress(path)
         self._path = begun[-1] if begun else self._free(number)
@@ -81,7 +83,7 @@ class FileSink:
         _compress(self._path)
 
 
-def _finished(path: Path) -> bool:
+def _finish_compression(path: Path) -> bool:
     """True if a compressed copy exists. Then removes the original, which a crash had prevented."""
     if not path.with_suffix(".jsonl.zst").exists():
         return False

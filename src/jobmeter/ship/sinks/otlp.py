@@ -7,7 +7,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.ship.http import PostSink
 from jobmeter.ship.line import ShippedLine
-from jobmeter.ship.protobuf import fixed64, octets, read, text, whole
+from jobmeter.ship.protobuf import encode_number, fixed64, octets, read, text
 
 _NUMBERS = {"debug": 5, "info": 9, "warn": 13, "error": 17}
 """Severity numbers: https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber."""
@@ -30,7 +30,7 @@ class OtlpSink(PostSink):
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
         """Post the lines. Returns the number of records that a partial success rejects."""
-        return min(len(lines), _rejected(self.post(b"".join(self._resources(lines))).body))
+        return min(len(lines), _count_rejected(self.post(b"".join(self._resources(lines))).body))
 
     def _resources(self, lines: Sequence[ShippedLine]) -> Iterator[bytes]:
         for resource, own in groupby(lines, self._resource):
@@ -46,7 +46,7 @@ class OtlpSink(PostSink):
 def _record(line: ShippedLine) -> bytes:
     parts = [fixed64(1, line.line.time_ns)]
     if line.level:
-        parts += [whole(2, _NUMBERS[line.level]), text(3, line.level.upper())]
+        parts += [encode_number(2, _NUMBERS[line.level]), text(3, line.level.upper())]
     parts.append(octets(5, text(1, line.line.text)))
     for key, value in line.attributes.items():
         if key not in _RESOURCE:
@@ -60,7 +60,7 @@ def _pair(name: str, value: str) -> bytes:
     return text(1, name) + octets(2, text(1, value))
 
 
-def _rejected(body: bytes) -> int:
+def _count_rejected(body: bytes) -> int:
     """Number of rejected records in an ExportLogsServiceResponse; 0 for an unreadable one."""
     try:
         partial = read(body).get(1, b"")

@@ -9,7 +9,7 @@ import zstandard
 
 from jobmeter.model.time import SystemClock, iso
 from jobmeter.ship.guard import DestinationPolicy
-from jobmeter.ship.http import HttpSink, checked
+from jobmeter.ship.http import HttpSink, check_reply
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.sink import Origin, SinkError, SinkRefusedError, SinkSettings, access_key
 
@@ -42,15 +42,15 @@ class S3Sink(HttpSink):
         day = iso(first.arrived)[:10].replace("-", "/")
         path = quote(f"{self._base}{day}/{self._shipper}-{first.number:020}.jsonl.zst", safe="/-_.~")
         headers = {"Host": self._endpoint.host_header, "Content-Type": "application/zstd"}
-        signed = signed_headers(path, headers, body, self._key, self._region, SystemClock().now_ms())
+        signed = sign_headers(path, headers, body, self._key, self._region, SystemClock().now_ms())
         try:
-            checked(self._endpoint.request("PUT", path, body, signed), self._endpoint.host)
+            check_reply(self._endpoint.request("PUT", path, body, signed), self._endpoint.host)
         except SinkRefusedError as error:
             raise SinkError(error.message) from error
         return 0
 
 
-def signed_headers(
+def sign_headers(
     path: str, headers: Mapping[str, str], body: bytes, key: tuple[str, str], region: str, now_ms: int
 ) -> dict[str, str]:
     """Sign the headers of a PUT (AWS4-HMAC-SHA256); ``path`` is as sent.

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from jobmeter.model.time import SystemClock
 from jobmeter.ship.guard import DestinationPolicy
-from jobmeter.ship.http import HttpSink, SinkEndpoint, SinkReply, checked
+from jobmeter.ship.http import HttpSink, SinkEndpoint, SinkReply, check_reply
 from jobmeter.ship.line import ShippedLine
-from jobmeter.ship.protobuf import fixed32, octets, text, whole
+from jobmeter.ship.protobuf import encode_number, fixed32, octets, text
 from jobmeter.ship.sink import Origin, SinkError, SinkRefusedError, SinkSettings, access_key
 
 _REFUSED = frozenset({"PostBodyInvalid", "PostBodyTooLarge", "InvalidLogSize"})
@@ -57,10 +57,10 @@ class SlsSink(HttpSink):
             "x-log-compresstype": "lz4",
             "Content-Type": "application/x-protobuf",
         }
-        signed = signed_headers(self._resource, headers, body, self._key, SystemClock().now_ms())
+        signed = sign_headers(self._resource, headers, body, self._key, SystemClock().now_ms())
         reply = self._endpoint.request("POST", self._resource, body, signed)
         try:
-            checked(reply, self._endpoint.host)
+            check_reply(reply, self._endpoint.host)
         except SinkRefusedError as error:
             # Most answers with status 400 are about the request's time or key, not about the lines.
             if reply.status == 413 or _code(reply) in _REFUSED:
@@ -69,7 +69,7 @@ class SlsSink(HttpSink):
         return 0
 
 
-def signed_headers(
+def sign_headers(
     resource: str, headers: Mapping[str, str], body: bytes, key: tuple[str, str], now_ms: int
 ) -> dict[str, str]:
     """Sign the headers of a POST."""
@@ -96,7 +96,10 @@ def _log(line: ShippedLine) -> bytes:
     seconds, rest = divmod(line.line.time_ns, _SECOND_NS)
     level = {"level": line.level} if line.level else {}
     contents = {"content": line.line.text, **line.attributes, **level, "number": str(line.number)}
-    parts = [whole(1, seconds), *(octets(2, text(1, name) + text(2, value)) for name, value in contents.items())]
+    parts = [
+        encode_number(1, seconds),
+        *(octets(2, text(1, name) + text(2, value)) for name, value in contents.items()),
+    ]
     return b"".join((*parts, fixed32(4, rest)))
 
 

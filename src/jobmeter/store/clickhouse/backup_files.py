@@ -31,33 +31,33 @@ def tables(folder: Path, database: str) -> frozenset[str]:
 
     Raises ConfigurationError naming the first file that is missing or has another size.
     """
-    listed = list(_listed(folder / LIST))
+    listed = list(_list_files(folder / LIST))
     for file in listed:
         path = folder / file.place
         try:
             size = path.stat().st_size if file.size else 0
         except OSError as error:
-            raise _damaged(f"{path} cannot be read: {error.strerror}") from error
+            raise _make_damage_error(f"{path} cannot be read: {error.strerror}") from error
         if size != file.size:
-            raise _damaged(f"{path} has {size} bytes instead of {file.size}")
+            raise _make_damage_error(f"{path} has {size} bytes instead of {file.size}")
     found = (_TABLE.fullmatch(file.name) for file in listed)
     return frozenset(one["table"] for one in found if one is not None and one["database"] == database)
 
 
-def _listed(path: Path) -> Iterator[_File]:
+def _list_files(path: Path) -> Iterator[_File]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise _damaged(f"{path} cannot be read") from error
+        raise _make_damage_error(f"{path} cannot be read") from error
     entries: list[dict[str, str]] = [dict(_FIELD.findall(one)) for one in _FILE.findall(text)]
     if not entries or not text.rstrip().endswith("</config>"):
-        raise _damaged(f"{path} is no list of files")
+        raise _make_damage_error(f"{path} is no list of files")
     for entry in entries:
         name, size = entry.get("name", ""), entry.get("size", "")
         if not name or not size.isdecimal():
-            raise _damaged(f"{path} is no list of files")
+            raise _make_damage_error(f"{path} is no list of files")
         yield _File(name, entry.get("data_file", name), int(size))
 
 
-def _damaged(what: str) -> ConfigurationError:
+def _make_damage_error(what: str) -> ConfigurationError:
     return ConfigurationError(f"the backup is damaged: {what}. Restore another one")

@@ -131,14 +131,16 @@ class Catalog:
         keep_days = max(retention.raw_days, retention.minute_days, retention.hour_days)
         with self._lock:
             self._forget_old()
-            found = [self._missing_of(batch, keep_days) for batch in batches]
+            found = [self._find_missing(batch, keep_days) for batch in batches]
             ids = [one.ids for one in found if one is not None]
-            new = np.concatenate([self._new(some) for some in ids]) if ids and seeks_new else np.empty(0, np.uint64)
+            new = (
+                np.concatenate([self._find_new(some) for some in ids]) if ids and seeks_new else np.empty(0, np.uint64)
+            )
             for some in ids:
                 self._note(some)
             return MissingDescriptors(found, self._generation, new)
 
-    def _new(self, ids: Uint64s) -> Uint64s:
+    def _find_new(self, ids: Uint64s) -> Uint64s:
         """Return the series that certainly have no samples; see ``lacks_descriptor``. Empty if reading fails."""
         if not self._is_alone():
             return ids[:0]
@@ -164,14 +166,14 @@ class Catalog:
                 self._clear()
             self._written.put(ids[last], days[last])
 
-    def _missing_of(self, batch: SampleBatch, keep_days: int) -> Descriptors | None:
+    def _find_missing(self, batch: SampleBatch, keep_days: int) -> Descriptors | None:
         """Return the descriptors of a batch that are not written yet, or not for its day."""
         keys = batch.keys
         # The same lists repeat: the cached day is that up to which all descriptors of the list are written.
         generation, day = keys.derived.get(self, _UNLISTED)
         if generation == self._generation and day >= batch.span[1] // DAY:
             return None
-        days = _last_days(batch)
+        days = _find_last_days(batch)
         missing = self._written.older(keys.series, days)
         if not len(missing):
             keys.derived[self] = self._generation, int(days.min())
@@ -187,7 +189,7 @@ class Catalog:
 
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. Raises LimitExceededError past the selector's limit."""
-        found = {(one.job_key, one.id): one for one in self._waiting(selector)}
+        found = {(one.job_key, one.id): one for one in self._list_waiting(selector)}
         for conditions, parameters in _questions(selector):
             with translated("read series"), self._read.client() as client:
                 rows = client.query(
@@ -217,7 +219,7 @@ class Catalog:
 
     def names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
         """Return the distinct names of a field in the matching series, sorted."""
-        found = {name for one in self._waiting(selector) for name in names_of(one, part)}
+        found = {name for one in self._list_waiting(selector) for name in names_of(one, part)}
         found = {name for name in found if name and name.startswith(prefix)}
         column = _PARTS.get(part, part.value)
         for conditions, parameters in _questions(selector):
@@ -230,7 +232,7 @@ class Catalog:
             found.update(row[0] for row in rows)
         return sorted(found)[: selector.limit]
 
-    def _waiting(self, selector: SeriesSelector) -> Iterator[Series]:
+    def _list_waiting(self, selector: SeriesSelector) -> Iterator[Series]:
         """Yield the matching series that may not be in the engine yet.
 
         Read before the engine, so that none is missed.
@@ -258,7 +260,7 @@ class MissingDescriptors(NamedTuple):
     new: Uint64s
 
 
-def _last_days(batch: SampleBatch) -> Int64s:
+def _find_last_days(batch: SampleBatch) -> Int64s:
     """Return the day (since the epoch) of each series' last sample in the batch, -1 for a series without samples."""
     starts = run_starts(batch.index)
     last = np.full(len(batch.series), -1, np.int64)

@@ -13,7 +13,15 @@ from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.native import Column, encode, parts
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.rows import DAYS, InsertBlock, SampleRuns, by_days, descriptors_of, joined, portions
+from jobmeter.store.clickhouse.rows import (
+    DAYS,
+    InsertBlock,
+    SampleRuns,
+    descriptors_of,
+    join_runs,
+    portions,
+    split_by_days,
+)
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 
 _ROWS = 1 << 20
@@ -75,7 +83,7 @@ class DirectInserts:
         """Insert the rows; on return the engine has them."""
         with translated("keep samples"), self._pool.client() as client:
             _describe(client, group)
-            for block in _blocks(group, joined, self._decimals):
+            for block in _blocks(group, join_runs, self._decimals):
                 client.raw_insert("samples", _COLUMNS, encode(block), fmt="Native")
 
     def pending(self) -> Pending:
@@ -126,7 +134,7 @@ def _blocks(
     group: Sequence[SampleRuns], tabulate: Callable[[Sequence[SampleRuns]], InsertBlock], decimals: Decimals
 ) -> Iterator[Sequence[Column]]:
     """Yield blocks of bounded length and a bounded number of days, the rows of each sample in order."""
-    for part in chain.from_iterable(portions(day, _MOST_ROWS) for day in by_days(group, _ROWS, _DAYS)):
+    for part in chain.from_iterable(portions(day, _MOST_ROWS) for day in split_by_days(group, _ROWS, _DAYS)):
         table = tabulate(part)
         for first in range(0, len(table), _ROWS):
             some = table.take(slice(first, first + _ROWS))

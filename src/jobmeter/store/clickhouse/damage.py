@@ -16,10 +16,10 @@ from time import monotonic
 
 from jobmeter.errors import JobmeterError
 from jobmeter.model.time import DAY, SECOND, TimeRange
-from jobmeter.store.clickhouse.failures import damaged_part, translated
+from jobmeter.store.clickhouse.failures import find_damaged_part, translated
 from jobmeter.store.clickhouse.part_files import job_range, row_count, time_range
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.segments import lost_rows
+from jobmeter.store.clickhouse.segments import parse_lost_rows
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.damage import DamagedPart
 
@@ -59,7 +59,7 @@ class Damage:
     def refresh(self) -> Sequence[DamagedPart]:
         """Read and return the list of damaged parts. The previous list stays if the engine does not answer."""
         try:
-            found = [*self._detached(), *self._still_unreadable(), *self._journal_files()]
+            found = [*self._list_detached(), *self._list_unreadable(), *self._journal_files()]
         except (JobmeterError, OSError) as error:
             _log.warning("damaged parts could not be listed: %s", error)
             return self._parts
@@ -70,25 +70,25 @@ class Damage:
 
     def note(self, error: Exception) -> None:
         """Remember the part that an error of the engine names, if the error means damaged data."""
-        found = damaged_part(error)
+        found = find_damaged_part(error)
         if found is None or found[:2] in self._unreadable or len(self._unreadable) >= _MOST:
             return
         table, name, place = found
-        part = self._described(DamagedPart(table=table, name=name, reason="unreadable", place=place))
+        part = self._describe_part(DamagedPart(table=table, name=name, reason="unreadable", place=place))
         with self._lock:
             self._unreadable[found[:2]] = part
             self._parts = (*(one for one in self._parts if (one.table, one.name) != found[:2]), part)[:_MOST]
         _log.error("%s", advice(part))
 
-    def _detached(self) -> Iterator[DamagedPart]:
+    def _list_detached(self) -> Iterator[DamagedPart]:
         sql = _DETACHED.format(source=self._system("detached_parts"), most=_MOST)
         with translated("list its damaged parts"), self._pool.client() as client:
             rows = client.query(sql).result_rows
         for table, name, reason, place in rows:
             plain = name.removeprefix(f"{reason}_")
-            yield self._described(DamagedPart(table=table, name=plain, reason=reason, place=place))
+            yield self._describe_part(DamagedPart(table=table, name=plain, reason=reason, place=place))
 
-    def _still_unreadable(self) -> Iterator[DamagedPart]:
+    def _list_unreadable(self) -> Iterator[DamagedPart]:
         """Yield the unreadable parts that the engine still has.
 
         A part that was dropped, detached or replaced is no longer damaged.
@@ -107,7 +107,7 @@ class Damage:
         if self._journal is None:
             return
         for path in sorted(self._journal.glob("*.damaged")):
-            lost = lost_rows(path.name)
+            lost = parse_lost_rows(path.name)
             yield DamagedPart(
                 table="journal",
                 name=path.name,
@@ -117,7 +117,7 @@ class Damage:
                 place=str(path),
             )
 
-    def _described(self, part: DamagedPart) -> DamagedPart:
+    def _describe_part(self, part: DamagedPart) -> DamagedPart:
         span = _partition_range(part)
         if not self._target.exclusive:
             return replace(part, span=span)

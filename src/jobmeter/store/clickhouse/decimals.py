@@ -32,10 +32,10 @@ STORED = (
     "job, series, time, count, scale, low, rise, opening, closing, excess, "
     "sum, minimum, maximum, first, last, first_time, last_time, increase, elapsed"
 )
-"""Columns that ``stored`` selects, except the days."""
+"""Columns that ``select_stored`` selects, except the days."""
 
 
-def stored(buckets: str, days: str) -> str:
+def select_stored(buckets: str, days: str) -> str:
     """Return a SELECT of ``STORED`` and ``days`` from a SELECT of buckets.
 
     ``buckets`` selects ``job, series, bucket, n, total, lowest, highest, opened, opened_at, closed, closed_at, grown,

@@ -98,7 +98,7 @@ class ClickHouseStore:
         self._for_move = for_move
         self._lock = FolderLock(target.path) if target.path is not None else None
         self.membership: NodeMembership | None = None
-        """Membership of this server among the servers of its ClickHouse node; None where there is no ``node_log``."""
+        """Membership of this server among the servers of its ClickHouse node; None if there is no ``node_log``."""
         self._gate = WriteGate()
         self._closing = threading.Lock()
         self._beginning = threading.Lock()
@@ -126,7 +126,7 @@ class ClickHouseStore:
             migrate(client, target, clock)
         if not self._for_move:
             require_usable(write, target)
-        journal = target.path / _JOURNAL if target.path is not None else self._shared_journal(write, journals)
+        journal = target.path / _JOURNAL if target.path is not None else self._lock_journal_folder(write, journals)
         if target.journaled:
             self.commit_log = self.node_log = NodeLog(write, journal)
         # A commit may have to write marks: a frozen node must not block the commit for long.
@@ -135,7 +135,7 @@ class ClickHouseStore:
         self._damage = _damage(target, read, write, journal)
         if mend(self._damage.parts(), write, target, clock):
             self.rollup_state.reload()
-        self.catalog = Catalog(read, clock, self._pending, self._is_alone)
+        self.catalog = Catalog(read, clock, self._get_pending, self._is_alone)
         if self.node_log is not None:
             self.node_log.bind(self.rollup_state, self.catalog)
             self.commit_log = self.node_log
@@ -143,7 +143,7 @@ class ClickHouseStore:
             if not self._for_move:
                 require_usable(write, target)  # again: a move checks first which servers have joined
         else:
-            self.commit_log = self._opened_log(target, write)
+            self.commit_log = self._open_log(target, write)
         self.reader = SampleReader(read, self.commit_log.pending)
         self._lookup = Lookup(read, self.reader, self.rollup_state, self.commit_log.pending)
         self.rollup_job = RollupJob(write, self.rollup_state, self.commit_log.flush, self._gate)
@@ -178,14 +178,14 @@ class ClickHouseStore:
 
     @property
     def engine_use(self) -> NodeLog | None:
-        """Use of the engine by other servers, which the log of a node reports; None where that never changes."""
+        """Use of the engine by other servers, which the log of a node reports; None if that never changes."""
         return self.node_log
 
     def _is_alone(self) -> bool:
         """Return True while no other process can write to the engine."""
         return self.target.exclusive if self.node_log is None else self.node_log.is_alone
 
-    def _shared_journal(self, write: Pool, journals: Path | None) -> Path | None:
+    def _lock_journal_folder(self, write: Pool, journals: Path | None) -> Path | None:
         """Return the folder of this server's journal for a ClickHouse node, locked; None for no journal.
 
         The UUID of the database names the folder: samples of one database never go into another. All replicas have the
@@ -239,7 +239,7 @@ class ClickHouseStore:
                 pass
             self.read_buckets(keys, span, Tier.HOUR, ReadBudget())
 
-    def _opened_log(self, target: EngineTarget, pool: Pool) -> CommitLog:
+    def _open_log(self, target: EngineTarget, pool: Pool) -> CommitLog:
         if target.path is None:
             return DirectInserts(pool)  # a cluster
         flusher = Flusher(pool)
@@ -257,7 +257,7 @@ class ClickHouseStore:
             self._damage.refresh()
         return journal
 
-    def _pending(self) -> Pending:
+    def _get_pending(self) -> Pending:
         return NOTHING if self.commit_log is None else self.commit_log.pending()
 
     def append(self, batch: SampleBatch, retention: Retention = Retention()) -> None:  # noqa: B008 - it is frozen
@@ -284,13 +284,13 @@ class ClickHouseStore:
             if len(missing.new) and any(batch.span[0] < intent for batch in batches):
                 log.begin(missing.new)
         group = [SampleRuns.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
-        hours = _late_hours(group, intent)
+        hours = _find_late_hours(group, intent)
         before = self.rollup_state.mark_before(hours)
         log.append(group)
         self.catalog.note(missing)
         # A roll-up may have started since, and may have read before these samples were visible.
         intent_now = self.rollup_state.intent()
-        hours = hours if intent_now == intent else _late_hours(group, intent_now)
+        hours = hours if intent_now == intent else _find_late_hours(group, intent_now)
         if hours:
             self.rollup_state.mark_after(hours, before)
 
@@ -303,7 +303,7 @@ class ClickHouseStore:
 
     def imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
         """Return all samples of series that were imported lately in buckets; None if they are not in memory."""
-        return self._pending().buckets(keys, span, step_ms)
+        return self._get_pending().buckets(keys, span, step_ms)
 
     def roll_up(self, until_ms: int) -> int:
         """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
@@ -352,7 +352,7 @@ class ClickHouseStore:
                 self._lock.release()
 
 
-def _late_hours(group: Sequence[SampleRuns], before_ms: int) -> set[JobHour]:
+def _find_late_hours(group: Sequence[SampleRuns], before_ms: int) -> set[JobHour]:
     return set[JobHour]().union(*(rows.late_hours(before_ms) for rows in group))
 
 

@@ -56,7 +56,7 @@ def translate(error: Exception, doing: str) -> Exception:
         return QueryTimeoutError("the question took longer than it may and was stopped")
     if code in _TOO_MUCH and doing.startswith("read"):
         return LimitExceededError("the question needs more of the telemetry engine than one may have")
-    found = damaged_part(error)
+    found = find_damaged_part(error)
     if found is not None:
         logger.error("the telemetry engine cannot %s: %s", doing, error)
         return DamagedDataError(
@@ -66,16 +66,16 @@ def translate(error: Exception, doing: str) -> Exception:
     if code in _BUG and not isinstance(error, OperationalError):
         return error
     logger.warning("the telemetry engine cannot %s: %s", doing, error)
-    return unavailable(str(error), doing)
+    return make_unavailable(str(error), doing)
 
 
-def damaged_part(error: Exception) -> tuple[str, str, str] | None:
+def find_damaged_part(error: Exception) -> tuple[str, str, str] | None:
     """Return table, name and folder of the part whose data a failure calls damaged; None for any other failure."""
     found = _READ_PART.search(str(error)) if getattr(error, "code", None) in _DAMAGED else None
     return None if found is None else (found["table"], found["name"], found["place"])
 
 
-def unavailable(text: str, doing: str) -> JobmeterError:
+def make_unavailable(text: str, doing: str) -> JobmeterError:
     """Return an UnavailableError with a reason that discloses nothing of the engine."""
     reason = next((words for mark, words in _WORDS if mark.lower() in text.lower()), "see the server's log")
     return UnavailableError(f"the telemetry engine cannot {doing} now: {reason}")

@@ -63,10 +63,10 @@ class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
                 return NOTHING
         if len(parts) == 1 and not len(lost):
             return self
-        joined = _joined(parts)
-        hours, clashing = _merged(joined, HOUR)
+        joined = _join_buckets(parts)
+        hours, clashing = _merge_rows(joined, HOUR)
         lost = np.append(lost, joined.owner[clashing])
-        return ImportedSeries(np.setdiff1d(self.ids, lost), _where(hours, ~np.isin(hours.owner, lost)))
+        return ImportedSeries(np.setdiff1d(self.ids, lost), _select_buckets(hours, ~np.isin(hours.owner, lost)))
 
     def without(self, other: "ImportedSeries", left: "ImportedSeries") -> "ImportedSeries":
         """Return these series with the hours of ``left``, without the series of ``other`` that ``left`` lacks."""
@@ -87,7 +87,7 @@ class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
         here = place < len(keys)
         here[here] = keys.series[order[place[here]]] == self.hours.owner[here]
         here &= (self.hours.last_time >= span.start_ms) & (self.hours.first_time < span.end_ms)
-        hours = _where(self.hours._replace(owner=place), here)
+        hours = _select_buckets(self.hours._replace(owner=place), here)
         cut = (hours.first_time < span.start_ms) | (hours.last_time >= span.end_ms)
         if cut.any() or (len(hours.time) and step_ms % HOUR):
             return None
@@ -97,22 +97,22 @@ class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
             if part is None:
                 return None
             parts.append(part)
-        merged, clashing = _merged(_joined(parts), step_ms)
+        merged, clashing = _merge_rows(_join_buckets(parts), step_ms)
         return None if clashing.any() else _columns(merged)
 
 
 NOTHING = ImportedSeries(np.empty(0, np.uint64), _NO_HOURS)
 
 
-def _joined(parts: Sequence[RunBuckets]) -> RunBuckets:
+def _join_buckets(parts: Sequence[RunBuckets]) -> RunBuckets:
     return RunBuckets(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def _where(rows: RunBuckets, chosen: Bools | Positions) -> RunBuckets:
+def _select_buckets(rows: RunBuckets, chosen: Bools | Positions) -> RunBuckets:
     return RunBuckets._make(column[chosen] for column in rows)
 
 
-def _merged(rows: RunBuckets, step_ms: int) -> tuple[RunBuckets, Bools]:
+def _merge_rows(rows: RunBuckets, step_ms: int) -> tuple[RunBuckets, Bools]:
     """Merge rows into buckets of ``step_ms``. Also return bool[n]: True for a row that overlaps another in time.
 
     Samples of overlapping rows may replace each other, so the buckets of these rows are wrong.
@@ -122,7 +122,7 @@ def _merged(rows: RunBuckets, step_ms: int) -> tuple[RunBuckets, Bools]:
     clashing = np.zeros(len(order), np.bool_)
     if not len(order):
         return rows, clashing
-    rows = _where(rows, order)
+    rows = _select_buckets(rows, order)
     again = (rows.owner[1:] == rows.owner[:-1]) & (rows.time[1:] == rows.time[:-1])
     clashing[order[1:]] = again & (rows.first_time[1:] <= rows.last_time[:-1])
     starts = np.flatnonzero(np.append(True, ~again))

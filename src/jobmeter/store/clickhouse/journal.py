@@ -29,7 +29,7 @@ from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.model.batch import Uint64s
 from jobmeter.model.time import DAY, MAX_TIME_MS
 from jobmeter.store.clickhouse import imported
-from jobmeter.store.clickhouse.failures import unavailable
+from jobmeter.store.clickhouse.failures import make_unavailable
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.recovery import SeriesNames, recover
 from jobmeter.store.clickhouse.rows import JournalBlock, SampleRuns
@@ -120,7 +120,7 @@ class Journal:
             try:
                 self.segments.append(group)
             except OSError as error:
-                raise unavailable(str(error), "store samples") from error
+                raise make_unavailable(str(error), "store samples") from error
             self._add([JournalBlock(rows.alone()) for rows in group])
 
     def pending(self) -> Pending:
@@ -189,13 +189,13 @@ class Journal:
             self._rows += rows
             self._bytes += sum(one.rows.bytes for one in sections)
             self._fresh += rows
-            if first or self._due():
+            if first or self._is_due():
                 self._changed.notify_all()
 
     def _wait_for_room(self, rows: int, size: int) -> None:
         deadline = monotonic() + self._limits.wait_seconds
         with self._changed:
-            while not self._closed and not self._fits(rows, size):
+            while not self._closed and not self._has_room(rows, size):
                 if self._failed is not None:
                     raise UnavailableError(self._failed.message, _RETRY_AFTER_MS)
                 self._crowded = True
@@ -204,7 +204,7 @@ class Journal:
                     raise ThrottledError("more samples arrive than the telemetry engine takes now", _RETRY_AFTER_MS)
             self._crowded = False
 
-    def _fits(self, rows: int, size: int) -> bool:
+    def _has_room(self, rows: int, size: int) -> bool:
         most = self._limits
         return not self._rows or (self._rows + rows <= most.most_rows and self._bytes + size <= most.most_bytes)
 
@@ -257,7 +257,7 @@ class Journal:
         try:
             self.segments.remove(self._removable)
         except OSError as error:
-            raise unavailable(str(error), "remove its journal") from error
+            raise make_unavailable(str(error), "remove its journal") from error
         self._removable = []
 
     def _note_failure(self, error: Exception) -> None:
@@ -272,26 +272,26 @@ class Journal:
         while self._wait_until_due():
             try:
                 with self._flushing:
-                    if self._due():
+                    if self._is_due():
                         self._flush()
             except JobmeterError as error:
                 _log.warning("samples wait in the journal: %s", error.message)
-                self._rest()
+                self._wait_before_retry()
             except Exception:  # noqa: BLE001 - the rows are safe; a later attempt may succeed
                 _log.exception("samples wait in the journal")
-                self._rest()
+                self._wait_before_retry()
 
     def _wait_until_due(self) -> bool:
         """Wait until a flush is due. Return False if the journal is closed."""
         with self._changed:
             while not self._closed:
-                if self._due():
+                if self._is_due():
                     return True
                 left = self._oldest + self._limits.flush_seconds - monotonic()
                 self._changed.wait(left if self._fresh else None)
         return False
 
-    def _due(self) -> bool:
+    def _is_due(self) -> bool:
         if not self._fresh:
             return False
         limits = self._limits
@@ -300,6 +300,6 @@ class Journal:
             return True
         return monotonic() - self._oldest >= limits.flush_seconds
 
-    def _rest(self) -> None:
+    def _wait_before_retry(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._closed, self._limits.retry_seconds)

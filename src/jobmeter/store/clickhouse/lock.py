@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.store.clickhouse.failures import unavailable
+from jobmeter.store.clickhouse.failures import make_unavailable
 
 _FILE = "jobmeter.lock"
 
@@ -22,7 +22,7 @@ class FolderLock:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = os.open(folder / _FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise unavailable(str(error), f"open {folder}") from error
+            raise make_unavailable(str(error), f"open {folder}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

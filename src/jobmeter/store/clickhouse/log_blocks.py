@@ -43,7 +43,7 @@ def blocks(batch: LogBatch, raw_days: int) -> Iterator[bytes]:
         batch, days = batch.at(order), days[order]
     bounds = [0, *_cuts(batch, days), len(batch)]
     for first, end in pairwise(bounds):
-        yield _encoded(batch[first:end], raw_days)
+        yield _encode_batch(batch[first:end], raw_days)
 
 
 def _cuts(batch: LogBatch, days: Int64s) -> list[int]:
@@ -56,7 +56,7 @@ def _cuts(batch: LogBatch, days: Int64s) -> list[int]:
     return found
 
 
-def _encoded(batch: LogBatch, raw_days: int) -> bytes:
+def _encode_batch(batch: LogBatch, raw_days: int) -> bytes:
     columns: dict[str, pa.Array[Any]] = {
         "job": _numbers(batch, lambda one: one.key, np.uint64),
         "time_ns": pa.array(batch.time_ns),

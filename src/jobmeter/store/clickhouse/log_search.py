@@ -50,7 +50,7 @@ def _sql(query: LogQuery, job: str, made: LogCondition) -> str:
         case Property(name, values):
             return _property(name, values, job, made)
         case Like(name, pattern):
-            return f"{_column(name, job, made)} LIKE {made.bind('String', _like(pattern))}"
+            return f"{_column(name, job, made)} LIKE {made.bind('String', _to_like_pattern(pattern))}"
         case Between(name, low, high):
             return f"{name} BETWEEN {made.bind('Int64', low)} AND {made.bind('Int64', high)}"
         case Not(part):
@@ -72,20 +72,20 @@ def _words(words: Sequence[str], made: LogCondition) -> str:
     found = [f"hasAllTokens({_TEXT}, {made.bind('Array(String)', whole)})"] if whole else []
     found += [f"{_TEXT} LIKE {made.bind('String', f'%{part}%')}" for part in parts if len(part) >= _PART]
     if len(words) > 1 or not whole:
-        apart = f"{_OTHER}+".join(map(_regular, words))
+        apart = f"{_OTHER}+".join(map(_make_regular_expression, words))
         pattern = f"(?s)(?:^|{_OTHER}){apart}(?:$|{_OTHER})"
         found.append(f"match({_TEXT}, {made.bind('String', pattern)})")
     return " AND ".join(found)
 
 
-def _regular(word: str) -> str:
+def _make_regular_expression(word: str) -> str:
     """Return the regular expression of a word or a pattern of one."""
     if word == "*":
         return f"{_LETTER}+"
     return re.escape(word).replace(r"\*", f"{_LETTER}*").replace(r"\?", _LETTER)
 
 
-def _like(pattern: str) -> str:
+def _to_like_pattern(pattern: str) -> str:
     """Convert a pattern to the syntax of LIKE."""
     return re.sub(r"([%_\\])", r"\\\1", pattern).replace("*", "%").replace("?", "_")
 

@@ -65,7 +65,7 @@ class LogTable:
         projects = selector.keys
         lines = [_line(row, selector, projects) for row in self._page(selector, meter)]
         if sum(len(line.text.encode()) for line in lines) > PAGE_BYTES:
-            raise _too_large()
+            raise _make_page_error()
         if not selector.count:
             return LogPage(lines)
         where = _Where.of(selector)
@@ -88,7 +88,7 @@ class LogTable:
         while True:
             sql = f"SELECT {_COLUMNS} FROM logs WHERE {where.sql} ORDER BY {order} LIMIT {most}"
             rows = self._query(sql, where, meter)
-            once = _once(rows)
+            once = _drop_duplicates(rows)
             # Copies of the last line may continue in unread rows; there is one line too many then.
             if len(rows) < most or len(once) > end:
                 return once[selector.offset : end]
@@ -103,9 +103,9 @@ class LogTable:
                 rows: Sequence[_Row] = client.query(sql, parameters=where.parameters, settings=settings).result_rows
         except LimitExceededError as error:
             rows_read = getattr(error.__cause__, "code", None) == _TOO_MANY_ROWS
-            raise (_too_many(meter.rows) if rows_read else _too_large()) from error
+            raise (_make_rows_error(meter.rows) if rows_read else _make_page_error()) from error
         except QueryTimeoutError as error:
-            raise _too_slow(meter.seconds) from error
+            raise _make_time_error(meter.seconds) from error
         return rows
 
     def _skip(self, selector: LogSelector, meter: ReadMeter) -> LogSelector | None:
@@ -129,7 +129,7 @@ class LogTable:
                 at = int(time[places[left]])
                 within = int(np.count_nonzero(time[places[:left]] == at))
                 passed = within + (same if before is not None and before[0] == at else 0)
-                return _from(selector, at, passed)
+                return _continue_from(selector, at, passed)
             left -= len(places)
             last = int(time[-1])
             within = int(np.count_nonzero(time[places] == last))
@@ -189,25 +189,25 @@ def _order(*, descending: bool, one: bool = True) -> str:
     return ", ".join(f"{column}{suffix}" for column in columns)
 
 
-def _from(selector: LogSelector, time_ns: int, passed: int) -> LogSelector:
+def _continue_from(selector: LogSelector, time_ns: int, passed: int) -> LogSelector:
     """Return the query for the lines from a time on, with an offset of some lines."""
     if selector.descending:
         return replace(selector, end_ns=time_ns + 1, offset=passed)
     return replace(selector, start_ns=time_ns, offset=passed)
 
 
-def _once(rows: Sequence[_Row]) -> list[_Row]:
+def _drop_duplicates(rows: Sequence[_Row]) -> list[_Row]:
     """Remove duplicate rows; the last written copy of each line stays."""
     once: list[_Row] = []
     for row in rows:
         if once and once[-1][:_ORDER] == row[:_ORDER]:
-            once[-1] = max(once[-1], row, key=_written)
+            once[-1] = max(once[-1], row, key=_read_write_number)
         else:
             once.append(row)
     return once
 
 
-def _written(row: _Row) -> int:
+def _read_write_number(row: _Row) -> int:
     number: int = row[-1]
     return number
 
@@ -230,7 +230,7 @@ def _line(row: _Row, selector: LogSelector, projects: Mapping[int, str]) -> LogL
     )
 
 
-def _too_many(rows: int) -> LimitExceededError:
+def _make_rows_error(rows: int) -> LimitExceededError:
     return LimitExceededError(
         f"the search would read more than {rows} lines, the most that one may (JOBMETER_LIMIT_QUERY_ROWS): narrow its "
         "range, or add a word that few lines have",
@@ -238,12 +238,12 @@ def _too_many(rows: int) -> LimitExceededError:
     )
 
 
-def _too_slow(seconds: float) -> QueryTimeoutError:
+def _make_time_error(seconds: float) -> QueryTimeoutError:
     return QueryTimeoutError(
         f"the search took longer than the {seconds:g} s that it may (JOBMETER_LIMIT_QUERY_SECONDS) and was stopped: "
         "narrow its range, or add a word that few lines have"
     )
 
 
-def _too_large() -> LimitExceededError:
+def _make_page_error() -> LimitExceededError:
     return LimitExceededError(f"a page of lines may have {PAGE_BYTES} bytes: lower the limit", "limit")

@@ -10,7 +10,7 @@ from jobmeter.model.time import DAY, HOUR, TimeRange, floor_to
 from jobmeter.store.base import ReadBudget, Tier
 from jobmeter.store.clickhouse.decimals import FIRST, LAST, MAXIMUM, MINIMUM, SUM, VALUE
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.order import Order, Positions, latest
+from jobmeter.store.clickhouse.order import Order, Positions, find_latest
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import KEYS, Columns, ReadMeter, SampleReader, key_parameters
@@ -78,7 +78,7 @@ class Lookup:
         if not blocks:
             return _buckets([np.empty(0, np.uint32), *(np.empty(0, kind) for kind in _BUCKET_TYPES[1:])])
         *columns, block = [np.concatenate(column) for column in zip(*blocks, strict=True)]
-        keep = latest(columns[0], columns[1], block)
+        keep = find_latest(columns[0], columns[1], block)
         if keep is not None:
             columns = [column[keep] for column in columns]
         columns[0] = order.index_of(columns[0], keys)
@@ -90,16 +90,16 @@ class Lookup:
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """Return each series' last sample before a time. Looks back an hour, a day, then to the beginning."""
         waiting = self._pending().previous(keys, before_ms)
-        found = self._previous(keys, before_ms, ReadMeter.of(budget))
+        found = self._find_previous(keys, before_ms, ReadMeter.of(budget))
         found.put_newer(waiting)
         return found.columns()
 
-    def _previous(self, keys: SeriesKeys, before_ms: int, meter: ReadMeter) -> "_Found":
+    def _find_previous(self, keys: SeriesKeys, before_ms: int, meter: ReadMeter) -> "_Found":
         found = _Found(len(keys))
         near, far = max(0, before_ms - HOUR), max(0, before_ms - DAY)
         self._look(_LAST_RAW, keys, found, (near, before_ms), meter)
         late = found.missing()
-        if found.complete or not self._anything(keys, found, before_ms, meter):
+        if found.complete or not self._has_any_sample(keys, found, before_ms, meter):
             return found
         for start, end in ((far, near), (0, far)):
             self._look(_LAST_RAW, keys, found, (start, end), meter)
@@ -125,7 +125,7 @@ class Lookup:
             times[job] = (min(first, span[0]), max(last, span[1]))
         return times
 
-    def _anything(self, keys: SeriesKeys, found: "_Found", before_ms: int, meter: ReadMeter) -> bool:
+    def _has_any_sample(self, keys: SeriesKeys, found: "_Found", before_ms: int, meter: ReadMeter) -> bool:
         """Return True if a missing series has any sample before a time. Most have none: their job started later."""
         missing = found.missing()
         for some in key_pieces(keys.where(missing)):

@@ -14,7 +14,7 @@ from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
-from jobmeter.store.clickhouse.schema import on_cluster, stored_name
+from jobmeter.store.clickhouse.schema import make_cluster_clause, name_stored_table
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.write_gate import WriteGate
 
@@ -55,21 +55,22 @@ class Maintenance:
 
     def delete_job(self, job: int) -> None:
         """Delete a job. On return no read finds its rows; the disk space is freed in the background."""
-        with self._changing():
+        with self._pause_for_change():
             for table in _DATA:
                 with translated("delete a job"), self.pool.client() as client:
                     # Not awaited: it visits every part, and reads apply pending mutations (apply_mutations_on_fly).
                     client.command(
-                        f"ALTER TABLE {self._stored(table)}{on_cluster(self.target)} DELETE WHERE job = {int(job)} "
+                        f"ALTER TABLE {self._name_stored(table)}{make_cluster_clause(self.target)} "
+                        f"DELETE WHERE job = {int(job)} "
                         "SETTINGS mutations_sync = 0"
                     )
 
     def erase(self) -> None:
         """Delete everything, and start as on the first start."""
-        with self._changing():
+        with self._pause_for_change():
             for table in (*_SIZED, "progress", "marks"):
                 with translated("erase its tables"), self.pool.client() as client:
-                    client.command(f"TRUNCATE TABLE {self._stored(table)}{on_cluster(self.target)}")
+                    client.command(f"TRUNCATE TABLE {self._name_stored(table)}{make_cluster_clause(self.target)}")
             self._rollup_state.reload()
 
     def statistics(self) -> StoreStatistics:
@@ -78,8 +79,8 @@ class Maintenance:
         During a flush, samples on their way from the journal to the engine count twice.
         """
         journal = self._commit_log.statistics()
-        stored = self._by_table("parts", ("sum(rows)", "sum(bytes_on_disk)", "count()"), "AND active")
-        merging = self._by_table("merges", ("count()",))
+        stored = self._count_by_table("parts", ("sum(rows)", "sum(bytes_on_disk)", "count()"), "AND active")
+        merging = self._count_by_table("merges", ("count()",))
         waiting = {
             "samples": (journal.get("rows", 0), journal.get("disk", 0)),
             "series": (journal.get("series", 0), 0),
@@ -92,12 +93,12 @@ class Maintenance:
             journal=journal,
         )
 
-    def _by_table(self, source: str, counted: Sequence[str], condition: str = "") -> dict[str, list[int]]:
+    def _count_by_table(self, source: str, counted: Sequence[str], condition: str = "") -> dict[str, list[int]]:
         """Return a row of a system table for each of our tables, zeros for a table without one."""
         read = f"system.{source}"
         if self.target.cluster:
             read = f"clusterAllReplicas('{self.target.cluster}', {read})"
-        names = {stored_name(table, self.target): table for table in _SIZED}
+        names = {name_stored_table(table, self.target): table for table in _SIZED}
         with translated("count its rows"), self.pool.client() as client:
             found = client.query(
                 f"SELECT table, {', '.join(counted)} FROM {read} WHERE database = currentDatabase() {condition} "
@@ -110,7 +111,7 @@ class Maintenance:
 
     def backup(self, directory: Path) -> None:
         """Write a copy into a folder on the engine's machine."""
-        folder = _absolute(directory)
+        folder = _make_absolute(directory)
         if self.target.exclusive:
             _make_empty(folder)
         with self._rollup_job.paused():
@@ -120,14 +121,14 @@ class Maintenance:
 
     def restore(self, directory: Path) -> None:
         """Restore a copy. Raises ConfigurationError if a file of the backup is missing."""
-        folder = _absolute(directory)
-        present = {name: self._present(folder, name, names) for name, names in _PARTS}
-        with self._changing():
-            if self._occupied():
+        folder = _make_absolute(directory)
+        present = {name: self._list_present(folder, name, names) for name, names in _PARTS}
+        with self._pause_for_change():
+            if self._is_occupied():
                 raise ConflictError("a backup is restored into an empty store only, this one has samples")
             with translated("restore"), self.pool.client() as client:
                 for table in ("progress", "marks"):
-                    client.command(f"TRUNCATE TABLE {table}{on_cluster(self.target)}")
+                    client.command(f"TRUNCATE TABLE {table}{make_cluster_clause(self.target)}")
             for name, names in present.items():
                 self._run("restore", "RESTORE", "FROM", folder / name, names)
             self._rollup_state.write_marks()
@@ -154,7 +155,7 @@ class Maintenance:
             self._gate.reset(MOVED if left.is_set() else before)
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _pause_for_change(self) -> Iterator[None]:
         """Pause roll-ups, with all samples in the engine. Afterwards drop the caches about series.
 
         After a failure too: a part of the tables may have changed.
@@ -167,7 +168,7 @@ class Maintenance:
                 self._catalog.forget()
                 self._commit_log.forget()
 
-    def _present(self, folder: Path, name: str, names: Sequence[str]) -> list[str]:
+    def _list_present(self, folder: Path, name: str, names: Sequence[str]) -> list[str]:
         """Return the tables in a part of a backup. A backup from before a table existed lacks that table."""
         wanted = [table for table in names if table != "migrations"]
         if not self.target.exclusive:
@@ -176,27 +177,27 @@ class Maintenance:
             raise ConflictError(f"{folder} has no backup of a telemetry store")
         found = tables(folder / name, self.target.database)
         for table in wanted:
-            if self._stored(table) not in found and table not in _LATER:
+            if self._name_stored(table) not in found and table not in _LATER:
                 raise ConfigurationError(f"the backup in {folder / name} is not complete: it has no table {table}")
-        return [table for table in wanted if self._stored(table) in found]
+        return [table for table in wanted if self._name_stored(table) in found]
 
-    def _occupied(self) -> bool:
+    def _is_occupied(self) -> bool:
         with translated("restore"), self.pool.client() as client:
             return any(client.query(f"SELECT 1 FROM {table} LIMIT 1").result_rows for table in _DATA)
 
     def _run(self, doing: str, verb: str, preposition: str, folder: Path, tables: Sequence[str]) -> None:
-        names = sorted({name for table in tables for name in (table, self._stored(table))})
+        names = sorted({name for table in tables for name in (table, self._name_stored(table))})
         listed = ", ".join(f"TABLE {self.target.database}.{name}" for name in names)
         options = " SETTINGS allow_non_empty_tables = 1, allow_different_table_def = 1" if verb == "RESTORE" else ""
         place = str(folder).replace("\\", "\\\\").replace("'", "\\'")
         with translated(doing), self.pool.client() as client:
-            client.command(f"{verb} {listed}{on_cluster(self.target)} {preposition} File('{place}'){options}")
+            client.command(f"{verb} {listed}{make_cluster_clause(self.target)} {preposition} File('{place}'){options}")
 
-    def _stored(self, table: str) -> str:
-        return stored_name(table, self.target) if table in _SIZED else table
+    def _name_stored(self, table: str) -> str:
+        return name_stored_table(table, self.target) if table in _SIZED else table
 
 
-def _absolute(directory: Path) -> Path:
+def _make_absolute(directory: Path) -> Path:
     return directory.expanduser().absolute()
 
 

@@ -30,7 +30,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from jobmeter.errors import JobmeterError, UnavailableError
-from jobmeter.store.clickhouse.failures import unavailable
+from jobmeter.store.clickhouse.failures import make_unavailable
 from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, LIVE, ServerRow, ServerTable
 
@@ -97,7 +97,7 @@ class NodeMembership:
         self._folder = folder
         self._now = now
         self._shares = shares
-        self._row = self._new_row()
+        self._row = self._make_row()
         self._confirmed = float("-inf")
         self._beats: dict[int, tuple[int, float]] = {}  # the last beat of each other server, and the time of its change
         self._waits_until = 0.0  # the time until which expelled servers may answer
@@ -126,7 +126,7 @@ class NodeMembership:
         ``discard`` gives up the journals that are still missing after ``seconds``: a running server has inserted its
         journal by then. Raises UnavailableError naming the server that has the journal.
         """
-        before = self._last_id()
+        before = self._read_last_id()
         self.appear()
         if self._folder is not None:
             self._duties.recover(self._folder)
@@ -134,11 +134,11 @@ class NodeMembership:
                 self._table.write(ServerRow(before, beat=1, state=DEPARTED))
             _write_owner(self._folder, self.number)
         deadline = self._now() + seconds
-        while left := [one for one in self.others() if one.journals and not self._took_over(one)]:
+        while left := [one for one in self.others() if one.journals and not self._take_over(one)]:
             if self._now() >= deadline:
                 if not discard:
                     self._write(state=DEPARTED)
-                    raise UnavailableError(_missing(left))
+                    raise UnavailableError(_describe_missing(left))
                 self._discard(left)
             self._over.wait(_JOIN_AGAIN_SECONDS)
             self.appear()
@@ -211,7 +211,7 @@ class NodeMembership:
             except Exception:  # noqa: BLE001 - without this thread no other server could start
                 _log.exception("which servers use the telemetry engine is unknown")
 
-    def _new_row(self) -> ServerRow:
+    def _make_row(self) -> ServerRow:
         folder = "" if self._folder is None else str(self._folder)
         return ServerRow(secrets.randbits(63) or 1, host=socket.gethostname(), folder=folder)
 
@@ -222,7 +222,7 @@ class NodeMembership:
         self._table.write(row)
         self._row = replace(row, state=LIVE)
 
-    def _last_id(self) -> int:
+    def _read_last_id(self) -> int:
         """Return the number of the process that used the folder before; 0 for none."""
         if self._folder is None:
             return 0
@@ -235,7 +235,7 @@ class NodeMembership:
         """Return the rows of the other servers that have neither stopped nor been expelled."""
         return [one for one in self._table.read() if one.id != self.number and one.state == LIVE]
 
-    def _took_over(self, row: ServerRow) -> bool:
+    def _take_over(self, row: ServerRow) -> bool:
         """Recover the journal of a server that has ended. Return False if its folder is out of reach or in use."""
         folder = Path(row.folder)
         try:
@@ -262,7 +262,7 @@ class NodeMembership:
         _log.warning("other servers took this one for dead: it joins them again")
         if self.is_alone:
             self._duties.be_among_others()
-        row = self._new_row()
+        row = self._make_row()
         if self._folder is not None:
             _write_owner(self._folder, row.id)  # first: a row whose number no folder has would never be recovered
         self._row = row
@@ -314,10 +314,10 @@ def _write_owner(folder: Path, number: int) -> None:
             os.fsync(file.fileno())
         draft.replace(folder / _OWNER)
     except OSError as error:
-        raise unavailable(str(error), f"write {folder}") from error
+        raise make_unavailable(str(error), f"write {folder}") from error
 
 
-def _missing(rows: Sequence[ServerRow]) -> str:
+def _describe_missing(rows: Sequence[ServerRow]) -> str:
     places = ", ".join(f"{row.folder} on {row.host}" for row in rows)
     return (
         f"another server has samples in its journal that the telemetry engine lacks: {places}. If it runs, it hands "

@@ -6,7 +6,7 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.migrations import MIGRATIONS, OLDEST
-from jobmeter.store.clickhouse.schema import Spread, TableSchema, create, on_cluster
+from jobmeter.store.clickhouse.schema import Spread, TableSchema, create, make_cluster_clause
 from jobmeter.store.clickhouse.target import EngineTarget
 
 _JOURNAL = TableSchema(
@@ -20,7 +20,7 @@ _JOURNAL = TableSchema(
 def create_database(client: Client, target: EngineTarget) -> None:
     """Create the database if it does not exist; ``client`` is connected without one."""
     with translated("create its database"):
-        client.command(f"CREATE DATABASE IF NOT EXISTS {target.database}{on_cluster(target)}")
+        client.command(f"CREATE DATABASE IF NOT EXISTS {target.database}{make_cluster_clause(target)}")
 
 
 def migrate(client: Client, target: EngineTarget, clock: Clock) -> int:

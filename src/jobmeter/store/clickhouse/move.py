@@ -63,7 +63,7 @@ class StoreMove:
             yield MoveLine(step=MoveStep(table=table.table, done=0, total=1, rows=0))
             differing, total = self._copying.compared(table, self._copying.changed(table))
             rows = sum(source.rows for _, source, _ in differing)
-            found.append(replace(_described(table, total), slices=len(differing), differing_rows=rows))
+            found.append(replace(_describe_table(table, total), slices=len(differing), differing_rows=rows))
         yield MoveLine(report=MoveReport(tables=found))
 
     def run(self) -> Iterator[MoveLine]:
@@ -81,7 +81,7 @@ class StoreMove:
             leave()
             mark_arrival(self._destination.pool, identity, COMPLETE)
             refused_ms = round(1_000 * (self._clock.monotonic() - began))
-        tables = [_described(table, self._copying.agreed_on(table)) for table in TABLES]
+        tables = [_describe_table(table, self._copying.agreed_on(table)) for table in TABLES]
         yield MoveLine(report=MoveReport(tables=tables, copied=self._copying.copied, refused_ms=refused_ms, moved=True))
 
     def _depart(self, name: str) -> None:
@@ -119,7 +119,7 @@ class StoreMove:
         return False
 
 
-def _described(table: TableSlices, total: SliceSum) -> MovedTable:
+def _describe_table(table: TableSlices, total: SliceSum) -> MovedTable:
     return MovedTable(table=table.table, rows=total.rows, checksum=f"{total.checksum:016x}")
 
 
@@ -170,7 +170,7 @@ def is_made(target: EngineTarget) -> bool:
 
 
 @contextmanager
-def opened(target: EngineTarget, clock: Clock, *, compare: bool) -> Iterator[EngineTables]:
+def open_tables(target: EngineTarget, clock: Clock, *, compare: bool) -> Iterator[EngineTables]:
     """Open an engine for a move or a comparison. For a move it gets a database of this program's schema."""
     with ExitStack() as stack:
         if target.path is not None:
@@ -212,7 +212,7 @@ def move(
         if order.compare and not is_made(target):
             destination = NoTables(pool, target)
         else:
-            destination = stack.enter_context(opened(target, clock, compare=order.compare))
+            destination = stack.enter_context(open_tables(target, clock, compare=order.compare))
             require_alike(source, destination)
             if source.identity() == destination.identity():
                 raise InvalidRequestError(f"the data are in {target.name} already", "to")

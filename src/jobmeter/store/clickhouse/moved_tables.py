@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.schema import on_cluster, stored_name
+from jobmeter.store.clickhouse.schema import make_cluster_clause, name_stored_table
 from jobmeter.store.clickhouse.target import EngineTarget
 
 _PIECE = 1 << 20
@@ -36,7 +36,9 @@ class TableSlices(NamedTuple):
         return f"{self.where} AND {self.expires} > {at_seconds}" if self.expires else self.where
 
 
-def _timed(table: str, column: str, second: int, slice_seconds: int, days: str, spare: int = 1) -> TableSlices:
+def _make_timed_table(
+    table: str, column: str, second: int, slice_seconds: int, days: str, spare: int = 1
+) -> TableSlices:
     """``second``: the length of a second in units of the column."""
     return TableSlices(
         table,
@@ -50,12 +52,12 @@ _HOUR, _DAY = 3_600, 86_400
 _MONTH = "toYYYYMM(toDateTime(intDiv(time, 1000), 'UTC'))"
 TABLES: Sequence[TableSlices] = (
     TableSlices("series", "intDiv(job, 288230376151711744)", expires="86400 * (toUInt64(last_day) + keep_days + 1)"),
-    _timed("samples", "time", 1_000, _HOUR, "raw_days"),
-    _timed("minutes", "time", 1_000, _DAY, "minute_days")._replace(partition=_MONTH),
-    _timed("hours", "time", 1_000, _DAY, "hour_days")._replace(number=_MONTH, partition=_MONTH),
-    _timed("logs", "time_ns", 1_000_000_000, _HOUR, "raw_days"),
-    _timed("spans", "start_ns", 1_000_000_000, _HOUR, "raw_days"),
-    _timed("outbox", "arrived", 1_000, _HOUR, "raw_days", 2),
+    _make_timed_table("samples", "time", 1_000, _HOUR, "raw_days"),
+    _make_timed_table("minutes", "time", 1_000, _DAY, "minute_days")._replace(partition=_MONTH),
+    _make_timed_table("hours", "time", 1_000, _DAY, "hour_days")._replace(number=_MONTH, partition=_MONTH),
+    _make_timed_table("logs", "time_ns", 1_000_000_000, _HOUR, "raw_days"),
+    _make_timed_table("spans", "start_ns", 1_000_000_000, _HOUR, "raw_days"),
+    _make_timed_table("outbox", "arrived", 1_000, _HOUR, "raw_days", 2),
     TableSlices("marks", "0", expires="if(cleared = 1, intDiv(at, 1000) + 86400, 4294967295)"),
     # The other rows are marks of moves, which belong to one engine.
     TableSlices("progress", "0", where="name IN ('done', 'intent')"),
@@ -81,7 +83,7 @@ class EngineTables:
     def identity(self) -> str:
         """Return the UUID of the samples: another one for each database."""
         sql = "SELECT toString(uuid) FROM system.tables WHERE database = currentDatabase() AND name = {name:String}"
-        return str(self._query(sql, {"name": stored_name("samples", self.target)})[0][0])
+        return str(self._query(sql, {"name": name_stored_table("samples", self.target)})[0][0])
 
     def definition(self, table: TableSlices) -> Sequence[tuple[str, str]]:
         """Return names and types of the columns, in order of the names."""
@@ -103,7 +105,7 @@ class EngineTables:
         else:
             parts, mutations = f"system.{parts}", f"system.{mutations}"
         where = "WHERE database = currentDatabase() AND table = {name:String}"
-        name = {"name": self._stored(table)}
+        name = {"name": self._name_stored(table)}
         changes = self._query(f"SELECT max(arrayMax(block_numbers.number)) FROM {mutations} {where}", name)
         deleted = int(changes[0][0] or 0) if changes else 0
         sql = f"SELECT partition, max(max_block_number) FROM {parts} {where} AND active GROUP BY partition"
@@ -148,7 +150,8 @@ class EngineTables:
         some = ", ".join(map(str, numbers))
         with translated("delete rows before they are moved again"), self.pool.client() as client:
             client.command(
-                f"ALTER TABLE {self._stored(table)}{on_cluster(self.target)} DELETE WHERE {table.number} IN ({some}) "
+                f"ALTER TABLE {self._name_stored(table)}{make_cluster_clause(self.target)} "
+                f"DELETE WHERE {table.number} IN ({some}) "
                 f"AND {table.where} SETTINGS mutations_sync = 0"
             )
 
@@ -157,8 +160,8 @@ class EngineTables:
             self.definition(table)
         return self._columns[table.table]
 
-    def _stored(self, table: TableSlices) -> str:
-        return table.table if table.table in _EVERYWHERE else stored_name(table.table, self.target)
+    def _name_stored(self, table: TableSlices) -> str:
+        return table.table if table.table in _EVERYWHERE else name_stored_table(table.table, self.target)
 
     def _query(self, sql: str, parameters: dict[str, Any]) -> Sequence[Sequence[Any]]:
         with translated("compare its rows"), self.pool.client() as client:

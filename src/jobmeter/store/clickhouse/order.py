@@ -45,7 +45,7 @@ def run_starts(values: NDArray[np.generic]) -> Positions:
     return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1]))) if len(values) else np.empty(0, np.intp)
 
 
-def last_of_each(index: NDArray[np.generic], time: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+def mark_last_rows(index: NDArray[np.generic], time: NDArray[np.int64]) -> NDArray[np.bool_] | None:
     """Mark the last row of each run of equal (index, time); None if every run has a single row."""
     again = time[1:] == time[:-1]
     if not again.any():
@@ -56,12 +56,12 @@ def last_of_each(index: NDArray[np.generic], time: NDArray[np.int64]) -> NDArray
     return np.append(~again, True)
 
 
-def latest(index: NDArray[np.generic], time: NDArray[np.int64], block: NDArray[np.uint64]) -> Positions | None:
+def find_latest(index: NDArray[np.generic], time: NDArray[np.int64], block: NDArray[np.uint64]) -> Positions | None:
     """Return the row of the highest block in each run of equal (index, time); None if every run has a single row.
 
     Rows of equal (index, time) follow one another, in any order of their blocks.
     """
-    single = last_of_each(index, time)
+    single = mark_last_rows(index, time)
     if single is None:
         return None
     ends = np.flatnonzero(single)
@@ -69,7 +69,7 @@ def latest(index: NDArray[np.generic], time: NDArray[np.int64], block: NDArray[n
     return np.lexsort((block, run))[ends]
 
 
-def by_index(columns: SampleColumns) -> SampleColumns:
+def sort_by_index(columns: SampleColumns) -> SampleColumns:
     """Sort the rows by index; rows of one index stay in their order."""
     order = np.argsort(columns.index, kind="stable")
     return columns.where(order)

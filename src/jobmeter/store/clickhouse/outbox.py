@@ -7,7 +7,7 @@ import msgspec
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.schema import on_cluster, stored_name
+from jobmeter.store.clickhouse.schema import make_cluster_clause, name_stored_table
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.write_gate import WriteGate
 
@@ -28,7 +28,7 @@ class OutboxTable:
         """Store rows. On return they are durable."""
         with self._gate.writing(), translated("keep lines to ship"), self._write.client() as client:
             for start in range(0, len(rows), _LINES):
-                block = b"\n".join(_encoded(shipper, row) for row in rows[start : start + _LINES])
+                block = b"\n".join(_encode_row(shipper, row) for row in rows[start : start + _LINES])
                 client.raw_insert("outbox", None, block, fmt="JSONEachRow")
 
     def read(self, shipper: int, after: int, lines: int, size: int) -> list[OutboxRow]:
@@ -53,12 +53,12 @@ class OutboxTable:
     def trim(self, shipper: int, until: int | None) -> None:
         """Delete the rows up to a number; None: all of them."""
         bound = "" if until is None else f" AND number <= {int(until)}"
-        table = f"{stored_name('outbox', self._target)}{on_cluster(self._target)}"
+        table = f"{name_stored_table('outbox', self._target)}{make_cluster_clause(self._target)}"
         with self._gate.writing(), translated("delete shipped lines"), self._write.client() as client:
             client.command(f"ALTER TABLE {table} DELETE WHERE job = {int(shipper)}{bound} SETTINGS mutations_sync = 0")
 
 
-def _encoded(shipper: int, row: OutboxRow) -> bytes:
+def _encode_row(shipper: int, row: OutboxRow) -> bytes:
     return msgspec.json.encode(
         {
             "job": shipper,

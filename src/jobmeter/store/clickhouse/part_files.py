@@ -45,14 +45,14 @@ def job_range(part: Path, table: str) -> tuple[int, int] | None:
     if key is None:
         return None
     try:
-        marks = _decompressed((part / "primary.cidx").read_bytes())
+        marks = _decompress((part / "primary.cidx").read_bytes())
         lowest, highest = key.unpack_from(marks)[0], key.unpack_from(marks, len(marks) - key.size)[0]
     except (OSError, ValueError, struct.error, zstandard.ZstdError):
         return None
     return (lowest, highest) if lowest <= highest and not len(marks) % key.size else None
 
 
-def _decompressed(content: bytes) -> bytes:
+def _decompress(content: bytes) -> bytes:
     parts: list[bytes] = []
     at = total = 0
     while at < len(content):

@@ -11,7 +11,7 @@ from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.time import TimeRange
 from jobmeter.store.clickhouse import imported
 from jobmeter.store.clickhouse.descriptors import Descriptors
-from jobmeter.store.clickhouse.order import last_of_each
+from jobmeter.store.clickhouse.order import mark_last_rows
 from jobmeter.store.clickhouse.rows import JournalBlock, descriptors_of
 
 PIECE_ROWS = 65_536
@@ -42,7 +42,7 @@ class Pending:
         if not found:
             return SampleColumns.empty()
         runs = found[0] if len(found) == 1 else SeriesSlices(*map(np.concatenate, zip(*found, strict=True)))
-        return _in_order(runs, len(keys))
+        return _sort_runs(runs, len(keys))
 
     def pieces(self, keys: SeriesKeys, span: TimeRange) -> Iterator[SampleColumns]:
         """Yield these samples in pieces of about ``PIECE_ROWS`` rows, and at least one series.
@@ -103,7 +103,7 @@ def overlaid(stream: Iterator[SampleColumns], pieces: Iterator[SampleColumns]) -
             else:
                 parts.append(over)
             over = next(pieces, None)
-        yield _merged(parts) if len(parts) > 1 else block
+        yield _merge_parts(parts) if len(parts) > 1 else block
     if over is not None:
         yield over
         yield from pieces
@@ -119,25 +119,25 @@ def _cut(columns: SampleColumns, part: slice) -> SampleColumns:
     return SampleColumns(columns.index[part], columns.time[part], columns.value[part])
 
 
-def _merged(parts: Sequence[SampleColumns]) -> SampleColumns:
+def _merge_parts(parts: Sequence[SampleColumns]) -> SampleColumns:
     """Merge the rows of all parts in order. Of equal samples the one of the later part stays."""
     joined = SampleColumns.joined(parts)
-    return _sorted(joined.index, joined.time, joined.value)
+    return _sort_rows(joined.index, joined.time, joined.value)
 
 
-def _in_order(runs: SeriesSlices, series: int) -> SampleColumns:
+def _sort_runs(runs: SeriesSlices, series: int) -> SampleColumns:
     """Sort the rows by (index, time), the index being the run's slot. Of equal samples the last one stays."""
     ordered = kernel.sort_dedupe([runs], series, origin=False)
     return SampleColumns(np.repeat(np.arange(series, dtype=np.uint32), ordered.sizes), ordered.time, ordered.value)
 
 
-def _sorted(
+def _sort_rows(
     index: "np.typing.NDArray[np.uint32]", time: "np.typing.NDArray[np.int64]", value: "np.typing.NDArray[np.float64]"
 ) -> SampleColumns:
     """Sort the rows by (index, time). Of rows that are equal in both the last one stays."""
     order = np.lexsort((time, index))
     index, time, value = index[order], time[order], value[order]
-    keep = last_of_each(index, time)
+    keep = mark_last_rows(index, time)
     if keep is not None:
         index, time, value = index[keep], time[keep], value[keep]
     return SampleColumns(index, time, value)

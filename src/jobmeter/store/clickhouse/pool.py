@@ -67,7 +67,7 @@ class Pool:
         self._lock = threading.Lock()
         self._idle: list[Client] = []
         self._closed = False
-        self._failed: Callable[[Exception], None] = _nothing
+        self._failed: Callable[[Exception], None] = _ignore_failure
 
     def watch(self, failed: Callable[[Exception], None]) -> None:
         """Register a function that is called with every failure of the engine, before it is translated."""
@@ -127,7 +127,7 @@ class Pool:
         client.close()
 
 
-def _nothing(error: Exception) -> None:
+def _ignore_failure(error: Exception) -> None:
     """Ignore a failure."""
 
 
@@ -156,7 +156,7 @@ def connect(target: EngineTarget, database: str | None, silence_seconds: int = W
 
     Raises ConfigurationError if another process or another path is in the way, else UnavailableError.
     """
-    options: dict[str, Any] = {name: _typed(value) for name, value in target.options.items()}
+    options: dict[str, Any] = {name: _parse_option(value) for name, value in target.options.items()}
     settings = _SETTINGS | (_CLUSTER_SETTINGS if target.cluster else {})
     try:
         if target.path is not None:
@@ -226,7 +226,7 @@ def _load_engine() -> None:
             import_module("chdb.state")
 
 
-def _typed(value: str) -> str | bool:
+def _parse_option(value: str) -> str | bool:
     return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(value.lower(), value)
 
 

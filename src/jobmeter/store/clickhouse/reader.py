@@ -13,7 +13,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse.decimals import VALUE
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.order import Order, by_index, latest
+from jobmeter.store.clickhouse.order import Order, find_latest, sort_by_index
 from jobmeter.store.clickhouse.pending import Pending, overlaid
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import key_pieces
@@ -53,7 +53,7 @@ class SampleReader:
         if order.same:
             yield from self._stream(span, order, meter)
         else:
-            yield from self._reordered(keys, span, order, meter)
+            yield from self._read_reordered(keys, span, order, meter)
 
     def blocks(
         self, sql: str, parameters: dict[str, Any], meter: ReadMeter, settings: Mapping[str, Any] = _DEFAULTS
@@ -72,27 +72,27 @@ class SampleReader:
         first, same = 0, order.same
         for some in key_pieces(order.keys):
             # Take the pending rows first: they may reach the engine meanwhile, and are then read twice.
-            waiting = _metered(self._pending().pieces(some, span), meter)
-            for block in overlaid(self._indexed(some, span, meter), waiting):
+            waiting = _meter_pieces(self._pending().pieces(some, span), meter)
+            for block in overlaid(self._read_indexed(some, span, meter), waiting):
                 index = block.index + np.uint32(first) if first else block.index
                 if not same:
                     index = order.position[index].astype(np.uint32)
                 yield SampleColumns(index, block.time, block.value)
             first += len(some)
 
-    def _indexed(self, keys: SeriesKeys, span: TimeRange, meter: ReadMeter) -> Generator[SampleColumns]:
+    def _read_indexed(self, keys: SeriesKeys, span: TimeRange, meter: ReadMeter) -> Generator[SampleColumns]:
         order = Order.of(keys)
-        for series, time, value, _ in self._unique(keys, span, meter):
+        for series, time, value, _ in self._read_unique(keys, span, meter):
             yield SampleColumns(order.index_of(series, keys), time, value)
 
-    def _unique(self, keys: SeriesKeys, span: TimeRange, meter: ReadMeter) -> Generator[Columns]:
+    def _read_unique(self, keys: SeriesKeys, span: TimeRange, meter: ReadMeter) -> Generator[Columns]:
         """Yield rows in the engine's order, without older copies of a sample. A block waits for the next one."""
         waiting: Columns | None = None
         parameters = key_parameters(keys) | {"start": span.start_ms, "end": span.end_ms}
         for block in self.blocks(_READ, parameters, meter, _STREAMED):
             following = block
             if waiting is not None:
-                rows = _once(waiting)
+                rows = _drop_older_copies(waiting)
                 if rows[0][-1] == block[0][0] and rows[1][-1] == block[1][0]:
                     following = [np.concatenate((over[-1:], under)) for over, under in zip(rows, block, strict=True)]
                     rows = [column[:-1] for column in rows]
@@ -100,9 +100,11 @@ class SampleReader:
                     yield rows
             waiting = following
         if waiting is not None:
-            yield _once(waiting)
+            yield _drop_older_copies(waiting)
 
-    def _reordered(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: ReadMeter) -> Generator[SampleColumns]:
+    def _read_reordered(
+        self, keys: SeriesKeys, span: TimeRange, order: Order, meter: ReadMeter
+    ) -> Generator[SampleColumns]:
         """Yield rows in the caller's order: a few rows in one read, many rows by groups of keys."""
         blocks_read: list[SampleColumns] = []
         rows = 0
@@ -114,7 +116,7 @@ class SampleReader:
                 break
         else:
             if blocks_read:
-                yield by_index(_concatenate(blocks_read))
+                yield sort_by_index(_concatenate(blocks_read))
             return
         stream.close()
         del blocks_read
@@ -122,7 +124,7 @@ class SampleReader:
             some = keys.where(slice(first, last))
             inner = Order.of(some)
             blocks = self._stream(span, inner, meter)
-            for block in blocks if inner.same else _sorted(blocks):
+            for block in blocks if inner.same else _sort_blocks(blocks):
                 yield SampleColumns(block.index + np.uint32(first), block.time, block.value)
 
     def _groups(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: ReadMeter) -> list[tuple[int, int]]:
@@ -157,15 +159,15 @@ _READ = f"SELECT series, time, {VALUE}, _block_number FROM samples WHERE {KEYS} 
 _COUNT = f"SELECT series, count() FROM samples WHERE {KEYS} AND {_SPAN} GROUP BY series"
 
 
-def _metered(pieces: Iterator[SampleColumns], meter: ReadMeter) -> Iterator[SampleColumns]:
+def _meter_pieces(pieces: Iterator[SampleColumns], meter: ReadMeter) -> Iterator[SampleColumns]:
     for piece in pieces:
         meter.take(len(piece))
         yield piece
 
 
-def _once(columns: Columns) -> Columns:
+def _drop_older_copies(columns: Columns) -> Columns:
     """Return the last written copy of each sample."""
-    chosen = latest(columns[0], columns[1], columns[3])
+    chosen = find_latest(columns[0], columns[1], columns[3])
     return columns if chosen is None else [column[chosen] for column in columns]
 
 
@@ -177,7 +179,7 @@ def _concatenate(blocks: Sequence[SampleColumns]) -> SampleColumns:
     )
 
 
-def _sorted(blocks: Iterator[SampleColumns]) -> Iterator[SampleColumns]:
+def _sort_blocks(blocks: Iterator[SampleColumns]) -> Iterator[SampleColumns]:
     blocks_read = list(blocks)
     if blocks_read:
-        yield by_index(_concatenate(blocks_read))
+        yield sort_by_index(_concatenate(blocks_read))

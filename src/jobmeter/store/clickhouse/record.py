@@ -176,7 +176,7 @@ class RecordWriter:
         self._copies = [one for one in self._copies if one.total > self._flushed]
         pieces = [piece for rows in groups for piece in self._section(rows)]
         for copy in self._copies:
-            pieces += _with_length(copy.descriptors)
+            pieces += _add_length(copy.descriptors)
         check = 0
         for piece in pieces:
             check = crc32(piece, check)
@@ -211,7 +211,7 @@ class RecordWriter:
         together = first == last
         single = runs == len(rows)
         number, with_keys = self._number(rows.keys)
-        described = b"" if rows.descriptors is None else _compressed(rows.descriptors)
+        described = b"" if rows.descriptors is None else _compress(rows.descriptors)
         form = _KEYS * with_keys | _SINGLE * single | _TOGETHER * together | _DESCRIPTORS * bool(described)
         days = retention.raw_days, retention.minute_days, retention.hour_days
         yield _SECTION.pack(runs, len(rows), *days, form, number)
@@ -221,10 +221,10 @@ class RecordWriter:
         yield _TIME.pack(first) if together else _memory(rows.time, _TIMES)
         yield _memory(rows.value, _VALUES)
         if not single:
-            yield _padded(rows.count.astype(_COUNTS).tobytes())
+            yield _pad(rows.count.astype(_COUNTS).tobytes())
         if described:
             self._fresh.append(described)
-            yield from _with_length(described)
+            yield from _add_length(described)
 
     def _number(self, keys: SeriesKeys) -> tuple[int, bool]:
         """Return the number of a list, and True if this section needs its keys."""
@@ -285,7 +285,7 @@ def read_body(body: bytes, head: RecordHead) -> Body:
     return Body(sections, copies)
 
 
-def decompressed(descriptors: bytes) -> Descriptors:
+def decompress(descriptors: bytes) -> Descriptors:
     """Return the descriptors of a section or a copy."""
     return Descriptors.parsed(zstandard.ZstdDecompressor().decompress(descriptors))
 
@@ -318,15 +318,15 @@ def _read_with_length(body: bytes, at: int) -> tuple[bytes, int]:
     return body[at : at + length], at + length + -length % 8
 
 
-def _with_length(content: bytes) -> tuple[bytes, bytes]:
-    return _NUMBER.pack(len(content)), _padded(content)
+def _add_length(content: bytes) -> tuple[bytes, bytes]:
+    return _NUMBER.pack(len(content)), _pad(content)
 
 
-def _compressed(descriptors: Descriptors) -> bytes:
+def _compress(descriptors: Descriptors) -> bytes:
     return zstandard.ZstdCompressor(level=_LEVEL).compress(b"\n".join(descriptors.lines))
 
 
-def _padded(content: bytes) -> bytes:
+def _pad(content: bytes) -> bytes:
     return content + bytes(-len(content) % 8)
 
 

@@ -72,7 +72,7 @@ def scan(segment: bytes) -> SegmentContent:
             # A record with a wrong checksum is skipped as a whole: bytes inside it are not taken for a record.
             record = segment[at : at + size]
             at += size
-            if _whole(record):
+            if _is_whole(record):
                 damaged += at - size - good
                 for rows in _sections(record, lists):
                     if isinstance(rows, SampleRuns):
@@ -80,14 +80,14 @@ def scan(segment: bytes) -> SegmentContent:
                     else:
                         lost += rows
                 good = at
-            elif not _grown(record, segment[at:]):
+            elif not _may_have_grown(record, segment[at:]):
                 behind = at
     damaged += max(behind - good, 0)
     loss = Loss(lost + damaged // LEAST_ROW_BYTES, at_most=damaged > 0)
     return SegmentContent(groups, (), loss, damaged, len(segment) - max(good, behind))
 
 
-def _grown(record: bytes, rest: bytes) -> bool:
+def _may_have_grown(record: bytes, rest: bytes) -> bool:
     """Return True if a file may have grown before all its content reached the disk."""
     return record.endswith(bytes(8)) or (bool(rest) and not rest.strip(b"\0"))
 
@@ -102,7 +102,7 @@ def _length(segment: bytes, at: int) -> int | None:
     return _HEAD_BYTES + int(size)
 
 
-def _whole(record: bytes) -> bool:
+def _is_whole(record: bytes) -> bool:
     check: int = _HEAD.unpack_from(record)[3]
     return crc32(memoryview(record)[_HEAD_BYTES:]) == check
 

@@ -11,7 +11,7 @@ import msgspec
 from clickhouse_connect.driver.client import Client
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.store.clickhouse.failures import unavailable
+from jobmeter.store.clickhouse.failures import make_unavailable
 from jobmeter.store.clickhouse.target import EngineTarget
 
 _TABLE = (
@@ -103,7 +103,7 @@ class RecordFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise unavailable(str(error), f"read {self._path}") from error
+            raise make_unavailable(str(error), f"read {self._path}") from error
         except msgspec.DecodeError as error:
             raise ConfigurationError(
                 f"{self._path}, the list of the replicas with all data, is damaged: start with all replicas reachable, "
@@ -126,4 +126,4 @@ class RecordFile:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise unavailable(str(error), f"write {self._path}") from error
+            raise make_unavailable(str(error), f"write {self._path}") from error

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.time import Clock
-from jobmeter.store.clickhouse.failures import damaged_part, translated
+from jobmeter.store.clickhouse.failures import find_damaged_part, translated
 from jobmeter.store.clickhouse.migrate import create_database, migrate
 from jobmeter.store.clickhouse.nodes import LOST, SILENCE_SECONDS, Nodes, NodesClient
 from jobmeter.store.clickhouse.pool import Pool, connect
@@ -193,11 +193,11 @@ class ReplicaSet(Nodes):
 
     def gave_no_answer(self, error: Exception) -> bool:
         """Return True if another replica may answer: this one is away, has lost its disk, or has a damaged part."""
-        return super().gave_no_answer(error) or damaged_part(error) is not None
+        return super().gave_no_answer(error) or find_damaged_part(error) is not None
 
     def lose(self, place: Place, error: Exception) -> None:
         """Note that a replica does not answer, or that its data are damaged."""
-        if damaged_part(error) is None:
+        if find_damaged_part(error) is None:
             super().lose(place, error)
         elif self._exclude(place):
             _log.error("%s has a damaged part, and is compared with the other replicas: %s", place_name(place), error)

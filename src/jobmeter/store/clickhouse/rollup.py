@@ -71,7 +71,7 @@ class RollupJob:
             return []
         # A mark changes its own hour and later ones.
         marked = {pair for pair in self._state.marked(jobs) if pair[1] < end}
-        works = _grouped(marked)
+        works = _group_hours(marked)
         # A counter may also have a new reference between two marked hours.
         holes = {hour for work in works for hour in range(work.start, work.end, HOUR)}
         if holes.issuperset(range(start, end, HOUR)):
@@ -82,7 +82,7 @@ class RollupJob:
             earliest = min(hour for _, hour in marked)
             end = max(start, min(end, earliest))
         for work in works:
-            holes.update(hour for _, hour in self._following(work))
+            holes.update(hour for _, hour in self._find_following(work))
         edges = [start, *sorted(hour for hour in holes if start <= hour < end), end]
         parts: list[TimeRange] = []
         at = start
@@ -113,10 +113,10 @@ class RollupJob:
         if pairs:
             self._flush(max(hour for _, hour in pairs) + HOUR)
         following: set[JobHour] = set()
-        for work in _grouped(pairs):
+        for work in _group_hours(pairs):
             self._compute(work)
-            following.update(self._following(work))
-        for work in _grouped(following - pairs):
+            following.update(self._find_following(work))
+        for work in _group_hours(following - pairs):
             self._compute(work)
         self._state.clear(marks)
         return len({hour for _, hour in pairs})
@@ -152,7 +152,7 @@ class RollupJob:
                     for share in range(shares):
                         _replace(client, portion, scope, (share, shares), again=again)
 
-    def _following(self, work: _Work) -> set[JobHour]:
+    def _find_following(self, work: _Work) -> set[JobHour]:
         found: set[JobHour] = set()
         for parameters, scope in _scopes(work):
             with translated("roll up"), self._pool.client() as client:
@@ -209,7 +209,7 @@ def _stretches(hours: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield first, last + HOUR
 
 
-def _grouped(pairs: Iterable[JobHour]) -> list[_Work]:
+def _group_hours(pairs: Iterable[JobHour]) -> list[_Work]:
     """Group marked hours into work, earliest first: jobs with the same range of hours go together."""
     hours: dict[int, list[int]] = {}
     for job, hour in pairs:

@@ -4,7 +4,7 @@
 the series. The same text fits every table, because all have the columns ``job`` and ``series``.
 """
 
-from jobmeter.store.clickhouse.decimals import ALIKE, FIRST, LAST, MAXIMUM, MINIMUM, STORED, SUM, VALUE, stored
+from jobmeter.store.clickhouse.decimals import ALIKE, FIRST, LAST, MAXIMUM, MINIMUM, STORED, SUM, VALUE, select_stored
 
 SCOPE_JOBS = "job IN {jobs:Array(UInt64)}"
 SCOPE_SHARE = "series % {shares:UInt64} = {share:UInt64}"
@@ -63,7 +63,7 @@ FROM (
 WHERE @keep
 GROUP BY job, series, bucket"""
 _MINUTES = f"""
-INSERT INTO minutes ({STORED}, minute_days, hour_days){stored(_MINUTE_BUCKETS, "minute_kept, hour_kept")}
+INSERT INTO minutes ({STORED}, minute_days, hour_days){select_stored(_MINUTE_BUCKETS, "minute_kept, hour_kept")}
 {_LIMITS}"""
 
 _HOUR_BUCKETS = f"""
@@ -80,7 +80,7 @@ FROM (
 WHERE @keep
 GROUP BY job, series, bucket"""
 _HOURS = f"""
-INSERT INTO hours ({STORED}, hour_days){stored(_HOUR_BUCKETS, "hour_kept")}
+INSERT INTO hours ({STORED}, hour_days){select_stored(_HOUR_BUCKETS, "hour_kept")}
 {_LIMITS}"""
 
 _KEEP_MINUTES = f"(job, series, intDiv(moment, 3600000) * 3600000) NOT IN ({_FADED})"

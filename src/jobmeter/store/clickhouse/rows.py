@@ -86,7 +86,7 @@ class SampleRuns(msgspec.Struct, frozen=True, eq=False):
         """Copy the arrays, so that no larger ones stay referenced."""
         if self.time.base is None and self.value.base is None:
             return self
-        return replace(self, time=_alone(self.time), value=_alone(self.value))
+        return replace(self, time=_own_array(self.time), value=_own_array(self.value))
 
     def starts(self) -> Positions:
         """Return the start of each run."""
@@ -134,7 +134,7 @@ class JournalBlock:
         rows, count = self.rows, self.rows.count[chosen]
         slots = np.repeat(np.arange(len(keys)), hits)
         found = SeriesSlices(slots, count, *gathered(rows.time, rows.value, rows.starts()[chosen], count))
-        return found if span.start_ms <= self.start_ms and self.end_ms <= span.end_ms else _within(found, span)
+        return found if span.start_ms <= self.start_ms and self.end_ms <= span.end_ms else _cut_runs(found, span)
 
     def bucketed(self, runs: Positions, span: tuple[int, int], step_ms: int) -> RunBuckets | None:
         """Return the rows of some runs in a span in buckets; None if the times of a run do not ascend."""
@@ -153,12 +153,12 @@ class JournalBlock:
 
     def _runs_of(self, keys: SeriesKeys) -> tuple[Positions, Positions]:
         """Return the runs of some series in the order of ``keys``, and the number of runs of each."""
-        order, series = self._ordered()
+        order, series = self._order_series()
         first = np.searchsorted(series, keys.series, "left")
         hits = np.searchsorted(series, keys.series, "right") - first
         return order[_ranges(first, hits)], hits
 
-    def _ordered(self) -> tuple[Positions, Uint64s]:
+    def _order_series(self) -> tuple[Positions, Uint64s]:
         if self._order is None or self._series is None:
             order = np.argsort(self.rows.series, kind="stable")
             # Two concurrent readers sort the same rows: the result is the same.
@@ -167,7 +167,7 @@ class JournalBlock:
         return self._order, self._series
 
 
-def _within(runs: SeriesSlices, span: TimeRange) -> SeriesSlices | None:
+def _cut_runs(runs: SeriesSlices, span: TimeRange) -> SeriesSlices | None:
     """Return the rows in a span; None for no rows."""
     inside = (runs.time >= span.start_ms) & (runs.time < span.end_ms)
     count = np.add.reduceat(inside, np.cumsum(runs.counts) - runs.counts, dtype=np.int64)
@@ -199,7 +199,7 @@ class InsertBlock(msgspec.Struct, frozen=True, eq=False):
         return InsertBlock(self.job[chosen], self.series[chosen], self.time[chosen], self.value[chosen], days)
 
 
-def joined(group: Sequence[SampleRuns]) -> InsertBlock:
+def join_runs(group: Sequence[SampleRuns]) -> InsertBlock:
     """Return the rows of a group in their order of arrival."""
     lengths = [len(rows) for rows in group]
     return InsertBlock(
@@ -221,11 +221,11 @@ def days_of(group: Sequence[SampleRuns], name: str) -> NDArray[np.uint16]:
     return np.fromiter((getattr(rows.retention, name) for rows in group), np.uint16, len(group))
 
 
-def _alone(array: NDArray[T]) -> NDArray[T]:
+def _own_array(array: NDArray[T]) -> NDArray[T]:
     return array if array.base is None else array.copy()
 
 
-def by_days(group: Sequence[SampleRuns], rows: int, days: int) -> Iterator[list[SampleRuns]]:
+def split_by_days(group: Sequence[SampleRuns], rows: int, days: int) -> Iterator[list[SampleRuns]]:
     """Split a group into parts with at most ``days`` days each, in order within every day.
 
     Whole days stay together, because the engine makes a file set of each day of each part: a part has at most ``rows``
@@ -238,12 +238,12 @@ def by_days(group: Sequence[SampleRuns], rows: int, days: int) -> Iterator[list[
     chosen, size = list[int](), 0
     for day, count in sorted(total.items()):
         if chosen and (size + count > rows or len(chosen) == days):
-            yield _on_days(cuts, chosen)
+            yield _select_days(cuts, chosen)
             chosen, size = [], 0
         chosen.append(day)
         size += count
     if chosen:
-        yield _on_days(cuts, chosen)
+        yield _select_days(cuts, chosen)
 
 
 def portions(group: Sequence[SampleRuns], rows: int) -> Iterator[list[SampleRuns]]:
@@ -259,7 +259,7 @@ def portions(group: Sequence[SampleRuns], rows: int) -> Iterator[list[SampleRuns
         yield portion
 
 
-def _on_days(cuts: "Sequence[_DayCut]", days: Sequence[int]) -> list[SampleRuns]:
+def _select_days(cuts: "Sequence[_DayCut]", days: Sequence[int]) -> list[SampleRuns]:
     return [rows for cut in cuts if (rows := cut.between(days[0], days[-1])) is not None]
 
 

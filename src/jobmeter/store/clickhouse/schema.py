@@ -36,12 +36,12 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[str, ...] = ()
 
 
-def stored_name(name: str, target: EngineTarget) -> str:
+def name_stored_table(name: str, target: EngineTarget) -> str:
     """Return the table with the rows: ``samples``, or ``samples_local`` below the distributed table."""
     return f"{name}_local" if target.cluster else name
 
 
-def on_cluster(target: EngineTarget) -> str:
+def make_cluster_clause(target: EngineTarget) -> str:
     """Return the clause that runs a statement on every node, empty without a cluster."""
     return f" ON CLUSTER '{target.cluster}'" if target.cluster else ""
 
@@ -56,12 +56,12 @@ def create(table: TableSchema, target: EngineTarget) -> list[str]:
     version = f", {table.version}" if table.version else ""
     engine = f"ReplicatedReplacingMergeTree('{path}', '{replica}'{version})"
     if table.spread is Spread.EVERYWHERE:
-        return [_create(table, table.name, engine, on_cluster(target))]
-    local = stored_name(table.name, target)
+        return [_create(table, table.name, engine, make_cluster_clause(target))]
+    local = name_stored_table(table.name, target)
     spread = f"Distributed('{target.cluster}', '{target.database}', '{local}', job)"
     return [
-        _create(table, local, engine, on_cluster(target)),
-        f"CREATE TABLE IF NOT EXISTS {table.name}{on_cluster(target)} AS {local} ENGINE = {spread}",
+        _create(table, local, engine, make_cluster_clause(target)),
+        f"CREATE TABLE IF NOT EXISTS {table.name}{make_cluster_clause(target)} AS {local} ENGINE = {spread}",
     ]
 
 
@@ -70,10 +70,10 @@ def alter(table: str, target: EngineTarget, change: str, codec: str = "", *, spr
 
     ``codec`` applies only to the table with the rows. ``spread``: the change also applies to the distributed table.
     """
-    local = stored_name(table, target)
-    changes = [f"ALTER TABLE {local}{on_cluster(target)} {change} {codec}".rstrip()]
+    local = name_stored_table(table, target)
+    changes = [f"ALTER TABLE {local}{make_cluster_clause(target)} {change} {codec}".rstrip()]
     if spread and local != table:
-        changes.append(f"ALTER TABLE {table}{on_cluster(target)} {change}")
+        changes.append(f"ALTER TABLE {table}{make_cluster_clause(target)} {change}")
     return changes
 
 

@@ -21,7 +21,7 @@ from jobmeter.store.clickhouse.record import (
     LEAST_ROW_BYTES,
     RecordHead,
     RecordPosition,
-    decompressed,
+    decompress,
     read_body,
     read_head,
 )
@@ -60,7 +60,7 @@ def scan(segment: bytes, salt: int, acknowledged: RecordPosition | None) -> Segm
     ``acknowledged`` may be acknowledged too.
     """
     records = _Records(segment, salt)
-    groups, descriptors = _decoded(records)
+    groups, descriptors = _decode_records(records)
     end = acknowledged or RecordPosition()
     for head in records.heads.values():
         if head.at in records.bodies or head.at < end.at or not records.looks_cut_off(head):
@@ -138,7 +138,7 @@ class _Records:
         return end
 
 
-def _decoded(records: _Records) -> tuple[list[SampleRuns], list[Descriptors]]:
+def _decode_records(records: _Records) -> tuple[list[SampleRuns], list[Descriptors]]:
     """Return the rows of intact records, and the descriptors that none of them came with."""
     bodies = [read_body(records.bodies[at], records.heads[at]) for at in sorted(records.bodies)]
     sections = [section for body in bodies for section in body.sections]
@@ -147,8 +147,8 @@ def _decoded(records: _Records) -> tuple[list[SampleRuns], list[Descriptors]]:
     for one in sections:
         keys = lists.get(one.number)
         if keys is not None:
-            own = None if one.descriptors in taken else decompressed(one.descriptors)
+            own = None if one.descriptors in taken else decompress(one.descriptors)
             groups.append(SampleRuns(keys, one.count, one.time, one.value, one.retention, None, own))
             taken.add(one.descriptors)
     every = dict.fromkeys([one.descriptors for one in sections] + [copy for body in bodies for copy in body.copies])
-    return groups, [decompressed(one) for one in every if one not in taken]
+    return groups, [decompress(one) for one in every if one not in taken]

@@ -18,7 +18,7 @@ from pathlib import Path
 from zlib import crc32
 
 from jobmeter.store.clickhouse import record_before
-from jobmeter.store.clickhouse.failures import unavailable
+from jobmeter.store.clickhouse.failures import make_unavailable
 from jobmeter.store.clickhouse.record import Piece, RecordPosition, RecordWriter
 from jobmeter.store.clickhouse.rows import SampleRuns
 from jobmeter.store.clickhouse.segment_content import Loss, SegmentContent, scan
@@ -48,7 +48,7 @@ class Segments:
             _sync(folder.parent)
             paths = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
         except OSError as error:
-            raise unavailable(str(error), f"open {folder}") from error
+            raise make_unavailable(str(error), f"open {folder}") from error
         self._left = [path for path in paths if path.suffix == _JOURNAL]
         # The end of a segment whose file is missing: it was not deleted in the ordinary way.
         gone = [path for path in paths if path.suffix == _END and not path.with_suffix(_JOURNAL).exists()]
@@ -69,9 +69,9 @@ class Segments:
             if salt is None:
                 found = record_before.scan(segment)
             else:
-                found = scan(segment, salt, _acknowledged(path.with_suffix(_END), salt))
+                found = scan(segment, salt, _read_acknowledged(path.with_suffix(_END), salt))
         except OSError as error:
-            raise unavailable(str(error), f"read {path}") from error
+            raise make_unavailable(str(error), f"read {path}") from error
         if found.unfinished:
             text = "the last %d bytes of %s are no whole record: a write was cut off before it was acknowledged"
             _log.warning(text, found.unfinished, path)
@@ -88,7 +88,7 @@ class Segments:
             else:
                 copy.touch()
         except OSError as error:
-            raise unavailable(str(error), f"copy {path}") from error
+            raise make_unavailable(str(error), f"copy {path}") from error
         _log.error(
             "%s%d samples that were acknowledged are lost: %s is damaged, and is retained as %s",
             "at most " if lost.at_most else "",
@@ -107,7 +107,7 @@ class Segments:
             self._begin()
         try:
             record = self.writer.encode(group)
-            for part in _joined(record):
+            for part in _join_pieces(record):
                 _write(self._file, part)
             os.fdatasync(self._file)
         except BaseException:
@@ -195,7 +195,7 @@ class Segments:
         self._end()
 
 
-def lost_rows(name: str) -> Loss | None:
+def parse_lost_rows(name: str) -> Loss | None:
     """Return the loss in the name of a damaged segment's copy; None for a name without one."""
     found = _NAME.fullmatch(name)
     return Loss(int(found["rows"]), found["kind"] == "at-most") if found and found["rows"] else None
@@ -206,7 +206,7 @@ def _salt_of(path: Path) -> int | None:
     return int(found["salt"], 16) if found and found["salt"] else None
 
 
-def _acknowledged(path: Path, salt: int) -> RecordPosition | None:
+def _read_acknowledged(path: Path, salt: int) -> RecordPosition | None:
     """Return the acknowledged end of a segment, as far as it is known."""
     try:
         content = path.read_bytes()
@@ -220,7 +220,7 @@ def _acknowledged(path: Path, salt: int) -> RecordPosition | None:
     return RecordPosition(*position) if written_salt == salt else None
 
 
-def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+def _join_pieces(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Yield the same bytes in fewer pieces: copying small pieces costs less than writing each."""
     small: list[Piece] = []
     for piece in pieces:

@@ -16,7 +16,7 @@ def sort_dedupe(group: Sequence[SampleRuns]) -> InsertBlock:
     A repeated list of series is sorted once.
     """
     lists = list({id(rows.keys): rows.keys for rows in group}.values())
-    keys, places = _ordered(lists)
+    keys, places = _order_keys(lists)
     slots = {id(own): part for own, part in zip(lists, places, strict=True)}
     mixed = len({rows.retention for rows in group}) > 1
     runs = [kernel.SeriesSlices(slots[id(rows.keys)], rows.count, rows.time, rows.value) for rows in group]
@@ -26,11 +26,11 @@ def sort_dedupe(group: Sequence[SampleRuns]) -> InsertBlock:
     return InsertBlock(job, series, rows.time, rows.value, days)
 
 
-def _ordered(lists: Sequence[SeriesKeys]) -> tuple[SeriesKeys, list[Int64s]]:
+def _order_keys(lists: Sequence[SeriesKeys]) -> tuple[SeriesKeys, list[Int64s]]:
     """Return all keys of some lists in order, each once; and the positions of each list's keys among them."""
     job = np.concatenate([keys.job for keys in lists])
     series = np.concatenate([keys.series for keys in lists])
-    first, number = kernel.numbered(job, series)
+    first, number = kernel.number_pairs(job, series)
     job, series = job[first], series[first]
     order = np.lexsort((series, job))
     place = np.empty(len(order), np.int64)

@@ -22,16 +22,16 @@ _Part = tuple[str, dict[str, Any]]
 
 def list_sql(selector: TraceFilter) -> Statement:
     """Return the statement for a page of traces."""
-    grouped, parameters = _grouped(selector, _FIGURES, page=True)
+    grouped, parameters = _group_spans(selector, _FIGURES, page=True)
     value = _value(selector)
     direction = "DESC" if selector.descending else "ASC"
     order = f"ORDER BY {value} {direction}, project, trace LIMIT {int(selector.limit)} OFFSET {int(selector.offset)}"
     return f"{grouped} {order}", parameters
 
 
-def total_sql(selector: TraceFilter) -> Statement:
+def select_total(selector: TraceFilter) -> Statement:
     """Return the statement that counts the matching traces."""
-    grouped, parameters = _grouped(selector, "min(start_ns) AS began, max(end_ns) AS ended", page=False)
+    grouped, parameters = _group_spans(selector, "min(start_ns) AS began, max(end_ns) AS ended", page=False)
     return f"SELECT count() FROM ({grouped})", parameters
 
 
@@ -45,18 +45,20 @@ def spans_sql(selector: SpanFilter, limit: int) -> Statement:
         after = {"trace": trace, "start": start, "span": span, "project": project, "job": job}
         sql = "({trace:String}, {start:Int64}, {span:String}, {project:String}, {job:String})"
         parts.append((f"({_ORDER}) > {sql}", after))
-    where, parameters = _joined(parts)
+    where, parameters = _join_conditions(parts)
     return f"SELECT {_COLUMNS} FROM spans WHERE {where} ORDER BY {_ORDER} LIMIT {int(limit)}", parameters
 
 
-def _grouped(selector: TraceFilter, figures: str, *, page: bool) -> Statement:
-    where, parameters = _joined(_which(selector))
-    having, more = _joined([*_having(selector), *(_after(selector) if page else ())])
+def _group_spans(selector: TraceFilter, figures: str, *, page: bool) -> Statement:
+    where, parameters = _join_conditions(_list_row_conditions(selector))
+    having, more = _join_conditions(
+        [*_list_trace_conditions(selector), *(_list_page_conditions(selector) if page else ())]
+    )
     sql = f"SELECT {figures} FROM spans WHERE {where} GROUP BY project, trace HAVING {having}"
     return sql, {**parameters, **more}
 
 
-def _which(selector: TraceFilter) -> Iterator[_Part]:
+def _list_row_conditions(selector: TraceFilter) -> Iterator[_Part]:
     """Yield the conditions on the rows that are read."""
     if selector.projects is not None:
         yield "project IN {projects:Array(String)}", {"projects": sorted(selector.projects)}
@@ -73,11 +75,11 @@ def _which(selector: TraceFilter) -> Iterator[_Part]:
         yield "start_ns < {end:Int64}", {"end": selector.end_ns}
 
 
-def _having(selector: TraceFilter) -> Iterator[_Part]:
+def _list_trace_conditions(selector: TraceFilter) -> Iterator[_Part]:
     """Yield the conditions on whole traces."""
-    spans = list(_fitting(selector))
+    spans = list(_list_span_conditions(selector))
     if spans:
-        sql, parameters = _joined(spans)
+        sql, parameters = _join_conditions(spans)
         yield f"countIf({sql}) > 0", parameters
     if selector.min_ns is not None:
         yield "ended - began >= {least:Int64}", {"least": selector.min_ns}
@@ -85,7 +87,7 @@ def _having(selector: TraceFilter) -> Iterator[_Part]:
         yield "ended - began <= {most:Int64}", {"most": selector.max_ns}
 
 
-def _after(selector: TraceFilter) -> Iterator[_Part]:
+def _list_page_conditions(selector: TraceFilter) -> Iterator[_Part]:
     if selector.after is None:
         return
     value, project, trace = selector.after
@@ -101,7 +103,7 @@ def _value(selector: TraceFilter) -> str:
     return "began" if selector.order is TraceOrder.START else "(ended - began)"
 
 
-def _fitting(selector: TraceFilter) -> Iterator[_Part]:
+def _list_span_conditions(selector: TraceFilter) -> Iterator[_Part]:
     """Yield the conditions that a single span of a trace must meet."""
     chosen: tuple[tuple[str, str, list[Any]], ...] = (
         ("name", "String", sorted(selector.names)),
@@ -140,7 +142,7 @@ def _condition(number: int, condition: SpanCondition) -> _Part:
     return f"({' OR '.join(each)})", {f"key{number}": condition.key, f"text{number}": condition.value}
 
 
-def _joined(parts: "Iterator[_Part] | list[_Part]") -> Statement:
+def _join_conditions(parts: "Iterator[_Part] | list[_Part]") -> Statement:
     found = list(parts)
     parameters = {name: value for _, own in found for name, value in own.items()}
     return " AND ".join(sql for sql, _ in found) or "1", parameters

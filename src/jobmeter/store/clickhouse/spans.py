@@ -26,7 +26,7 @@ from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import ReadMeter
-from jobmeter.store.clickhouse.span_sql import list_sql, spans_sql, total_sql
+from jobmeter.store.clickhouse.span_sql import list_sql, select_total, spans_sql
 from jobmeter.store.clickhouse.write_gate import WriteGate
 from jobmeter.wire.otlp.values import text_of
 
@@ -61,7 +61,7 @@ class SpanTable:
         found = [_trace(row) for row in rows]
         if not selector.count:
             return TracePage(found)
-        return TracePage(found, int(self._query(*total_sql(selector), meter, budget)[0][0]))
+        return TracePage(found, int(self._query(*select_total(selector), meter, budget)[0][0]))
 
     def read(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
         """Return one page of spans, each span once."""
@@ -160,8 +160,8 @@ def _blocks(spans: Sequence[Span], raw_days: int) -> Iterator[bytes]:
 
 def _row(span: Span, raw_days: int) -> dict[str, Any]:
     detail = SpanDetail(
-        attributes=_no_texts(span.attributes),
-        resource=_no_texts(span.resource),
+        attributes=_drop_texts(span.attributes),
+        resource=_drop_texts(span.resource),
         scope=span.scope,
         events=span.events,
         links=span.links,
@@ -194,5 +194,5 @@ def _row(span: Span, raw_days: int) -> dict[str, Any]:
     }
 
 
-def _no_texts(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_texts(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in attributes.items() if not isinstance(value, str)}

@@ -84,7 +84,7 @@ def parse_dsn(dsn: str) -> EngineTarget:
     """
     scheme, separator, rest = dsn.partition("://")
     if separator and scheme == "chdb":
-        return _embedded(rest)
+        return _parse_embedded(rest)
     if separator and scheme == "clickhousedb":
         return _server(dsn)
     raise ConfigurationError(
@@ -92,7 +92,7 @@ def parse_dsn(dsn: str) -> EngineTarget:
     )
 
 
-def _embedded(rest: str) -> EngineTarget:
+def _parse_embedded(rest: str) -> EngineTarget:
     path, _, query = rest.partition("?")
     if not path:
         raise ConfigurationError("a chdb:// store needs the path of a folder: chdb:///var/lib/jobmeter/telemetry")

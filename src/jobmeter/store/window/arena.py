@@ -27,7 +27,7 @@ class Arena:
     """Arrays of zeros, one behind the other, in a mapping that takes memory only for written pages.
 
     Writer and readers take the same arrays in the same order, so each array has the same place in both. ``descriptor``
-    is the file of the mapping, None where the system has no such files: then there are no readers.
+    is the file of the mapping, None if the system has no such files: then there are no readers.
     """
 
     def __init__(self, memory: mmap.mmap, descriptor: int | None) -> None:
@@ -63,7 +63,7 @@ class Arena:
 
 
 def _create_file(size: int) -> int | None:
-    """Create a file in memory that keeps its size. None where the system or its limits forbid it."""
+    """Create a file in memory that keeps its size. None if the system or its limits forbid it."""
     if not hasattr(os, "memfd_create"):
         return None
     try:

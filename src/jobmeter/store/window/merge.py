@@ -19,7 +19,7 @@ def merge(pages: Pages, rows: SeriesRows, own: Int64s, index: Int64s, time: Int6
     begin = pages.page_of(rows.first_page[own], rows.last_page[own], earliest)
     position, written = pages.chains(begin, latest)
     of, old_time, old_value = pages.content(written)
-    index, time, value = in_order(
+    index, time, value = sort_samples(
         np.concatenate([position[of], index]), np.concatenate([old_time, time]), np.concatenate([old_value, value])
     )
     starts = page_starts(index, time)
@@ -50,7 +50,7 @@ def merge(pages: Pages, rows: SeriesRows, own: Int64s, index: Int64s, time: Int6
     return own[~fits]
 
 
-def in_order(index: Int64s, time: Int64s, value: Float64s) -> tuple[Int64s, Int64s, Float64s]:
+def sort_samples(index: Int64s, time: Int64s, value: Float64s) -> tuple[Int64s, Int64s, Float64s]:
     """Sort by (index, time). Of equal samples the last one stays."""
     step = np.diff(index)
     if np.all((step > 0) | ((step == 0) & (np.diff(time) > 0))):

@@ -90,7 +90,7 @@ class WindowReads:
         most = MOST_SAMPLES if most is None else most
 
         def answer(found: FoundRows) -> tuple[BucketColumns, References] | None:
-            if not self._inside(found, span.start_ms):
+            if not self._holds_all_since(found, span.start_ms):
                 return None
             ends, moved = (span.start_ms, span.end_ms), references.copy()
             room = len(found.rows) * (span.length_ms // step_ms + 2)
@@ -129,16 +129,16 @@ class WindowReads:
         """Return each series' last sample before a time; None if the window may lack any of these samples."""
 
         def answer(found: FoundRows) -> SampleColumns | None:
-            if not self._inside(found, before_ms):
+            if not self._holds_all_since(found, before_ms):
                 return None
-            time, value = kernel.previous(self._at, found.rows, before_ms)
+            time, value = kernel.find_previous(self._at, found.rows, before_ms)
             if not np.all(time >= self._rows.since[found.rows]):
                 return None
             return SampleColumns(np.arange(len(time), dtype=np.uint32), time, value)
 
         return self._consistent(keys, answer)
 
-    def _inside(self, found: FoundRows, start_ms: int) -> bool:
+    def _holds_all_since(self, found: FoundRows, start_ms: int) -> bool:
         """Return True if each series has a row, and each row has every sample since a time."""
         return not len(found.rows) or (found.whole and int(self._rows.since[found.rows].max()) <= start_ms)
 

@@ -67,7 +67,7 @@ class WindowedStore:
         self.cache = cache or Cache()
         self._appending = threading.Lock()
         self._swept_ms = 0
-        self._immutable_ms = self._rolled_until()
+        self._immutable_ms = self._find_rolled_end()
         self._adopts_after = clock.monotonic()
         self._unfilled: SeriesPage | None = SeriesPage(_NO_SERIES, NEWEST)
         if engine.engine_use is not None:
@@ -78,7 +78,7 @@ class WindowedStore:
         """The window; None while other servers use the engine."""
         return self.window if self._is_alone else None
 
-    def _rolled_until(self) -> int:
+    def _find_rolled_end(self) -> int:
         """Return the end of the last hour that may be rolled up by another process.
 
         The end is at most the last full hour, or later if the clock was set back.
@@ -99,7 +99,7 @@ class WindowedStore:
             self.window.share(is_shared=alone)
             self._unfilled = SeriesPage(_NO_SERIES, NEWEST) if alone else None
             if alone:
-                self._immutable_ms = max(self._immutable_ms, self._rolled_until())
+                self._immutable_ms = max(self._immutable_ms, self._find_rolled_end())
 
     def close(self) -> None:
         """Close the engine. Other processes see that the window has ended."""
@@ -118,7 +118,7 @@ class WindowedStore:
                 return
             self.check_writable()  # before the window changes: a refusal below costs its series a read
             immutable_ms = self._immutable_ms
-            late = _late_jobs(batches, immutable_ms)
+            late = _find_late_jobs(batches, immutable_ms)
             # Sweep stale series first: a series that returns after a day is new here, and its descriptors too.
             self._sweep()
             changed = late | self._take_in(batches)
@@ -132,7 +132,7 @@ class WindowedStore:
             finally:
                 # A roll-up may have run since: its hours may lack these samples.
                 if self._immutable_ms != immutable_ms:
-                    changed |= _late_jobs(batches, self._immutable_ms)
+                    changed |= _find_late_jobs(batches, self._immutable_ms)
                 # Again: a reader may meanwhile have found some of it, and not the rest.
                 self.window.revisions.raise_some(changed)
             now_ms = self._clock.now_ms()
@@ -167,7 +167,7 @@ class WindowedStore:
         """Return the series that match. The list is shared: callers must not change it."""
         revision = None if selector.jobs is None else self.revision(selector.jobs)
         if revision is None:
-            return self._engine.find(_lasting(selector))
+            return self._engine.find(_widen_selector(selector))
         # A list for each node: questions about several nodes seldom name the same ones again.
         parts = [selector] if selector.nodes is None else [replace(selector, nodes=(one,)) for one in selector.nodes]
         lists: dict[Hashable, list[Series] | None] = {
@@ -176,7 +176,7 @@ class WindowedStore:
         missing = [part for part in parts if lists[part.nodes] is None]
         if missing:
             nodes = None if selector.nodes is None else tuple(one for part in missing for one in part.nodes or ())
-            found = self._engine.find(_lasting(replace(selector, nodes=nodes)))
+            found = self._engine.find(_widen_selector(replace(selector, nodes=nodes)))
             for part, own in zip(missing, _split(found, missing), strict=True):
                 lists[part.nodes] = own
                 self.cache.put(_name_of(part), revision, own, _SERIES_BYTES * (len(own) + 1))
@@ -204,7 +204,7 @@ class WindowedStore:
                 )
                 if columns is None:
                     # All of them from here on: an engine reads many series as fast as some.
-                    yield from self._rest(keys, span, begin + first, first_ms, left)
+                    yield from self._read_rest(keys, span, begin + first, first_ms, left)
                     return
                 left.take(len(columns))
                 full = len(columns) == BLOCK_ROWS
@@ -212,7 +212,7 @@ class WindowedStore:
                     first, first_ms = int(columns.index[-1]), int(columns.time[-1]) + 1
                     yield SampleColumns(columns.index + np.uint32(begin), columns.time, columns.value)
 
-    def _rest(
+    def _read_rest(
         self, keys: SeriesKeys, span: TimeRange, first: int, first_ms: int, left: BudgetMeter
     ) -> Iterator[SampleColumns]:
         """Yield from the engine the samples of a series from a time on, and all samples of the series behind it."""
@@ -342,7 +342,7 @@ class WindowedStore:
             self.window.sweep(now)
 
 
-def _late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
+def _find_late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
     """Return the jobs with samples before a time: in hours that may be rolled up."""
     jobs = set[int]()
     for batch in batches:
@@ -353,9 +353,9 @@ def _late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
     return jobs
 
 
-def _lasting(selector: SeriesSelector) -> SeriesSelector:
+def _widen_selector(selector: SeriesSelector) -> SeriesSelector:
     """Return the selector for the engine, widened so that the list may be cached."""
-    return selector if selector.since is None else replace(selector, since=_since(selector.since))
+    return selector if selector.since is None else replace(selector, since=_find_first_day(selector.since))
 
 
 def _split(found: list[Series], parts: Sequence[SeriesSelector]) -> list[list[Series]]:
@@ -368,12 +368,12 @@ def _split(found: list[Series], parts: Sequence[SeriesSelector]) -> list[list[Se
     return [by_node.get(part.nodes, []) for part in parts]
 
 
-def _since(time_ms: int) -> int:
+def _find_first_day(time_ms: int) -> int:
     # Whole days, two of them to spare: every cached list then has all series of the window.
     return max(0, floor_to(time_ms, DAY) - 2 * DAY)
 
 
 def _name_of(selector: SeriesSelector) -> Hashable:
-    since = None if selector.since is None else _since(selector.since)
+    since = None if selector.since is None else _find_first_day(selector.since)
     names = selector.metrics, selector.projects, selector.nodes, selector.special
     return selector.jobs, names, since, selector.limit

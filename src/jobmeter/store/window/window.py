@@ -11,7 +11,7 @@ from jobmeter.kernel.window import PAGE
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.time import DAY, MINUTE
 from jobmeter.store.window.arena import Arena, HeaderField
-from jobmeter.store.window.merge import in_order, merge
+from jobmeter.store.window.merge import merge, sort_samples
 from jobmeter.store.window.pages import (
     NO_PAGE,
     NO_ROW,
@@ -62,7 +62,7 @@ class Window(WindowReads):
     def descriptor(self) -> int | None:
         """Return the descriptor of the window's memory, for ``SharedWindow.open`` in another process.
 
-        None where the system has no memory with a descriptor.
+        None if the system has no memory with a descriptor.
         """
         return self._arena.descriptor
 
@@ -201,7 +201,7 @@ class Window(WindowReads):
         if not keep.all():
             rows, time, value = rows[keep], time[keep], value[keep]
         if len(rows):
-            self._write(*in_order(rows, time, value))
+            self._write(*sort_samples(rows, time, value))
 
     def _write(self, rows: Int64s, time: Int64s, value: Float64s) -> None:
         """Write samples, row after row, ascending in time, each time once."""

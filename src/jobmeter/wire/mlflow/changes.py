@@ -76,7 +76,7 @@ def experiment_of(given: NewRun) -> tuple[str, str]:
     return experiment, name
 
 
-def new_run(run: str, given: NewRun, *, project: str, caller: str, now_ms: int, local: bool) -> Run:
+def make_run(run: str, given: NewRun, *, project: str, caller: str, now_ms: int, local: bool) -> Run:
     """Return a new run with an id. Raises InvalidRequestError or NotFoundError for a wrong field."""
     experiment, tags = experiment_of(given)[0], texts(given.tags)
     run_name = given.run_name or tags.get(RUN_NAME) or f"run-{iso(now_ms)[:19]}"
@@ -116,7 +116,7 @@ def logged(
     return values
 
 
-def updated(run: Run, status: str, end_time: int | None, run_name: str) -> dict[str, Any]:
+def make_update(run: Run, status: str, end_time: int | None, run_name: str) -> dict[str, Any]:
     """Return the entries that set the given fields of status, end and name. Raises InvalidRequestError."""
     check_active(run)
     values = tag(run, RUN_NAME, run_name) if run_name else {}

@@ -20,7 +20,7 @@ def check_plain(artifact_location: str, tags: Sequence[KeyValue]) -> None:
             )
 
 
-def named(experiment: str) -> str:
+def name_experiment(experiment: str) -> str:
     """Return the name of the experiment with an id. Raises NotFoundError."""
     name = experiment_name(experiment)
     if name is None:

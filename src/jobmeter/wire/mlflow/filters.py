@@ -102,7 +102,7 @@ def parse(text: str) -> list[Clause]:
         if at < len(text):
             joint = _AND.match(text, at)
             if joint is None or joint.end() == len(text):
-                raise _wrong(text, at)
+                raise _make_clause_error(text, at)
             at = joint.end()
     return clauses
 
@@ -122,14 +122,14 @@ def parse_order(texts: Sequence[str]) -> list[SearchOrder]:
     return orders
 
 
-def shown_by(view: str) -> frozenset[bool]:
+def parse_view(view: str) -> frozenset[bool]:
     """Return the values of ``deleted`` that a view shows. Raises InvalidRequestError."""
     if view not in _VIEWS:
         raise InvalidRequestError(f"run_view_type must be one of {', '.join(_VIEWS)}", "run_view_type")
     return _VIEWS[view]
 
 
-def fits_all(clauses: Sequence[Clause], run: Run, metrics: Mapping[str, LoggedPoint]) -> bool:
+def meets_all(clauses: Sequence[Clause], run: Run, metrics: Mapping[str, LoggedPoint]) -> bool:
     """Return True if the run meets all conditions."""
     return all(clause.fits(run, metrics) for clause in clauses)
 
@@ -172,9 +172,9 @@ def _clause(text: str, at: int) -> tuple[Clause, int]:
     match = _COLUMN.match(text, at)
     compare = _OPERATOR.match(text, match.end()) if match else None
     if match is None or compare is None:
-        raise _wrong(text, at)
+        raise _make_clause_error(text, at)
     column, comparator = _column(match), _SPACE.sub(" ", compare[1].upper())
-    allowed = _allowed(column)
+    allowed = _list_allowed(column)
     if comparator not in allowed:
         raise InvalidRequestError(f"Invalid comparator {comparator!r} not one of {sorted(allowed)}", "filter")
     if comparator in _NULLS:
@@ -192,10 +192,10 @@ def _value(comparator: str, form: re.Pattern[str], text: str) -> Any:  # noqa: A
         return float(text)
     if form is _LIST:
         return frozenset(single or double for single, double in _ITEM.findall(text))
-    return _like(text[1:-1], ignore_case=comparator == "ILIKE") if comparator in _LIKES else text[1:-1]
+    return _compile_like(text[1:-1], ignore_case=comparator == "ILIKE") if comparator in _LIKES else text[1:-1]
 
 
-def _like(pattern: str, *, ignore_case: bool) -> re.Pattern[str]:
+def _compile_like(pattern: str, *, ignore_case: bool) -> re.Pattern[str]:
     """Compile a pattern with ``%`` and ``_``. Atomic groups bound the time by both lengths' product."""
     first, *rest = (re.escape(part).replace("_", ".") for part in pattern.split("%"))
     last = f".*{rest.pop()}" if rest else ""
@@ -226,7 +226,7 @@ def _is_number(column: SearchColumn) -> bool:
     return column.kind == METRIC or (column.kind == ATTRIBUTE and column.key in _TIMES)
 
 
-def _allowed(column: SearchColumn) -> frozenset[str]:
+def _list_allowed(column: SearchColumn) -> frozenset[str]:
     if _is_number(column):
         return _NUMBERS
     if column.kind == ATTRIBUTE:
@@ -234,7 +234,7 @@ def _allowed(column: SearchColumn) -> frozenset[str]:
     return _EQUAL | _LIKES | _NULLS
 
 
-def _wrong(text: str, at: int) -> InvalidRequestError:
+def _make_clause_error(text: str, at: int) -> InvalidRequestError:
     return InvalidRequestError(
         f"Invalid clause(s) in filter string: {text[at : at + 100]!r}. Join conditions such as metrics.loss < 0.5, "
         "params.optimizer = 'adam' by AND",

@@ -22,7 +22,7 @@ from jobmeter.model.interner import SeriesInterner, current
 from jobmeter.model.log_batch import LogBatch
 from jobmeter.model.memory import Take, unlimited
 from jobmeter.model.record import Records, check_records, invalid_record
-from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, at_place, check_series
+from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, check_series, make_at_place
 from jobmeter.settings import Limits
 from jobmeter.wire.json_shape import shape_of
 from jobmeter.wire.native.frame import HEADER, MAGIC, MAX_PLAIN, MAX_SENT, VERSION, Codec, FrameKind
@@ -106,7 +106,7 @@ def decode(
         payload = _payload(body, head, take)
         if head.kind == SAMPLES:
             layout = _layout(payload, series_left)
-            found = _cached(cache, project, layout, interner)
+            found = _get_cached_list(cache, project, layout, interner)
             if found is None:
                 found = cache.put(project, layout.key, interner, _series_of(payload, layout, project))
             series_left -= len(found.series)
@@ -143,7 +143,7 @@ def decode_from_memory(body: bytes, project: str, limits: Limits, cache: SeriesL
             return None
         payload = _payload(body, head)
         layout = _layout(payload, series_left)
-        found = _cached(cache, project, layout, interner)
+        found = _get_cached_list(cache, project, layout, interner)
         if found is None:
             return None
         series_left -= len(found.series)
@@ -288,7 +288,9 @@ def _layout(payload: bytes, series_left: int) -> _Layout:
     return _Layout(series_count, sample_count, end, payload[_COUNTS.size : end])
 
 
-def _cached(cache: SeriesListCache, project: str, layout: _Layout, interner: SeriesInterner) -> ListedSeries | None:
+def _get_cached_list(
+    cache: SeriesListCache, project: str, layout: _Layout, interner: SeriesInterner
+) -> ListedSeries | None:
     """Return the cached list of series with the same descriptor bytes, if it has the declared number of series."""
     found = cache.get(project, layout.key, interner)
     return found if found is not None and len(found.places) == layout.series else None
@@ -336,7 +338,7 @@ def _descriptors(payload: bytes, count: int, project: str) -> tuple[list[Series]
         # Many metrics share the rest of the descriptor: the part behind the metric is read and checked once.
         end = _SHORT.size + int.from_bytes(data[: _SHORT.size], "little")
         metric, place = metrics.get(data[:end]), places.get(data[end:])
-        one = _series(project, data) if metric is None or place is None else at_place(metric, place)
+        one = _series(project, data) if metric is None or place is None else make_at_place(metric, place)
         metrics[data[:end]], places[data[end:]] = one.metric, one
         series.append(one)
     return series, at

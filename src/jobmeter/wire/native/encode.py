@@ -59,8 +59,8 @@ def encode_samples(samples: Iterable[Sample]) -> bytes:
             struct.pack("<II", len(counts), sum(counts)),
             *(part for text in texts for part in (_U32.pack(len(text)), text)),
             struct.pack(f"<{len(counts)}I", *counts),
-            _little(array("q", chain.from_iterable(times for times, _ in grouped.values()))),
-            _little(array("d", chain.from_iterable(values for _, values in grouped.values()))),
+            _to_little_endian(array("q", chain.from_iterable(times for times, _ in grouped.values()))),
+            _to_little_endian(array("d", chain.from_iterable(values for _, values in grouped.values()))),
         )
     )
 
@@ -101,7 +101,7 @@ def _string(text: str) -> bytes:
     return _U16.pack(len(encoded)) + encoded
 
 
-def _little(column: "array[int] | array[float]") -> bytes:
+def _to_little_endian(column: "array[int] | array[float]") -> bytes:
     if sys.byteorder == "big":
         column.byteswap()
     return column.tobytes()

@@ -44,13 +44,13 @@ def _leave_out(document: object, message: str) -> str | None:
     """Remove the field or word that the message names from every entry of the lists on its path. Return its name."""
     if found := _FIELD.fullmatch(message):
         path, name = found["path"] or "", found["name"]
-        for parent in _at(document, path):
+        for parent in _find_at(document, path):
             if isinstance(parent, dict):
                 parent.pop(name, None)
         return _name(path, name)
     if found := _WORD.fullmatch(message):
         path, word = found["path"], found["word"]
-        for parent in _at(document, path):
+        for parent in _find_at(document, path):
             if isinstance(parent, dict) and parent.get(found["name"]) == word:
                 del parent[found["name"]]
             elif isinstance(parent, list) and found["place"] and parent[int(found["place"]) :][:1] == [word]:
@@ -63,14 +63,14 @@ def _name(path: str, last: str) -> str:
     return ".".join([*(match[1] for match in _STEP.finditer(path) if match[1]), last])[:_LONGEST]
 
 
-def _at(document: object, path: str) -> list[object]:
+def _find_at(document: object, path: str) -> list[object]:
     found = [document]
     for step in _STEP.finditer(path):
-        found = [inner for outer in found for inner in _inside(outer, step[1])]
+        found = [inner for outer in found for inner in _list_members(outer, step[1])]
     return found
 
 
-def _inside(outer: object, name: str | None) -> list[object]:
+def _list_members(outer: object, name: str | None) -> list[object]:
     if isinstance(outer, dict):
         return list(outer.values()) if name is None else [outer[name]] if name in outer else []
     return list(outer) if isinstance(outer, list) and name is None else []

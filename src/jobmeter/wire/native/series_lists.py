@@ -58,7 +58,7 @@ class SeriesListCache:
 
     def put(self, project: str, data: bytes, interner: SeriesInterner, series: Sequence[Series]) -> ListedSeries:
         """Cache a list of series under these bytes."""
-        made = _listed(interner, series)
+        made = _make_list(interner, series)
         key = project, data
         with self._lock:
             self._drop(key)
@@ -78,7 +78,7 @@ def _cost(key: tuple[str, bytes], found: ListedSeries) -> int:
     return len(key[1]) + _COST + _SERIES_COST * len(found.series)
 
 
-def _listed(interner: SeriesInterner, series: Sequence[Series]) -> ListedSeries:
+def _make_list(interner: SeriesInterner, series: Sequence[Series]) -> ListedSeries:
     numbers = interner.numbers(series)
     present, first, places = np.unique(numbers, return_index=True, return_inverse=True)
     if len(present) == len(numbers):

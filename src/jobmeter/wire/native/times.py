@@ -12,7 +12,7 @@ _COUNTS = struct.Struct("<II")
 _SAMPLE = 16
 
 
-def newest_time(body: bytes) -> int:
+def find_newest_time(body: bytes) -> int:
     """Return the latest time of a sample or line in a body of whole frames, epoch milliseconds.
 
     0 for records, for the codecs of other senders and for damaged data.
@@ -20,11 +20,11 @@ def newest_time(body: bytes) -> int:
     newest, at = 0, 0
     while found := read_frame(body, at):
         frame, at = found
-        newest = max(newest, _newest(frame))
+        newest = max(newest, _find_newest(frame))
     return newest
 
 
-def _newest(frame: Frame) -> int:
+def _find_newest(frame: Frame) -> int:
     if frame.kind is FrameKind.LOGS:
         return max(line_times(frame), default=0) // NS_PER_MS
     plain = unpacked(frame) if frame.kind is FrameKind.SAMPLES else b""

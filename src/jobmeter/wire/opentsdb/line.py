@@ -73,12 +73,12 @@ class LineReader:
             yield from self._line(line)
         if len(self._rest) > MAX_LINE:
             if not self._skipping:
-                yield _too_long()
+                yield _make_length_error()
             self._skipping, self._rest = True, b""
 
     def _line(self, line: bytes) -> Iterator[Event]:
         if len(line) > MAX_LINE:
-            yield _too_long()
+            yield _make_length_error()
             return
         words = line.split()
         if not words:
@@ -132,5 +132,5 @@ def _command(words: list[bytes]) -> Event:
     return Command(name, tuple(arguments))
 
 
-def _too_long() -> Wrong:
+def _make_length_error() -> Wrong:
     return Wrong(LineProblem.LENGTH, f"a line may have {MAX_LINE} bytes", "length")

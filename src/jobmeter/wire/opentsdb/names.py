@@ -19,19 +19,19 @@ IDENTITY = frozenset({JOB, REPLICA, ATTEMPT, DEVICE, CLUSTER, PROJECT})
 """Tags that never become labels."""
 
 
-def from_opentsdb(name: str) -> str:
+def parse_opentsdb_name(name: str) -> str:
     """Return our name of an OpenTSDB metric."""
-    return name if _same(name) else EXTERNAL + name
+    return name if _is_same(name) else EXTERNAL + name
 
 
-def to_opentsdb(name: str) -> str:
+def make_opentsdb_name(name: str) -> str:
     """Return OpenTSDB's name of one of our metrics."""
-    if name.startswith(EXTERNAL) and not _same(name):
+    if name.startswith(EXTERNAL) and not _is_same(name):
         return name.removeprefix(EXTERNAL)
     return name
 
 
-def _same(name: str) -> bool:
+def _is_same(name: str) -> bool:
     """Return True for a name that is the same on both sides: a catalogue or program metric, ``external.`` removed."""
     core = name
     while core.startswith(EXTERNAL):

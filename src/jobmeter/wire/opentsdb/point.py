@@ -24,7 +24,7 @@ from jobmeter.wire.opentsdb.names import (
     NODE_TAGS,
     PROJECT,
     REPLICA,
-    from_opentsdb,
+    parse_opentsdb_name,
 )
 
 _SECONDS_DIGITS = 10
@@ -63,11 +63,11 @@ def column_of(metric: str, tags: Mapping[str, str], project: str | None) -> Colu
         raise
     except InvalidRequestError as error:
         if error.field == "metric":
-            raise _no_metric(metric) from error
+            raise _make_metric_error(metric) from error
         raise PointRefusedError(error.message, "tags") from error
     described = find(series.metric)
     if described is None:
-        raise _no_metric(metric)
+        raise _make_metric_error(metric)
     lowest = -math.inf if described.minimum is None else described.minimum
     return Column(series, lowest, math.inf if described.maximum is None else described.maximum)
 
@@ -84,7 +84,7 @@ def _project(named: str, own: str | None) -> str:
     return own
 
 
-def _no_metric(metric: str) -> PointRefusedError:
+def _make_metric_error(metric: str) -> PointRefusedError:
     return PointRefusedError(f"metric {metric[:128]!r} is not a metric name", "name")
 
 
@@ -97,7 +97,7 @@ def _series(metric: str, tags: Mapping[str, str], project: str | None) -> Series
     if not attempt.isdecimal() or len(attempt) > _SECONDS_DIGITS:
         raise PointRefusedError(f"attempt {attempt[:20]!r} is not a number of restarts", "tags")
     return Series(
-        metric=from_opentsdb(metric),
+        metric=parse_opentsdb_name(metric),
         project=_project(tags.get(PROJECT, ""), project),
         cluster=tags.get(CLUSTER, ""),
         node=tags.get(used, ""),
@@ -138,9 +138,9 @@ def time_of(value: object) -> int:
 def number_of(value: object) -> float:
     """Return the value as a number, from a number or its text. Raises RefusedError."""
     if isinstance(value, str):
-        number = _parsed(value)
+        number = _parse_number(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        number = _as_float(value)
+        number = _to_float(value)
     elif value is None:
         raise PointRefusedError("Empty value", "value")
     else:
@@ -150,7 +150,7 @@ def number_of(value: object) -> float:
     return number
 
 
-def _parsed(text: str) -> float:
+def _parse_number(text: str) -> float:
     if not text:
         raise PointRefusedError("Empty value", "value")
     # float() also accepts surrounding spaces, underscores and digits of other scripts. Infinities are rejected later.
@@ -162,7 +162,7 @@ def _parsed(text: str) -> float:
         raise PointRefusedError("Unable to parse value to a number", "value") from error
 
 
-def _as_float(value: float) -> float:
+def _to_float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:

@@ -58,10 +58,10 @@ def decode(body: bytes, most: int, take: Take = unlimited) -> Sequence[DataPoint
     try:
         return _ARRAY.decode(body) if stripped.startswith(b"[") else [_ONE.decode(body)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _lenient(body, error)
+        return _parse_leniently(body, error)
 
 
-def _lenient(body: bytes, problem: Exception) -> Sequence[DataPoint]:
+def _parse_leniently(body: bytes, problem: Exception) -> Sequence[DataPoint]:
     """Parse a body that is not strict JSON, so that data points with NaN and Infinity are rejected one by one."""
     try:
         found = json.loads(body, parse_constant=str)

@@ -42,7 +42,7 @@ def varint(tag: int) -> Write:
     return lambda value: head + encode_varint(value % 2**64) if value else b""
 
 
-def fixed(tag: int, form: str) -> Write:
+def encode_fixed(tag: int, form: str) -> Write:
     """Encode a number of fixed length, in a ``form`` of ``struct``."""
     head, pack = bytes((tag,)), struct.Struct(f"<{form}").pack
     return lambda value: head + pack(value)
@@ -88,7 +88,7 @@ def pairs(tag: int) -> Write:
 
 def attribute_value(tag: int) -> Write:
     """Encode an AnyValue."""
-    return lambda sent: part(tag, _any(sent, 0))
+    return lambda sent: part(tag, _encode_any(sent, 0))
 
 
 class OtlpMessage(msgspec.Struct, rename="camel", gc=False):
@@ -104,7 +104,7 @@ class AnyValue(OtlpMessage):
     array_value: "Values | None" = None
     kvlist_value: "KeyValues | None" = None
     bytes_value: Annotated[bytes | None, lambda value: part(0x3A, value)] = None
-    double_value: Annotated[float | None, fixed(0x21, "d")] = None
+    double_value: Annotated[float | None, encode_fixed(0x21, "d")] = None
     bool_value: Annotated[bool | None, lambda value: bytes((0x10, value))] = None
     int_value: Annotated[int | None, lambda value: b"\x18" + encode_varint(_bits(value))] = None
     string_value: Annotated[str | None, lambda value: part(0x0A, value.encode())] = None
@@ -145,17 +145,17 @@ class OtlpScope(OtlpMessage):
 
 class _NumberPoint(OtlpMessage):
     # In the usual form of protocol buffers, which is read quickest.
-    time_unix_nano: Annotated[int | None, fixed(0x19, "Q")] = None
-    as_double: Annotated[float | None, fixed(0x21, "d")] = None
-    as_int: Annotated[int | None, fixed(0x31, "q")] = None
+    time_unix_nano: Annotated[int | None, encode_fixed(0x19, "Q")] = None
+    as_double: Annotated[float | None, encode_fixed(0x21, "d")] = None
+    as_int: Annotated[int | None, encode_fixed(0x31, "q")] = None
     attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x3A)] = None
     flags: Annotated[int | None, varint(0x40)] = None
 
 
 class _HistogramPoint(OtlpMessage):
-    time_unix_nano: Annotated[int | None, fixed(0x19, "Q")] = None
-    count: Annotated[int | None, fixed(0x21, "Q")] = None
-    sum: Annotated[float | None, fixed(0x29, "d")] = None
+    time_unix_nano: Annotated[int | None, encode_fixed(0x19, "Q")] = None
+    count: Annotated[int | None, encode_fixed(0x21, "Q")] = None
+    sum: Annotated[float | None, encode_fixed(0x29, "d")] = None
     bucket_counts: Annotated[list[int] | None, packed(0x32, "Q")] = None
     explicit_bounds: Annotated[list[float] | None, packed(0x3A, "d")] = None
     attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x4A)] = None
@@ -163,14 +163,14 @@ class _HistogramPoint(OtlpMessage):
 
 
 class _Quantile(OtlpMessage):
-    quantile: Annotated[float | None, fixed(0x09, "d")] = None
-    value: Annotated[float | None, fixed(0x11, "d")] = None
+    quantile: Annotated[float | None, encode_fixed(0x09, "d")] = None
+    value: Annotated[float | None, encode_fixed(0x11, "d")] = None
 
 
 class _SummaryPoint(OtlpMessage):
-    time_unix_nano: Annotated[int | None, fixed(0x19, "Q")] = None
-    count: Annotated[int | None, fixed(0x21, "Q")] = None
-    sum: Annotated[float | None, fixed(0x29, "d")] = None
+    time_unix_nano: Annotated[int | None, encode_fixed(0x19, "Q")] = None
+    count: Annotated[int | None, encode_fixed(0x21, "Q")] = None
+    sum: Annotated[float | None, encode_fixed(0x29, "d")] = None
     quantile_values: Annotated[list[_Quantile] | None, messages(0x32)] = None
     attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x3A)] = None
     flags: Annotated[int | None, varint(0x40)] = None
@@ -248,15 +248,17 @@ def _fields(shape: type[OtlpMessage]) -> list[tuple[str, str, Write]]:
 
 
 def _pair(pair: OtlpKeyValue, deep: int) -> bytes:
-    return (part(_KEY, pair.key.encode()) if pair.key else b"") + part(_VALUE, _any(pair.value, deep))
+    return (part(_KEY, pair.key.encode()) if pair.key else b"") + part(_VALUE, _encode_any(pair.value, deep))
 
 
-def _any(value: AnyValue | None, deep: int) -> bytes:
+def _encode_any(value: AnyValue | None, deep: int) -> bytes:
     """Encode the content of an AnyValue. Levels below ``MOST_DEEP`` are cut off: the reader rejects them anyway."""
     if value is None or deep > MOST_DEEP:
         return b""
     if value.array_value is not None:
-        return part(_ARRAY, b"".join([part(_ITEM, _any(one, deep + 1)) for one in value.array_value.values or ()]))
+        return part(
+            _ARRAY, b"".join([part(_ITEM, _encode_any(one, deep + 1)) for one in value.array_value.values or ()])
+        )
     if value.kvlist_value is not None:
         return part(_MAP, b"".join([part(_ITEM, _pair(one, deep + 1)) for one in value.kvlist_value.values or ()]))
     return encode(value)

@@ -60,8 +60,8 @@ def histogram(into: Builder, named: Named, point: MetricPoint, counts: Sequence[
     total = 0
     for bound, count in zip(bounds, counts, strict=False):
         total += count
-        _more(into, named, point, "_bucket", ("le", repr(float(bound))), total)
-    _more(into, named, point, "_bucket", ("le", "+Inf"), point.count)
+        _add_point(into, named, point, "_bucket", ("le", repr(float(bound))), total)
+    _add_point(into, named, point, "_bucket", ("le", "+Inf"), point.count)
 
 
 def summary(into: Builder, named: Named, point: MetricPoint, quantiles: Sequence[tuple[float, float]]) -> None:
@@ -94,6 +94,8 @@ def _count_and_sum(into: Builder, named: Named, point: MetricPoint, total: float
         into.more(into.header(named, WrittenKind.GAUGE, "_sum"), point.own, point.time_ns, total)
 
 
-def _more(into: Builder, named: Named, point: MetricPoint, suffix: str, extra: tuple[str, str], value: int) -> None:
+def _add_point(
+    into: Builder, named: Named, point: MetricPoint, suffix: str, extra: tuple[str, str], value: int
+) -> None:
     into.count()
     into.more(into.header(named, WrittenKind.COUNTER, suffix, extra), point.own, point.time_ns, float(value))

@@ -12,7 +12,7 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.wire.otlp.values import attributes, text_of, utf8
-from jobmeter.wire.protobuf import damaged, fields, varint
+from jobmeter.wire.protobuf import fields, make_damage_error, varint
 
 MOST_POINTS = 10_000
 """Most data points of a request."""
@@ -49,7 +49,7 @@ def decode(data: bytes, *, json: bool) -> MetricNumbers:
     if json and data.count(b"{") > MOST_OBJECTS:
         raise LimitExceededError(f"a request may have {MOST_OBJECTS} objects of JSON", "body")
     found, refused = list[MetricNumber](), 0
-    for one in _of_json(data) if json else _of_protobuf(data):
+    for one in _read_json(data) if json else _read_protobuf(data):
         if one is None:
             refused += 1
         else:
@@ -59,7 +59,7 @@ def decode(data: bytes, *, json: bool) -> MetricNumbers:
     return MetricNumbers(found, refused)
 
 
-def _of_protobuf(data: bytes) -> Iterator[MetricNumber | None]:
+def _read_protobuf(data: bytes) -> Iterator[MetricNumber | None]:
     for resource in _parts(data, 0, len(data), _FIRST):
         for scope in _parts(data, *resource, _SECOND):
             for metric in _parts(data, *scope, _SECOND):
@@ -127,7 +127,7 @@ def _histogram(name: str, point: bytes) -> Iterator[MetricNumber | None]:
         yield MetricNumber(f"{name}_sum", time_ns, total, own)
 
 
-def _of_json(data: bytes) -> Iterator[MetricNumber | None]:
+def _read_json(data: bytes) -> Iterator[MetricNumber | None]:
     try:
         request = msgspec.json.decode(data)
         for resource in request.get("resourceMetrics") or ():
@@ -137,7 +137,7 @@ def _of_json(data: bytes) -> Iterator[MetricNumber | None]:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"the body is not the message that Content-Type says: {error}", "body") from error
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise damaged("a field has another type") from error
+        raise make_damage_error("a field has another type") from error
 
 
 def _metric_of_json(metric: dict[str, Any]) -> Iterator[MetricNumber | None]:

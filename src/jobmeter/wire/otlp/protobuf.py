@@ -25,7 +25,7 @@ from jobmeter.wire.otlp.written import (
     WrittenOwner,
     WrittenTelemetry,
 )
-from jobmeter.wire.protobuf import Field, damaged, fields, varint
+from jobmeter.wire.protobuf import Field, fields, make_damage_error, varint
 
 _FIXED = struct.Struct("<Q")
 _DOUBLE = struct.Struct("<d")
@@ -100,11 +100,11 @@ class _Walk:
             named = Named(owner, data[row.name : row.name_end], data[row.unit : row.unit_end])
             self.into.count(1 + row.points)
             if row.plain:
-                self._plain(row, named, *points)
+                self._add_plain(row, named, *points)
             else:
                 _READERS[row.kind](self, named, [(row.body, row.body_end)])
 
-    def _plain(self, row: ScannedRow, named: Named, own: list[int], ends: list[int]) -> None:
+    def _add_plain(self, row: ScannedRow, named: Named, own: list[int], ends: list[int]) -> None:
         """Add a gauge or a sum whose data points all have the usual form."""
         into, data = self.into, self._data
         summed = row.kind == _SUM
@@ -252,7 +252,7 @@ class _Walk:
         keys, indexes, places = into.keys, into.indexes, into.places
         into.spans.append((len(keys), header))
         for begin, end in points:
-            own = _usual(data, begin, end)
+            own = _find_usual_attributes(data, begin, end)
             if own < 0:
                 self._number(header, begin, end)
                 continue
@@ -278,7 +278,7 @@ class _Walk:
         metric.number(self.into, header, b"".join(own), time_ns, flags, value)
 
 
-def _usual(data: bytes, begin: int, end: int) -> int:
+def _find_usual_attributes(data: bytes, begin: int, end: int) -> int:
     """Return the start of the attributes of a data point in the usual form; -1 for another form."""
     at = begin + 9 if end - begin >= 27 and data[begin] == _START else begin
     if end - at < 18 or data[at] != _TIME or data[at + 9] not in {AS_DOUBLE, AS_INT}:
@@ -296,7 +296,7 @@ def _usual(data: bytes, begin: int, end: int) -> int:
 def _eights(content: bytes, tag: int, attributes: int) -> bytes:
     """Return packed numbers of eight bytes. Raises InvalidRequestError for an incomplete number."""
     if len(content) % 8 and attributes == _HISTOGRAM_ATTRIBUTES:
-        raise damaged(f"field {tag >> 3} is cut off")
+        raise make_damage_error(f"field {tag >> 3} is cut off")
     return content
 
 

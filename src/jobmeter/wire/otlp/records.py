@@ -9,8 +9,8 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.span import Attributes, SpanScope
-from jobmeter.wire.otlp.telemetry import Sent, TelemetryFields, TelemetryRefusedError, collect, plain, scopes
-from jobmeter.wire.otlp.values import any_value
+from jobmeter.wire.otlp.telemetry import Sent, TelemetryFields, TelemetryRefusedError, collect, scopes, to_plain
+from jobmeter.wire.otlp.values import read_any_value
 
 _TIME, _NUMBER, _TEXT, _BODY, _ATTRIBUTES = 0x09, 0x10, 0x1A, 0x2A, 0x32
 _TRACE, _SPAN, _OBSERVED, _EVENT = 0x4A, 0x52, 0x59, 0x62
@@ -55,7 +55,7 @@ def record(data: bytes, resource: Attributes, scope: SpanScope) -> OtlpRecord:  
 
 def _body(message: bytes) -> Any:  # noqa: ANN401 - any value of JSON
     try:
-        return plain(any_value(message, 0, len(message)))
+        return to_plain(read_any_value(message, 0, len(message)))
     except InvalidRequestError as error:
         if error.field == "body":
             raise

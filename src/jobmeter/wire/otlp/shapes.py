@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Int64s, Uint32s
-from jobmeter.wire.otlp.written import Builder, Numbers, WrittenHeader, WrittenTelemetry, usual_columns
+from jobmeter.wire.otlp.written import Builder, Numbers, WrittenHeader, WrittenTelemetry, read_usual_columns
 
 LEAST = 64
 """Fewest data points of a request that is cached."""
@@ -19,7 +19,7 @@ _KEY_BYTES = 100
 class RequestShape(msgspec.Struct, frozen=True, eq=False):
     """A request without times and values: see ``WrittenTelemetry``.
 
-    ``index`` and ``at`` are arguments of ``usual_columns``.
+    ``index`` and ``at`` are arguments of ``read_usual_columns``.
     """
 
     keys: list[bytes]
@@ -36,7 +36,7 @@ class RequestShape(msgspec.Struct, frozen=True, eq=False):
 
     def written(self, data: bytes) -> WrittenTelemetry:
         """Combine this shape with the times and values of a request."""
-        heads, odd = usual_columns(data, self.index, self.at)
+        heads, odd = read_usual_columns(data, self.index, self.at)
         refused = self.refused + Counter({"not-a-number": odd})
         none = np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float64)
         return WrittenTelemetry(self.keys, heads, none, refused, 0, 0, self.spans)

@@ -39,10 +39,10 @@ def span(data: bytes, resource: Attributes, scope: SpanScope) -> Span:
         span=_id(found.content(_SPAN), _SPAN_BYTES),
         parent=_id(parent, _SPAN_BYTES) if any(parent) else "",
         name=found.text(_NAME),
-        kind=_one_of(KINDS, found.count(_KIND)),
+        kind=_choose_member(KINDS, found.count(_KIND)),
         start_ns=found.fixed(_START),
         end_ns=found.fixed(_END),
-        status=_one_of(STATUSES, status.count(_STATUS_CODE)),
+        status=_choose_member(STATUSES, status.count(_STATUS_CODE)),
         message=status.text(_STATUS_MESSAGE),
         attributes=found.attributes(_ATTRIBUTES),
         resource=resource,
@@ -82,6 +82,6 @@ def _id(raw: bytes, size: int) -> str:
     return raw.hex()
 
 
-def _one_of(values: tuple[T, ...], number: int) -> T:
+def _choose_member(values: tuple[T, ...], number: int) -> T:
     """Return the member of an enumeration; an unknown number gives the first one, which means unspecified."""
     return values[number] if 0 <= number < len(values) else values[0]

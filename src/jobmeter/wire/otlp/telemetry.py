@@ -92,14 +92,14 @@ def check_many(count: int) -> None:
         raise TelemetryRefusedError("too-many-parts")
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+def to_plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
     """Return the value in a form that JSON can hold: a number that is not finite becomes a text."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, list):
-        return [plain(one) for one in value]
+        return [to_plain(one) for one in value]
     if isinstance(value, dict):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: to_plain(one) for key, one in value.items()}
     return value
 
 
@@ -148,7 +148,7 @@ class TelemetryFields:
         try:
             for at, end in self._places.get(tag, ()):
                 key, value = pair(self._data, at, end)
-                found[key] = plain(value)
+                found[key] = to_plain(value)
         except InvalidRequestError as error:
             if error.field == "body":
                 raise
@@ -168,14 +168,14 @@ def scopes(data: bytes, sent: Sent[Any]) -> Iterator[Scoped]:
     """
     for at, end in _places(data, 0, len(data), sent)[0]:
         resources, parts = _places(data, at, end, sent)
-        resource = _merged(data, resources)
+        resource = _join_pieces(data, resources)
         for begin, stop in parts:
             sent.count(0)
             named, found = _places(data, begin, stop, sent)
-            yield resource, _merged(data, named), [data[first:last] for first, last in found]
+            yield resource, _join_pieces(data, named), [data[first:last] for first, last in found]
 
 
-def _merged(data: bytes, pieces: Sequence[Span]) -> bytes:
+def _join_pieces(data: bytes, pieces: Sequence[Span]) -> bytes:
     """Join the pieces of a message."""
     return b"".join([data[at:end] for at, end in pieces])
 
@@ -187,7 +187,7 @@ def collect(sent: Sent[T], scopes: Iterable[Scoped], make: Make[T], *, repeated:
     """
     for resource, scope, items in scopes:
         try:
-            own, made = _shared(resource, scope)
+            own, made = _read_shared(resource, scope)
         except TelemetryRefusedError as error:
             sent.refused[error.reason] += len(items)
             continue
@@ -216,7 +216,7 @@ def _places(data: bytes, at: int, end: int, sent: Sent[Any]) -> tuple[list[Span]
     return first, second
 
 
-def _shared(resource: TelemetryPart, scope: TelemetryPart) -> tuple[Attributes, SpanScope]:
+def _read_shared(resource: TelemetryPart, scope: TelemetryPart) -> tuple[Attributes, SpanScope]:
     """Return the shared fields of the items of a scope. Raises RefusedError if they are too large."""
     if len(resource) > MOST_SHARED or len(scope) > MOST_SHARED:
         raise TelemetryRefusedError("resource-too-large")

@@ -15,7 +15,7 @@ from jobmeter.wire.otlp.json import (
     attribute_value,
     bits32,
     encode,
-    fixed,
+    encode_fixed,
     identifier,
     message,
     messages,
@@ -30,7 +30,7 @@ from jobmeter.wire.otlp.telemetry import Scoped, Sent, collect
 
 
 class _Event(OtlpMessage):
-    time_unix_nano: Annotated[int | None, fixed(0x09, "Q")] = None
+    time_unix_nano: Annotated[int | None, encode_fixed(0x09, "Q")] = None
     name: Annotated[str | None, text(0x12)] = None
     attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x1A)] = None
     dropped_attributes_count: Annotated[int | None, varint(0x20)] = None
@@ -57,8 +57,8 @@ class _Span(OtlpMessage):
     parent_span_id: Annotated[str | None, identifier(0x22)] = None
     name: Annotated[str | None, text(0x2A)] = None
     kind: Annotated[int | None, varint(0x30)] = None
-    start_time_unix_nano: Annotated[int | None, fixed(0x39, "Q")] = None
-    end_time_unix_nano: Annotated[int | None, fixed(0x41, "Q")] = None
+    start_time_unix_nano: Annotated[int | None, encode_fixed(0x39, "Q")] = None
+    end_time_unix_nano: Annotated[int | None, encode_fixed(0x41, "Q")] = None
     attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x4A)] = None
     dropped_attributes_count: Annotated[int | None, varint(0x50)] = None
     events: Annotated[list[_Event] | None, messages(0x5A)] = None
@@ -70,8 +70,8 @@ class _Span(OtlpMessage):
 
 
 class _Record(OtlpMessage):
-    time_unix_nano: Annotated[int | None, fixed(0x09, "Q")] = None
-    observed_time_unix_nano: Annotated[int | None, fixed(0x59, "Q")] = None
+    time_unix_nano: Annotated[int | None, encode_fixed(0x09, "Q")] = None
+    observed_time_unix_nano: Annotated[int | None, encode_fixed(0x59, "Q")] = None
     severity_number: Annotated[int | None, varint(0x10)] = None
     severity_text: Annotated[str | None, text(0x1A)] = None
     body: Annotated[AnyValue | None, attribute_value(0x2A)] = None
@@ -138,11 +138,11 @@ def _scopes(
     for part, scope, items in scopes:
         sent.count(0)
         yield (
-            _shared(part.resource, OtlpResource),
-            _shared(scope.scope, OtlpScope),
+            _read_shared(part.resource, OtlpResource),
+            _read_shared(scope.scope, OtlpScope),
             [_Part(item, shape) for item in items],
         )
 
 
-def _shared(sent: msgspec.Raw, shape: type[OtlpMessage]) -> _Part:
+def _read_shared(sent: msgspec.Raw, shape: type[OtlpMessage]) -> _Part:
     return _Part(msgspec.Raw(b"{}") if bytes(sent) == b"null" else sent, shape)

@@ -75,10 +75,10 @@ def pair(data: bytes, at: int, end: int, deep: int = 0) -> tuple[str, Value]:
             key = data[content:stop]
         elif tag == _VALUE:
             value = content, stop
-    return utf8(key, "labels"), any_value(data, *value, deep)
+    return utf8(key, "labels"), read_any_value(data, *value, deep)
 
 
-def any_value(data: bytes, at: int, end: int, deep: int = 0) -> Value:
+def read_any_value(data: bytes, at: int, end: int, deep: int = 0) -> Value:
     """Return the value of an AnyValue. Raises InvalidRequestError (field ``labels``)."""
     if deep > MOST_DEEP:
         raise InvalidRequestError(f"an attribute is nested deeper than {MOST_DEEP} levels", "labels")
@@ -87,21 +87,21 @@ def any_value(data: bytes, at: int, end: int, deep: int = 0) -> Value:
         if tag == _STRING:
             value = utf8(data[content:stop], "labels")
         elif tag in {_BOOL, _INT}:
-            value = _whole(data, tag, content, stop)
+            value = _read_integer(data, tag, content, stop)
         elif tag == _FLOAT:
             (value,) = _DOUBLE.unpack_from(data, content)
         elif tag == _BYTES:
             value = base64.b64encode(data[content:stop]).decode()
         elif tag == _ARRAY:
             inner = fields(data, content, stop)
-            value = [any_value(data, begin, until, deep + 1) for one, _, begin, until in inner if one == _KEY]
+            value = [read_any_value(data, begin, until, deep + 1) for one, _, begin, until in inner if one == _KEY]
         elif tag == _MAP:
             inner = fields(data, content, stop)
             value = dict(pair(data, begin, until, deep + 1) for one, _, begin, until in inner if one == _KEY)
     return value
 
 
-def _whole(data: bytes, tag: int, at: int, end: int) -> int | bool:
+def _read_integer(data: bytes, tag: int, at: int, end: int) -> int | bool:
     whole, _ = varint(data, at, end)
     if tag == _BOOL:
         return whole != 0

@@ -263,7 +263,7 @@ class Builder:
     def written(self) -> WrittenTelemetry:
         """Return the columns of everything collected."""
         index, at = np.array(self.indexes, np.uint32), np.array(self.places, np.int64)
-        heads, odd = usual_columns(self._data, index, at)
+        heads, odd = read_usual_columns(self._data, index, at)
         self.refused["not-a-number"] += odd
         if self._heads.index:
             more = self._heads.columns()
@@ -275,14 +275,14 @@ class Builder:
         )
 
 
-def usual_columns(data: bytes, index: Uint32s, at: Int64s) -> tuple[Columns, int]:
+def read_usual_columns(data: bytes, index: Uint32s, at: Int64s) -> tuple[Columns, int]:
     """Return the data points whose times begin at these positions, and the number of those that are not finite.
 
     A tag and a value follow each time. ``index`` is the series of each data point.
     """
     octets = np.frombuffer(data, np.uint8)
-    time = _fixed(octets, at)
-    bits = _fixed(octets, at + 9)
+    time = _read_fixed(octets, at)
+    bits = _read_fixed(octets, at + 9)
     whole = octets[at + 8] == AS_INT
     value = np.where(whole, bits.view(np.int64).astype(np.float64), bits.view(np.float64))
     finite = np.isfinite(value)
@@ -297,7 +297,7 @@ AS_DOUBLE, AS_INT = 0x21, 0x31
 _EIGHT = np.arange(8)
 
 
-def _fixed(octets: NDArray[np.uint8], at: Int64s) -> NDArray[np.uint64]:
+def _read_fixed(octets: NDArray[np.uint8], at: Int64s) -> NDArray[np.uint64]:
     """Return the eight bytes at each position as a number."""
     found: NDArray[np.uint64] = octets[at[:, None] + _EIGHT].view("<u8").ravel()
     return found

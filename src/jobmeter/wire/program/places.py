@@ -17,7 +17,7 @@ MOST_BYTES = 60_000
 """Most bytes of a message: the kernel's default buffer of a socket holds several."""
 
 
-def own_folder(user: int) -> str:
+def find_own_folder(user: int) -> str:
     """Return the folder of a user's sockets: the shared one for root."""
     if user == 0:
         return SHARED_FOLDER
@@ -38,7 +38,7 @@ def sockets(value: str | None, user: int) -> list[str]:
     """Return the addresses to send to, for the value of ``JOBMETER_SOCKET``. An abstract one begins with a zero."""
     if value:
         return [address(value)]
-    own = own_folder(user)
+    own = find_own_folder(user)
     # Nobody but root can make the shared folder, which may belong to the agent's own user.
     folders = [SHARED_FOLDER, *([own] if own != SHARED_FOLDER and is_safe(own, user) else [])]
     found: list[str] = []

@@ -48,7 +48,7 @@ def decode_1(data: bytes) -> WrittenSeries:
     if scanned is None:
         return reference_1(data)
     names = Texts(data, scanned.begin, scanned.end)
-    return _scanned(scanned, names, _of_names(names))
+    return _make_written_series(scanned, names, _make_name_reader(names))
 
 
 def decode_2(data: bytes, symbol_cache: Symbols | None = None) -> WrittenSeries:
@@ -62,13 +62,15 @@ def decode_2(data: bytes, symbol_cache: Symbols | None = None) -> WrittenSeries:
         return reference_2(data, symbol_cache)
     symbols = Texts(data, scanned.begin, scanned.end)
     refs, edges = scanned.refs, scanned.edges
-    return _scanned(scanned, _numbered(symbol_cache, symbols, refs, edges), _of_symbols(symbols, refs, edges))
+    return _make_written_series(
+        scanned, _number_symbols(symbol_cache, symbols, refs, edges), _make_symbol_reader(symbols, refs, edges)
+    )
 
 
 def reference_1(data: bytes) -> WrittenSeries:
     """Decode version 1 in plain Python."""
     found = read(data, _SERIES_1, None, MOST_PARTS)
-    return _columns(found, found.names, _of_names(found.names), _HISTOGRAMS_1)
+    return _columns(found, found.names, _make_name_reader(found.names), _HISTOGRAMS_1)
 
 
 def reference_2(data: bytes, symbol_cache: Symbols) -> WrittenSeries:
@@ -76,18 +78,18 @@ def reference_2(data: bytes, symbol_cache: Symbols) -> WrittenSeries:
     found = read(data, _SERIES_2, _SYMBOL, MOST_PARTS)
     symbols = Texts(data, *(np.array(places, np.int64) for places in found.symbols))
     refs, edges = references(found.names, len(symbols))
-    keys = _numbered(symbol_cache, symbols, refs, edges)
-    return _columns(found, keys, _of_symbols(symbols, refs, edges), _HISTOGRAMS_2)
+    keys = _number_symbols(symbol_cache, symbols, refs, edges)
+    return _columns(found, keys, _make_symbol_reader(symbols, refs, edges), _HISTOGRAMS_2)
 
 
-def _numbered(symbol_cache: Symbols, symbols: Texts, refs: NDArray[Any], edges: Int64s) -> Texts:
+def _number_symbols(symbol_cache: Symbols, symbols: Texts, refs: NDArray[Any], edges: Int64s) -> Texts:
     """Return the keys of series: the numbers of the symbols that they refer to."""
     numbers = symbol_cache.numbers(symbols)[refs]
     bounds = edges * numbers.itemsize
     return Texts(numbers.tobytes(), bounds[:-1], bounds[1:])
 
 
-def _of_names(names: Sequence[bytes]) -> Callable[[int], Labels]:
+def _make_name_reader(names: Sequence[bytes]) -> Callable[[int], Labels]:
     def labels(place: int) -> Labels:
         name = names[place]
         return _texts(label(name, begin, stop) for _, _, begin, stop in fields(name, 0, len(name)))
@@ -95,7 +97,7 @@ def _of_names(names: Sequence[bytes]) -> Callable[[int], Labels]:
     return labels
 
 
-def _of_symbols(symbols: Sequence[bytes], refs: NDArray[Any], edges: Int64s) -> Callable[[int], Labels]:
+def _make_symbol_reader(symbols: Sequence[bytes], refs: NDArray[Any], edges: Int64s) -> Callable[[int], Labels]:
     def labels(place: int) -> Labels:
         own = [symbols[ref] for ref in refs[edges[place] : edges[place + 1]].tolist()]
         if len(own) % 2:
@@ -105,7 +107,7 @@ def _of_symbols(symbols: Sequence[bytes], refs: NDArray[Any], edges: Int64s) -> 
     return labels
 
 
-def _scanned(found: ScannedWrite, keys: Texts, labels: Callable[[int], Labels]) -> WrittenSeries:
+def _make_written_series(found: ScannedWrite, keys: Texts, labels: Callable[[int], Labels]) -> WrittenSeries:
     return WrittenSeries(keys, labels, found.index, found.time, found.value, found.histograms)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from jobmeter.kernel.table import Texts, TextTable
 from jobmeter.model.batch import Int64s, Uint64s
-from jobmeter.wire.protobuf import damaged
+from jobmeter.wire.protobuf import make_damage_error
 
 _MOST = 1_000_000
 _MOST_BYTES = 64 * 2**20
@@ -50,16 +50,16 @@ def references(parts: Sequence[bytes], count: int) -> tuple[Int64s, Int64s]:
     last = octets < 128
     stops = np.cumsum(np.fromiter((len(part) for part in parts), np.int64, len(parts)))
     if len(octets) and not last[stops[stops > 0] - 1].all():
-        raise damaged("it ends inside a reference")
+        raise make_damage_error("it ends inside a reference")
     ends = np.flatnonzero(last) + 1
     begins = np.r_[0, ends[:-1]] if len(ends) else ends
     digits = ends - begins
     if len(digits) and int(digits.max()) > _LONGEST:
-        raise damaged("a reference has more than 32 bits")
+        raise make_damage_error("a reference has more than 32 bits")
     refs = np.zeros(len(ends), np.int64)
     for place in range(int(digits.max(initial=0))):
         there = digits > place
         refs[there] |= (octets[begins[there] + place].astype(np.int64) & 127) << (7 * place)
     if len(refs) and int(refs.max()) >= count:
-        raise damaged(f"a series refers to symbol {int(refs.max())} of {count}")
+        raise make_damage_error(f"a series refers to symbol {int(refs.max())} of {count}")
     return refs, np.r_[0, np.cumsum(last)][np.r_[0, stops]]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import HUAWEI, SDK_HMAC, ClaimKind, sm2
-from jobmeter.access.signatures.sdk_hmac import canonical_request
+from jobmeter.access.signatures.sdk_hmac import describe_canonical_request
 from jobmeter.errors import UnauthenticatedError
 
 DATE, DATE_MS = "20261120T153356Z", 1_795_188_836_000
@@ -370,11 +370,11 @@ def test_other_credentials_are_no_claim(headers: tuple[tuple[str, str], ...]) ->
     call = Call("GET", "/", "", headers)
     assert SDK_HMAC.claim(call) is None
     assert SDK_HMAC.verify(call, "s") is False
-    assert canonical_request(call) == ""
+    assert describe_canonical_request(call) == ""
 
 
 def test_a_refusal_can_show_what_should_have_been_signed() -> None:
-    text = canonical_request(make(query=(("a", "b c"),)).call)
+    text = describe_canonical_request(make(query=(("a", "b c"),)).call)
     assert text.split("\n")[:5] == ["GET", "/v2/p/", "a=b%20c", "host:127.0.0.1:8080", f"x-sdk-date:{DATE}"]
 
 

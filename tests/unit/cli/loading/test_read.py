@@ -300,6 +300,6 @@ def test_numbers_of_a_cut_column_with_empty_rows(values, cut):
     """A column that does not begin at the begin of its memory, with and without empty rows."""
     column = pa.array(values, pa.float64())[cut:]
     expected = [np.nan if value is None else value for value in values[cut:]]
-    checked = arrow.checked_values(column)
+    checked = arrow.check_values(column)
     assert np.array_equal(checked.values, np.array(expected, np.float64), equal_nan=True)
     assert arrow.find_nulls(column).tolist() == [value is None for value in values[cut:]]

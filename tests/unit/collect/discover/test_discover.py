@@ -6,7 +6,7 @@ from tests.unit.collect.trees import HOST, V1_STEP, plant, plant_process
 from jobmeter.collect import files
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.classify import NodeClassifier
-from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
+from jobmeter.collect.discover.clusters import SlurmClusters, read_own_cluster
 from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.environ import NAMES, read_environment
 from jobmeter.collect.discover.environ import local_rank as local_rank_of
@@ -188,9 +188,9 @@ def test_the_number_is_the_id_in_the_nodes_own_cluster(tmp_path, own, ids, found
 def test_the_nodes_own_cluster_is_that_of_its_slurm_conf(tmp_path):
     conf = tmp_path / "slurm.conf"
     conf.write_text("# ClusterName=old\n  clustername = Alpha # the first\nSlurmctldHost=h\n")
-    assert own_cluster({"SLURM_CONF": str(conf)}, ()) == "alpha"
-    assert own_cluster({}, (str(tmp_path / "absent"), str(conf))) == "alpha"
-    assert own_cluster({"SLURM_CONF": str(tmp_path / "absent")}, (str(conf),)) == ""
+    assert read_own_cluster({"SLURM_CONF": str(conf)}, ()) == "alpha"
+    assert read_own_cluster({}, (str(tmp_path / "absent"), str(conf))) == "alpha"
+    assert read_own_cluster({"SLURM_CONF": str(tmp_path / "absent")}, (str(conf),)) == ""
 
 
 @pytest.mark.parametrize("groups", [CGROUPFS, SYSTEMD])

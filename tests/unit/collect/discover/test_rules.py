@@ -17,7 +17,7 @@ from jobmeter.collect.discover.rules import (
     MOST_BYTES,
     MOST_RULES,
     RuleSubject,
-    first_match,
+    find_first_match,
     read_rules,
 )
 from jobmeter.collect.discover.table import ProcessTable
@@ -200,7 +200,7 @@ def test_a_rule_of_a_group_is_a_beginning_of_its_path(tmp_path_factory, pattern,
     shell, path = "/" + "".join(pattern).strip("/") or "/", "/" + text
     file = tmp_path_factory.mktemp("rules") / "rules.toml"
     file.write_text(f"[[job]]\ncgroup = '{shell}'\njob = 'x'\n")
-    match = first_match(read_rules(file), RuleSubject("/nowhere", 1, {"": path}))
+    match = find_first_match(read_rules(file), RuleSubject("/nowhere", 1, {"": path}))
     pieces = re.findall(r"\[[^\]]+\]|.", shell)
     expected = re.match(plain(pieces, "[^/]") + "(?=/|$)", path)
     assert (match and match.groups) == (expected and {"": expected[0]})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.collect.base import NodeIdentity, Owner
-from jobmeter.collect.energy.divide import EnergyDivision, divided
+from jobmeter.collect.energy.divide import EnergyDivision, divide_energy
 from jobmeter.collect.energy.sources import EnergyReading, EnergyTotal
 from jobmeter.collect.registry import JobCollectors
 from jobmeter.model.sample import Sample
@@ -95,7 +95,7 @@ SOURCES = [("cpu", "rapl/package-0"), ("cpu", "rapl/package-1"), ("memory", "rap
     st.dictionaries(st.sampled_from(JOBS), fractions),
 )
 def test_no_more_energy_is_divided_than_was_measured(amount, at_rest, allocated, used):
-    shares = divided(amount, at_rest, allocated, used)
+    shares = divide_energy(amount, at_rest, allocated, used)
     assert sum(shares.values()) <= amount * (1 + 1e-9)
     assert all(share >= 0 for share in shares.values())
     if sum(allocated.values()) >= 1 and sum(used.values()) >= 1:

@@ -9,7 +9,7 @@ import pytest
 from jobmeter.cli.run_summary import sparkline
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.launch.figures import Figure, RunFigures, StepFigures, traffic_beside
-from jobmeter.collect.launch.plan import LaunchPlan, environments, job_name, new_job_id
+from jobmeter.collect.launch.plan import LaunchPlan, environments, job_name, make_job_id
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, exit_status
 from jobmeter.model.job import JobState
 from jobmeter.model.record import check_event, check_record, replicas_of
@@ -49,7 +49,7 @@ def test_a_job_is_named_after_its_script(words, name):
 
 @pytest.mark.parametrize("name", ["train", "a b/c'd", "", "..", "ü" * 300, "x" * 500])
 def test_an_id_is_unique_readable_and_legal(name):
-    ids = {new_job_id(name, SystemClock()) for _ in range(500)}
+    ids = {make_job_id(name, SystemClock()) for _ in range(500)}
     assert len(ids) == 500
     for one in ids:
         assert check_job_id(one)

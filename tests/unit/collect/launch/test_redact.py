@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.collect.launch.records import redacted
+from jobmeter.collect.launch.records import redact_command
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ from jobmeter.collect.launch.records import redacted
     ],
 )
 def test_a_credential_is_masked(command, recorded):
-    assert " ".join(redacted(command.split())) == recorded
+    assert " ".join(redact_command(command.split())) == recorded

@@ -24,7 +24,7 @@ from jobmeter.collect.launch.tracked_runs import MOST_POINTS, TrackedRuns
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.spool import Spool
 from jobmeter.errors import ForbiddenError, LimitExceededError, NotFoundError, UnauthenticatedError, UnavailableError
-from jobmeter.model.extra import merged_extra
+from jobmeter.model.extra import merge_extra
 from jobmeter.model.record import MAX_EXTRA_BYTES
 from jobmeter.wire.mlflow.names import metric_of, run_id
 from jobmeter.wire.mlflow.runs import Run
@@ -121,7 +121,7 @@ def stored_in(outbox):
         outbox.release(batch.end)
     decoded = decode(body)
     for records in decoded.records:
-        extra = merged_extra(extra, [record.extra or {} for record in records.jobs])
+        extra = merge_extra(extra, [record.extra or {} for record in records.jobs])
     for samples in decoded.batches:
         for at, time, value in zip(samples.index, samples.time, samples.value, strict=True):
             series = samples.series[at]

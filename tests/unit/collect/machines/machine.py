@@ -22,7 +22,7 @@ from jobmeter.collect.discover.environ import read_environment
 from jobmeter.collect.discover.report import JobReporter
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.jobs import JobsCollector
-from jobmeter.collect.process.stat import all_pids
+from jobmeter.collect.process.stat import list_pids
 
 NOW_MS = 1_795_000_000_000
 _TICKS = 100
@@ -94,7 +94,7 @@ def read(pattern: str, about: str, truth: dict[str, Any] | None = None) -> Machi
         machine.files[name] = _only(name, _text(f"/{name}"))
     machine.links["proc/self/ns/net"] = str(Path("/proc/self/ns/net").readlink())
     hierarchies = Hierarchies()
-    for pid in all_pids("/proc"):
+    for pid in list_pids("/proc"):
         groups = groups_of("/proc", pid)
         if groups and any(re.search(pattern, path) for path in groups.values()):
             _process(machine, pid)

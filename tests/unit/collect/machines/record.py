@@ -22,7 +22,7 @@ from tests.unit.collect.machines.machine import load, observed, plant, read, sav
 
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import groups_of
-from jobmeter.collect.process.stat import all_pids
+from jobmeter.collect.process.stat import list_pids
 
 HERE = Path(__file__).parent
 _Makers = dict[str, Callable[..., None]]
@@ -32,7 +32,7 @@ _WAIT = "python3 -c 'import threading; x = bytearray(30 << 20); threading.Event(
 def _processes(pattern: str, program: str) -> int:
     """How many processes of that name are in such groups."""
     found = 0
-    for pid in all_pids("/proc"):
+    for pid in list_pids("/proc"):
         groups, comm = groups_of("/proc", pid) or {}, files.read(f"/proc/{pid}/comm")
         found += comm == f"{program}\n".encode() and any(pattern in path for path in groups.values())
     return found

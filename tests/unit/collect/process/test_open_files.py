@@ -10,7 +10,7 @@ import pytest
 from tests.support.waiting import wait_until
 
 from jobmeter.collect.process.open_files import OpenFiles
-from jobmeter.collect.process.stat import all_pids, parse_io, parse_stat, read_io, read_stat
+from jobmeter.collect.process.stat import list_pids, parse_io, parse_stat, read_io, read_stat
 
 BUSY = """
 import sys, time
@@ -90,7 +90,7 @@ def test_most_descriptors_are_left_to_others(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: (8, 8))
     stats = OpenFiles("/proc", "stat", parse_stat)
     before = descriptors()
-    pids = all_pids("/proc")[:5]
+    pids = list_pids("/proc")[:5]
     assert len(pids) > 2
     for _ in range(2):
         own = stats.read(os.getpid())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.collect.reports.loss_lines import FORMS, LineNumbers, own_form, read_line
+from jobmeter.collect.reports.loss_lines import FORMS, LineNumbers, parse_own_form, read_line
 
 
 def numbers(line, own=None) -> LineNumbers:
@@ -124,7 +124,7 @@ def test_no_line_makes_it_fail(line):
 
 
 def test_a_form_of_the_user_comes_first():
-    own = own_form(r"S=(?P<step>\d+) L=(?P<loss>\S+)")
+    own = parse_own_form(r"S=(?P<step>\d+) L=(?P<loss>\S+)")
     assert numbers("S=5 L=0.25", own).values == {"loss": 0.25}
     assert read_line("S=5 L=high", own) is None
     assert numbers("iter 1: loss 2.0, time 1.0ms", own).values["loss"] == 2.0
@@ -133,4 +133,4 @@ def test_a_form_of_the_user_comes_first():
 @pytest.mark.parametrize("pattern", ["(", "loss", r"(?P<step>\d+)"])
 def test_a_form_without_a_value_is_refused(pattern):
     with pytest.raises(ValueError, match=r"regular expression|names no value"):
-        own_form(pattern)
+        parse_own_form(pattern)

@@ -380,7 +380,7 @@ def test_the_kernel_says_who_sends_and_nobody_can_say_otherwise(folder):
 
 
 def test_sockets_of_killed_runs_are_removed_and_those_of_other_containers_stay(folder, monkeypatch):
-    monkeypatch.setattr(places, "own_folder", lambda _user: str(folder / "own"))
+    monkeypatch.setattr(places, "find_own_folder", lambda _user: str(folder / "own"))
     before = os.umask(0o077)
     try:
         place = datagrams.run_socket(2**22 + 1)  # no process here has this number

@@ -13,11 +13,11 @@ from tests.support.stored_series import stored_result
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, RecordJobs, WriteSamples, drive
 from jobmeter.dialects.mlflow import MLFLOW
-from jobmeter.dialects.mlflow.metrics import history, newest, write
+from jobmeter.dialects.mlflow.metrics import history, read_newest, write
 from jobmeter.errors import ForbiddenError, InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleColumns
-from jobmeter.model.extra import merged_extra
+from jobmeter.model.extra import merge_extra
 from jobmeter.model.job import Job, JobPage
 from jobmeter.model.series import check_series
 from jobmeter.query.request import HeadQuestion
@@ -62,7 +62,7 @@ class Server:
         match question:
             case RecordJobs():
                 for record in question.records.jobs:
-                    self.jobs[record.job_id] = merged_extra(self.jobs.get(record.job_id), [record.extra or {}])
+                    self.jobs[record.job_id] = merge_extra(self.jobs.get(record.job_id), [record.extra or {}])
                 return len(question.records.jobs)
             case HeadQuestion():
                 if question.ref.id not in self.jobs:
@@ -150,7 +150,7 @@ def test_the_history_has_every_value_with_its_step(logged):
         )
         times = [point.time for point in found]
         assert times == sorted(set(times)), "one value a millisecond"
-        last = drive(newest((RUN,)), server.answer).get(RUN.id, {}).get(key)
+        last = drive(read_newest((RUN,)), server.answer).get(RUN.id, {}).get(key)
         assert last == (found[-1] if found else None)
 
 

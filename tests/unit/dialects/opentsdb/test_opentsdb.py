@@ -28,8 +28,8 @@ from jobmeter.query.series import (
     SamplesQuestion,
     SeriesQuestion,
 )
-from jobmeter.query.tsdb.filters import KINDS, checked, choose, from_tag
-from jobmeter.query.tsdb.tags import Tagged, TagView, tagged
+from jobmeter.query.tsdb.filters import KINDS, choose, make_filter, parse_tag_filter
+from jobmeter.query.tsdb.tags import Tagged, TagView, tag_series
 from jobmeter.query.tsdb.times import duration, moment, zone_of
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
 
@@ -132,9 +132,9 @@ HOSTS = ["web01", "web02", "Web01", "db.lax.mysite.com", "web01.lax.mysite.com"]
 
 
 def passing(kind, pattern):
-    series = tagged([Series("external.m", node=host) for host in HOSTS], TagView(False))
+    series = tag_series([Series("external.m", node=host) for host in HOSTS], TagView(False))
     series.append(Tagged(Series("external.m", labels=(("dc", "lga"),)), {"dc": "lga"}))
-    found = choose(series, [checked("host", kind, pattern, group_by=False)])
+    found = choose(series, [make_filter("host", kind, pattern, group_by=False)])
     return [one.series.node or None for one in found]
 
 
@@ -172,15 +172,15 @@ def test_a_filter_lets_through_what_its_page_says(kind, pattern, expected):
 )  # fmt: skip
 def test_a_filter_that_cannot_be_meant_is_refused(kind, pattern):
     with pytest.raises(InvalidRequestError) as refused:
-        checked("host", kind, pattern, group_by=False)
+        make_filter("host", kind, pattern, group_by=False)
     assert refused.value.field == "filters"
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){20}$", "(x+x+)+y"])
 def test_no_regular_expression_takes_for_ever(pattern):
     """A matcher that tries every way would need years for each of these."""
-    series = tagged([Series("external.m", node="n", labels=(("v", "a" * 200 + "!"),))], TagView(False))
-    assert choose(series, [checked("v", "regexp", pattern, group_by=False)]) == []
+    series = tag_series([Series("external.m", node="n", labels=(("v", "a" * 200 + "!"),))], TagView(False))
+    assert choose(series, [make_filter("v", "regexp", pattern, group_by=False)]) == []
 
 
 def test_every_type_of_filter_is_described():
@@ -201,7 +201,7 @@ def test_every_type_of_filter_is_described():
     ],
 )
 def test_tags_of_the_older_form_become_filters(value, kind, pattern):
-    found = from_tag("host", value, group_by=True)
+    found = parse_tag_filter("host", value, group_by=True)
     assert (found.kind, found.pattern, found.group_by) == (kind, pattern, True)
 
 

@@ -12,7 +12,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Dialect, drive
 from jobmeter.dialects.base.request import ParameterSlot
 from jobmeter.dialects.prometheus import PROMETHEUS
-from jobmeter.dialects.prometheus.names import Exposed, exposed, names_of, own_name, stored_names
+from jobmeter.dialects.prometheus.names import Exposed, expose, find_stored_names, make_own_name, names_of
 from jobmeter.dialects.prometheus.requests import TIME, Duration, PrometheusReader
 from jobmeter.dialects.prometheus.select import SelectedRows, read_samples
 from jobmeter.errors import InvalidRequestError
@@ -99,17 +99,17 @@ def test_durations(text, wanted):
 
 
 def test_the_names_of_metrics_are_each_of_one_metric():
-    names = [own_name(name) for name in CATALOG]
+    names = [make_own_name(name) for name in CATALOG]
     assert len(set(names)) == len(names)
-    assert own_name("gpu.sm.active") == "jobmeter_gpu_sm_active_ratio"
-    assert own_name("cpu.time") == "jobmeter_cpu_time_seconds_total"
-    assert own_name("app.loss") == "jobmeter_app_loss"
+    assert make_own_name("gpu.sm.active") == "jobmeter_gpu_sm_active_ratio"
+    assert make_own_name("cpu.time") == "jobmeter_cpu_time_seconds_total"
+    assert make_own_name("app.loss") == "jobmeter_app_loss"
 
 
 @pytest.mark.parametrize("metric", sorted(CATALOG))
 def test_each_name_leads_back_to_its_metric(metric):
     for name in names_of(metric):
-        assert metric in stored_names(name)
+        assert metric in find_stored_names(name)
 
 
 LABELS = st.dictionaries(
@@ -123,7 +123,7 @@ LABELS = st.dictionaries(
 def test_a_series_of_remote_write_has_the_labels_that_were_sent(labels):
     sent = [("__name__", "requests_total"), *labels.items()]
     series = resolve(sent, "lab").series
-    (found,) = exposed(series)
+    (found,) = expose(series)
     assert dict(found.labels) == dict(sent)
 
 
@@ -131,7 +131,7 @@ def test_a_series_of_remote_write_has_the_labels_that_were_sent(labels):
 def test_a_device_has_the_exporters_name_and_unit(name):
     sent = [("__name__", name), ("gpu", "3"), ("Hostname", "node-1")]
     placed = resolve(sent, "lab")
-    (found,) = exposed(placed.series, name)
+    (found,) = expose(placed.series, name)
     assert dict(found.labels).items() >= dict(sent).items()
     assert found.divisor == placed.factor
 
@@ -147,13 +147,13 @@ def test_a_device_has_the_exporters_name_and_unit(name):
 )
 def test_only_jobs_with_a_number_of_slurm_have_the_names_of_its_exporter(job, name, metric, device, wanted):
     series = Series(metric, "lab", node="n1", device=device, job=job, replica="worker-0")
-    found = [dict(one.labels) for one in exposed(series, name)]
+    found = [dict(one.labels) for one in expose(series, name)]
     assert [set(wanted.items()) <= set(labels.items()) for labels in found] == ([] if wanted is None else [True])
 
 
 def test_series_of_other_senders_show_their_node_and_job():
     series = Series(metric="external.sys.cpu", project="lab", node="n1", job="train", labels=(("cpu", "0"),))
-    (found,) = exposed(series)
+    (found,) = expose(series)
     assert dict(found.labels) == {
         "__name__": "sys.cpu",
         "cpu": "0",
@@ -227,5 +227,5 @@ def test_the_cases_say_where_they_come_from():
 )
 def test_a_series_of_remote_write_keeps_its_name_and_all_its_labels(labels):
     sent = {"__name__": "app_requests_total", **labels}
-    (found,) = exposed(resolve(list(sent.items()), "lab").series)
+    (found,) = expose(resolve(list(sent.items()), "lab").series)
     assert dict(found.labels) == sent

@@ -12,12 +12,12 @@ from tests.support.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.dialects.base import OperationRun, drive
-from jobmeter.dialects.prometheus.names import own_name
+from jobmeter.dialects.prometheus.names import make_own_name
 from jobmeter.dialects.prometheus.select import prefetch
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import Series
-from jobmeter.model.special import STALE_CODE, special_of
+from jobmeter.model.special import STALE_CODE, make_special
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND
 from jobmeter.promql import reads
 from jobmeter.promql.evaluate import evaluate
@@ -34,7 +34,7 @@ from jobmeter.settings import Limits
 from jobmeter.store.window.store import WindowedStore
 
 COUNTER, GAUGE, OTHER = "cpu.time", "cpu.usage", "external.requests_total"
-NAMES = {COUNTER: own_name(COUNTER), GAUGE: own_name(GAUGE), OTHER: "requests_total"}
+NAMES = {COUNTER: make_own_name(COUNTER), GAUGE: make_own_name(GAUGE), OTHER: "requests_total"}
 
 
 class FadedStore(MemoryStore):
@@ -89,7 +89,7 @@ def put_special(rng: random.Random, store: FadedStore, series: Series, times: li
     chosen = rng.sample(times, rng.randrange(min(5, len(times))))
     at = np.array([one + rng.choice((0, 1)) for one in chosen], np.int64)
     codes = np.array([rng.choice(kinds) for _ in chosen], float)
-    store.append(SampleBatch([special_of(series)], np.zeros(len(at), np.uint32), at, codes))
+    store.append(SampleBatch([make_special(series)], np.zeros(len(at), np.uint32), at, codes))
 
 
 def asked(store: MemoryStore, query: str, times: Sequence[int], limits: Limits | None = None):

@@ -15,8 +15,8 @@ from jobmeter.model.catalog import (
     MetricGroup,
     MetricScope,
     NumberFormat,
-    by_dialect_name,
     find,
+    map_dialect_names,
 )
 
 REPLICA = {
@@ -139,7 +139,7 @@ def test_amounts_of_the_members_of_a_node_add_up(metric):
 def test_a_dialect_gives_each_of_its_names_once():
     for dialect in {dialect for metric in METRICS for dialect in metric.names}:
         named = [metric for metric in METRICS if dialect in metric.names]
-        assert len(by_dialect_name(dialect)) == len(named)
+        assert len(map_dialect_names(dialect)) == len(named)
 
 
 def test_flink_has_the_vendor_s_forty_names():

@@ -20,7 +20,7 @@ from jobmeter.query.tsdb.calendars import Unit, edges
 from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.compute import PointQuery, SeriesGroups, prepare
 from jobmeter.query.tsdb.compute import points as joined_points
-from jobmeter.query.tsdb.downsample import STEPPED, downsample, fill, from_steps, parse
+from jobmeter.query.tsdb.downsample import STEPPED, downsample, fill, parse, reduce_steps
 from jobmeter.query.tsdb.functions import AGGREGATORS, Missing
 from jobmeter.query.tsdb.rate import RateOptions, rates
 
@@ -94,7 +94,7 @@ def test_precomputed_steps_give_the_same_points(group, name, interval):
     whole = columns(group)
     raw = SampleColumns(whole.index.astype(np.uint32), whole.time, whole.value)
     steps = bucket(raw, interval, np.zeros(len(group), np.bool_), References.none(len(group)))
-    found = lists(from_steps(steps, name), len(group))
+    found = lists(reduce_steps(steps, name), len(group))
     for ours, one in zip(found, group, strict=True):
         same(ours, oracle.downsampled(one, interval, name))
 

@@ -347,7 +347,7 @@ def test_a_listing_that_has_to_look_something_up_holds_up_no_other_and_answers_a
     url: str, field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looking, go_on = threading.Event(), threading.Event()
-    slowed = "_related" if field == "node" else "_stored"
+    slowed = "_find_related" if field == "node" else "_read_texts"
     original = getattr(column_store, slowed)
 
     def slow(*arguments: Any) -> Any:

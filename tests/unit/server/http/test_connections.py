@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from jobmeter.server.http import limits
-from jobmeter.server.http.limits import Connections, Reason, extended, share
+from jobmeter.server.http.limits import Connections, Reason, extend_deadline, share
 
 
 class Client:
@@ -115,10 +115,10 @@ def test_the_log_says_it_once_a_minute_however_many_there_are(caplog):
 def test_a_trickle_is_no_progress():
     deadline = 60.0
     for second in range(1, 61):
-        deadline = extended(deadline, 100, float(second))
+        deadline = extend_deadline(deadline, 100, float(second))
     assert deadline < 61
     for second in range(60, 600):
-        deadline = extended(deadline, limits.BYTES_PER_SECOND, float(second))
+        deadline = extend_deadline(deadline, limits.BYTES_PER_SECOND, float(second))
     assert deadline == pytest.approx(599 + limits.STALL_SECONDS, abs=61)
 
 

@@ -23,7 +23,7 @@ from tests.support.serving import BASE, Serving, serving
 
 from jobmeter.access.decide import writes
 from jobmeter.access.keys import CreatedKey, create_key
-from jobmeter.access.policy import attached
+from jobmeter.access.policy import encode_policies
 from jobmeter.dialects.alibaba.foas.instances import instance_id
 from jobmeter.dialects.base import Dialect, Operation
 from jobmeter.dialects.registry import dialects
@@ -501,7 +501,7 @@ def token_of(server: Serving, caller: Restricted) -> str:
         return str(server.call("POST", path, {}).json()["token"])
     if caller.policy is None:
         return server.key("admin", "p").token
-    text = attached([("own", json.dumps({"Version": "1", "Statement": caller.policy}).encode())])
+    text = encode_policies([("own", json.dumps({"Version": "1", "Statement": caller.policy}).encode())])
     return create_key(services.registry, services.vault, server.clock, "own", "admin", None, text).token
 
 

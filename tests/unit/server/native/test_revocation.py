@@ -14,7 +14,7 @@ from tests.support.waiting import until
 from tests.unit.server.test_session import PAGE, cookie_of, sign_in
 
 from jobmeter.access.keys import CreatedKey, create_key
-from jobmeter.access.policy import attached
+from jobmeter.access.policy import encode_policies
 from jobmeter.errors import ForbiddenError, UnauthenticatedError
 from jobmeter.server.live import CONTENT_TYPE
 from jobmeter.server.native import endpoint, fleet
@@ -56,7 +56,7 @@ def watched(server: Serving, monkeypatch: pytest.MonkeyPatch) -> Serving:
 
 def policy_key(server: Serving, *statements: dict[str, str]) -> CreatedKey:
     services = server.application.services
-    text = attached([("own", json.dumps({"Version": "1", "Statement": list(statements)}).encode())])
+    text = encode_policies([("own", json.dumps({"Version": "1", "Statement": list(statements)}).encode())])
     return create_key(services.registry, services.vault, server.clock, "own", "admin", None, text)
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.fakes import SetClock
 from tests.support.http_wire import run
 
-from jobmeter.server.workers.frames import PIECE_BYTES, JobLookup, LookupResult, NodesLookup, encoded
+from jobmeter.server.workers.frames import PIECE_BYTES, JobLookup, LookupResult, NodesLookup, encode_message
 from jobmeter.server.workers.records import REFUSED_SECONDS, OwnerNeededError, RecordSearch, WorkerRegistry
 from jobmeter.store.window.revisions import Revisions
 
@@ -39,7 +39,7 @@ def test_a_search_for_too_many_names_is_not_sent():
         assert [one.about for one in end.received] == [NodesLookup(None, frozenset({"n1"}))]
         names = frozenset(f"{number:0128}" for number in range(PIECE_BYTES // 128))
         await end.ask(registry.nodes, None, names)
-        assert all(len(encoded(one)) < PIECE_BYTES for one in end.received)
+        assert all(len(encode_message(one)) < PIECE_BYTES for one in end.received)
 
     run(main())
 

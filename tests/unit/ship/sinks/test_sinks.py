@@ -31,7 +31,7 @@ from jobmeter.ship.protobuf import read
 from jobmeter.ship.registry import KINDS, opener
 from jobmeter.ship.settings import Sinks
 from jobmeter.ship.sink import Origin, Sink, SinkError, SinkRefusedError, SinkSettings
-from jobmeter.ship.sinks.sls import signed_headers
+from jobmeter.ship.sinks.sls import sign_headers
 
 ROOT = Path(__file__).parents[4]
 GUARD = DestinationPolicy.of(["127.0.0.1"])
@@ -188,7 +188,7 @@ def test_sls_is_read_and_its_signature_made_again_by_the_vendors_own_client(sls_
 
 def test_the_signature_of_the_vendors_document():
     headers = {"Content-Type": "application/x-protobuf", "x-log-apiversion": "0.6.0", "Host": "h"}
-    signed = signed_headers("/logstores/l", headers, b"body", ("id", "secret"), NOW)
+    signed = sign_headers("/logstores/l", headers, b"body", ("id", "secret"), NOW)
     text = "\n".join(
         [
             "POST",

@@ -23,7 +23,7 @@ from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.record import RecordWriter
 from jobmeter.store.clickhouse.rows import SampleRuns, descriptors_of
-from jobmeter.store.clickhouse.segments import lost_rows
+from jobmeter.store.clickhouse.segments import parse_lost_rows
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 
 LAZY = JournalLimits(flush_rows=10**9, flush_seconds=10**6, retry_seconds=0.01)
@@ -245,7 +245,7 @@ def test_acknowledged_samples_that_a_disk_cut_off_are_counted(tmp_path, engine, 
     open_journal(tmp_path, engine).die()
     assert sorted(engine.stored) == [(1, at) for at in range(20)]
     assert "40 samples that were acknowledged are lost" in caplog.text
-    assert [lost_rows(name) for name in files(tmp_path)] == [(40, False)]
+    assert [parse_lost_rows(name) for name in files(tmp_path)] == [(40, False)]
 
 
 def test_a_segment_that_is_gone_is_counted(tmp_path, engine, caplog):
@@ -255,7 +255,7 @@ def test_a_segment_that_is_gone_is_counted(tmp_path, engine, caplog):
     segments(tmp_path)[0].unlink()
     open_journal(tmp_path, engine).die()
     assert "7 samples that were acknowledged are lost" in caplog.text
-    assert [lost_rows(name) for name in files(tmp_path)] == [(7, False)]
+    assert [parse_lost_rows(name) for name in files(tmp_path)] == [(7, False)]
     caplog.clear()
     open_journal(tmp_path, engine).die()
     assert caplog.text == ""
@@ -275,7 +275,7 @@ def test_damage_is_said_in_samples_and_the_file_stays(tmp_path, engine, caplog):
     assert "1 samples that were acknowledged are lost" in caplog.text
     (stored,) = (tmp_path / "journal").iterdir()
     assert stored.name == f"{segment.stem}.lost-1.damaged"
-    assert lost_rows(stored.name) == (1, False)
+    assert parse_lost_rows(stored.name) == (1, False)
     assert stored.read_bytes() == bytes(text)
     again.die()
     open_journal(tmp_path, engine).die()
@@ -307,7 +307,7 @@ def test_samples_whose_series_lost_their_names_are_counted_and_remembered(tmp_pa
     names = Names(nameless=[2, 3])
     open_journal(tmp_path, engine, names=names).die()
     assert sorted(engine.stored) == [(3, 11), (3, 12), (4, 13)]
-    assert [lost_rows(name) for name in files(tmp_path)] == [(4, True)]
+    assert [parse_lost_rows(name) for name in files(tmp_path)] == [(4, True)]
     assert names.until_ms == 13
     assert "2 of these samples are stored, but the names of their series are lost" in caplog.text
 
@@ -407,7 +407,7 @@ def test_whatever_happens_to_the_files_all_else_is_found_and_what_is_lost_is_cou
             assert whole <= set(engine.stored)
             named = {one for rows in descriptors_of(inserted) for one in rows.ids.tolist()}
             assert {series for series, _ in engine.stored} <= named
-        told = [lost for name in files(folder) if (lost := lost_rows(name)) is not None]
+        told = [lost for name in files(folder) if (lost := parse_lost_rows(name)) is not None]
         # Without its end a segment that was cut off looks like one whose last write was.
         if not any(kind == "end" for kind, *_ in damages):
             assert not any(one.at_most for one in told)

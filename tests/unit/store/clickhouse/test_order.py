@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.store.clickhouse.order import latest
+from jobmeter.store.clickhouse.order import find_latest
 
 ROWS = st.dictionaries(
     st.tuples(st.integers(0, 3), st.integers(0, 5)),
@@ -18,7 +18,7 @@ def test_the_row_of_the_highest_block_counts(blocks):
     series = np.array([row[0] for row in rows], np.uint64)
     time = np.array([row[1] for row in rows], np.int64)
     block = np.array([row[2] for row in rows], np.uint64)
-    keep = latest(series, time, block)
+    keep = find_latest(series, time, block)
     if len(rows) == len(blocks):
         assert keep is None
     else:

@@ -13,7 +13,7 @@ from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, TimeRange
 from jobmeter.store.clickhouse.pending import Pending, overlaid
-from jobmeter.store.clickhouse.rows import JournalBlock, SampleRuns, by_days, joined, portions
+from jobmeter.store.clickhouse.rows import JournalBlock, SampleRuns, join_runs, portions, split_by_days
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 from jobmeter.store.clickhouse.written_days import WrittenDays
 
@@ -89,7 +89,7 @@ def test_a_batch_becomes_runs():
     a, b = (one.job_key for one in series)
     assert rows.count.tolist() == [2, 1, 1]
     assert rows.job.tolist() == [b, a, b]
-    assert joined([rows]).series.tolist() == [series[at].id for at in index]
+    assert join_runs([rows]).series.tolist() == [series[at].id for at in index]
     assert rows.late_hours(3 * HOUR) == set()
     assert rows.late_hours(5 * HOUR) == {(b, 3 * HOUR), (a, 4 * HOUR)}
     assert rows.late_hours(9 * HOUR) == {(b, 3 * HOUR), (a, 4 * HOUR), (b, 5 * HOUR)}
@@ -101,8 +101,8 @@ def test_a_batch_becomes_runs():
 def test_parts_hold_every_row_once_and_few_days(groups, rows, most):
     serial = count()
     group = [dated(days, serial) for days in groups]
-    parts = [joined(part) for part in by_days(group, rows, most)]
-    whole = joined(group)
+    parts = [join_runs(part) for part in split_by_days(group, rows, most)]
+    whole = join_runs(group)
     found = np.concatenate([part.value for part in parts])
     assert sorted(found.tolist()) == whole.value.tolist()
     places = list(zip(whole.series.tolist(), whole.time.tolist(), strict=True))

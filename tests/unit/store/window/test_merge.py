@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobmeter.kernel.window import PAGE
-from jobmeter.store.window.merge import in_order, merge
+from jobmeter.store.window.merge import merge, sort_samples
 from jobmeter.store.window.pages import NO_PAGE, Pages, SeriesRows
 
 SERIES = 3
@@ -64,7 +64,7 @@ def test_every_series_has_what_was_written_last_or_is_given_up_as_a_whole(writes
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-(2**62), -1, 0, 1, 5, 2**62])), min_size=1))
 def test_samples_are_put_in_order_however_far_apart_they_are(samples):
     index, time = (np.array(part, np.int64) for part in zip(*samples, strict=True))
-    found = in_order(index, time, np.arange(len(samples), dtype=np.float64))
+    found = sort_samples(index, time, np.arange(len(samples), dtype=np.float64))
     expected = {pair: number for number, pair in enumerate(samples)}
     rows = [(at, moment, expected[at, moment]) for at, moment in sorted(expected)]
     assert list(zip(*(part.tolist() for part in found), strict=True)) == rows

@@ -9,7 +9,7 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 from jobmeter.wire.native.encode import records_frame, samples_frame
 from jobmeter.wire.native.logs import logs_frame
-from jobmeter.wire.native.times import newest_time
+from jobmeter.wire.native.times import find_newest_time
 
 TIMES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2**42)), max_size=20)
 
@@ -20,9 +20,9 @@ def test_the_newest_time_is_that_of_the_samples_and_lines(samples, lines):
     body += records_frame(Records(nodes=[NodeRecord(name="n")]))
     if lines:
         body += logs_frame(LogLine(time_ns=ms * 10**6 + 5, text="x", job=f"j{job}") for job, ms in lines)
-    assert newest_time(body) == max((ms for _, ms in [*samples, *lines]), default=0)
+    assert find_newest_time(body) == max((ms for _, ms in [*samples, *lines]), default=0)
 
 
 def test_a_body_without_times_has_none():
-    assert newest_time(b"") == 0
-    assert newest_time(records_frame(Records(nodes=[NodeRecord(name="n")]))) == 0
+    assert find_newest_time(b"") == 0
+    assert find_newest_time(records_frame(Records(nodes=[NodeRecord(name="n")]))) == 0

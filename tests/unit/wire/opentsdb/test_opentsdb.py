@@ -10,7 +10,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.series import Series
 from jobmeter.wire.opentsdb.line import MAX_LINE, Command, LineReader, Wrong
-from jobmeter.wire.opentsdb.names import from_opentsdb, to_opentsdb
+from jobmeter.wire.opentsdb.names import make_opentsdb_name, parse_opentsdb_name
 from jobmeter.wire.opentsdb.point import PointRefusedError, Points, number_of, time_of
 from jobmeter.wire.opentsdb.put import DataPoint, decode
 
@@ -187,16 +187,16 @@ def test_what_is_no_number_is_refused(sent):
 @given(st.text("abce.xtrnl", min_size=1, max_size=30) | st.sampled_from(sorted(CATALOG)) | st.just("app.loss"))
 def test_a_metric_has_one_name_on_either_side(name):
     for one in (name, f"external.{name}", f"external.external.{name}"):
-        assert to_opentsdb(from_opentsdb(one)) == one
+        assert make_opentsdb_name(parse_opentsdb_name(one)) == one
         if one.startswith(("external.", "app.")) or one in CATALOG:
-            assert from_opentsdb(to_opentsdb(one)) == one
+            assert parse_opentsdb_name(make_opentsdb_name(one)) == one
 
 
 def test_names_of_the_catalogue_are_themselves():
-    assert from_opentsdb("cpu.usage") == "cpu.usage"
-    assert from_opentsdb("app.loss") == "app.loss"
-    assert from_opentsdb("sys.cpu.user") == "external.sys.cpu.user"
-    assert to_opentsdb("external.sys.cpu.user") == "sys.cpu.user"
+    assert parse_opentsdb_name("cpu.usage") == "cpu.usage"
+    assert parse_opentsdb_name("app.loss") == "app.loss"
+    assert parse_opentsdb_name("sys.cpu.user") == "external.sys.cpu.user"
+    assert make_opentsdb_name("external.sys.cpu.user") == "sys.cpu.user"
 
 
 def test_a_body_is_one_data_point_or_several():

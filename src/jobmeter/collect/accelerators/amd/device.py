@@ -73,7 +73,7 @@ class AmdDevice(ThreadedDevice):
     def attach(self) -> None:
         """Read the identity and the sensors of the device; a failure is in ``state`` and ``reason``."""
         try:
-            self._present()
+            self._require_presence()
         except DeviceLostError:
             return
         unique, serial = self.text("unique_id"), self.text("serial_number")
@@ -191,7 +191,7 @@ class AmdDevice(ThreadedDevice):
 
     def processes(self) -> Sequence[DeviceProcess]:
         """Return the processes of the compute driver that have memory on the device."""
-        self._present()
+        self._require_presence()
         if self.is_partitioned:
             raise NotSupportedError("all processes run on its partitions", lasting=True)
         if not self._compute:
@@ -210,13 +210,13 @@ class AmdDevice(ThreadedDevice):
 
     def answer(self, found: Mapping[str, float]) -> Mapping[str, float]:
         """Return the values of a reading. Raises NotSupportedError without any, DeviceLostError if it is gone."""
-        self._present()
+        self._require_presence()
         if not found:
             raise NotSupportedError("the driver gives none of its values")
         self.answered()
         return found
 
-    def _present(self) -> None:
+    def _require_presence(self) -> None:
         if not self.text("vendor"):
             self.failed(DeviceState.LOST, f"{self.pci} has no readable files in /sys")
             self.retry.failed()

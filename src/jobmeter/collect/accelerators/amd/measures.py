@@ -25,26 +25,26 @@ _SLOW = (
 )
 
 
-def _fast(device: AmdDevice) -> Mapping[str, float]:
+def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
     table = device.table()
     edge, junction = device.sensor("temperature edge"), device.sensor("temperature junction")
-    hotspot = _scaled(junction, _MILLI, _mean(table, Value.HOTSPOT))
+    hotspot = _scale(junction, _MILLI, _mean(table, Value.HOTSPOT))
     found = {
-        "gpu.utilization": _scaled(device.number("gpu_busy_percent"), _PERCENT, _mean(table, Value.BUSY, _PERCENT)),
-        "gpu.memory.copy.utilization": _scaled(
+        "gpu.utilization": _scale(device.number("gpu_busy_percent"), _PERCENT, _mean(table, Value.BUSY, _PERCENT)),
+        "gpu.memory.copy.utilization": _scale(
             device.number("mem_busy_percent"), _PERCENT, _mean(table, Value.MEMORY_BUSY, _PERCENT)
         ),
-        "gpu.memory.usage": _scaled(device.number("mem_info_vram_used"), 1.0),
-        "gpu.memory.limit": _scaled(device.number("mem_info_vram_total"), 1.0),
-        "gpu.power": _scaled(device.sensor("power"), _MICRO, _mean(table, Value.POWER)),
+        "gpu.memory.usage": _scale(device.number("mem_info_vram_used"), 1.0),
+        "gpu.memory.limit": _scale(device.number("mem_info_vram_total"), 1.0),
+        "gpu.power": _scale(device.sensor("power"), _MICRO, _mean(table, Value.POWER)),
         "gpu.energy": _mean(table, Value.ENERGY, _JOULES),
-        "gpu.temperature": _scaled(edge, _MILLI, hotspot),
+        "gpu.temperature": _scale(edge, _MILLI, hotspot),
         "gpu.temperature.hotspot": hotspot,
-        "gpu.temperature.memory": _scaled(
+        "gpu.temperature.memory": _scale(
             device.sensor("temperature mem"), _MILLI, _mean(table, Value.MEMORY_TEMPERATURE)
         ),
-        "gpu.clock.sm": _scaled(device.sensor("clock sclk"), 1.0, _mean(table, Value.CLOCK, _MEGA)),
-        "gpu.clock.memory": _scaled(device.sensor("clock mclk"), 1.0, _mean(table, Value.MEMORY_CLOCK, _MEGA)),
+        "gpu.clock.sm": _scale(device.sensor("clock sclk"), 1.0, _mean(table, Value.CLOCK, _MEGA)),
+        "gpu.clock.memory": _scale(device.sensor("clock mclk"), 1.0, _mean(table, Value.MEMORY_CLOCK, _MEGA)),
         "gpu.xgmi.receive": _sum(table, Value.XGMI_READ, _KIBI),
         "gpu.xgmi.transmit": _sum(table, Value.XGMI_WRITE, _KIBI),
         **device.limited(table),
@@ -52,16 +52,16 @@ def _fast(device: AmdDevice) -> Mapping[str, float]:
     return device.answer({name: value for name, value in found.items() if value is not None})
 
 
-def _slow(device: AmdDevice) -> Mapping[str, float]:
+def _measure_slow(device: AmdDevice) -> Mapping[str, float]:
     errors = device.errors()
     fan, fastest = device.sensor("fan"), device.sensor("fan limit")
     found = {
-        "gpu.power.limit": _scaled(device.sensor("power limit"), _MICRO),
+        "gpu.power.limit": _scale(device.sensor("power limit"), _MICRO),
         "gpu.fan": fan / fastest if fan is not None and fastest else None,
-        "gpu.ecc.corrected": _scaled(errors.get("ce"), 1.0),
-        "gpu.ecc.uncorrected": _scaled(errors.get("ue"), 1.0),
-        "gpu.ecc.deferred": _scaled(errors.get("de"), 1.0),
-        "gpu.pcie.replay": _scaled(device.number("pcie_replay_count"), 1.0),
+        "gpu.ecc.corrected": _scale(errors.get("ce"), 1.0),
+        "gpu.ecc.uncorrected": _scale(errors.get("ue"), 1.0),
+        "gpu.ecc.deferred": _scale(errors.get("de"), 1.0),
+        "gpu.pcie.replay": _scale(device.number("pcie_replay_count"), 1.0),
         "gpu.pcie.generation": _generation(device.text("current_link_speed")),
         "gpu.pcie.generation.limit": _generation(device.text("max_link_speed")),
         "gpu.pcie.width": _width(device.number("current_link_width")),
@@ -70,7 +70,7 @@ def _slow(device: AmdDevice) -> Mapping[str, float]:
     return device.answer({name: value for name, value in found.items() if value is not None})
 
 
-def _scaled(number: float | None, scale: float, otherwise: float | None = None) -> float | None:
+def _scale(number: float | None, scale: float, otherwise: float | None = None) -> float | None:
     return otherwise if number is None else number * scale
 
 
@@ -99,7 +99,7 @@ def _generation(text: str) -> float | None:
     return None if found is None else float(found)
 
 
-MEASURES = (Measure(_FAST, _fast),)
+MEASURES = (Measure(_FAST, _measure_fast),)
 """Measures read at every collection."""
-SLOW_MEASURES = (Measure(_SLOW, _slow),)
+SLOW_MEASURES = (Measure(_SLOW, _measure_slow),)
 """Measures read once a minute: limits, counters of errors, and the PCIe link."""

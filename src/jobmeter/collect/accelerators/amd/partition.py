@@ -43,7 +43,7 @@ class AmdPartition(AmdDevice):
 
     def attach(self) -> None:
         """Raise DeviceLostError if the GPU is gone."""
-        self._present()
+        self._require_presence()
 
     def detach(self) -> None:
         """Do nothing: only the GPU has files to forget."""

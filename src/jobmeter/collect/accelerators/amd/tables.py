@@ -59,15 +59,15 @@ class _Place(NamedTuple):
 _Layout = Mapping[Value, _Place]
 
 
-def _first(width: str, *offsets: int) -> dict[Value, _Place]:
+def _lay_out_first_values(width: str, *offsets: int) -> dict[Value, _Place]:
     names = (Value.HOTSPOT, Value.MEMORY_TEMPERATURE, Value.POWER, Value.BUSY, Value.MEMORY_BUSY)
     return {name: _Place(offset, width) for name, offset in zip(names, offsets, strict=True)}
 
 
-def _discrete() -> _Layout:
+def _lay_out_discrete() -> _Layout:
     """Return the layout that versions 1.1 to 1.3 share."""
     return {
-        **_first("H", 6, 8, 22, 16, 18),
+        **_lay_out_first_values("H", 6, 8, 22, 16, 18),
         Value.ENERGY: _Place(24, "Q"),
         Value.CLOCK: _Place(54, "H"),
         Value.MEMORY_CLOCK: _Place(58, "H"),
@@ -86,7 +86,7 @@ def _instinct(energy: int, clocks: int, xgmi: int, readings: int | None = None) 
     )
     limits = {} if readings is None else {name: _Place(readings + 4 * at, "I") for at, name in enumerate(counts)}
     return {
-        **_first("H", 4, 6, 10, 12, 14),
+        **_lay_out_first_values("H", 4, 6, 10, 12, 14),
         Value.ENERGY: _Place(energy, "Q"),
         Value.CLOCK: _Place(clocks, "H", 8),
         Value.MEMORY_CLOCK: _Place(clocks + 40, "H"),
@@ -102,13 +102,13 @@ LAYOUTS: Mapping[tuple[int, int, int], _Layout] = MappingProxyType(
     {
         # Its energy has 32 bits, which are full after 65 kJ: a few minutes.
         (1, 0, 80): {
-            **_first("H", 18, 20, 34, 28, 30),
+            **_lay_out_first_values("H", 18, 20, 34, 28, 30),
             Value.CLOCK: _Place(54, "H"),
             Value.MEMORY_CLOCK: _Place(58, "H"),
         },
-        (1, 1, 96): _discrete(),
-        (1, 2, 104): _discrete(),
-        (1, 3, 120): _discrete(),
+        (1, 1, 96): _lay_out_discrete(),
+        (1, 2, 104): _lay_out_discrete(),
+        (1, 3, 120): _lay_out_discrete(),
         (1, 4, 288): _instinct(24, 240, 104),
         (1, 5, 360): _instinct(88, 312, 176),
         # Version 1.6 exists twice.
@@ -159,7 +159,7 @@ def parse_table(data: bytes) -> dict[Value, list[float]]:
         raise UnknownTableError(f"gpu_metrics has {len(data)} bytes")
     size, form, content = _HEADER.unpack_from(data)
     if (form, content) == _SELF_DESCRIBING:
-        return dict(_described(data[:size] if size else data))
+        return dict(_decode_described(data[:size] if size else data))
     layout = LAYOUTS.get((form, content, size))
     if layout is None or len(data) < size:
         raise UnknownTableError(f"gpu_metrics of version {form}.{content} with {size} bytes; the file has {len(data)}")
@@ -185,7 +185,7 @@ def _numbers(data: bytes, offset: int, kind: str, count: int) -> Sequence[int]:
     return [number for number in form.unpack_from(data, offset) if number != absent]
 
 
-def _described(data: bytes) -> Iterator[tuple[Value, list[float]]]:
+def _decode_described(data: bytes) -> Iterator[tuple[Value, list[float]]]:
     """Yield the known values of the self-describing table: a code of 64 bits, then its numbers, without padding."""
     if len(data) < 8:
         raise UnknownTableError(f"gpu_metrics of version 1.9 has {len(data)} bytes")

@@ -7,7 +7,7 @@ from jobmeter.collect.accelerators.amd.device import UUID_PREFIX, AmdDevice
 from jobmeter.collect.accelerators.amd.driver import AmdDriver
 from jobmeter.collect.accelerators.amd.measures import MEASURES, SLOW_MEASURES
 from jobmeter.collect.accelerators.vendor import DeviceHealth, Vendor
-from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, ordered_devices
+from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, parse_ordered_devices
 from jobmeter.model.device import DeviceState, pci_address
 
 
@@ -34,11 +34,11 @@ def _uuid_of_id(text: str) -> str:
     return pci_address(text) or text
 
 
-def _listed(text: str, devices: Sequence[Numbered]) -> list[int]:
+def _parse_rocr_list(text: str, devices: Sequence[Numbered]) -> list[int]:
     """Return the devices that a list of ROCr names. ROCr counts the partitions of a GPU instead of the GPU."""
     divided = {device.part.parent for device in devices if device.part is not None}
     computing = [device for device in devices if device.part is not None or device.index not in divided]
-    return ordered_devices(text, computing, uuid_prefix=UUID_PREFIX)
+    return parse_ordered_devices(text, computing, uuid_prefix=UUID_PREFIX)
 
 
 VENDOR = Vendor(
@@ -62,10 +62,12 @@ VENDOR = Vendor(
     id_of_part=lambda part: part.plugin_id,
     # https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html: HIP counts within ROCr's devices.
     variables=(
-        VisibleVariable("HIP_VISIBLE_DEVICES", _listed, relative=True, within="ROCR_VISIBLE_DEVICES"),
-        VisibleVariable("CUDA_VISIBLE_DEVICES", _listed, relative=True, within="ROCR_VISIBLE_DEVICES", shared=True),
-        VisibleVariable("GPU_DEVICE_ORDINAL", _listed, relative=True, within="ROCR_VISIBLE_DEVICES"),
-        VisibleVariable("ROCR_VISIBLE_DEVICES", _listed, relative=True),
+        VisibleVariable("HIP_VISIBLE_DEVICES", _parse_rocr_list, relative=True, within="ROCR_VISIBLE_DEVICES"),
+        VisibleVariable(
+            "CUDA_VISIBLE_DEVICES", _parse_rocr_list, relative=True, within="ROCR_VISIBLE_DEVICES", shared=True
+        ),
+        VisibleVariable("GPU_DEVICE_ORDINAL", _parse_rocr_list, relative=True, within="ROCR_VISIBLE_DEVICES"),
+        VisibleVariable("ROCR_VISIBLE_DEVICES", _parse_rocr_list, relative=True),
     ),
     uuid_prefix=UUID_PREFIX,
     advice=MappingProxyType({DeviceState.LOST: "see the kernel's log for amdgpu, and reset or replace it"}),

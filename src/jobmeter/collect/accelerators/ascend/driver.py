@@ -62,7 +62,7 @@ class AscendDriver:
         """Return the NPUs, including those that cannot be opened."""
         deadline = self._clock.monotonic() + self._patience
         self._retry.tick(now_ms)
-        present = self._present()
+        present = self._list_device_files()
         for device in self._devices.values():
             device.next_look(now_ms)
         if self._began is None and self._is_due(now_ms) and (present or self._devices):
@@ -83,7 +83,7 @@ class AscendDriver:
             self._dcmi, self._began, self._listed_ms = None, None, None
         return quiet
 
-    def _present(self) -> list[int]:
+    def _list_device_files(self) -> list[int]:
         """Return the numbers of the files of NPUs in /dev."""
         names = (path.name.removeprefix(FILES) for path in Path(self._machine.dev).glob(f"{FILES}[0-9]*"))
         return sorted(int(name) for name in names if name.isdigit())
@@ -97,20 +97,20 @@ class AscendDriver:
     def _finish_open(self, present: Sequence[int], deadline: float) -> None:
         if not self._calls.wait(deadline - self._clock.monotonic()):
             if self._clock.monotonic() - (self._began or 0.0) >= SLOW_SECONDS:
-                self._failed(AscendProblem("dcmi_init does not return", DeviceState.HANGS), present)
+                self._fail(AscendProblem("dcmi_init does not return", DeviceState.HANGS), present)
             return
         self._began = None
         found = self._calls.result()
         if isinstance(found, AscendProblem):
             self._retry.failed()
-            self._failed(found, present)
+            self._fail(found, present)
             return
         self._retry.succeeded()
         self.problem, self._dcmi = None, found.dcmi
         self._chips = {chip.number: chip for chip in found.chips}
         self._fill(self._chips)
 
-    def _failed(self, problem: AscendProblem, present: Sequence[int]) -> None:
+    def _fail(self, problem: AscendProblem, present: Sequence[int]) -> None:
         self.problem, self._dcmi = problem, None
         self._fill(present)
         for device in self._devices.values():

@@ -142,7 +142,7 @@ class Dcmi:
         self._guard, self._turn = Lock(), Lock()
         self._second = False
         code = self.call("dcmi_init")
-        if code or not self._first_chips():
+        if code or not self._list_first_chips():
             second = self.call("dcmiv2_init")
             self._second = second == 0
             if code and second:
@@ -161,7 +161,7 @@ class Dcmi:
 
     def chips(self) -> list[Chip]:
         """Return the chips that compute. Raises DcmiError."""
-        return self._second_chips() if self._second else self._first_chips()
+        return self._second_chips() if self._second else self._list_first_chips()
 
     def ask(self, chip: Chip, name: str, *arguments: Any) -> None:  # noqa: ANN401
         """Call ``get_device_NAME`` of a chip. Raises DcmiError, and DeviceLostError if the chip is gone."""
@@ -192,9 +192,9 @@ class Dcmi:
                 if self._turn is turn:
                     self._turn = Lock()
 
-    def _first_chips(self) -> list[Chip]:
+    def _list_first_chips(self) -> list[Chip]:
         found: list[Chip] = []
-        for card in self._listed("dcmi_get_card_list", first=True):
+        for card in self._list_numbers("dcmi_get_card_list", first=True):
             chips, rest = ctypes.c_int(), (ctypes.c_int(), ctypes.c_int())
             arguments = (ctypes.c_int(card), ctypes.byref(chips), *map(ctypes.byref, rest))
             if self.call("dcmi_get_device_id_in_card", *arguments):
@@ -212,14 +212,14 @@ class Dcmi:
 
     def _second_chips(self) -> list[Chip]:
         found: list[Chip] = []
-        for device in self._listed("dcmiv2_get_device_list", first=False):
+        for device in self._list_numbers("dcmiv2_get_device_list", first=False):
             physical = ctypes.c_uint()
             name = "dcmiv2_get_chip_phy_id_by_dev_id"
             if not self.call(name, ctypes.c_uint(device), ctypes.byref(physical)):
                 found.append(Chip((device,), physical.value))
         return sorted(found, key=lambda one: one.number)
 
-    def _listed(self, name: str, *, first: bool) -> list[int]:
+    def _list_numbers(self, name: str, *, first: bool) -> list[int]:
         """Return the cards or devices. The two interfaces return count and list in different order."""
         count, numbers = ctypes.c_int(), (ctypes.c_int * _MOST_DEVICES)()
         pair = (ctypes.byref(count), numbers) if first else (numbers, ctypes.byref(count))

@@ -31,7 +31,7 @@ _SLOW = (
 )
 
 
-def _fast(device: AscendDevice) -> Mapping[str, float]:
+def _measure_fast(device: AscendDevice) -> Mapping[str, float]:
     if not device.is_due():
         return {}
     core = _share(device, _AI_CORE)
@@ -41,29 +41,29 @@ def _fast(device: AscendDevice) -> Mapping[str, float]:
         "npu.sm.active": core,
         "npu.vector.active": _share(device, _VECTOR),
         "npu.cpu.utilization": _share(device, _AI_CPU),
-        "npu.power": _scaled(device, _DECI, "power_info"),
-        "npu.temperature": _scaled(device, 1.0, "temperature"),
-        "npu.clock.core": _scaled(device, _MEGA, "frequency", _CLOCK_CORE),
-        "npu.clock.memory": _scaled(device, _MEGA, "frequency", _CLOCK_MEMORY),
-        "npu.health": _scaled(device, 1.0, "health"),
-        "npu.faults": _given(device, lambda: float(device.faults())),
+        "npu.power": _read_scaled(device, _DECI, "power_info"),
+        "npu.temperature": _read_scaled(device, 1.0, "temperature"),
+        "npu.clock.core": _read_scaled(device, _MEGA, "frequency", _CLOCK_CORE),
+        "npu.clock.memory": _read_scaled(device, _MEGA, "frequency", _CLOCK_MEMORY),
+        "npu.health": _read_scaled(device, 1.0, "health"),
+        "npu.faults": _read_or_none(device, lambda: float(device.faults())),
         **_memory(device),
     }
-    return _present(device, found)
+    return _drop_absent(device, found)
 
 
-def _slow(device: AscendDevice) -> Mapping[str, float]:
-    ecc = _given(device, lambda: _filled(device, "ecc_info", EccInfo(), _HBM))
+def _measure_slow(device: AscendDevice) -> Mapping[str, float]:
+    ecc = _read_or_none(device, lambda: _fill_structure(device, "ecc_info", EccInfo(), _HBM))
     counted = ecc is not None and ecc.enabled == 1
     found = {
-        "npu.voltage": _scaled(device, _CENTI, "voltage"),
-        "npu.clock.core.limit": _scaled(device, _MEGA, "frequency", _CLOCK_RATED),
+        "npu.voltage": _read_scaled(device, _CENTI, "voltage"),
+        "npu.clock.core.limit": _read_scaled(device, _MEGA, "frequency", _CLOCK_RATED),
         "npu.ecc.corrected": float(ecc.total[0]) if ecc and counted else None,
         "npu.ecc.uncorrected": float(ecc.total[1]) if ecc and counted else None,
         "npu.pages.isolated": float(sum(ecc.isolated)) if ecc and counted else None,
-        "npu.network.health": _scaled(device, 1.0, "network_health"),
+        "npu.network.health": _read_scaled(device, 1.0, "network_health"),
     }
-    return _present(device, found)
+    return _drop_absent(device, found)
 
 
 def _network(device: AscendDevice) -> Mapping[str, float]:
@@ -72,8 +72,8 @@ def _network(device: AscendDevice) -> Mapping[str, float]:
 
 def health_of(device: AscendDevice) -> DeviceHealth:
     """Read the health, the faults and the memory errors of a device for a check on request."""
-    values = {**_slow(device)}
-    alarm, faults = _scaled(device, 1.0, "health"), _given(device, device.faults)
+    values = {**_measure_slow(device)}
+    alarm, faults = _read_scaled(device, 1.0, "health"), _read_or_none(device, device.faults)
     values |= {"health": alarm} if alarm is not None else {}
     values |= {"faults": float(faults)} if faults is not None else {}
     lost = int(values.get("npu.ecc.uncorrected", 0))
@@ -85,7 +85,7 @@ def health_of(device: AscendDevice) -> DeviceHealth:
 
 def _memory(device: AscendDevice) -> dict[str, float | None]:
     """Return the values of HBM; for chips without HBM the values of their other memory."""
-    hbm = _given(device, lambda: _filled(device, "hbm_info", HbmInfo()))
+    hbm = _read_or_none(device, lambda: _fill_structure(device, "hbm_info", HbmInfo()))
     if hbm is not None and hbm.size:
         busy = _share(device, _HBM_BANDWIDTH)
         return {
@@ -94,32 +94,32 @@ def _memory(device: AscendDevice) -> dict[str, float | None]:
             "npu.temperature.memory": float(hbm.temperature),
             "npu.dram.active": busy if busy is not None else min(hbm.bandwidth * _PERCENT, 1.0),
         }
-    other = _given(device, lambda: _filled(device, "memory_info_v3", MemoryInfo()))
+    other = _read_or_none(device, lambda: _fill_structure(device, "memory_info_v3", MemoryInfo()))
     if other is None or not other.size:
         return {}
     used = max(other.size - other.available, 0)
     return {"npu.memory.usage": used * _MEBI, "npu.memory.limit": other.size * _MEBI}
 
 
-def _filled(device: AscendDevice, name: str, structure: S, *arguments: int) -> S:
+def _fill_structure(device: AscendDevice, name: str, structure: S, *arguments: int) -> S:
     dcmi, chip = device.library
     return dcmi.filled(chip, name, structure, *arguments)
 
 
-def _scaled(device: AscendDevice, scale: float, name: str, *arguments: int) -> float | None:
+def _read_scaled(device: AscendDevice, scale: float, name: str, *arguments: int) -> float | None:
     dcmi, chip = device.library
-    number = _given(device, lambda: dcmi.number(chip, name, *arguments))
+    number = _read_or_none(device, lambda: dcmi.number(chip, name, *arguments))
     return None if number is None or number < 0 else number * scale
 
 
 def _share(device: AscendDevice, kind: int) -> float | None:
     """Return a utilization; None while the device is profiled."""
     dcmi, chip = device.library
-    percent = _given(device, lambda: dcmi.number(chip, "utilization_rate", kind))
+    percent = _read_or_none(device, lambda: dcmi.number(chip, "utilization_rate", kind))
     return percent * _PERCENT if percent is not None and 0 <= percent <= 100 else None
 
 
-def _given(device: AscendDevice, read: Callable[[], T]) -> T | None:
+def _read_or_none(device: AscendDevice, read: Callable[[], T]) -> T | None:
     """Return the answer of a call; None without an answer. A missing device is marked as lost."""
     try:
         return read()
@@ -130,14 +130,14 @@ def _given(device: AscendDevice, read: Callable[[], T]) -> T | None:
         raise
 
 
-def _present(device: AscendDevice, found: Mapping[str, float | None]) -> Mapping[str, float]:
+def _drop_absent(device: AscendDevice, found: Mapping[str, float | None]) -> Mapping[str, float]:
     values = {name: value for name, value in found.items() if value is not None}
     if values:
         device.answered()
     return values
 
 
-MEASURES = (Measure(_FAST, _fast),)
+MEASURES = (Measure(_FAST, _measure_fast),)
 """Measures read at every collection, and at most once in ten seconds."""
-SLOW_MEASURES = (Measure(_SLOW, _slow), Measure(NETWORK, _network))
+SLOW_MEASURES = (Measure(_SLOW, _measure_slow), Measure(NETWORK, _network))
 """Measures read once a minute."""

@@ -8,20 +8,20 @@ from jobmeter.collect.accelerators.ascend.device import UUID_PREFIX
 from jobmeter.collect.accelerators.ascend.driver import AscendDriver
 from jobmeter.collect.accelerators.ascend.measures import MEASURES, SLOW_MEASURES, health_of
 from jobmeter.collect.accelerators.vendor import Vendor
-from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, numbers_in, ordered_devices
+from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, numbers_in, parse_ordered_devices
 from jobmeter.model.device import DeviceState
 
 _NAME = "Ascend[0-9A-Za-z]*-"
 _ID = re.compile(rf"{_NAME}(?P<number>\d{{1,4}})", re.ASCII)
 
 
-def visible_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
+def parse_visible_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
     """Return the devices in a value of ASCEND_VISIBLE_DEVICES: ``3``, ``0-3``, or the plug-in's ``Ascend910-3``."""
     return numbers_in(text, (device.index for device in devices), f"(?:{_NAME})?")
 
 
 def _runtime_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
-    return ordered_devices(text, devices, UUID_PREFIX)
+    return parse_ordered_devices(text, devices, UUID_PREFIX)
 
 
 def _number_of_id(_resource: str, text: str, _devices: Sequence[Numbered]) -> int | None:
@@ -49,7 +49,7 @@ VENDOR = Vendor(
     number_of_id=_number_of_id,
     variables=(
         VisibleVariable("ASCEND_RT_VISIBLE_DEVICES", _runtime_devices, relative=True, within="ASCEND_VISIBLE_DEVICES"),
-        VisibleVariable("ASCEND_VISIBLE_DEVICES", visible_devices),
+        VisibleVariable("ASCEND_VISIBLE_DEVICES", parse_visible_devices),
     ),
     uuid_prefix=UUID_PREFIX,
     advice=MappingProxyType(

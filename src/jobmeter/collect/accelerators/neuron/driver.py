@@ -30,7 +30,7 @@ class NeuronDriver:
 
     def devices(self, now_ms: int | None = None) -> Sequence[NeuronDevice]:
         """Return the devices, including those that have disappeared since the agent started."""
-        for number in self._present():
+        for number in self._list_device_files():
             if number not in self._devices:
                 self._devices[number] = NeuronDevice(number, self._clock, self._machine, self._monitor)
         if self._devices:
@@ -46,6 +46,6 @@ class NeuronDriver:
         is_ended = self._monitor.close()
         return close_all(self._devices.values()) and is_ended
 
-    def _present(self) -> list[int]:
+    def _list_device_files(self) -> list[int]:
         names = (path.name.removeprefix("neuron") for path in Path(self._machine.sys, CLASS).glob("neuron[0-9]*"))
         return sorted(int(name) for name in names if name.isdigit() and int(name) < _MOST_DEVICES)

@@ -10,23 +10,23 @@ _FAST = ("npu.utilization", "npu.memory.usage", "npu.memory.limit", "npu.executi
 _SLOW = ("npu.power.utilization", "npu.ecc.corrected", "npu.ecc.uncorrected")
 
 
-def _fast(device: NeuronDevice) -> Mapping[str, float]:
+def _measure_fast(device: NeuronDevice) -> Mapping[str, float]:
     return device.answer(
         {
-            "npu.utilization": _scaled(device.utilization(), _PERCENT),
-            "npu.memory.usage": _scaled(device.memory_usage()),
-            "npu.memory.limit": _scaled(device.memory_limit),
-            "npu.executions.failed": _scaled(device.faults()),
+            "npu.utilization": _scale(device.utilization(), _PERCENT),
+            "npu.memory.usage": _scale(device.memory_usage()),
+            "npu.memory.limit": _scale(device.memory_limit),
+            "npu.executions.failed": _scale(device.faults()),
         }
     )
 
 
-def _slow(device: NeuronDevice) -> Mapping[str, float]:
+def _measure_slow(device: NeuronDevice) -> Mapping[str, float]:
     return device.answer(
         {
-            "npu.power.utilization": _scaled(device.power_share(), _PERCENT),
-            "npu.ecc.corrected": _scaled(device.corrected_errors()),
-            "npu.ecc.uncorrected": _scaled(device.uncorrected_errors()),
+            "npu.power.utilization": _scale(device.power_share(), _PERCENT),
+            "npu.ecc.corrected": _scale(device.corrected_errors()),
+            "npu.ecc.uncorrected": _scale(device.uncorrected_errors()),
         }
     )
 
@@ -42,11 +42,11 @@ def health_of(device: NeuronDevice) -> DeviceHealth:
     return DeviceHealth(values or {"answers": 1.0}, errors, warnings)
 
 
-def _scaled(number: float | None, scale: float = 1.0) -> float | None:
+def _scale(number: float | None, scale: float = 1.0) -> float | None:
     return None if number is None else number * scale
 
 
-MEASURES = (Measure(_FAST, _fast),)
+MEASURES = (Measure(_FAST, _measure_fast),)
 """Measures read at every collection."""
-SLOW_MEASURES = (Measure(_SLOW, _slow),)
+SLOW_MEASURES = (Measure(_SLOW, _measure_slow),)
 """Measures read once a minute: power, which the driver updates once a minute, and error counters."""

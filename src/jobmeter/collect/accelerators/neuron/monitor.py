@@ -134,8 +134,8 @@ class MonitorReport(Struct):
         """Return the processes that use cores or memory of a device."""
         found = []
         for one in self.neuron_runtime_data or ():
-            memory = sum(self._of_device(device, one.memory or {}).values())
-            if memory or self._of_device(device, one.busy or {}):
+            memory = sum(self._select_cores(device, one.memory or {}).values())
+            if memory or self._select_cores(device, one.busy or {}):
                 found.append(DeviceProcess(one.pid, None if one.memory is None else memory))
         return found
 
@@ -145,7 +145,7 @@ class MonitorReport(Struct):
         for one in self.neuron_runtime_data or ():
             if one.busy is None or not self.cores:
                 return None
-            if mine := self._of_device(device, one.busy):
+            if mine := self._select_cores(device, one.busy):
                 found[one.pid] = sum(mine.values()) / self.cores
         return found
 
@@ -159,7 +159,7 @@ class MonitorReport(Struct):
                 return None if None in counts else sum(count for count in counts if count is not None)
         return None
 
-    def _of_device(self, device: int, by_core: Mapping[int, V]) -> Mapping[int, V]:
+    def _select_cores(self, device: int, by_core: Mapping[int, V]) -> Mapping[int, V]:
         return {core: value for core, value in by_core.items() if self.cores and core // self.cores == device}
 
 

@@ -24,7 +24,7 @@ def _devices_of_cores(text: str, devices: Sequence[Numbered]) -> list[int]:
     return list(dict.fromkeys(by_core[core] for core in numbers_in(text, by_core)))
 
 
-def _listed(text: str, devices: Sequence[Numbered]) -> list[int]:
+def _parse_visible_cores(text: str, devices: Sequence[Numbered]) -> list[int]:
     """Return the devices in a value of AWS_NEURON_VISIBLE_DEVICES: ``ALL`` or numbers."""
     given = [device.index for device in devices]
     return given if text.strip().upper() == "ALL" else numbers_in(text, given)
@@ -35,7 +35,7 @@ def _number_of_id(resource: str, text: str, devices: Sequence[Numbered]) -> int 
 
     The ids are not documented. OpenTelemetry's collector parses them the same way (``awscontainerinsightreceiver``).
     """
-    named = _devices_of_cores if resource.endswith("/neuroncore") else _listed
+    named = _devices_of_cores if resource.endswith("/neuroncore") else _parse_visible_cores
     return next(iter(named(text, devices)), None) if text.isascii() and text.isdigit() else None
 
 
@@ -59,7 +59,7 @@ VENDOR = Vendor(
     # https://awsdocs-neuron.readthedocs-hosted.com/en/latest/neuron-runtime/nrt-configurable-parameters.html
     variables=(
         VisibleVariable("NEURON_RT_VISIBLE_CORES", _devices_of_cores),
-        VisibleVariable("AWS_NEURON_VISIBLE_DEVICES", _listed),
+        VisibleVariable("AWS_NEURON_VISIBLE_DEVICES", _parse_visible_cores),
     ),
     uuid_prefix=UUID_PREFIX,
     advice=MappingProxyType(

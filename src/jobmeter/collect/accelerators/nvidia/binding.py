@@ -72,7 +72,7 @@ class PynvmlLibrary:
         self._looked = True
         for backoff in (self._retry, self._reopen):
             backoff.tick(now_ms)
-        for device in self._all():
+        for device in self._list_devices():
             device.next_look(now_ms)
         if self._began is not None:
             self._finish_open(deadline)
@@ -84,15 +84,15 @@ class PynvmlLibrary:
             self._attach(self._session, deadline)
             self._find_instances(self._session, deadline)
             self._events.follow(self._session, self._devices)
-        return self._all()
+        return self._list_devices()
 
-    def _all(self) -> list[PynvmlDevice]:
+    def _list_devices(self) -> list[PynvmlDevice]:
         """Return the GPUs, then their MIG instances."""
         return [*self._devices, *sorted(self._instances.values(), key=lambda one: one.index)]
 
     def close(self) -> bool:
         """Close the library. A library in which a call blocks stays open."""
-        for device in self._all():
+        for device in self._list_devices():
             device.close()
         if self._began is not None:
             self._finish_open(0.0)
@@ -113,7 +113,7 @@ class PynvmlLibrary:
 
     def _is_quiet(self, session: Session) -> bool:
         """True while no call of the library is running or between two steps."""
-        return session.quiet and not any(device.busy for device in self._all())
+        return session.quiet and not any(device.busy for device in self._list_devices())
 
     def _is_over(self, session: Session, deadline: float) -> bool:
         """True if the library has to be opened again and none of its calls is running. Waits for the event thread."""
@@ -137,7 +137,7 @@ class PynvmlLibrary:
 
     def _shut_down(self, session: Session, seconds: float) -> None:
         """End a session without running calls."""
-        for device in self._all():
+        for device in self._list_devices():
             device.detach()
         session.end(Failure(codes.UNINITIALIZED, "the library is closed"))
         self._calls.begin(partial(_shut_down, session.module))
@@ -148,7 +148,7 @@ class PynvmlLibrary:
             return
         module = self._load()
         if module is None:
-            self._failed(_MISSING)
+            self._note_failure(_MISSING)
             return
         self._calls.begin(partial(_start, module))
         self._began = self._clock.monotonic()
@@ -164,11 +164,11 @@ class PynvmlLibrary:
         self._began = None
         opened = self._calls.result()
         if isinstance(opened, Session):
-            self._opened(opened)
+            self._note_opened(opened)
         elif opened is not None:
-            self._failed(opened)
+            self._note_failure(opened)
 
-    def _opened(self, session: Session) -> None:
+    def _note_opened(self, session: Session) -> None:
         if self._problem is not None:
             _log.info("NVML is open: %d GPUs", session.count)
         self._session, self._problem = session, None
@@ -180,7 +180,7 @@ class PynvmlLibrary:
                 self._forget(listed, instance)
         self._fill(session.count)
 
-    def _failed(self, failure: Failure) -> None:
+    def _note_failure(self, failure: Failure) -> None:
         self._retry.failed()
         self._explain(failure)
 
@@ -191,7 +191,7 @@ class PynvmlLibrary:
             _log.log(logging.WARNING if present else logging.INFO, "NVML cannot be opened: %s", failure.text)
         self._problem = failure
         self._fill(len(kernel_devices(self._proc)))
-        for device in self._all():
+        for device in self._list_devices():
             device.failed(failure.state, failure.text)
 
     def _fill(self, count: int) -> None:

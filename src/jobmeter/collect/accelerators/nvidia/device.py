@@ -161,7 +161,7 @@ class PynvmlDevice(ThreadedDevice):
         """Return the values of the fields that the device has."""
         answers = self._call(self._module.nvmlDeviceGetFieldValues, list(requested))
         if answers and all(answer.nvmlReturn in codes.GONE for answer in answers):
-            raise self._lost(Failure(answers[0].nvmlReturn, "the device is lost"))
+            raise self._mark_lost(Failure(answers[0].nvmlReturn, "the device is lost"))
         return {
             field: float(getattr(answer.value, _VALUES[answer.valueType]))
             for field, answer in zip(requested, answers, strict=True)
@@ -221,7 +221,7 @@ class PynvmlDevice(ThreadedDevice):
         if not self._profiled:
             raise NvmlError("the device has no GPM")
         session = self._session
-        fresh = self._guarded(self._module.nvmlGpmSampleAlloc)
+        fresh = self._call_library(self._module.nvmlGpmSampleAlloc)
         try:
             self._take(fresh)
         except BaseException:
@@ -231,12 +231,12 @@ class PynvmlDevice(ThreadedDevice):
         if last is None:
             return {}
         try:
-            return self._profiled_since(last, fresh, [one for one in requested if one < self._gpm_end])
+            return self._read_profile(last, fresh, [one for one in requested if one < self._gpm_end])
         except NvmlError as error:
             if not error.lasting or self._gpm_end == _FIRST_GPM_END:
                 raise
             self._gpm_end = _FIRST_GPM_END  # an old driver may refuse numbers that it does not know
-            return self._profiled_since(last, fresh, [one for one in requested if one < self._gpm_end])
+            return self._read_profile(last, fresh, [one for one in requested if one < self._gpm_end])
         finally:
             _free(session, last)
 
@@ -251,7 +251,7 @@ class PynvmlDevice(ThreadedDevice):
         """Return the MIG instances of the device, and note whether it has MIG. Empty without MIG."""
         module = self._module
         try:
-            self.partitioned = bool(self._guarded(module.nvmlDeviceGetMigMode, self._handle)[0])
+            self.partitioned = bool(self._call_library(module.nvmlDeviceGetMigMode, self._handle)[0])
         except NvmlError as error:
             if not error.lasting:
                 raise
@@ -259,7 +259,9 @@ class PynvmlDevice(ThreadedDevice):
         if not self.partitioned:
             return []
         found = []
-        for ordinal in range(min(self._guarded(module.nvmlDeviceGetMaxMigDeviceCount, self._handle), _MOST_INSTANCES)):
+        for ordinal in range(
+            min(self._call_library(module.nvmlDeviceGetMaxMigDeviceCount, self._handle), _MOST_INSTANCES)
+        ):
             try:
                 found.append(self._instance(ordinal))
             except NvmlError as error:
@@ -271,16 +273,16 @@ class PynvmlDevice(ThreadedDevice):
 
     def _instance(self, ordinal: int) -> "MigInstance":
         module = self._module
-        handle = self._guarded(module.nvmlDeviceGetMigDeviceHandleByIndex, self._handle, ordinal)
+        handle = self._call_library(module.nvmlDeviceGetMigDeviceHandleByIndex, self._handle, ordinal)
         instance, place = (
-            self._guarded(function, handle)
+            self._call_library(function, handle)
             for function in (module.nvmlDeviceGetGpuInstanceId, module.nvmlDeviceGetComputeInstanceId)
         )
-        attributes = self._guarded(module.nvmlDeviceGetAttributes_v2, handle)
+        attributes = self._call_library(module.nvmlDeviceGetAttributes_v2, handle)
         return MigInstance(
             Partition(self.index, self.uuid, instance, place, ordinal),
-            text_of(self._guarded(module.nvmlDeviceGetUUID, handle)),
-            text_of(self._guarded(module.nvmlDeviceGetName, handle)),
+            text_of(self._call_library(module.nvmlDeviceGetUUID, handle)),
+            text_of(self._call_library(module.nvmlDeviceGetName, handle)),
             handle,
             int(attributes.computeInstanceSliceCount),
             int(attributes.memorySizeMB) * _MEBI,
@@ -345,7 +347,7 @@ class PynvmlDevice(ThreadedDevice):
             raise DeviceLostError(self.reason or f"gpu{self.index} is not open")
         return self._session.module
 
-    def _profiled_since(self, last: Any, fresh: Any, requested: Sequence[int]) -> Mapping[int, float]:  # noqa: ANN401
+    def _read_profile(self, last: Any, fresh: Any, requested: Sequence[int]) -> Mapping[int, float]:  # noqa: ANN401
         module = self._module
         question = module.c_nvmlGpmMetricsGet_t()
         question.version = module.NVML_GPM_METRICS_GET_VERSION
@@ -353,23 +355,23 @@ class PynvmlDevice(ThreadedDevice):
         question.sample1, question.sample2 = last, fresh
         for position, metric in enumerate(requested):
             question.metrics[position].metricId = metric
-        answer = self._guarded(module.nvmlGpmMetricsGet, question)
+        answer = self._call_library(module.nvmlGpmMetricsGet, question)
         found = [answer.metrics[position] for position in range(len(requested))]
         return {metric.metricId: float(metric.value) for metric in found if metric.nvmlReturn == codes.SUCCESS}
 
-    def _lost(self, failure: Failure) -> DeviceLostError:
+    def _mark_lost(self, failure: Failure) -> DeviceLostError:
         self.failed(failure.state, failure.text)
         self.retry.failed()
         return DeviceLostError(failure.text)
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        answer = self._guarded(function, self._handle, *arguments)
+        answer = self._call_library(function, self._handle, *arguments)
         if self._session is not None:
             self._session.answered = True
         self.answered()
         return answer
 
-    def _guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+    def _call_library(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
         """Call the library, and convert its errors to ours."""
         session = self._session
         if session is None:
@@ -383,7 +385,7 @@ class PynvmlDevice(ThreadedDevice):
                 session.end(failure)
                 raise DeviceLostError(failure.text) from error
             if failure.code in codes.GONE:
-                raise self._lost(failure) from error
+                raise self._mark_lost(failure) from error
             raise NvmlError(failure.text, failure.code) from error
         except session.module.NVMLLibraryMismatchError as error:
             # Raised by the module if an old driver lacks the version of a call.

@@ -82,9 +82,9 @@ class MigDevice(PynvmlDevice):
         return ()
 
     def _is_profiled(self) -> bool:
-        return bool(self._guarded(self._module.nvmlGpmQueryDeviceSupport, self._parent.handle).isSupportedDevice)
+        return bool(self._call_library(self._module.nvmlGpmQueryDeviceSupport, self._parent.handle).isSupportedDevice)
 
     def _take(self, sample: Any) -> None:  # noqa: ANN401 - the module has no types
         instance = self.part.instance if self.part else 0
-        self._guarded(self._module.nvmlGpmMigSampleGet, self._parent.handle, instance, sample)
+        self._call_library(self._module.nvmlGpmMigSampleGet, self._parent.handle, instance, sample)
         self.answered()

@@ -60,10 +60,10 @@ class LibraryLoader:
 
     def load(self) -> ModuleType | None:
         """Load the library and return the module; None without a loadable library."""
-        former = _mapped_folders() if self._library is not None else []
+        former = _list_mapped_folders() if self._library is not None else []
         self.unload()
         named = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-        folders = dict.fromkeys((*former, *filter(None, named), *_configured_folders(), *self._folders))
+        folders = dict.fromkeys((*former, *filter(None, named), *_list_configured_folders(), *self._folders))
         paths = [path for folder in folders if (path := Path(folder, LIBRARY)).exists()]
         names = [str(path) for path in paths if is_whole(path)] if paths else [LIBRARY]
         for name in names:
@@ -89,14 +89,14 @@ def _bound(library: ctypes.CDLL) -> ModuleType:
     return module
 
 
-def _mapped_folders() -> list[str]:
+def _list_mapped_folders() -> list[str]:
     """Return the folders of the library's files that this process has mapped, including deleted ones."""
     maps = (files.read("/proc/self/maps") or b"").decode(errors="replace")
     paths = (line.split(maxsplit=5)[5] for line in maps.splitlines() if "/libnvidia-ml.so" in line)
     return list(dict.fromkeys(path.rpartition("/")[0] for path in paths))
 
 
-def _configured_folders() -> list[str]:
+def _list_configured_folders() -> list[str]:
     """The folders of the dynamic linker's configuration, as ldconfig(8) reads it."""
     found = []
     for path in (_CONFIGURATION, *sorted(_CONFIGURATION.with_name("ld.so.conf.d").glob("*.conf"))):

@@ -76,7 +76,7 @@ _PROFILE: Mapping[str, tuple[Sequence[int], float]] = {
 """GPM metrics whose mean is a metric, and its scale. Numbers as in nvml.h (NVML_GPM_METRIC_*): percent and MiB/s."""
 
 
-def _of(reading: Reading, scale: float, *metrics: str) -> Measure[NvmlDevice]:
+def _make_measure(reading: Reading, scale: float, *metrics: str) -> Measure[NvmlDevice]:
     def read(device: NvmlDevice) -> Mapping[str, float]:
         # An instance that shares its memory has no total.
         return {metric: value * scale for metric, value in zip(metrics, device.read(reading), strict=False)}
@@ -149,30 +149,30 @@ _SRAM = ("gpu.ecc.sram.corrected", "gpu.ecc.sram.uncorrected", "gpu.ecc.sram.exc
 _HEALTH_METRICS = (*_HEALTH, *_LINK_ERRORS, "gpu.nvlink.links", "gpu.nvlink.links.down")
 
 MEASURES = (
-    _of(Reading.UTILIZATION, _PERCENT, "gpu.utilization", "gpu.memory.copy.utilization"),
-    _of(Reading.MEMORY, 1.0, "gpu.memory.usage", "gpu.memory.limit"),
-    _of(Reading.POWER, _MILLI, "gpu.power"),
-    _of(Reading.ENERGY, _MILLI, "gpu.energy"),
-    _of(Reading.TEMPERATURE, 1.0, "gpu.temperature"),
-    _of(Reading.CLOCKS, _MEGA, "gpu.clock.sm", "gpu.clock.memory"),
-    _of(Reading.PERFORMANCE_STATE, 1.0, "gpu.performance.state"),
-    _of(Reading.ENCODER, _PERCENT, "gpu.encoder.utilization"),
-    _of(Reading.DECODER, _PERCENT, "gpu.decoder.utilization"),
+    _make_measure(Reading.UTILIZATION, _PERCENT, "gpu.utilization", "gpu.memory.copy.utilization"),
+    _make_measure(Reading.MEMORY, 1.0, "gpu.memory.usage", "gpu.memory.limit"),
+    _make_measure(Reading.POWER, _MILLI, "gpu.power"),
+    _make_measure(Reading.ENERGY, _MILLI, "gpu.energy"),
+    _make_measure(Reading.TEMPERATURE, 1.0, "gpu.temperature"),
+    _make_measure(Reading.CLOCKS, _MEGA, "gpu.clock.sm", "gpu.clock.memory"),
+    _make_measure(Reading.PERFORMANCE_STATE, 1.0, "gpu.performance.state"),
+    _make_measure(Reading.ENCODER, _PERCENT, "gpu.encoder.utilization"),
+    _make_measure(Reading.DECODER, _PERCENT, "gpu.decoder.utilization"),
     Measure(tuple(metric for metric, _ in _FIELDS.values()), _fields),
     Measure(tuple(_PROFILE), _profile),
 )
 """Measures read at every collection."""
 
 SLOW_MEASURES = (
-    _of(Reading.POWER_LIMIT, _MILLI, "gpu.power.limit"),
-    _of(Reading.HIGHEST_CLOCK, _MEGA, "gpu.clock.sm.limit"),
-    _of(Reading.FAN, _PERCENT, "gpu.fan"),
-    _of(Reading.ECC_ERRORS, 1.0, "gpu.ecc.corrected", "gpu.ecc.uncorrected"),
-    _of(Reading.REMAPPED_ROWS, 1.0, *_REMAPPED),
-    _of(Reading.SPARE_ROWS, 1.0, *_SPARE),
-    _of(Reading.PCIE_REPLAYS, 1.0, "gpu.pcie.replay"),
-    _of(Reading.PCIE_LINK, 1.0, *_LINK),
-    _of(Reading.MARGIN, 1.0, "gpu.temperature.margin"),
+    _make_measure(Reading.POWER_LIMIT, _MILLI, "gpu.power.limit"),
+    _make_measure(Reading.HIGHEST_CLOCK, _MEGA, "gpu.clock.sm.limit"),
+    _make_measure(Reading.FAN, _PERCENT, "gpu.fan"),
+    _make_measure(Reading.ECC_ERRORS, 1.0, "gpu.ecc.corrected", "gpu.ecc.uncorrected"),
+    _make_measure(Reading.REMAPPED_ROWS, 1.0, *_REMAPPED),
+    _make_measure(Reading.SPARE_ROWS, 1.0, *_SPARE),
+    _make_measure(Reading.PCIE_REPLAYS, 1.0, "gpu.pcie.replay"),
+    _make_measure(Reading.PCIE_LINK, 1.0, *_LINK),
+    _make_measure(Reading.MARGIN, 1.0, "gpu.temperature.margin"),
     Measure(_HEALTH_METRICS, _health),
     Measure(_SRAM, _sram),
     Measure(("gpu.fabric.state",), _fabric),

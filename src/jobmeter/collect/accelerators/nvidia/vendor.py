@@ -24,19 +24,19 @@ def _check(device: NvmlDevice) -> DeviceHealth:
     """Read memory errors, pending or failed remappings of rows, and the temperature."""
     values: dict[str, float] = {}
     errors, warnings = [], []
-    if (ecc := _given(device, Reading.ECC_ERRORS)) is not None:
+    if (ecc := _read_or_none(device, Reading.ECC_ERRORS)) is not None:
         values["ecc_uncorrected"] = float(ecc[1])
         errors += [f"{ecc[1]:.0f} memory errors were not corrected"] if ecc[1] else []
-    if (rows := _given(device, Reading.REMAPPED_ROWS)) is not None:
+    if (rows := _read_or_none(device, Reading.REMAPPED_ROWS)) is not None:
         errors += ["remapping a memory row failed"] if rows[3] else []
         warnings += ["a remapping waits for a reset"] if rows[2] else []
-    if (heat := _given(device, Reading.TEMPERATURE)) is not None:
+    if (heat := _read_or_none(device, Reading.TEMPERATURE)) is not None:
         values["temperature"] = float(heat[0])
         warnings += [f"its temperature is {heat[0]:.0f} °C"] if heat[0] >= HOT else []
     return DeviceHealth(values, errors, warnings)
 
 
-def _given(device: NvmlDevice, reading: Reading) -> Sequence[float] | None:
+def _read_or_none(device: NvmlDevice, reading: Reading) -> Sequence[float] | None:
     try:
         return device.read(reading)
     except NotSupportedError:

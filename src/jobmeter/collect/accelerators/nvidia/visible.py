@@ -10,8 +10,8 @@ from jobmeter.collect.accelerators.visible import (
     Partition,
     VisibleVariable,
     device_of_uuid,
-    listed_devices,
     ordinal_of,
+    parse_listed_devices,
 )
 
 UUID_PREFIX = "GPU-"
@@ -27,12 +27,12 @@ def cuda_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
     ``strtol``: ``1gpu`` is 1. CUDA shows one MIG instance at most: the first of the list, or of a device with MIG.
     """
     if text.strip().startswith(_MIG):
-        return named_instances(text.split(",")[:1], devices)
+        return find_instances(text.split(",")[:1], devices)
     whole = [device for device in devices if device.part is None]
     by_uuid = text.strip().startswith(UUID_PREFIX)
     found: list[int] = []
     for entry in text.split(","):
-        device = device_of_uuid(entry.strip(), whole, UUID_PREFIX) if by_uuid else _of_ordinal(entry, whole)
+        device = device_of_uuid(entry.strip(), whole, UUID_PREFIX) if by_uuid else _find_by_ordinal(entry, whole)
         if device is None:
             break
         if device in found:
@@ -44,7 +44,7 @@ def cuda_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
     return found
 
 
-def named_instances(entries: Sequence[str], devices: Sequence[Numbered]) -> list[int]:
+def find_instances(entries: Sequence[str], devices: Sequence[Numbered]) -> list[int]:
     """Return the MIG instances of entries, without others.
 
     Their forms are ``MIG-UUID``, also abbreviated, and ``MIG-GPU-UUID/INSTANCE/PLACE`` of drivers before 470.
@@ -75,15 +75,15 @@ def container_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
         if entry in by_place:
             found.append(by_place[entry])
         elif entry.startswith(_MIG):
-            found += named_instances([entry], devices)
+            found += find_instances([entry], devices)
         else:
-            for index in listed_devices(entry, whole, UUID_PREFIX):
+            for index in parse_listed_devices(entry, whole, UUID_PREFIX):
                 parts = [one.index for one in devices if one.part is not None and one.part.parent == index]
                 found += parts or [index]
     return list(dict.fromkeys(found))
 
 
-def _of_ordinal(entry: str, devices: Sequence[Numbered]) -> int | None:
+def _find_by_ordinal(entry: str, devices: Sequence[Numbered]) -> int | None:
     ordinal = ordinal_of(entry)
     return devices[ordinal].index if ordinal is not None and 0 <= ordinal < len(devices) else None
 

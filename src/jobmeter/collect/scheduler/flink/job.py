@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from jobmeter.collect.scheduler.flink.answers import TERMINAL, Details, FlinkFailure, Subtask, Summary
-from jobmeter.collect.text import short_text, valid_text
+from jobmeter.collect.text import shorten_text, valid_text
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
 from jobmeter.model.record import MAX_REASON, EventRecord, JobRecord, ReplicaRecord
@@ -96,7 +96,7 @@ def job_events(job: FlinkJob) -> list[EventRecord]:
     return found
 
 
-def lost_record(job: FlinkJob, reported_ms: int) -> JobRecord:
+def make_lost_record(job: FlinkJob, reported_ms: int) -> JobRecord:
     """Return the record of a job that ran and that the job manager no longer lists: its end is unknown."""
     return JobRecord(
         job_id=job.listed.jid,
@@ -129,7 +129,7 @@ def _record(job: FlinkJob, cluster: str) -> JobRecord:
     }
     return JobRecord(
         job_id=listed.jid,
-        name=short_text(listed.name) or None,
+        name=shorten_text(listed.name) or None,
         type="FlinkBatch" if details and details.job_type == "BATCH" else "FlinkStream",
         state=state,
         created=listed.start_time,
@@ -146,7 +146,7 @@ def _attempts(job: FlinkJob, cluster: str) -> None:
         return
     began = job.listed.start_time
     for attempt, failure in job.attempts():
-        _failed(job, cluster, attempt, failure, began)
+        _record_failure(job, cluster, attempt, failure, began)
         began = failure.timestamp
     now = job.restarts
     state = job_state(job.listed.state)
@@ -154,16 +154,16 @@ def _attempts(job: FlinkJob, cluster: str) -> None:
     for subtasks in job.subtasks.values():
         for one in subtasks:
             if task_manager(one) and one.start_time >= 0 and (job.over or one.status not in _DONE):
-                _ran(job, cluster, one, since)
+                _add_subtask(job, cluster, one, since)
     for key, replica in list(job.replicas.items()):
         if replica.end is None and job.over:
             outcome = JobState.STOPPED if state is JobState.FAILED else state
-            job.replicas[key] = _ended(replica, outcome, job.listed.end_time)
+            job.replicas[key] = _end_replica(replica, outcome, job.listed.end_time)
         if key[1] < now - _MOST_ATTEMPTS:
             del job.replicas[key]
 
 
-def _ran(job: FlinkJob, cluster: str, subtask: Subtask, since: int) -> None:
+def _add_subtask(job: FlinkJob, cluster: str, subtask: Subtask, since: int) -> None:
     """Add the subtask to the latest attempt, which began at ``since``; a restart may not affect every subtask."""
     key = (task_manager(subtask), job.restarts)
     start = max(subtask.start_time, since)
@@ -180,7 +180,7 @@ def _ran(job: FlinkJob, cluster: str, subtask: Subtask, since: int) -> None:
     )
 
 
-def _failed(job: FlinkJob, cluster: str, attempt: int, failure: FlinkFailure, began: int) -> None:
+def _record_failure(job: FlinkJob, cluster: str, attempt: int, failure: FlinkFailure, began: int) -> None:
     """Record the failure of an attempt on its replica if known, else on all."""
     where = _place(failure)
     if where and (where, attempt) not in job.replicas:
@@ -189,10 +189,10 @@ def _failed(job: FlinkJob, cluster: str, attempt: int, failure: FlinkFailure, be
         if key[1] == attempt and replica.end is None:
             state = JobState.FAILED if key[0] == where else JobState.STOPPED
             reason = _cause(failure)[:MAX_REASON] if key[0] == where else "the job was restarted"
-            job.replicas[key] = _ended(replica, state, failure.timestamp, reason)
+            job.replicas[key] = _end_replica(replica, state, failure.timestamp, reason)
 
 
-def _ended(replica: ReplicaRecord, state: JobState, end_ms: int, reason: str = "") -> ReplicaRecord:
+def _end_replica(replica: ReplicaRecord, state: JobState, end_ms: int, reason: str = "") -> ReplicaRecord:
     return replace(replica, state=state, end=end_ms, reason=reason)
 
 

@@ -102,14 +102,14 @@ _STATE = re.compile(
 _LATENCY = re.compile(r"latency\..+\.latency_mean")
 
 
-def of_job(read: Mapping[str, float]) -> Iterator[Measured]:
+def measure_job(read: Mapping[str, float]) -> Iterator[Measured]:
     """Yield values of a job's checkpoints; missing ones are absent."""
     for theirs, names in _OF_JOBS.items():
         if (value := _number(read, theirs)) is not None and value != UNSET:
             yield from (Measured(name, value) for name in names)
 
 
-def of_task_manager(read: Mapping[str, float]) -> Iterator[Measured]:
+def measure_task_manager(read: Mapping[str, float]) -> Iterator[Measured]:
     """Yield values of a task manager's JVM. Its garbage collector is a label."""
     for theirs, name in _OF_TASK_MANAGERS.items():
         if (value := _number(read, theirs)) is not None:
@@ -121,11 +121,11 @@ def of_task_manager(read: Mapping[str, float]) -> Iterator[Measured]:
 
 
 def select(names: Iterable[str]) -> list[str]:
-    """Select a subtask's metrics that ``of_subtask`` reads, in order."""
-    return sorted(name for name in names if name in _TASK or _LATENCY.fullmatch(name) or _of_operator(name))
+    """Select a subtask's metrics that ``measure_subtask`` reads, in order."""
+    return sorted(name for name in names if name in _TASK or _LATENCY.fullmatch(name) or _split_operator(name))
 
 
-def of_subtask(read: Mapping[str, float]) -> Iterator[Measured]:
+def measure_subtask(read: Mapping[str, float]) -> Iterator[Measured]:
     """Yield values of one subtask and of its operators, which a label names."""
     for name, theirs, factor in _OF_TASKS:
         value = next((found for one in theirs if (found := _number(read, one)) is not None), None)
@@ -140,14 +140,14 @@ def of_subtask(read: Mapping[str, float]) -> Iterator[Measured]:
         yield Measured("partitionLatency.mean", math.fsum(markers) / len(markers) * _NS_PER_MS)
     operators: dict[str, dict[str, float]] = {}
     for name, value in read.items():
-        if math.isfinite(value) and (parts := _of_operator(name)):
+        if math.isfinite(value) and (parts := _split_operator(name)):
             operators.setdefault(parts[0], {})[parts[1]] = value
     for operator, own in operators.items():
-        for name, value in _of_one(operator, own):
+        for name, value in _read_operator(operator, own):
             yield Measured(name, value, (("operator", operator),))
 
 
-def _of_operator(name: str) -> tuple[str, str] | None:
+def _split_operator(name: str) -> tuple[str, str] | None:
     """Return the operator and its metric; None for other metrics."""
     if match := _STATE.fullmatch(name):
         return match["operator"], name[len(match["operator"]) + 1 :]
@@ -164,19 +164,19 @@ def _is_sink(operator: str) -> bool:
     return operator.endswith("__Writer") or (operator.startswith("Sink__") and not operator.endswith("ommitter"))
 
 
-def _of_one(operator: str, own: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+def _read_operator(operator: str, own: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     yield from ((name, own[name]) for name in sorted(_OPERATOR & own.keys()))
     if _is_source(operator):
-        yield from _of_source(own)
+        yield from _read_source(own)
     elif _is_sink(operator):
         # A sink that does not count its output, which is usual, gets the count of its input.
         sent = "numRecordsOutPerSecond" if own.get("numRecordsSend") else "numRecordsInPerSecond"
         if sent in own:
             yield "sink.outTps.rate", own[sent]
-    yield from _of_state(operator, own)
+    yield from _read_state(operator, own)
 
 
-def _of_source(own: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+def _read_source(own: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     for theirs, name in _LAGS.items():
         if own.get(theirs, UNSET) != UNSET:
             yield name, own[theirs]
@@ -196,7 +196,7 @@ def _of_source(own: Mapping[str, float]) -> Iterator[tuple[str, float]]:
 _STATE_NAMES = {"Get": "rocksdb_get.mean", "Next": "rocksdb_seek.mean"}
 
 
-def _of_state(operator: str, own: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+def _read_state(operator: str, own: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     times: dict[str, list[float]] = {}
     for name, value in own.items():
         if match := _STATE.fullmatch(f"{operator}.{name}"):

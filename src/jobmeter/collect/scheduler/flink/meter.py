@@ -42,11 +42,11 @@ class FlinkMeter:
         details = job.details
         if details is None:
             return []
-        found = list(self._of_job(job, now_ms))
+        found = list(self._measure_job(job, now_ms))
         for vertex, task in zip(details.vertices, _tasks(details), strict=True):
-            found += self._of_task(job, vertex, task, now_ms)
+            found += self._measure_task(job, vertex, task, now_ms)
         for name, node in _task_managers(job):
-            found += self._of_task_manager(job, name, node, exclusive, now_ms)
+            found += self._measure_task_manager(job, name, node, exclusive, now_ms)
         return found
 
     def forget(self, running: Iterable[str]) -> None:
@@ -55,11 +55,11 @@ class FlinkMeter:
         self._lists = {key: value for key, value in self._lists.items() if key[0] in stay}
         self._restarts = {key: value for key, value in self._restarts.items() if key in stay}
 
-    def _of_job(self, job: FlinkJob, now_ms: int) -> Iterator[Sample]:
+    def _measure_job(self, job: FlinkJob, now_ms: int) -> Iterator[Sample]:
         jid = job.listed.jid
         read = self.rest.values(f"/jobs/{jid}/metrics", meaning.JOB)
         place = Series("", "", self.cluster, job=jid, replica=JOB_MANAGER)
-        for one in meaning.of_job(read):
+        for one in meaning.measure_job(read):
             yield _sample(place, one, now_ms)
         count = read.get(meaning.RESTARTS)
         if count is None:
@@ -71,7 +71,7 @@ class FlinkMeter:
             yield _sample(place, meaning.Measured("task_failover.rate", rate), now_ms)
         self._restarts[jid] = count, now_ms
 
-    def _of_task(self, job: FlinkJob, vertex: Vertex, task: str, now_ms: int) -> Iterator[Sample]:
+    def _measure_task(self, job: FlinkJob, vertex: Vertex, task: str, now_ms: int) -> Iterator[Sample]:
         jid = job.listed.jid
         path = f"/jobs/{jid}/vertices/{vertex.id}"
         listed = self._lists.get((jid, vertex.id))
@@ -90,15 +90,15 @@ class FlinkMeter:
         for at, read in by_subtask.items():
             place = self._place(job, task_manager(subtasks[at]), endpoint_host(subtasks[at].endpoint))
             labels = (("subtask", str(at)), ("task", task))
-            for one in meaning.of_subtask(read):
-                yield _sample(place, one._replace(labels=(*_short(one.labels), *labels)), now_ms)
+            for one in meaning.measure_subtask(read):
+                yield _sample(place, one._replace(labels=(*_shorten_labels(one.labels), *labels)), now_ms)
 
-    def _of_task_manager(
+    def _measure_task_manager(
         self, job: FlinkJob, name: str, node: str, exclusive: frozenset[str], now_ms: int
     ) -> Iterator[Sample]:
         read = self.rest.values(f"/taskmanagers/{name}/metrics", meaning.TASK_MANAGER)
         place = self._place(job, name, node)
-        for one in meaning.of_task_manager(read):
+        for one in meaning.measure_task_manager(read):
             yield _sample(place, one, now_ms)
         if name in exclusive and (used := read.get(meaning.CPU_TIME, -1.0)) >= 0:
             yield Sample(replace(place, metric="cpu.time"), now_ms, used / 1e9)
@@ -136,7 +136,7 @@ def _tasks(details: Details) -> list[str]:
     ]
 
 
-def _short(labels: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _shorten_labels(labels: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple((name, valid_text(value)[:MAX_LABEL_VALUE]) for name, value in labels)
 
 

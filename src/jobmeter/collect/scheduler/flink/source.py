@@ -17,7 +17,7 @@ from jobmeter.collect.scheduler.flink.answers import (
     Subtasks,
     Summary,
 )
-from jobmeter.collect.scheduler.flink.job import FlinkJob, job_events, job_records, lost_record
+from jobmeter.collect.scheduler.flink.job import FlinkJob, job_events, job_records, make_lost_record
 from jobmeter.collect.scheduler.flink.meter import FlinkMeter, exclusive_task_managers
 from jobmeter.collect.scheduler.flink.rest import FlinkRest
 from jobmeter.collect.state_file import StateFile
@@ -53,7 +53,7 @@ class FlinkCluster(Scheduler):
         self._state = StateFile(state / _STATE if state else None, msgspec.json.Decoder(_SavedState))
         self._meter = FlinkMeter(rest, cluster)
         self._answered_ms: int | None = None
-        self._jobs = self._stored_jobs()
+        self._jobs = self._load_jobs()
         self._turn = 0
         self._short = False
 
@@ -66,12 +66,12 @@ class FlinkCluster(Scheduler):
             self._rest.get(_TOUCH, list[FlinkReading])
         jobs: list[JobRecord] = []
         events: list[EventRecord] = []
-        for one in self._in_turn(listed.jobs):
+        for one in self._rotate(listed.jobs):
             job = self._observe(one, now_ms)
-            jobs += [record for record in job_records(job, self._cluster) if _legal(record)]
-            events += [event for event in job_events(job) if _legal(event)]
+            jobs += [record for record in job_records(job, self._cluster) if _is_legal(record)]
+            events += [event for event in job_events(job) if _is_legal(event)]
         gone = self._jobs.keys() - {one.jid for one in listed.jobs}
-        jobs += [self._lost(jid, now_ms) for jid in sorted(gone) if not self._jobs[jid].over]
+        jobs += [self._end_lost_job(jid, now_ms) for jid in sorted(gone) if not self._jobs[jid].over]
         for jid in gone:
             del self._jobs[jid]
         self._answered_ms = now_ms
@@ -89,15 +89,15 @@ class FlinkCluster(Scheduler):
         self._meter.forget(job.listed.jid for job in running)
         exclusive, found, self._turn = exclusive_task_managers(running), list[Sample](), self._turn + 1
         try:
-            for job in self._in_turn(running):
-                found += [one for one in self._meter.measure(job, exclusive, now_ms) if _legal(one)]
+            for job in self._rotate(running):
+                found += [one for one in self._meter.measure(job, exclusive, now_ms) if _is_legal(one)]
         except LimitExceededError as error:
             if not self._short:
                 _log.warning("%s do not suffice to measure all jobs each time: the jobs take turns", error.message)
             self._short = True
         return found
 
-    def _in_turn(self, listed: list[T]) -> list[T]:
+    def _rotate(self, listed: list[T]) -> list[T]:
         first = self._turn % len(listed) if listed else 0
         return listed[first:] + listed[:first]
 
@@ -131,10 +131,10 @@ class FlinkCluster(Scheduler):
         # The answers date from different times: a job whose state changed meanwhile is read again.
         job.read_ms = now_ms if details.state == job.listed.state else None
 
-    def _lost(self, jid: str, now_ms: int) -> JobRecord:
-        return lost_record(self._jobs[jid], now_ms if self._answered_ms is None else self._answered_ms)
+    def _end_lost_job(self, jid: str, now_ms: int) -> JobRecord:
+        return make_lost_record(self._jobs[jid], now_ms if self._answered_ms is None else self._answered_ms)
 
-    def _stored_jobs(self) -> dict[str, FlinkJob]:
+    def _load_jobs(self) -> dict[str, FlinkJob]:
         memory = self._state.load()
         if memory is None:
             return {}
@@ -142,7 +142,7 @@ class FlinkCluster(Scheduler):
         return {one.jid: FlinkJob(one) for one in memory.jobs}
 
 
-def _legal(found: JobRecord | EventRecord | Sample) -> bool:
+def _is_legal(found: JobRecord | EventRecord | Sample) -> bool:
     """True if a server would accept it: one illegal name must not block all other samples."""
     try:
         if isinstance(found, JobRecord):

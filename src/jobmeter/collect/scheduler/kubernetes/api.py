@@ -113,13 +113,13 @@ class HttpApi:
         try:
             with self._client.stream("GET", "/" + path, params=dict(query), **limits) as answer:
                 if answer.status_code != 200:
-                    raise _refused(self.server, path, answer.status_code, answer.read())
+                    raise _make_refusal(self.server, path, answer.status_code, answer.read())
                 yield answer
         except self._errors as error:
             raise UnavailableError(f"the API server at {self.server} does not answer: {error}") from error
 
 
-def _refused(server: str, path: str, status: int, body: bytes) -> UnavailableError:
+def _make_refusal(server: str, path: str, status: int, body: bytes) -> UnavailableError:
     text = f"the API server at {server} answers {status} for {path}: {body[:200].decode(errors='replace')}"
     kinds = {403: DeniedError, 404: AbsentError, 410: GoneError}
     return kinds.get(status, UnavailableError)(text)

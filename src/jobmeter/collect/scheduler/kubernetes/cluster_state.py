@@ -8,7 +8,7 @@ from jobmeter.collect.scheduler.kubernetes.kinds import SCHEDULES, OwnerKind
 from jobmeter.collect.scheduler.kubernetes.naming import slot_of
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata, PodObject, Workload
 from jobmeter.collect.scheduler.kubernetes.owners import POD, OwnerPresence, OwnerTable, PodOwner, RootOwner, claimed
-from jobmeter.collect.scheduler.kubernetes.runs import PodRun, gone, read_runs
+from jobmeter.collect.scheduler.kubernetes.runs import PodRun, end_deleted_run, read_runs
 from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedPod, SavedState
 from jobmeter.model.job import JobState
 
@@ -79,7 +79,7 @@ class ClusterState:
 
     def workload(self, kind: OwnerKind, found: Workload) -> None:
         """Add or update a workload."""
-        if not self._included(found.metadata):
+        if not self._includes_namespace(found.metadata):
             return
         owner = self._owners.add(kind, found)
         root, above = owner.root, found.metadata.owner
@@ -106,7 +106,7 @@ class ClusterState:
         """
         for pod in found:
             uid = pod.metadata.uid
-            if uid in self._job_of_pod or self._joined(pod, now_ms, behind):
+            if uid in self._job_of_pod or self._join_pod(pod, now_ms, behind):
                 self._update(pod)
 
     def retry_waiting(self, now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
@@ -125,7 +125,7 @@ class ClusterState:
         member.presence = presence
         latest = max(member.runs, default=0)
         run = member.runs.get(latest, PodRun(JobState.QUEUED))
-        member.runs[latest] = gone(run, member.pod, observed=presence is OwnerPresence.DELETED)
+        member.runs[latest] = end_deleted_run(run, member.pod, observed=presence is OwnerPresence.DELETED)
         self._withdraw(member)
         self._note(job, member)
 
@@ -204,14 +204,14 @@ class ClusterState:
                 ", ".join(claims),
             )
 
-    def _included(self, metadata: Metadata) -> bool:
+    def _includes_namespace(self, metadata: Metadata) -> bool:
         return not self._namespaces or metadata.namespace in self._namespaces
 
-    def _joined(self, pod: PodObject, now_ms: int, behind: Collection[OwnerKind]) -> bool:
+    def _join_pod(self, pod: PodObject, now_ms: int, behind: Collection[OwnerKind]) -> bool:
         """Add the pod to its job. False if it is not reported, or its owner may still arrive."""
         metadata = pod.metadata
         waiting = self._waiting.pop(metadata.uid, None)
-        if not self._included(metadata):
+        if not self._includes_namespace(metadata):
             return False
         root = self._root(pod, waiting, now_ms, behind)
         if root is None:
@@ -281,6 +281,6 @@ def _free(role: str, places: dict[str, SavedPod]) -> str:
     return f"{role}-{number}"
 
 
-def ordered(pods: Iterable[PodObject]) -> list[PodObject]:
+def sort_pods(pods: Iterable[PodObject]) -> list[PodObject]:
     """Sort the pods by creation, which numbers the nameless ones."""
     return sorted(pods, key=lambda pod: (str(pod.metadata.creation_timestamp or ""), pod.metadata.name))

@@ -122,7 +122,7 @@ class Informer(Generic[T]):
             self._version = ""  # everything is listed again, and missing objects were deleted
             return self._wait(worked=False)
         except (AbsentError, DeniedError) as error:
-            return self._not_shown(error)
+            return self._note_hidden_kind(error)
         except Exception as error:  # noqa: BLE001 - without this thread no change is read any more
             expected = isinstance(error, UnavailableError | msgspec.DecodeError | UnicodeDecodeError)
             text = str(error) if expected else f"reading {self.path} failed: {type(error).__name__}: {error}"
@@ -143,7 +143,7 @@ class Informer(Generic[T]):
         """Note that the API server answers."""
         self._answered, self.problem = self._clock.monotonic(), ""
 
-    def _not_shown(self, error: AbsentError | DeniedError) -> float:
+    def _note_hidden_kind(self, error: AbsentError | DeniedError) -> float:
         """Note that the API server lacks the kind, or refuses to show it. Returns the seconds until the next list."""
         self._version = ""
         if not self._optional:
@@ -188,7 +188,7 @@ class Informer(Generic[T]):
             event = msgspec.json.decode(line, type=_Event)
             metadata = msgspec.json.decode(event.object, type=_Object).metadata
         except _ODD as error:
-            self._skipped(error)
+            self._count_skipped(error)
             return
         if event.type == "ERROR":
             status = msgspec.json.decode(event.object, type=_Status)
@@ -207,11 +207,11 @@ class Informer(Generic[T]):
             found = msgspec.json.decode(item, type=self._kind)
             uid = msgspec.json.decode(item, type=_Object).metadata.uid
         except _ODD as error:
-            self._skipped(error)
+            self._count_skipped(error)
             return None
         return ObjectChange(uid, found)
 
-    def _skipped(self, error: Exception) -> None:
+    def _count_skipped(self, error: Exception) -> None:
         """Count a skipped object, which must not hide all others. Logged at most once a minute."""
         self._odd += 1
         now = self._clock.monotonic()

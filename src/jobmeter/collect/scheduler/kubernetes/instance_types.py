@@ -23,16 +23,16 @@ def instance_type(job: ClusterJob) -> InstanceType | None:
     specification counts. Among equally frequent requests the largest is chosen. The order in which pods arrive does not
     matter.
     """
-    newest = present(job)
+    newest = select_newest_pods(job)
     workers = [member for member in newest if _role(member) not in _COORDINATORS]
     found = [PodRequests(member.pod.spec.containers).instance_type for member in workers]
     if not workers:
-        specified = [] if job.owner is None else list(_specified(job.owner.workload))
+        specified = [] if job.owner is None else list(_list_specified(job.owner.workload))
         found = [*specified] or [PodRequests(member.pod.spec.containers).instance_type for member in newest]
-    return _most_frequent([one for one in found if one is not None])
+    return _find_most_frequent([one for one in found if one is not None])
 
 
-def present(job: ClusterJob) -> list[ClusterMember]:
+def select_newest_pods(job: ClusterJob) -> list[ClusterMember]:
     """Return the newest pod of each replica: together they are the job's requests."""
     return list({member.place.replica: member for member in job.members.values()}.values())
 
@@ -41,7 +41,7 @@ def _role(member: ClusterMember) -> str:
     return member.place.replica.rpartition("-")[0]
 
 
-def _most_frequent(found: Sequence[InstanceType]) -> InstanceType | None:
+def _find_most_frequent(found: Sequence[InstanceType]) -> InstanceType | None:
     count = Counter(tuple(sorted(one.items())) for one in found)
 
     def rank(one: InstanceType) -> tuple[int, list[int | float | str], str]:
@@ -51,7 +51,7 @@ def _most_frequent(found: Sequence[InstanceType]) -> InstanceType | None:
     return max(found, key=rank, default=None)
 
 
-def _specified(workload: Workload) -> Iterator[InstanceType]:
+def _list_specified(workload: Workload) -> Iterator[InstanceType]:
     """Yield the requests of each worker in a Kubeflow job's specification (``mpiReplicaSpecs.Worker`` etc.)."""
     for field, roles in workload.spec.items():
         if not (field.endswith("ReplicaSpecs") and isinstance(roles, dict)):

@@ -44,7 +44,7 @@ def _conditions(workload: Workload) -> dict[str, PodCondition]:
     return {condition.type: condition for condition in listed if condition.status == "True"}
 
 
-def _by_conditions(workload: Workload) -> WorkloadStatus:
+def _read_conditions(workload: Workload) -> WorkloadStatus:
     """Read the status of batch/v1 Job, JobSet and the jobs of Kubeflow: they differ in one word."""
     conditions = _conditions(workload)
     start = read_time(workload.status.get("startTime"))
@@ -75,7 +75,7 @@ def _ray_job(workload: Workload) -> WorkloadStatus:
     status = workload.status
     failed = status.get("jobDeploymentStatus") == "Failed"
     state = JobState.FAILED if failed else _RAY.get(str(status.get("jobStatus", "")))
-    found = _by_word(status, state, "endTime")
+    found = _read_state_word(status, state, "endTime")
     message = found.message if state is JobState.FAILED else ""
     return replace(found, start=read_time(status.get("startTime")), message=message)
 
@@ -97,10 +97,10 @@ _VOLCANO = {
 def _volcano(workload: Workload) -> WorkloadStatus:
     state = workload.status.get("state")
     said: Mapping[str, Any] = state if isinstance(state, dict) else {}
-    return _by_word(said, _VOLCANO.get(str(said.get("phase", ""))), "lastTransitionTime")
+    return _read_state_word(said, _VOLCANO.get(str(said.get("phase", ""))), "lastTransitionTime")
 
 
-def _by_word(said: Mapping[str, Any], state: JobState | None, end: str) -> WorkloadStatus:
+def _read_state_word(said: Mapping[str, Any], state: JobState | None, end: str) -> WorkloadStatus:
     """Read the status by the word for its state; the field ``end`` and the reason count once it is over."""
     if state is None or not state.finished:
         return WorkloadStatus(state)
@@ -108,24 +108,24 @@ def _by_word(said: Mapping[str, Any], state: JobState | None, end: str) -> Workl
     return WorkloadStatus(state, end=read_time(said.get(end)), reason=reason, message=message)
 
 
-def by_pods(_workload: Workload) -> WorkloadStatus:
+def defer_to_pods(_workload: Workload) -> WorkloadStatus:
     """Return an empty status, for kinds whose end follows from their pods."""
     return WorkloadStatus()
 
 
 KINDS = (
-    OwnerKind("Job", "apis/batch/v1/jobs", _by_conditions),
-    OwnerKind("ReplicaSet", "apis/apps/v1/replicasets", by_pods),
-    OwnerKind("StatefulSet", "apis/apps/v1/statefulsets", by_pods),
-    OwnerKind("JobSet", "apis/jobset.x-k8s.io/v1alpha2/jobsets", _by_conditions),
-    OwnerKind("PyTorchJob", "apis/kubeflow.org/v1/pytorchjobs", _by_conditions),
-    OwnerKind("TFJob", "apis/kubeflow.org/v1/tfjobs", _by_conditions),
-    OwnerKind("MPIJob", "apis/kubeflow.org/v2beta1/mpijobs", _by_conditions),
-    OwnerKind("MPIJob", "apis/kubeflow.org/v1/mpijobs", _by_conditions),
+    OwnerKind("Job", "apis/batch/v1/jobs", _read_conditions),
+    OwnerKind("ReplicaSet", "apis/apps/v1/replicasets", defer_to_pods),
+    OwnerKind("StatefulSet", "apis/apps/v1/statefulsets", defer_to_pods),
+    OwnerKind("JobSet", "apis/jobset.x-k8s.io/v1alpha2/jobsets", _read_conditions),
+    OwnerKind("PyTorchJob", "apis/kubeflow.org/v1/pytorchjobs", _read_conditions),
+    OwnerKind("TFJob", "apis/kubeflow.org/v1/tfjobs", _read_conditions),
+    OwnerKind("MPIJob", "apis/kubeflow.org/v2beta1/mpijobs", _read_conditions),
+    OwnerKind("MPIJob", "apis/kubeflow.org/v1/mpijobs", _read_conditions),
     OwnerKind("RayJob", "apis/ray.io/v1/rayjobs", _ray_job),
-    OwnerKind("RayCluster", "apis/ray.io/v1/rayclusters", by_pods),
+    OwnerKind("RayCluster", "apis/ray.io/v1/rayclusters", defer_to_pods),
     OwnerKind("Job", "apis/batch.volcano.sh/v1alpha1/jobs", _volcano),
-    OwnerKind("LeaderWorkerSet", "apis/leaderworkerset.x-k8s.io/v1/leaderworkersets", by_pods),
+    OwnerKind("LeaderWorkerSet", "apis/leaderworkerset.x-k8s.io/v1/leaderworkersets", defer_to_pods),
 )
 """Kinds that are watched if the API server has them."""
 SCHEDULES = frozenset({"CronJob"})

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from jobmeter.collect.scheduler.kubernetes.objects import PodObject
-from jobmeter.collect.text import whole_number
+from jobmeter.collect.text import parse_whole_number
 
 _ORDINAL = re.compile(r".*-(\d{1,6})")
 _TYPES = ("training.kubeflow.org/replica-type", "replica-type")
@@ -41,14 +41,14 @@ def slot_of(pod: PodObject) -> ReplicaSlot:
     if group := label(f"{_JOBSET}replicatedjob-name"):
         return ReplicaSlot(_name(group, label(f"{_JOBSET}job-index") or "0", completion or "0"))
     if completion:
-        return ReplicaSlot(_name("worker", completion), whole_number(completion))
+        return ReplicaSlot(_name("worker", completion), parse_whole_number(completion))
     if group := label(f"{_LWS}group-index"):
         return ReplicaSlot(_name("group", group, "worker", label(f"{_LWS}worker-index") or "0"))
     if node_type := label("ray.io/node-type"):
         return ReplicaSlot(role=_word("head" if node_type == "head" else label("ray.io/group") or "worker"))
     owner = pod.metadata.owner
     if owner is not None and owner.kind == "StatefulSet" and (match := _ORDINAL.fullmatch(pod.metadata.name)):
-        return ReplicaSlot(_name("worker", match[1]), whole_number(match[1]))
+        return ReplicaSlot(_name("worker", match[1]), parse_whole_number(match[1]))
     return ReplicaSlot()
 
 

@@ -126,7 +126,7 @@ class OwnerTable:
                 break
             owner, pod = self._owners.get(above.uid), self._pod(above.uid)
             if owner is not None:
-                if not _fits(above, owner, start.namespace):
+                if not _is_referenced(above, owner, start.namespace):
                     break
                 root, metadata = owner.root, owner.workload.metadata
             elif pod is not None:
@@ -147,7 +147,7 @@ def claimed(reference: Reference, namespace: str) -> RootOwner:
     return RootOwner(reference.kind, reference.name, namespace, reference.uid, verified=False)
 
 
-def _fits(reference: Reference, owner: PodOwner, namespace: str) -> bool:
+def _is_referenced(reference: Reference, owner: PodOwner, namespace: str) -> bool:
     return owner.kind in _kinds_of(reference) and owner.workload.metadata.namespace == namespace
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterJob, ClusterMember
-from jobmeter.collect.scheduler.kubernetes.instance_types import instance_type, present
-from jobmeter.collect.scheduler.kubernetes.kinds import WorkloadStatus, by_pods
+from jobmeter.collect.scheduler.kubernetes.instance_types import instance_type, select_newest_pods
+from jobmeter.collect.scheduler.kubernetes.kinds import WorkloadStatus, defer_to_pods
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata, milliseconds
 from jobmeter.collect.scheduler.kubernetes.owners import OwnerPresence
 from jobmeter.collect.scheduler.kubernetes.quantity import PodRequests
 from jobmeter.collect.scheduler.kubernetes.runs import PodRun
-from jobmeter.collect.text import short_text, valid_text
+from jobmeter.collect.text import shorten_text, valid_text
 from jobmeter.model.event import EventSource
 from jobmeter.model.job import JobState
 from jobmeter.model.record import MAX_TEXT, EventRecord, JobRecord, ReplicaRecord
@@ -35,11 +35,11 @@ def job_record(job: ClusterJob, cluster: str, user_label: str) -> JobRecord:
     return JobRecord(
         job_id=job.job_id,
         project=job.project or None,
-        name=short_text(job.root.name),
+        name=shorten_text(job.root.name),
         type=job.root.kind,
         state=state,
-        user=short_text(metadata.label(user_label)) or None if user_label and metadata else None,
-        resource_group=short_text(metadata.label(*_QUEUES)) or None if metadata else None,
+        user=shorten_text(metadata.label(user_label)) or None if user_label and metadata else None,
+        resource_group=shorten_text(metadata.label(*_QUEUES)) or None if metadata else None,
         workspace=job.root.namespace or None,
         created=milliseconds(metadata.creation_timestamp) if metadata else None,
         start=status.start or min((run.start for run in runs if run.start is not None), default=None),
@@ -69,7 +69,7 @@ def replica_records(job: ClusterJob, cluster: str) -> Iterator[ReplicaRecord]:
                 start=run.start,
                 end=run.end,
                 exit_code=run.exit_code,
-                reason=short_text(run.reason),
+                reason=shorten_text(run.reason),
             )
 
 
@@ -122,7 +122,7 @@ def _state(job: ClusterJob, runs: list[PodRun]) -> JobState:
     """Return the state of a job by its pods, if the owner has none."""
     latest = [member.runs[max(member.runs)] for member in job.members.values() if member.runs]
     began = any(run.start is not None for run in runs)
-    if job.owner is not None and job.owner.kind.read_status is not by_pods:
+    if job.owner is not None and job.owner.kind.read_status is not defer_to_pods:
         return JobState.RUNNING if began else JobState.QUEUED  # its status reports the end
     states = {run.state for run in latest}
     if JobState.RUNNING in states:
@@ -145,7 +145,7 @@ def _starts_again(job: ClusterJob) -> bool:
     )
 
 
-def _failed(job: ClusterJob) -> tuple[ClusterMember, PodRun] | None:
+def _find_last_failure(job: ClusterJob) -> tuple[ClusterMember, PodRun] | None:
     """Return the run that failed last."""
     found = [
         (member, run) for member in job.members.values() for run in member.runs.values() if run.state is JobState.FAILED
@@ -158,7 +158,7 @@ def _error(job: ClusterJob, status: WorkloadStatus, state: JobState) -> str:
     if state is JobState.SUCCEEDED:
         return ""
     said = ": ".join(filter(None, (status.reason, status.message)))
-    failed = _failed(job) if state is JobState.FAILED else None
+    failed = _find_last_failure(job) if state is JobState.FAILED else None
     if failed is None:
         return valid_text(said or ("Deleted" if state is JobState.STOPPED else ""))[:MAX_TEXT]
     member, run = failed
@@ -172,12 +172,12 @@ def _error(job: ClusterJob, status: WorkloadStatus, state: JobState) -> str:
 def _exit_code(job: ClusterJob, state: JobState) -> int | None:
     if state is JobState.SUCCEEDED:
         return 0 if job.members else None
-    failed = _failed(job) if state is JobState.FAILED else None
+    failed = _find_last_failure(job) if state is JobState.FAILED else None
     return failed[1].exit_code if failed else None
 
 
 def _labels(job: ClusterJob, cluster: str, metadata: Metadata | None) -> dict[str, str]:
-    wanted = [PodRequests(member.pod.spec.containers) for member in present(job)]
+    wanted = [PodRequests(member.pod.spec.containers) for member in select_newest_pods(job)]
     cpus = [one.cpu for one in wanted if one.cpu is not None]
     memory = [one.memory for one in wanted if one.memory is not None]
     devices = [sum(one.devices.values()) for one in wanted if one.devices]
@@ -191,4 +191,4 @@ def _labels(job: ClusterJob, cluster: str, metadata: Metadata | None) -> dict[st
         "requested.gpus": str(sum(devices)) if devices else "",
     }
     theirs = sorted((metadata.labels if metadata and metadata.labels else {}).items())[:_MOST_LABELS]
-    return {name: short_text(value) for name, value in {**dict(theirs), **own}.items() if value}
+    return {name: shorten_text(value) for name, value in {**dict(theirs), **own}.items() if value}

@@ -38,29 +38,29 @@ def read_runs(pod: PodObject) -> dict[int, PodRun]:
     ordered = sorted((name for name in names if name in statuses), key=lambda name: name != main)
     found: dict[int, PodRun] = {}
     for name in ordered:
-        for number, run in _of_container(statuses[name]).items():
+        for number, run in _list_container_runs(statuses[name]).items():
             found.setdefault(number, run)
     latest = max(found, default=0)
-    found[latest] = _with_phase(pod, found.get(latest))
+    found[latest] = _apply_phase(pod, found.get(latest))
     return found
 
 
-def _of_container(status: ContainerStatus) -> dict[int, PodRun]:
+def _list_container_runs(status: ContainerStatus) -> dict[int, PodRun]:
     number, state, last = status.restart_count, status.state, status.last_state.terminated
     found: dict[int, PodRun] = {}
     if state.running is not None:
         found[number] = PodRun(JobState.RUNNING, milliseconds(state.running.started_at))
     elif state.terminated is not None:
-        found[number] = _ended(state.terminated)
+        found[number] = _read_terminated(state.terminated)
     if last is not None:
         # A container that waits for its next run still counts as the ended one.
         before = number - 1 if number in found else number
         if before >= 0:
-            found[before] = _ended(last)
+            found[before] = _read_terminated(last)
     return found
 
 
-def _ended(status: Terminated) -> PodRun:
+def _read_terminated(status: Terminated) -> PodRun:
     failed = status.exit_code != 0 or status.reason == "OOMKilled"
     return PodRun(
         JobState.FAILED if failed else JobState.SUCCEEDED,
@@ -71,26 +71,26 @@ def _ended(status: Terminated) -> PodRun:
     )
 
 
-def _with_phase(pod: PodObject, run: PodRun | None) -> PodRun:
+def _apply_phase(pod: PodObject, run: PodRun | None) -> PodRun:
     """Complete the latest run by the status of the whole pod (Evicted, NodeLost, Pending)."""
     phase = _PHASES.get(pod.status.phase, JobState.UNKNOWN)
     if run is None:
-        end = _ready_change(pod) if phase.outcome else None
+        end = _read_unready_time(pod) if phase.outcome else None
         return PodRun(phase, None, end, None, pod.status.reason)
     if phase is JobState.FAILED and not run.state.finished:
-        return replace(run, state=phase, end=_ready_change(pod), reason=pod.status.reason)
+        return replace(run, state=phase, end=_read_unready_time(pod), reason=pod.status.reason)
     if phase is JobState.FAILED and pod.status.reason:
         return replace(run, state=phase, reason=pod.status.reason)
     return replace(run, state=phase) if phase is JobState.UNKNOWN and not run.state.finished else run
 
 
-def _ready_change(pod: PodObject) -> int | None:
+def _read_unready_time(pod: PodObject) -> int | None:
     """Return the time when the pod stopped being ready, the end if its containers have none."""
     times = {one.type: milliseconds(one.last_transition_time) for one in pod.status.conditions or ()}
     return times.get("DisruptionTarget") or times.get("ContainersReady") or times.get("Ready")
 
 
-def gone(run: PodRun, pod: PodObject, *, observed: bool) -> PodRun:
+def end_deleted_run(run: PodRun, pod: PodObject, *, observed: bool) -> PodRun:
     """Return the latest run of a deleted pod; ``observed``: its deletion was watched."""
     if run.state.finished:
         return run

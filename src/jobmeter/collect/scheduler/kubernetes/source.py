@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.collect.scheduler.base import Scheduler
-from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterJob, ClusterState, ordered
+from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterJob, ClusterState, sort_pods
 from jobmeter.collect.scheduler.kubernetes.informer import Informer
 from jobmeter.collect.scheduler.kubernetes.kinds import OwnerKind
 from jobmeter.collect.scheduler.kubernetes.objects import PodObject, Workload
@@ -54,7 +54,7 @@ class KubernetesScheduler(Scheduler):
         for kind, informer in self._owners:
             self._take_workloads(kind, informer, now_ms)
         self._take_pods(now_ms)
-        jobs = [] if self._listed else [_unknown_job(lost) for lost in self._cluster_state.lost()]
+        jobs = [] if self._listed else [_make_unknown_job(lost) for lost in self._cluster_state.lost()]
         self._listed = True
         events: list[EventRecord] = []
         for job in list(self._cluster_state.touched()):
@@ -108,7 +108,7 @@ class KubernetesScheduler(Scheduler):
             if change.found is not None:
                 together.append(change.found)
                 continue
-            self._cluster_state.pods(together if change.uids is None else ordered(together), now_ms, behind)
+            self._cluster_state.pods(together if change.uids is None else sort_pods(together), now_ms, behind)
             together = []
             if change.uids is not None:
                 self._cluster_state.missing_pods(change.uids)
@@ -116,20 +116,20 @@ class KubernetesScheduler(Scheduler):
                 self._cluster_state.pod_deleted(change.uid, OwnerPresence.DELETED)
         self._cluster_state.pods(together, now_ms, behind)
 
-    def _fresh_events(self, job: ClusterJob) -> list[EventRecord]:
+    def _take_new_events(self, job: ClusterJob) -> list[EventRecord]:
         """Return the unreported events of the pods of a job."""
         sent = self._sent.setdefault(job.root.key, {})
         found = scheduled_events(job, self._cluster)
-        return [event for uid, event in found if _changed(sent, (f"scheduled {uid}", 0), event)]
+        return [event for uid, event in found if _note_change(sent, (f"scheduled {uid}", 0), event)]
 
     def _changes(self, job: ClusterJob) -> Records:
         """Return the unreported part of a job: its record, the replicas that changed, and events of its pods."""
         key = job.root.key
         sent = self._sent.setdefault(key, {})
         head = job_record(job, self._cluster, self._user_label)
-        fresh = [one for one in replica_records(job, self._cluster) if _changed(sent, (one.name, one.attempt), one)]
-        events = self._fresh_events(job)
-        changed = _changed(sent, ("", 0), head)
+        fresh = [one for one in replica_records(job, self._cluster) if _note_change(sent, (one.name, one.attempt), one)]
+        events = self._take_new_events(job)
+        changed = _note_change(sent, ("", 0), head)
         if head.state is not None and head.state.finished:
             self._cluster_state.forget(job)
             if key not in self._cluster_state.jobs:
@@ -146,7 +146,7 @@ class KubernetesScheduler(Scheduler):
             return Records()
 
 
-def _changed(sent: dict[tuple[str, int], bytes], key: tuple[str, int], record: _Sent) -> bool:
+def _note_change(sent: dict[tuple[str, int], bytes], key: tuple[str, int], record: _Sent) -> bool:
     body = msgspec.json.encode(record)
     if sent.get(key) == body:
         return False
@@ -154,7 +154,7 @@ def _changed(sent: dict[tuple[str, int], bytes], key: tuple[str, int], record: _
     return True
 
 
-def _unknown_job(lost: SavedJob) -> JobRecord:
+def _make_unknown_job(lost: SavedJob) -> JobRecord:
     """Return the record of a job that ended unobserved and no longer exists in the cluster."""
     last = {place.replica: (uid, place) for uid, place in lost.pods.items()}
     replicas: list[ReplicaRecord | str] = [

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from jobmeter.collect.scheduler.slurm.hostlist import expand
 from jobmeter.collect.scheduler.slurm.slurm_job import REQUEUED, Attempt, SlurmExit, SlurmJob, SlurmStep
 from jobmeter.collect.scheduler.slurm.tres import parse_tres
-from jobmeter.collect.text import whole_number
+from jobmeter.collect.text import parse_whole_number
 
 DELIMITER = "\x1f"
 COLUMNS = (
@@ -61,33 +61,33 @@ def _facts(number: int, rows: Sequence[tuple[Row, list[SlurmStep]]]) -> SlurmJob
         gpu_count=resources.gpus,
         gpu_type=resources.gpu_type,
         requested=row["reqtres"],
-        time_limit=whole_number(row["timelimitraw"], 15),
-        attempts=tuple(_of_one_job([(row, _attempt(row, steps)) for row, steps in rows])),
+        time_limit=parse_whole_number(row["timelimitraw"], 15),
+        attempts=tuple(_select_latest_job([(row, _attempt(row, steps)) for row, steps in rows])),
     )
 
 
-def _of_one_job(rows: Sequence[tuple[Row, Attempt]]) -> Iterable[Attempt]:
+def _select_latest_job(rows: Sequence[tuple[Row, Attempt]]) -> Iterable[Attempt]:
     """Return the attempts of the latest job of a number: a cluster that lost its state reuses numbers."""
     first = len(rows) - 1
-    while first and rows[first - 1][1].state in REQUEUED and _same(rows[first - 1][0], rows[first][0]):
+    while first and rows[first - 1][1].state in REQUEUED and _is_same_job(rows[first - 1][0], rows[first][0]):
         first -= 1
     attempts = [attempt for _, attempt in rows[first:]]
     # A run that was requeued before it began is not an attempt.
     return [attempt for attempt in attempts[:-1] if attempt.start is not None] + attempts[-1:]
 
 
-def _same(one: Row, other: Row) -> bool:
+def _is_same_job(one: Row, other: Row) -> bool:
     return one["user"] == other["user"] and one["jobname"] == other["jobname"]
 
 
 def _attempt(row: Row, steps: Iterable[SlurmStep]) -> Attempt:
     state, _, by = row["state"].partition(" by ")
     nodes = expand(row["nodelist"])
-    end = whole_number(row["end"], 15)
+    end = parse_whole_number(row["end"], 15)
     return Attempt(
         state=state.rstrip("+"),
-        submit=whole_number(row["submit"], 15),
-        start=whole_number(row["start"], 15) if nodes else None,
+        submit=parse_whole_number(row["submit"], 15),
+        start=parse_whole_number(row["start"], 15) if nodes else None,
         end=end,
         exit=_exit(row["exitcode"]) if end is not None else None,
         nodes=nodes,
@@ -99,14 +99,14 @@ def _attempt(row: Row, steps: Iterable[SlurmStep]) -> Attempt:
 def _step(name: str, row: Row) -> SlurmStep:
     return SlurmStep(
         id=name,
-        tasks=whole_number(row["ntasks"], 15) or 1,
+        tasks=parse_whole_number(row["ntasks"], 15) or 1,
         nodes=expand(row["nodelist"]),
         state=row["state"].partition(" by ")[0],
         exit=_exit(row["exitcode"]),
-        end=whole_number(row["end"], 15),
+        end=parse_whole_number(row["end"], 15),
     )
 
 
 def _exit(text: str) -> SlurmExit:
     code, _, signal = text.partition(":")
-    return SlurmExit(whole_number(code, 15) or 0, whole_number(signal, 15) or 0)
+    return SlurmExit(parse_whole_number(code, 15) or 0, parse_whole_number(signal, 15) or 0)

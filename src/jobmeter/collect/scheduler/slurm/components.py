@@ -31,15 +31,18 @@ class Components:
             return facts
         leader, place = facts.component
         before = [self._known.get((leader, earlier)) for earlier in range(place)]
-        attempts = [_with_ranks(attempt, _earlier(before, back)) for back, attempt in _from_the_end(facts.attempts)]
+        attempts = [
+            _add_ranks(attempt, _find_earlier_attempts(before, back))
+            for back, attempt in _enumerate_from_end(facts.attempts)
+        ]
         return replace(facts, attempts=tuple(reversed(attempts)))
 
 
-def _from_the_end(attempts: Sequence[Attempt]) -> Iterable[tuple[int, Attempt]]:
+def _enumerate_from_end(attempts: Sequence[Attempt]) -> Iterable[tuple[int, Attempt]]:
     return enumerate(reversed(attempts), 1)
 
 
-def _earlier(components: Sequence[SlurmJob | None], back: int) -> list[Attempt] | None:
+def _find_earlier_attempts(components: Sequence[SlurmJob | None], back: int) -> list[Attempt] | None:
     """Return this attempt of the earlier components, which are requeued together; None if one of them is unknown."""
     found = [one.attempts[-back] if one is not None and back <= len(one.attempts) else None for one in components]
     attempts = [one for one in found if one is not None]
@@ -48,7 +51,7 @@ def _earlier(components: Sequence[SlurmJob | None], back: int) -> list[Attempt] 
     return attempts
 
 
-def _with_ranks(attempt: Attempt, earlier: Sequence[Attempt] | None) -> Attempt:
+def _add_ranks(attempt: Attempt, earlier: Sequence[Attempt] | None) -> Attempt:
     if earlier is None:
         return replace(attempt, steps=())
     tasks = [{step.id: step.tasks for step in one.steps if step.id not in _SCRIPTS} for one in earlier]

@@ -56,11 +56,11 @@ def parse_details(lines: Iterable[str]) -> dict[int, Gpus]:
     for line in lines:
         if match := _JOB.match(line):
             number = int(match[1])
-            found[number] = {} if number in found else _of_line(line)
+            found[number] = {} if number in found else _read_line_gpus(line)
     return found
 
 
-def _of_line(line: str) -> Gpus:
+def _read_line_gpus(line: str) -> Gpus:
     found: Gpus = {}
     # The preceding text may be the user's: a job's name.
     for nodes, detail in _PLACE.findall(line[line.rfind(" JOB_GRES=") :]):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, WAITING, Attempt, SlurmJob
-from jobmeter.collect.text import short_text
+from jobmeter.collect.text import shorten_text
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.job import AllocationSource, JobState
@@ -40,7 +40,7 @@ def records(facts: SlurmJob, cluster: str) -> list[JobRecord]:
 
     Empty if Slurm's names are illegal here.
     """
-    attempts = list(_numbered(facts))
+    attempts = list(_number_attempts(facts))
     full = _job(facts, cluster, attempts)
     found = [full]
     first = facts.attempts[0]
@@ -58,12 +58,12 @@ def _job(facts: SlurmJob, cluster: str, attempts: Sequence[tuple[int, Attempt]])
     replicas = [replica for number, attempt in attempts for replica in _replicas(facts, cluster, number, attempt)]
     return JobRecord(
         job_id=str(facts.number),
-        name=short_text(facts.name) or None,
+        name=shorten_text(facts.name) or None,
         type="Slurm",
         state=job_state(now.state),
-        user=short_text(facts.user) or None,
-        workspace=short_text(facts.account) or None,
-        resource_group=short_text(facts.partition) or None,
+        user=shorten_text(facts.user) or None,
+        workspace=shorten_text(facts.account) or None,
+        resource_group=shorten_text(facts.partition) or None,
         created=_ms(facts.attempts[0].submit),
         start=_ms(now.start),
         end=_ms(now.end) if facts.over else None,
@@ -76,7 +76,7 @@ def _job(facts: SlurmJob, cluster: str, attempts: Sequence[tuple[int, Attempt]])
     )
 
 
-def _numbered(facts: SlurmJob) -> Iterator[tuple[int, Attempt]]:
+def _number_attempts(facts: SlurmJob) -> Iterator[tuple[int, Attempt]]:
     """Yield the attempts that have begun, with their number in SLURM_RESTART_COUNT."""
     begun = [attempt for attempt in facts.attempts if attempt.start is not None]
     last = len(begun) - 1
@@ -177,7 +177,7 @@ def _labels(facts: SlurmJob, cluster: str) -> dict[str, str]:
         "requested.memory": _text(facts.memory),
         "requested.gpus": _text(facts.gpu_count),
     }
-    return {name: short_text(value) for name, value in described.items() if value}
+    return {name: shorten_text(value) for name, value in described.items() if value}
 
 
 def _share(facts: SlurmJob, tasks: int) -> dict[str, int | float | str] | None:
@@ -235,7 +235,7 @@ def oom_steps(attempt: Attempt) -> list[str]:
 
 def allocation_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
     """An event for each attempt: the job got its nodes, on which a prolog runs before its processes."""
-    for number, attempt in _numbered(facts):
+    for number, attempt in _number_attempts(facts):
         if attempt.start is not None:
             yield EventRecord(
                 time=attempt.start * 1000,

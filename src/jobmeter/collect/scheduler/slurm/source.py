@@ -87,7 +87,7 @@ class SlurmScheduler(Scheduler):
             self._observe(number, facts)
         for number, facts in accounted.items():
             self._update_accounting(number, facts, listed=number in listed)
-        whole = {number: _merged(job.current, job.accounted) for number, job in sorted(self._jobs.items())}
+        whole = {number: _merge_accounting(job.current, job.accounted) for number, job in sorted(self._jobs.items())}
         components = Components(whole.values())
         found = [record for number, facts in whole.items() for record in self._changes(number, components, facts)]
         events = [event for number, facts in whole.items() for event in self._events(self._jobs[number], facts)]
@@ -127,9 +127,9 @@ class SlurmScheduler(Scheduler):
             return {}
         try:
             if self._answered_ms is None:
-                accounted = self._database.of_seconds(self._back_ms(now_ms) // 1000)
+                accounted = self._database.of_seconds(self._measure_absence_ms(now_ms) // 1000)
             else:
-                numbers = self._to_account(listed)
+                numbers = self._select_jobs_to_account(listed)
                 accounted = self._database.of_jobs(numbers) if numbers else {}
                 for number in numbers:
                     if number in self._jobs:
@@ -144,7 +144,7 @@ class SlurmScheduler(Scheduler):
             self._silent = ""
         return accounted
 
-    def _to_account(self, listed: Mapping[int, SlurmJob]) -> list[int]:
+    def _select_jobs_to_account(self, listed: Mapping[int, SlurmJob]) -> list[int]:
         """Return the jobs to query: changed and incomplete ones, and those that the controller dropped."""
         numbers = set()
         for number, facts in listed.items():
@@ -157,8 +157,8 @@ class SlurmScheduler(Scheduler):
         gone = self._jobs.keys() - listed.keys()
         numbers |= {number for number in gone if not self._jobs[number].final}
         # The ranks of a component's tasks depend on simultaneous steps of the others.
-        whole = {_heterogeneous(listed[number]) for number in numbers & listed.keys()} - {None}
-        return sorted(numbers | {number for number, facts in listed.items() if _heterogeneous(facts) in whole})
+        whole = {_find_heterogeneous_job(listed[number]) for number in numbers & listed.keys()} - {None}
+        return sorted(numbers | {number for number, facts in listed.items() if _find_heterogeneous_job(facts) in whole})
 
     def _changes(self, number: int, components: Components, facts: SlurmJob) -> Iterable[JobRecord]:
         job = self._jobs[number]
@@ -182,7 +182,7 @@ class SlurmScheduler(Scheduler):
             if job.final or job.tries < -_TRIES_ENDED:
                 del self._jobs[number]
 
-    def _back_ms(self, now_ms: int) -> int:
+    def _measure_absence_ms(self, now_ms: int) -> int:
         memory = self._state.load()
         back = _BACK_MS if memory is None else now_ms - memory.answered_ms + _MARGIN_MS
         return min(max(back, _MARGIN_MS), _LONGEST_BACK_MS)
@@ -193,7 +193,7 @@ def _identity(facts: SlurmJob) -> tuple[object, ...]:
     return facts.user, facts.restarts is not None and not facts.restarts and facts.now.submit
 
 
-def _heterogeneous(facts: SlurmJob) -> int | None:
+def _find_heterogeneous_job(facts: SlurmJob) -> int | None:
     """Return the number of the heterogeneous job to which a job belongs."""
     return facts.component[0] if facts.component else None
 
@@ -209,7 +209,7 @@ def _agree(current: SlurmJob, accounted: SlurmJob) -> bool:
     return bool(accounted.now.steps) and accounted.now.start == current.now.start
 
 
-def _merged(current: SlurmJob, accounted: SlurmJob | None) -> SlurmJob:
+def _merge_accounting(current: SlurmJob, accounted: SlurmJob | None) -> SlurmJob:
     """Merge the controller's state of the job with the accounting's attempts and steps."""
     if accounted is None or accounted is current:
         return current
@@ -220,11 +220,11 @@ def _merged(current: SlurmJob, accounted: SlurmJob | None) -> SlurmJob:
         user=current.user or accounted.user,
         account=current.account or accounted.account,
         requested=current.requested or accounted.requested,
-        attempts=_joined(current, accounted),
+        attempts=_join_attempts(current, accounted),
     )
 
 
-def _joined(current: SlurmJob, accounted: SlurmJob) -> tuple[Attempt, ...]:
+def _join_attempts(current: SlurmJob, accounted: SlurmJob) -> tuple[Attempt, ...]:
     now, earlier = current.now, accounted.attempts
     same = next((one for one in earlier if one.start == now.start and one.submit == now.submit), None)
     if same is None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from jobmeter.collect.text import whole_number
+from jobmeter.collect.text import parse_whole_number
 
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 
@@ -24,13 +24,13 @@ def parse_tres(text: str) -> TresResources:
     for part in text.split(","):
         name, _, value = part.partition("=")
         if name == "cpu":
-            cpus = whole_number(value, 15)
+            cpus = parse_whole_number(value, 15)
         elif name == "mem":
             memory = _bytes(value)
         elif name == "gres/gpu":
-            gpus = whole_number(value, 15)
+            gpus = parse_whole_number(value, 15)
         elif name.startswith("gres/gpu:"):
-            kind, typed = name.partition(":")[2], (typed or 0) + (whole_number(value, 15) or 0)
+            kind, typed = name.partition(":")[2], (typed or 0) + (parse_whole_number(value, 15) or 0)
     return TresResources(cpus, memory, gpus if gpus is not None else typed, kind)
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.common.operation import JSON, url_form
 from jobmeter.dialects.base import Answer, Context, MissingFieldError
-from jobmeter.dialects.base.errors import Headers, headers_of, http_status, named_message
+from jobmeter.dialects.base.errors import Headers, headers_of, http_status, name_field
 from jobmeter.errors import (
     ForbiddenError,
     InvalidRequestError,
@@ -80,7 +80,7 @@ def render(
     """
     problem = _problem(error, fields, not_found)
     if url_form(call.raw_path):
-        problem = _in_url_form(error, problem)
+        problem = _convert_to_url_form(error, problem)
     if forbidden and isinstance(error, ForbiddenError):
         problem = replace(problem, code=forbidden)
     body = msgspec.json.encode(
@@ -95,7 +95,7 @@ def render(
     return Answer(problem.status, body, headers, JSON)
 
 
-def _in_url_form(error: JobmeterError, problem: _Problem) -> _Problem:
+def _convert_to_url_form(error: JobmeterError, problem: _Problem) -> _Problem:
     match error:
         case UnauthenticatedError():
             return _Problem(401, "Unauthorized", f"The API key or token is invalid or missing: {error.message}.")
@@ -118,7 +118,7 @@ def _problem(error: JobmeterError, fields: Mapping[str, str], not_found: Mapping
     code = _CODES[status]
     match error:
         case InvalidRequestError():
-            message = named_message(error, fields)
+            message = name_field(error, fields)
             code = "MissingParameter" if isinstance(error, MissingFieldError) else code
         case NotFoundError(kind="path"):
             code = "InvalidAction.NotFound"
@@ -127,7 +127,7 @@ def _problem(error: JobmeterError, fields: Mapping[str, str], not_found: Mapping
             if error.kind == "job":
                 message = f"The specified {fields.get('job', 'JobId')} {error.name} does not exist."
         case ThrottledError():
-            headers = _throttled(error)
+            headers = _make_throttling_headers(error)
         case _:
             pass
     if status == 500:
@@ -135,7 +135,7 @@ def _problem(error: JobmeterError, fields: Mapping[str, str], not_found: Mapping
     return _Problem(status, code, message, headers)
 
 
-def _throttled(error: ThrottledError) -> Headers:
+def _make_throttling_headers(error: ThrottledError) -> Headers:
     # Core 0.4.6 reads x-acs-retry-after (ms), 0.4.0 to 0.4.4 x-ratelimit-user-api, plain HTTP clients Retry-After (s).
     wait = max(1, error.retry_after_ms)
     return (

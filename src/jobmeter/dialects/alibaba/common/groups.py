@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.dialects.alibaba.common.listing import in_order
+from jobmeter.dialects.alibaba.common.listing import sort_records
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, Lookup
 from jobmeter.dialects.base import ask
 from jobmeter.errors import LimitExceededError, NotFoundError
@@ -47,7 +47,7 @@ def groups_named(*filters: Collection[str]) -> Lookup[Sequence[ResourceGroup]]:
     return [] if given and not names else (yield from ask(ResourceGroupsQuestion(names=names)))
 
 
-def one_group(name: str) -> Lookup[ResourceGroup]:
+def find_group(name: str) -> Lookup[ResourceGroup]:
     """Return the group of that name. Raises NotFoundError if no record names it."""
     found = yield from groups_named((name,))
     if not found:
@@ -80,17 +80,17 @@ def page_of_groups(
     """
     offset, size = page
     if by_size is None:
-        ordered = groups if sort is None else in_order(groups, sort, descending=descending)
-        return (yield from _sized(request, ordered[offset : offset + size]))
+        ordered = groups if sort is None else sort_records(groups, sort, descending=descending)
+        return (yield from _measure_groups(request, ordered[offset : offset + size]))
     if len(groups) > MOST_SIZED:
         raise LimitExceededError(
             f"up to {MOST_SIZED} resource groups are sorted by their sizes, these are {len(groups)}: name some", "sort"
         )
-    found = yield from _sized(request, groups)
-    return in_order(found, by_size, descending=descending)[offset : offset + size]
+    found = yield from _measure_groups(request, groups)
+    return sort_records(found, by_size, descending=descending)[offset : offset + size]
 
 
-def _sized(request: AlibabaRequest, groups: Sequence[ResourceGroup]) -> Lookup[list[SizedGroup]]:
+def _measure_groups(request: AlibabaRequest, groups: Sequence[ResourceGroup]) -> Lookup[list[SizedGroup]]:
     found = []
     for group in groups:
         sized = yield from _size(group, request.lately(NOW_MS))

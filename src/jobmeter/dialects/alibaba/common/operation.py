@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Meta
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, MissingFieldError, not_negative, rounded
+from jobmeter.dialects.base import Answer, Context, MissingFieldError, clamp_negative, round_digits
 from jobmeter.dialects.base.request import (
     Choice,
     Flag,
@@ -79,13 +79,13 @@ class AlibabaReader(ParameterReader):
 
     def absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401 - of any kind
         """Raise the error for a required parameter that is absent."""
-        raise missing(slot.name)
+        raise make_missing_error(slot.name)
 
     def names(self, slot: ParameterSlot, values: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the members of a comma-separated text, of a list in a JSON body, or of ``Name.1``, ``Name.2``, ..."""
         if values.get(slot.name) is not None:
             return super().names(slot, values)
-        numbers = {int(number): key for key in values if (number := _numbered(key, slot.name))}
+        numbers = {int(number): key for key in values if (number := _parse_number(key, slot.name))}
         parts = (self.text(slot, values[numbers[number]]) for number in sorted(numbers))
         return tuple(part.strip() for part in parts if part.strip())
 
@@ -217,21 +217,21 @@ class AlibabaRequest(Request, frozen=True, kw_only=True, rename="pascal"):
     def time_range(self, start: int | None, end: int | None, back_ms: int) -> TimeRange:
         """Return the range from ``start`` (by default ``back_ms`` ago) to ``end`` (by default now).
 
-        For an end before the default start the range starts ``back_ms`` before the end. Raises as ``ordered_range``.
+        For an end before the default start the range starts ``back_ms`` before the end. Raises as ``make_range``.
         """
         now_ms = self.context.now_ms
         end = now_ms if end is None else end
         if start is None:
             start = max(0, (end if end <= now_ms - back_ms else now_ms) - back_ms)
-        return ordered_range(start, end)
+        return make_range(start, end)
 
 
-def given(*texts: str) -> frozenset[str]:
+def select_given(*texts: str) -> frozenset[str]:
     """Return the texts that are not empty, for a filter."""
     return frozenset(filter(None, texts))
 
 
-def _numbered(key: str, name: str, ending: str = "") -> str:
+def _parse_number(key: str, name: str, ending: str = "") -> str:
     """Return the number of ``Name.12`` followed by ``ending``; empty for another key."""
     number = key.removeprefix(f"{name}.").removesuffix(ending) if key.startswith(f"{name}.") else ""
     return number if key == f"{name}.{number}{ending}" and re.fullmatch(r"[1-9][0-9]{0,5}", number) else ""
@@ -242,21 +242,21 @@ def parse_time(text: str, field: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise _wrong_time(text, field) from error
+        raise _make_time_error(text, field) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     time_ms = round(moment.timestamp() * 1000)
     if text.isdigit() or not 0 <= time_ms <= MAX_TIME_MS:
-        raise _wrong_time(text, field)
+        raise _make_time_error(text, field)
     return time_ms
 
 
-def _wrong_time(text: str, field: str) -> InvalidRequestError:
+def _make_time_error(text: str, field: str) -> InvalidRequestError:
     return InvalidRequestError(
         f"{field} {text[:64]!r} is not a UTC time from 1970 to 2100 such as 2020-11-08T16:00:00Z", field
     )
 
 
-def missing(name: str) -> MissingFieldError:
+def make_missing_error(name: str) -> MissingFieldError:
     """Return the error for a required parameter that is absent or empty."""
     return MissingFieldError(f"{name} is mandatory for this action", name)
 
@@ -278,7 +278,7 @@ def _body(call: Call, url_form: bool) -> dict[str, Any]:
     return {}
 
 
-def ordered_range(start_ms: int, end_ms: int) -> TimeRange:
+def make_range(start_ms: int, end_ms: int) -> TimeRange:
     """Return the range between both. Raises InvalidRequestError (EndTime) if the end is earlier than the start."""
     if end_ms < start_ms:
         raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
@@ -286,9 +286,9 @@ def ordered_range(start_ms: int, end_ms: int) -> TimeRange:
 
 
 def check_range(start_ms: int | None, end_ms: int | None) -> None:
-    """Raise as ``ordered_range`` if both times are present."""
+    """Raise as ``make_range`` if both times are present."""
     if start_ms is not None and end_ms is not None:
-        ordered_range(start_ms, end_ms)
+        make_range(start_ms, end_ms)
 
 
 def answer(body: dict[str, Any], request: Request, *, id_key: str = "RequestId") -> Answer:
@@ -308,10 +308,10 @@ def pod_ids(view: JobView) -> dict[str, str]:
     return {replica.name: replica.pod_id for replica in sorted(view.replicas, key=lambda one: one.attempt)}
 
 
-def in_their_unit(line: Line) -> list[float]:
+def convert_units(line: Line) -> list[float]:
     """Return a line's values as percent or MB/s (10^6 bytes a second), to 12 significant digits, none below 0.
 
     A percentage is above 100 if the usage exceeds the limit, for example in a burst of CPU.
     """
     factor = _FACTORS[line.metric]
-    return [rounded(not_negative(value)) for value in (line.value * factor).tolist()]
+    return [round_digits(clamp_negative(value)) for value in (line.value * factor).tolist()]

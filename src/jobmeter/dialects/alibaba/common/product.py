@@ -17,7 +17,7 @@ from jobmeter.dialects.alibaba.common import errors
 from jobmeter.dialects.alibaba.common.operation import url_form
 from jobmeter.dialects.base import Answer, Context, Gap, GapStatus, Match, Operation
 from jobmeter.dialects.base.routes import Routes, path_parameters
-from jobmeter.dialects.base.view import View, ViewCall, no_view_call
+from jobmeter.dialects.base.view import View, ViewCall, offer_no_call
 from jobmeter.errors import JobmeterError, NotFoundError
 
 RPC_PATH = "/"
@@ -44,7 +44,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     not_found: Mapping[str, str] = msgspec.field(default_factory=lambda: errors.NOT_FOUND)
     forbidden: str = ""
     schemes: Sequence[Scheme] = ALIBABA
-    view_call: Callable[[View], ViewCall | None] = no_view_call
+    view_call: Callable[[View], ViewCall | None] = offer_no_call
 
     @cached_property
     def _routes(self) -> Routes[Operation]:
@@ -54,31 +54,31 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return the operation of the call; None if the call is for another dialect."""
         form = url_form(call.raw_path)
         if form is not None:
-            return self._by_url(form, call)
-        version, action = named(call)
+            return self._match_url(form, call)
+        version, action = read_action(call)
         if not version and not action:
-            return self._by_path(call)
-        return self._at_path(self._named(action), call) if version == self.version else None
+            return self._match_path(call)
+        return self._match_operation_path(self._find_operation(action), call) if version == self.version else None
 
     def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
         """Render the error as the product's answer."""
         return errors.render(call, context, error, self.fields, self.not_found, self.forbidden)
 
-    def _named(self, action: str) -> Operation:
+    def _find_operation(self, action: str) -> Operation:
         for operation in self.operations:
             if operation.name == action:
                 return operation
         raise NotFoundError(f"Specified api {action!r} is not found, please check your url and method.", "path", action)
 
-    def _by_url(self, form: re.Match[str], call: Call) -> Match | None:
+    def _match_url(self, form: re.Match[str], call: Call) -> Match | None:
         if form["product"] not in self.url_names or form["version"] != self.version:
             return None
-        operation = self._named(form["action"])
+        operation = self._find_operation(form["action"])
         # The body is read later: it or the query has the parameters of the path.
         _check_method(operation, call)
         return Match(operation, {}, URL_FORM)
 
-    def _by_path(self, call: Call) -> Match | None:
+    def _match_path(self, call: Call) -> Match | None:
         found = self._routes.find(call.method, call.raw_path)
         if found is not None:
             return Match(*found)
@@ -87,7 +87,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise NotFoundError(f"This http method is not supported: {methods}.", "method", methods)
         return None
 
-    def _at_path(self, operation: Operation, call: Call) -> Match:
+    def _match_operation_path(self, operation: Operation, call: Call) -> Match:
         values = path_parameters(operation.path, call.raw_path)
         if values is None:
             message = f"{operation.name} is found at {operation.path}, not at the path of this request."
@@ -101,7 +101,7 @@ def never(what: str, reason: str) -> Gap:
     return Gap(what, reason, GapStatus.NEVER)
 
 
-def named(call: Call) -> tuple[str, str]:
+def read_action(call: Call) -> tuple[str, str]:
     """Return the version and the action of a call, from its headers or, in the RPC style, from its query."""
     version, action = call.header("x-acs-version"), call.header("x-acs-action")
     if call.raw_path == RPC_PATH:

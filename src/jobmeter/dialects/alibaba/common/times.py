@@ -10,7 +10,7 @@ def stamp(time_ms: int | None) -> str:
     return "" if time_ms is None else f"{datetime.fromtimestamp(time_ms // SECOND, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def plain(time_ms: int) -> str:
+def format_plain(time_ms: int) -> str:
     """Format a time as ``2026-11-20 15:33:56`` (UTC), the form of events."""
     return f"{datetime.fromtimestamp(time_ms // SECOND, tz=UTC):%Y-%m-%d %H:%M:%S}"
 

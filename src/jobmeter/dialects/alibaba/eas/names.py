@@ -9,7 +9,7 @@ from msgspec import Meta
 from jobmeter.dialects.alibaba.common.operation import ORDER, AlibabaRequest
 from jobmeter.dialects.alibaba.common.statuses import Statuses
 from jobmeter.model.job import JobState
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 
 NAME = "eas"
 READY, UNAVAILABLE = "ResourceReady", "ResourceUnavailable"
@@ -56,4 +56,4 @@ class EasPageRequest(AlibabaRequest, frozen=True, kw_only=True):
 
 def cluster_of(clusters: Iterable[str]) -> str:
     """Return the first of some clusters, or ``NO_CLUSTER``: a text for paths."""
-    return min(filter(None, clusters), key=natural, default=NO_CLUSTER)
+    return min(filter(None, clusters), key=make_natural_key, default=NO_CLUSTER)

@@ -44,7 +44,7 @@ def job_type(job: Job) -> str:
     return BATCH if "batch" in job.type.casefold() else STREAM
 
 
-def own(job: Job) -> Mapping[str, Any]:
+def read_own_fields(job: Job) -> Mapping[str, Any]:
     """Return the fields of the job's record for this dialect."""
     return job.extra.get(NAME, {})
 
@@ -74,8 +74,8 @@ def expected_state(job: Job) -> str:
 
 def jobs_named(project: str, name: str) -> Lookup[list[Job]]:
     """Return our jobs of a job of foas: the job with that id first, then those with that name, newest first."""
-    found = yield from _of_id(project, name)
-    return found + (yield from _of_name(project, name, found))
+    found = yield from _find_by_id(project, name)
+    return found + (yield from _find_by_name(project, name, found))
 
 
 def jobs_of(project: str) -> Lookup[list[Job]]:
@@ -89,17 +89,17 @@ def instance_of(project: str, name: str, number: int) -> Lookup[Job]:
 
     Raises NotFoundError for an unknown job or instance, InvalidRequestError for the current one of a batch job.
     """
-    found = yield from _of_id(project, name)
+    found = yield from _find_by_id(project, name)
     job = _pick(found, number)
     if job is None or (number == CURRENT and job.state is not JobState.RUNNING):
-        found += yield from _of_name(project, name, found)
+        found += yield from _find_by_name(project, name, found)
         job = _pick(found, number)
     if job is None:
-        raise _missing(project, name, number, found)
+        raise _make_missing_error(project, name, number, found)
     return job
 
 
-def running(project: str, name: str, number: int) -> Lookup[Job]:
+def find_running(project: str, name: str, number: int) -> Lookup[Job]:
     """Return a running instance.
 
     Raises as ``instance_of``, and NotFoundError of kind ``RUNNING`` if it does not run.
@@ -124,12 +124,12 @@ def _pick(jobs: list[Job], number: int) -> Job | None:
     return next((job for job in streams if job.state is JobState.RUNNING), streams[0] if streams else None)
 
 
-def _of_id(project: str, name: str) -> Lookup[list[Job]]:
+def _find_by_id(project: str, name: str) -> Lookup[list[Job]]:
     page = yield from ask(JobFilter(projects=frozenset({project_of(project)}), ids=(name,), limit=1))
     return [job for job in page.jobs if job.id == name]
 
 
-def _of_name(project: str, name: str, candidates: list[Job]) -> Lookup[list[Job]]:
+def _find_by_name(project: str, name: str, candidates: list[Job]) -> Lookup[list[Job]]:
     named = (Condition("name", Operator.IN, (name,)),)
     jobs = yield from _pages(JobFilter(projects=frozenset({project_of(project)}), conditions=named, limit=PAGE))
     ids = {job.id for job in candidates}
@@ -145,7 +145,7 @@ def _pages(question: JobFilter) -> Lookup[list[Job]]:
             return found
 
 
-def _missing(project: str, name: str, number: int, found: list[Job]) -> JobmeterError:
+def _make_missing_error(project: str, name: str, number: int, found: list[Job]) -> JobmeterError:
     if not found:
         return job_not_found(project, name)
     if number == CURRENT:

@@ -10,10 +10,10 @@ from jobmeter.dialects.alibaba.foas.metric_json import LineLimit, MetricRequest,
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.time import SECOND, TimeRange
 from jobmeter.query.tsdb.columns import SeriesColumns, run_starts
-from jobmeter.query.tsdb.compute import SeriesGroups, of_series
+from jobmeter.query.tsdb.compute import SeriesGroups, prepare_series
 from jobmeter.query.tsdb.downsample import Fill
 from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Function
-from jobmeter.query.tsdb.select import grouped
+from jobmeter.query.tsdb.select import group_tagged
 from jobmeter.query.tsdb.tags import Tagged
 
 
@@ -43,11 +43,11 @@ def draw(
     ``columns`` are the points of ``series``, by their position, in steps of the query's downsample, and may begin
     before ``span``. Lines are in the order of their first series.
     """
-    around = whole_steps(query, span)
-    columns = of_series(columns, query, around)
+    around = extend_to_step(query, span)
+    columns = prepare_series(columns, query, around)
     columns = columns.filter((columns.time >= around.start_ms) & (columns.time < around.end_ms))
     place = {id(one): at for at, one in enumerate(series)}
-    members = sorted(grouped(series, query), key=lambda group: place[id(group[0])])
+    members = sorted(group_tagged(series, query), key=lambda group: place[id(group[0])])
     owner = np.empty(len(series), np.int64)
     for number, group in enumerate(members):
         owner[[place[id(one)] for one in group]] = number
@@ -56,17 +56,17 @@ def draw(
     for number, part in sorted(SeriesGroups(owner.tolist()).parts(columns).items()):
         first = members[number][0]
         tags = dict(first.tags) if query.aggregator == NONE else {name: first.tag(name) or "" for name in names}
-        drawn.append(_joined(query, part, tags))
+        drawn.append(_join_points(query, part, tags))
     drawn = [line for line in drawn if len(line.seconds)]
-    return drawn if limit is None else chosen(drawn, limit)
+    return drawn if limit is None else limit_lines(drawn, limit)
 
 
-def whole_steps(query: MetricRequest, span: TimeRange) -> TimeRange:
+def extend_to_step(query: MetricRequest, span: TimeRange) -> TimeRange:
     """Return the range from the start of its first step, which may lie before the range."""
     return TimeRange(query.downsample.reach(span.start_ms, span.end_ms - 1, 0)[0], span.end_ms)
 
 
-def chosen(lines: Sequence[Drawn], limit: LineLimit) -> list[Drawn]:
+def limit_lines(lines: Sequence[Drawn], limit: LineLimit) -> list[Drawn]:
     """Return at most ``limit.count`` lines, in their original order.
 
     ``above`` takes the lines with the largest values, ``bottom`` those with the smallest. ``sample`` spreads its choice
@@ -74,7 +74,7 @@ def chosen(lines: Sequence[Drawn], limit: LineLimit) -> list[Drawn]:
     """
     if len(lines) <= limit.count:
         return list(lines)
-    judged = [_judged(line.values, limit.judged_by) for line in lines]
+    judged = [_judge(line.values, limit.judged_by) for line in lines]
     order = sorted(range(len(lines)), key=judged.__getitem__)
     if limit.take is Take.BOTTOM:
         taken = order[: limit.count]
@@ -99,7 +99,7 @@ def mean(values: Float64s) -> float:
         return math.fsum(there / len(there))
 
 
-def _joined(query: MetricRequest, part: SeriesColumns, tags: dict[str, str]) -> Drawn:
+def _join_points(query: MetricRequest, part: SeriesColumns, tags: dict[str, str]) -> Drawn:
     """Join all points of the series in one step of the granularity to one point. Nothing is interpolated."""
     step = query.granularity_ms or 1
     order = np.argsort(part.time, kind="stable")
@@ -109,13 +109,13 @@ def _joined(query: MetricRequest, part: SeriesColumns, tags: dict[str, str]) -> 
     there = ~np.isnan(value)
     starts = run_starts(time[there])
     if len(starts):
-        joined[which[there][starts]] = _applied(AGGREGATORS[query.aggregator].function, value[there], starts)
+        joined[which[there][starts]] = _apply(AGGREGATORS[query.aggregator].function, value[there], starts)
     finite = ~np.isinf(joined)
     null = query.downsample.fill is Fill.NULL
     return Drawn(query.metric, tags, times[finite] // SECOND, joined[finite], null)
 
 
-def _applied(function: Function, values: Float64s, starts: Int64s) -> Float64s:
+def _apply(function: Function, values: Float64s, starts: Int64s) -> Float64s:
     with np.errstate(over="ignore", invalid="ignore"):
         return function(values, starts)
 
@@ -127,6 +127,6 @@ _JUDGES: dict[str, Callable[[Float64s], float]] = {
 }
 
 
-def _judged(values: Float64s, name: str) -> float:
+def _judge(values: Float64s, name: str) -> float:
     there = values[~np.isnan(values)]
     return _JUDGES[name](there) if len(there) else -math.inf

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from jobmeter.dialects.alibaba.common.operation import missing
+from jobmeter.dialects.alibaba.common.operation import make_missing_error
 from jobmeter.dialects.alibaba.foas.requests import json_object
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
@@ -103,15 +103,15 @@ def read(text: str, prefix: str, names: Mapping[str, str], now_ms: int) -> Metri
     given = json_object(text, FIELD, FIELD)
     queries = given.get("queries")
     if queries is None or queries == []:
-        raise missing(f"{FIELD}.queries")
+        raise make_missing_error(f"{FIELD}.queries")
     if not isinstance(queries, list) or not all(isinstance(query, dict) for query in queries):
-        raise _wrong("queries", "is not an array of objects")
+        raise _make_member_error("queries", "is not an array of objects")
     if len(queries) > MAX_QUERIES:
         raise LimitExceededError(f"{FIELD}.queries has {len(queries)} members, {MAX_QUERIES} are taken", "queries")
-    with _named("timezone"):
-        zone = zone_of(_shaped(given.get("timezone"), str, "", "timezone"))
+    with _name_member_in_errors("timezone"):
+        zone = zone_of(_convert(given.get("timezone"), str, "", "timezone"))
     span = _span(given, now_ms, zone)
-    calendar = truth(_shaped(given.get("useCalendar"), Flag, False, "useCalendar"))
+    calendar = truth(_convert(given.get("useCalendar"), Flag, False, "useCalendar"))
     reader = _Reader(prefix, names, zone, calendar)
     requests = tuple(reader.query(query, f"queries[{at}]") for at, query in enumerate(queries))
     _check_points(span, requests)
@@ -120,13 +120,13 @@ def read(text: str, prefix: str, names: Mapping[str, str], now_ms: int) -> Metri
 
 def _span(given: Mapping[str, Any], now_ms: int, zone: ZoneInfo) -> TimeRange:
     if given.get("start") in (None, ""):
-        raise missing(f"{FIELD}.start")
-    with _named("start", _TIMES):
+        raise make_missing_error(f"{FIELD}.start")
+    with _name_member_in_errors("start", _TIMES):
         start = moment(given["start"], "start", now_ms, zone)
-    with _named("end", _TIMES):
+    with _name_member_in_errors("end", _TIMES):
         end = now_ms if given.get("end") in (None, "") else moment(given["end"], "end", now_ms, zone)
     if end < start:
-        raise _wrong("end", "is earlier than start")
+        raise _make_member_error("end", "is earlier than start")
     # A point at the end itself belongs to the answer, as in OpenTSDB.
     return TimeRange(start, min(end + 1, MAX_TIME_MS))
 
@@ -142,15 +142,15 @@ class _Reader(msgspec.Struct, frozen=True):
     def query(self, query: Mapping[str, Any], where: str) -> MetricRequest:
         metric = query.get("metric")
         if not metric:
-            raise missing(f"{FIELD}.{where}.metric")
+            raise make_missing_error(f"{FIELD}.{where}.metric")
         for name, reason in _UNSUPPORTED.items():
             if query.get(name):
-                raise _wrong(f"{where}.{name}", reason)
+                raise _make_member_error(f"{where}.{name}", reason)
         granularity = _step(query.get("granularity"), f"{where}.granularity")
         steps = self._downsample(query.get("downsample"), granularity or DEFAULT_STEP_MS, f"{where}.downsample")
-        rate = truth(_shaped(query.get("rate"), Flag, False, f"{where}.rate"))
-        options = _shaped(query.get("rateOptions"), RateBody, RateBody(), f"{where}.rateOptions")
-        with _named(f"{where}.rateOptions"):
+        rate = truth(_convert(query.get("rate"), Flag, False, f"{where}.rate"))
+        options = _convert(query.get("rateOptions"), RateBody, RateBody(), f"{where}.rateOptions")
+        with _name_member_in_errors(f"{where}.rateOptions"):
             rates = rate_options(options) if rate else None
         return MetricRequest(
             metric=str(metric),
@@ -160,7 +160,7 @@ class _Reader(msgspec.Struct, frozen=True):
             aggregator=_function(query.get("aggregator") or "avg", f"{where}.aggregator"),
             rate=rates,
             filters=_filters(query, where),
-            explicit_tags=truth(_shaped(query.get("explicitTags"), Flag, False, f"{where}.explicitTags")),
+            explicit_tags=truth(_convert(query.get("explicitTags"), Flag, False, f"{where}.explicitTags")),
         )
 
     def _name(self, metric: str, where: str) -> str:
@@ -168,12 +168,12 @@ class _Reader(msgspec.Struct, frozen=True):
         if name in self.names:
             return name
         if name == metric and metric.startswith(f"{self.prefix.partition('.')[0]}."):
-            raise _wrong(
+            raise _make_member_error(
                 f"{where}.metric", f"{metric[:200]!r} does not begin with {self.prefix!r}, which this path names"
             )
         few = len(self.names) <= MOST_NAMED
         known = f"one of {', '.join(self.names)}" if few else "the name of a metric that is known here"
-        raise _wrong(f"{where}.metric", f"{name[:200]!r} is not {known}")
+        raise _make_member_error(f"{where}.metric", f"{name[:200]!r} is not {known}")
 
     def _downsample(self, value: object, default_ms: int, where: str) -> Downsample:
         """Parse ``20s-avg``; a function without an interval (``avg``, ``avg-zero``) has steps of ``default_ms``."""
@@ -183,11 +183,13 @@ class _Reader(msgspec.Struct, frozen=True):
             first, rest = f"{default_ms // SECOND}s", text.split("-", 1)
         interval = f"{first}s" if first.isdigit() else first
         function = _function(rest[0], where, calendar=True) if rest else ""
-        with _named(where, _LENGTHS):
+        with _name_member_in_errors(where, _LENGTHS):
             spec = parse_downsample("-".join([interval, *filter(None, [function, *rest[1:]])]), self.zone,
                                     calendar=self.calendar)  # fmt: skip
         if spec.interval_ms % SECOND:
-            raise _wrong(where, f"{text[:64]!r} is not a whole number of seconds, by which points are named")
+            raise _make_member_error(
+                where, f"{text[:64]!r} is not a whole number of seconds, by which points are named"
+            )
         return spec
 
 
@@ -196,11 +198,13 @@ def _step(value: object, where: str) -> int:
     if value in (None, ""):
         return 0
     text = str(value)
-    with _named(where, _LENGTHS):
+    with _name_member_in_errors(where, _LENGTHS):
         step = duration(f"{text}s" if text.isdigit() else text, where)
     # Points are named by whole seconds.
     if step > MAX_TIME_MS or step % SECOND:
-        raise _wrong(where, f"{text[:64]!r} is not a whole number of seconds such as 20s, or of m, h, d or w")
+        raise _make_member_error(
+            where, f"{text[:64]!r} is not a whole number of seconds such as 20s, or of m, h, d or w"
+        )
     return step
 
 
@@ -211,16 +215,16 @@ def _function(value: object, where: str, *, calendar: bool = False) -> str:
     if name is None and calendar and text[-1:] == "c" and text[:-1].casefold() in _NAMES:
         name = f"{_NAMES[text[:-1].casefold()]}c"
     if name is None:
-        raise _wrong(where, f"{text[:64]!r} is not one of {', '.join(AGGREGATORS)}")
+        raise _make_member_error(where, f"{text[:64]!r} is not one of {', '.join(AGGREGATORS)}")
     return name
 
 
 def _filters(query: Mapping[str, Any], where: str) -> tuple[Filter, ...]:
-    filters = _shaped(query.get("filters"), list[FilterBody], [], f"{where}.filters")
+    filters = _convert(query.get("filters"), list[FilterBody], [], f"{where}.filters")
     tags = query.get("tags") or {}
     if not isinstance(tags, dict) or not all(isinstance(part, str) and part for part in tags.values()):
-        raise _wrong(f"{where}.tags", "is not an object of texts")
-    with _named(f"{where}.{'filters' if filters else 'tags'}"):
+        raise _make_member_error(f"{where}.tags", "is not an object of texts")
+    with _name_member_in_errors(f"{where}.{'filters' if filters else 'tags'}"):
         return filters_of(filters, tags)
 
 
@@ -230,7 +234,7 @@ def _limit(value: object) -> LineLimit | None:
     found = _LIMIT.fullmatch(str(value))
     if found is None or not int(found[3]):
         form = "(max|avg|min):(bottom|above|sample):(a number above 0)"
-        raise _wrong("limit", f"{str(value)[:64]!r} is not of the form {form}")
+        raise _make_member_error("limit", f"{str(value)[:64]!r} is not of the form {form}")
     return LineLimit(found[1], Take(found[2]), int(found[3]))
 
 
@@ -249,23 +253,23 @@ def step_count(span: TimeRange, query: MetricRequest) -> int:
     return bucket_count(span, query.downsample.interval_ms) if query.downsample.interval_ms else 1
 
 
-def _shaped(value: object, shape: Any, default: Any, name: str) -> Any:  # noqa: ANN401 - msgspec's own types
+def _convert(value: object, shape: Any, default: Any, name: str) -> Any:  # noqa: ANN401 - msgspec's own types
     """Convert the value to that type; the default if it is absent. Raises InvalidRequestError."""
     try:
         return default if value in (None, "") else msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
-        raise _wrong(name, f"is not what OpenTSDB takes: {error}") from error
+        raise _make_member_error(name, f"is not what OpenTSDB takes: {error}") from error
 
 
 @contextmanager
-def _named(name: str, hint: str = "") -> Iterator[None]:
+def _name_member_in_errors(name: str, hint: str = "") -> Iterator[None]:
     """Add the invalid member of the document to errors of OpenTSDB's arithmetic."""
     try:
         yield
     except InvalidRequestError as error:
-        raise _wrong(name, f"is not taken: {error.message}{hint}") from error
+        raise _make_member_error(name, f"is not taken: {error.message}{hint}") from error
 
 
-def _wrong(name: str, problem: str) -> InvalidRequestError:
+def _make_member_error(name: str, problem: str) -> InvalidRequestError:
     field = f"{FIELD}.{name}"
     return InvalidRequestError(f"{field} {problem}", field)

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from jobmeter.model.catalog import METRICS as CATALOGUE
-from jobmeter.model.catalog import MetricScope, by_dialect_name
+from jobmeter.model.catalog import MetricScope, map_dialect_names
 
 NAME = "foas"
 
-METRICS: Mapping[str, str] = MappingProxyType({name: metric.name for name, metric in by_dialect_name(NAME).items()})
+METRICS: Mapping[str, str] = MappingProxyType({name: metric.name for name, metric in map_dialect_names(NAME).items()})
 """Our metric for each name of the vendor's table; both sides use the units of the table."""
 
 CPU_PREFIX = "system.cpu."

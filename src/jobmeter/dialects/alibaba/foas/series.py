@@ -6,20 +6,20 @@ from typing import NamedTuple
 import numpy as np
 
 from jobmeter.dialects.alibaba.common.operation import Lookup
-from jobmeter.dialects.alibaba.foas.lines import Drawn, draw, whole_steps
+from jobmeter.dialects.alibaba.foas.lines import Drawn, draw, extend_to_step
 from jobmeter.dialects.alibaba.foas.metric_json import MetricJson, MetricRequest, step_count
 from jobmeter.dialects.base import ask
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import BucketColumns
 from jobmeter.model.job import Job
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.series import Series, job_key
 from jobmeter.model.time import TimeRange
 from jobmeter.query.series import BucketsQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.compute import MARGIN_MS, prepare
-from jobmeter.query.tsdb.downsample import from_steps
-from jobmeter.query.tsdb.select import selected
+from jobmeter.query.tsdb.downsample import reduce_steps
+from jobmeter.query.tsdb.select import select_tagged
 from jobmeter.query.tsdb.tags import Tagged, TagView
 from jobmeter.wire.opentsdb.names import JOB, NODE_TAGS, PROJECT
 
@@ -51,7 +51,7 @@ def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Lookup
     )
     found = yield from ask(question)
     series = sorted(found.series, key=_order)
-    wanted = [_wanted(query, series, names) for query in document.queries]
+    wanted = [_select_wanted(query, series, names) for query in document.queries]
     _check(document, series, wanted)
     span = document.span
     readings = [_Reading.of(query, span) for query in document.queries]
@@ -66,16 +66,16 @@ def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Lookup
     return lines
 
 
-def tagged(series: Series, node: str = _NODE) -> Tagged:
+def tag_series(series: Series, node: str = _NODE) -> Tagged:
     """Return the series with its tags: replica, node (by that name), device, cluster, attempt and its labels."""
     tags = TagView(project=False, node=node).tags(series)
     return Tagged(series, {name: value for name, value in tags.items() if name not in _IMPLIED})
 
 
-def _wanted(query: MetricRequest, series: Sequence[Series], names: Mapping[str, str]) -> list[Tagged]:
+def _select_wanted(query: MetricRequest, series: Sequence[Series], names: Mapping[str, str]) -> list[Tagged]:
     node = next((one.tag for one in query.filters if one.tag in NODE_TAGS), _NODE)
-    own = [tagged(one, node) for one in series if one.metric == names[query.name]]
-    return selected(own, query, _IMPLIED)
+    own = [tag_series(one, node) for one in series if one.metric == names[query.name]]
+    return select_tagged(own, query, _IMPLIED)
 
 
 def _read(series: Sequence[Series], reading: _Reading, end_ms: int) -> Lookup[BucketColumns | SeriesColumns]:
@@ -98,13 +98,13 @@ def _points(
     span: TimeRange,
 ) -> SeriesColumns:
     """Return the points of the query's own series, by their position among them, in steps of its downsample."""
-    columns = from_steps(read, query.downsample.function.name) if isinstance(read, BucketColumns) else read
+    columns = reduce_steps(read, query.downsample.function.name) if isinstance(read, BucketColumns) else read
     chosen = {id(one.series) for one in own}
     places = np.array([at for at, one in enumerate(series) if id(one) in chosen], np.int64)
     columns = columns.filter(np.isin(columns.index, places))
     columns = SeriesColumns(np.searchsorted(places, columns.index), columns.time, columns.value)
     stepped = isinstance(read, BucketColumns)
-    return prepare(columns, query, whole_steps(query, span), milliseconds=True, stepped=stepped)
+    return prepare(columns, query, extend_to_step(query, span), milliseconds=True, stepped=stepped)
 
 
 def _check(document: MetricJson, series: Sequence[Series], wanted: Sequence[Sequence[Tagged]]) -> None:
@@ -120,4 +120,4 @@ def _check(document: MetricJson, series: Sequence[Series], wanted: Sequence[Sequ
 
 
 def _order(series: Series) -> tuple[object, ...]:
-    return natural(series.replica), natural(series.node), series.labels, series.attempt
+    return make_natural_key(series.replica), make_natural_key(series.node), series.labels, series.attempt

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from jobmeter.dialects.base.view import BEARER, View, ViewCall, encoded
+from jobmeter.dialects.base.view import BEARER, View, ViewCall, encode_part
 from jobmeter.model.job import JobState
 from jobmeter.model.time import SECOND
 
@@ -25,7 +25,7 @@ def view_call(view: View) -> ViewCall | None:
     return ViewCall(
         operation="GetInstanceMetric",
         method="POST",
-        path=f"/api/v2/projects/{encoded(view.job.project)}/jobs/{encoded(view.job.id)}/metric",
+        path=f"/api/v2/projects/{encode_part(view.job.project)}/jobs/{encode_part(view.job.id)}/metric",
         header=BEARER,
         body=msgspec.json.encode({"metricJson": msgspec.json.encode(wanted).decode()}).decode(),
         note="By replica.",

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobmeter.dialects.alibaba.common.listing import picked, present
+from jobmeter.dialects.alibaba.common.listing import drop_empty, picked
 from jobmeter.dialects.alibaba.common.statuses import states_of
 from jobmeter.dialects.alibaba.common.times import seconds, stamp
 from jobmeter.dialects.alibaba.pai_dlc import specs
@@ -37,39 +37,39 @@ _FINISHES = {
 }
 
 
-def listed(job: Job, now_ms: int) -> dict[str, Any]:
+def describe_listed(job: Job, now_ms: int) -> dict[str, Any]:
     """Return a member of ListJobs."""
-    given = own(job)
-    totals = specs.totals(specs.of_record(given.get("JobSpecs")))
+    given = read_own_fields(job)
+    totals = specs.totals(specs.read_specs(given.get("JobSpecs")))
     item = {
-        **_common(job, now_ms),
+        **_describe_common(job, now_ms),
         **picked(given, _ONLY_LISTED),
         "Username": job.user,
         "IsDeleted": False,
         "GmtModifiedTime": stamp(job.updated),
-        "RequestCPU": _whole(totals.cpu),
+        "RequestCPU": _round_up(totals.cpu),
         "RequestGPU": _text(totals.gpu),
         "RequestMemory": _text(_gib(totals.memory)),
         "NodeCount": str(totals.pods) if totals.pods else None,
         "ResourceName": job.resource_group,
         "ResourceQuotaName": job.resource_group,
     }
-    return present(item)
+    return drop_empty(item)
 
 
-def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) -> dict[str, Any]:
+def describe_job(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) -> dict[str, Any]:
     """Return the body of GetJob, without its request id.
 
     Without ``detail``, pods, specs, environment and history are left out.
     """
-    job, given = view.job, own(view.job)
-    roles: Any = given.get("JobSpecs") or (_made_up(job, view.replicas) if detail else None)
-    totals = specs.totals(specs.of_record(roles))
+    job, given = view.job, read_own_fields(view.job)
+    roles: Any = given.get("JobSpecs") or (_derive_roles(job, view.replicas) if detail else None)
+    totals = specs.totals(specs.read_specs(roles))
     restarts = max((replica.attempt for replica in view.replicas), default=0)
     item = {
-        **_common(job, now_ms),
+        **_describe_common(job, now_ms),
         **picked(given, _ONLY_ALONE),
-        "RequestCPU": _whole(totals.cpu),
+        "RequestCPU": _round_up(totals.cpu),
         "RequestGPU": totals.gpu,
         "RequestMemory": _gib(totals.memory),
         "RestartTimes": str(restarts),
@@ -80,7 +80,7 @@ def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) 
     if not detail:
         for name in ("JobSpecs", "Pods", "StatusHistory", "Envs", "CustomEnvs", "Settings", "CodeSource"):
             item.pop(name, None)
-    return present(item)
+    return drop_empty(item)
 
 
 def history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
@@ -96,13 +96,13 @@ def history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
     return found
 
 
-def own(job: Job) -> Mapping[str, Any]:
+def read_own_fields(job: Job) -> Mapping[str, Any]:
     """Return the fields of the job's record for this dialect."""
     return job.extra.get(NAME, {})
 
 
-def _common(job: Job, now_ms: int) -> dict[str, Any]:
-    given = own(job)
+def _describe_common(job: Job, now_ms: int) -> dict[str, Any]:
+    given = read_own_fields(job)
     code, message = REASONS[job.state]
     finished = stamp(job.end) if job.state.finished else ""
     return {
@@ -110,8 +110,8 @@ def _common(job: Job, now_ms: int) -> dict[str, Any]:
         "DisplayName": job.name or job.id,
         "JobType": job.type,
         "Status": STATUS.of(job),
-        "ReasonCode": _of_text(given, "ReasonCode", code),
-        "ReasonMessage": _of_text(given, "ReasonMessage", job.error or message),
+        "ReasonCode": _read_text(given, "ReasonCode", code),
+        "ReasonMessage": _read_text(given, "ReasonMessage", job.error or message),
         "WorkspaceId": job.workspace,
         "WorkspaceName": job.workspace,
         "ResourceId": job.resource_group,
@@ -132,7 +132,7 @@ def _common(job: Job, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _made_up(job: Job, replicas: Sequence[Replica]) -> list[dict[str, Any]]:
+def _derive_roles(job: Job, replicas: Sequence[Replica]) -> list[dict[str, Any]]:
     """Return the roles of a job that was registered without any, from its replicas and limits."""
     counts: dict[str, int] = {}
     for name in dict.fromkeys(replica.name for replica in replicas):
@@ -145,20 +145,20 @@ def _made_up(job: Job, replicas: Sequence[Replica]) -> list[dict[str, Any]]:
         "GPU": str(machine.gpu_count) if machine and machine.gpu_count is not None else None,
         "GPUType": machine.gpu_type if machine else None,
     }
-    machine_fields = {"EcsSpec": machine.id if machine else None, "ResourceConfig": present(config) or None}
-    return [present({"Type": role, "PodCount": count, **machine_fields}) for role, count in counts.items()]
+    machine_fields = {"EcsSpec": machine.id if machine else None, "ResourceConfig": drop_empty(config) or None}
+    return [drop_empty({"Type": role, "PodCount": count, **machine_fields}) for role, count in counts.items()]
 
 
 def _state(reason: str) -> JobState | None:
     return JobState(reason) if reason in set(JobState) else None
 
 
-def _of_text(given: Mapping[str, Any], name: str, default: str) -> str:
+def _read_text(given: Mapping[str, Any], name: str, default: str) -> str:
     value = given.get(name)
     return value if isinstance(value, str) and value else default
 
 
-def _whole(value: float | None) -> int | None:
+def _round_up(value: float | None) -> int | None:
     return None if value is None else math.ceil(round(value, 6))
 
 

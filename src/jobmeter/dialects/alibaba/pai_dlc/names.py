@@ -1,8 +1,8 @@
 """PAI-DLC's names for metrics, and ours."""
 
-from jobmeter.model.catalog import by_dialect_name
+from jobmeter.model.catalog import map_dialect_names
 
 NAME = "pai-dlc"
 
-METRICS = by_dialect_name(NAME)
+METRICS = map_dialect_names(NAME)
 """The metric of each MetricType."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.dialects.alibaba.common.operation import missing
+from jobmeter.dialects.alibaba.common.operation import make_missing_error
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 
 MAX_PODS = 10_000
@@ -56,14 +56,14 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     pods: int = 0
 
 
-def checked(specs: Sequence[JobSpec] | None) -> list[JobSpec]:
+def check_specs(specs: Sequence[JobSpec] | None) -> list[JobSpec]:
     """Return the roles, if they are valid. Raises InvalidRequestError naming the invalid field."""
     if not specs:
-        raise missing("JobSpecs")
+        raise make_missing_error("JobSpecs")
     for at, spec in enumerate(specs):
         where = f"JobSpecs[{at}]"
         if not spec.type:
-            raise missing(f"{where}.Type")
+            raise make_missing_error(f"{where}.Type")
         if not _TYPE.fullmatch(spec.type):
             raise InvalidRequestError(f"{where}.Type {spec.type[:64]!r} is not a role", f"{where}.Type")
         if spec.pod_count is None or spec.pod_count < 1:
@@ -122,7 +122,7 @@ def totals(specs: Sequence[JobSpec]) -> Totals:
     return Totals(cpu=sums.get("CPU"), gpu=sums.get("GPU"), memory=sums.get("Memory"), pods=pods)
 
 
-def of_record(given: Any) -> list[JobSpec]:  # noqa: ANN401 - whatever a record holds
+def read_specs(given: Any) -> list[JobSpec]:  # noqa: ANN401 - whatever a record holds
     """Return the roles in a job's record; empty if they are invalid."""
     try:
         return msgspec.convert(given or [], list[JobSpec])

@@ -6,12 +6,12 @@ from typing import Any
 from jobmeter.model.span import KINDS, STATUSES, Attributes, Span
 
 
-def short(spans: Sequence[Span]) -> dict[str, Any]:
+def describe_trace(spans: Sequence[Span]) -> dict[str, Any]:
     """Return a trace with its spans, attributes as plain JSON."""
-    return {"traceId": spans[0].trace, "spans": [_short(span) for span in spans]}
+    return {"traceId": spans[0].trace, "spans": [_describe_span(span) for span in spans]}
 
 
-def _short(span: Span) -> dict[str, Any]:
+def _describe_span(span: Span) -> dict[str, Any]:
     return {
         "traceId": span.trace,
         "spanId": span.span,
@@ -33,10 +33,10 @@ def _short(span: Span) -> dict[str, Any]:
 
 def compatible(spans: Sequence[Span]) -> dict[str, Any]:
     """Return a trace that ``google.protobuf.json_format`` reads as ``TracesData``: it encodes bytes in base64."""
-    return {"resourceSpans": [_of_resource(span) for span in spans]}
+    return {"resourceSpans": [_describe_resource(span) for span in spans]}
 
 
-def _of_resource(span: Span) -> dict[str, Any]:
+def _describe_resource(span: Span) -> dict[str, Any]:
     scope = {"name": span.scope.name, "version": span.scope.version, "attributes": _pairs(span.scope.attributes)}
     return {
         "resource": {"attributes": _pairs(span.resource)},
@@ -106,12 +106,12 @@ def _value(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any value of JSON
             return {}
 
 
-def without_embeddings(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def drop_embeddings(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes without the contents of embedding vectors."""
-    return {key: _emptied(value) if "embedding" in key.lower() else value for key, value in attributes.items()}
+    return {key: _empty_value(value) if "embedding" in key.lower() else value for key, value in attributes.items()}
 
 
-def _emptied(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+def _empty_value(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
     if isinstance(value, list):
         return []
     return "[]" if isinstance(value, str) and value.lstrip().startswith("[") else value

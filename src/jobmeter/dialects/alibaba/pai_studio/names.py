@@ -9,18 +9,18 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest
-from jobmeter.dialects.base import not_negative, rounded, rounded_up
-from jobmeter.model.catalog import by_dialect_name
+from jobmeter.dialects.base import clamp_negative, round_digits, round_up
+from jobmeter.model.catalog import map_dialect_names
 from jobmeter.model.time import MINUTE
 
 NAME = "pai-studio"
 DEFAULT_STEP_MS = 5 * MINUTE
 
 TIME_TEXT = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."
-INSTANCE_METRICS = by_dialect_name(NAME)
+INSTANCE_METRICS = map_dialect_names(NAME)
 """The metric of each MetricType of ListTrainingJobInstanceMetrics."""
 
-NODE_METRICS = by_dialect_name(f"{NAME}-nodes")
+NODE_METRICS = map_dialect_names(f"{NAME}-nodes")
 """The metric of each MetricType of GetNodeMetrics."""
 
 # Metrics of the replicas on a node, for a node without samples of its own.
@@ -75,13 +75,13 @@ def node_metrics(metric_type: str) -> tuple[str, ...]:
 
 def number_text(value: float) -> str:
     """Format a number as plain decimal text, ``59`` or ``0.0021``: 12 significant digits, no exponent."""
-    number = rounded(value)
+    number = round_digits(value)
     return format(Decimal(int(number)) if number == int(number) else Decimal(repr(number)), "f")
 
 
 def percent_text(ratio: float) -> str:
     """Format a ratio as a percentage."""
-    return number_text(not_negative(ratio) * 100.0)
+    return number_text(clamp_negative(ratio) * 100.0)
 
 
 def megabytes_text(rate: float) -> str:
@@ -91,7 +91,7 @@ def megabytes_text(rate: float) -> str:
 
 def kilobytes(size: float) -> int:
     """Convert bytes to KB of 1,024 bytes."""
-    return rounded_up(size / _KB)
+    return round_up(size / _KB)
 
 
 def device_model(name: str) -> str:

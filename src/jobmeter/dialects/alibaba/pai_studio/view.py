@@ -1,7 +1,7 @@
 """PaiStudio's call for the data of a chart."""
 
 from jobmeter.dialects.alibaba.pai_studio.names import INSTANCE_METRICS
-from jobmeter.dialects.base.view import BEARER, View, ViewCall, encoded, target
+from jobmeter.dialects.base.view import BEARER, View, ViewCall, encode_part, target
 from jobmeter.model.time import SECOND, iso
 
 _NAMES = {metric.name: name for name, metric in INSTANCE_METRICS.items()}
@@ -13,7 +13,7 @@ def view_call(view: View) -> ViewCall | None:
 
     None if it has no name for the metric.
     """
-    base = f"/api/v1/trainingjobs/{encoded(view.job.id)}"
+    base = f"/api/v1/trainingjobs/{encode_part(view.job.id)}"
     times = {"StartTime": iso(view.span.start_ms), "EndTime": iso(view.span.end_ms)}
     if view.metric.name.startswith(_REPORTED):
         path = target(f"{base}/metrics", Name=view.metric.name.removeprefix(_REPORTED), **times)

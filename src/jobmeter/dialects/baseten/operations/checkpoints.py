@@ -24,7 +24,7 @@ class ListCheckpoints(BasetenJobRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         view = yield from ask(JobQuestion(self.ref))
-        bodies = [_checkpoint(one, view.job) for one in _sorted(view.job)]
+        bodies = [_checkpoint(one, view.job) for one in _sort_checkpoints(view.job)]
         return answer({"training_job": view_body(view), "checkpoints": bodies})
 
 
@@ -45,7 +45,7 @@ class ListCheckpointFiles(BasetenJobRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         view = yield from ask(JobQuestion(self.ref))
-        files = [_file(one, url, view.job) for one in _sorted(view.job) for url in one.files]
+        files = [_file(one, url, view.job) for one in _sort_checkpoints(view.job) for url in one.files]
         after = self.page_token + self.page_size
         return answer(
             {
@@ -56,7 +56,7 @@ class ListCheckpointFiles(BasetenJobRequest, frozen=True, kw_only=True):
         )
 
 
-def _sorted(job: Job) -> list[Checkpoint]:
+def _sort_checkpoints(job: Job) -> list[Checkpoint]:
     return sorted(job.checkpoints, key=lambda one: (_moment(one, job), one.id))
 
 

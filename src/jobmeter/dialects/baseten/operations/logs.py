@@ -66,7 +66,7 @@ class JobLogs(BasetenJobRequest, frozen=True, kw_only=True):
         )
         lines = (yield from ask(question)).lines
         if not question.descending and len(lines) == MOST_LINES:
-            lines = yield from _completed(question, lines)
+            lines = yield from _complete_page(question, lines)
         return answer({"logs": [_body(line) for line in lines]})
 
     def _window(self) -> tuple[int, int]:
@@ -79,7 +79,7 @@ class JobLogs(BasetenJobRequest, frozen=True, kw_only=True):
         return start, end
 
 
-def _completed(question: LogQuestion, lines: list[LogLine]) -> Generator[Question[Any], Any, list[LogLine]]:
+def _complete_page(question: LogQuestion, lines: list[LogLine]) -> Generator[Question[Any], Any, list[LogLine]]:
     """Complete a full page with all lines of its last millisecond.
 
     `truss` fetches pages of the largest size and continues at the next millisecond: lines left out would be lost.

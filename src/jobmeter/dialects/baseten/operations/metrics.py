@@ -15,7 +15,7 @@ from jobmeter.dialects.baseten.names import CACHE_METRICS, METRICS, NODE_METRICS
 from jobmeter.dialects.baseten.requests import JOB_PATH, BasetenJobRequest, answer, operation
 from jobmeter.model.catalog import CATALOG, MetricScope
 from jobmeter.model.job import Job, JobView
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.series import member_name
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange, iso
 from jobmeter.query.defaults import default_range, default_step, life
@@ -133,7 +133,7 @@ def _order(view: JobView) -> Any:  # noqa: ANN401 - the key of a sort
 
     def key(name: str) -> tuple[object, ...]:
         rank = ranks.get(name)
-        return rank is None, rank or 0, natural(name)
+        return rank is None, rank or 0, make_natural_key(name)
 
     return key
 
@@ -158,9 +158,9 @@ def gpu_ranks(view: JobView, lines: Iterable[Line]) -> dict[tuple[str, str, str]
         devices.setdefault((replica, node), set()).add(device)
     ranks: dict[tuple[str, str, str], int] = {}
     for (replica, node), names in devices.items():
-        limits = [stated.get((replica, node, name)) for name in sorted(names, key=natural)]
+        limits = [stated.get((replica, node, name)) for name in sorted(names, key=make_natural_key)]
         distinct = None not in limits and len(set(limits)) == len(limits)
-        for place, name in enumerate(sorted(names, key=natural)):
+        for place, name in enumerate(sorted(names, key=make_natural_key)):
             rank = stated[replica, node, name] if distinct else place
             ranks[replica, node, name] = rank
     return ranks

@@ -10,7 +10,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from jobmeter.dialects.base import Steps, ask
-from jobmeter.dialects.base.request import Request, Typed, listed
+from jobmeter.dialects.base.request import Request, Typed, list_names
 from jobmeter.dialects.baseten.bodies import created
 from jobmeter.dialects.baseten.names import DEFAULT_STATUS, NAME, STATUS_KEY, STATUSES
 from jobmeter.dialects.baseten.requests import MOST_JOBS, answer, job_bodies, operation
@@ -31,7 +31,7 @@ class SearchTrainingJobs(Request, frozen=True, kw_only=True):
     statuses: Annotated[
         Sequence[str],
         Meta(
-            description=f"A list of {listed(STATUSES)}; any other status finds nothing. Default, and for an empty "
+            description=f"A list of {list_names(STATUSES)}; any other status finds nothing. Default, and for an empty "
             "list: all."
         ),
         Typed(list[str]),
@@ -49,7 +49,7 @@ class SearchTrainingJobs(Request, frozen=True, kw_only=True):
             descending=_descending(self.order_by),
             limit=MOST_JOBS,
         )
-        jobs = yield from _found(question, list(filters(self.statuses)) if self.statuses else [(frozenset(), ())])
+        jobs = yield from _find_jobs(question, list(filters(self.statuses)) if self.statuses else [(frozenset(), ())])
         return answer({"training_jobs": (yield from job_bodies(jobs))})
 
 
@@ -75,7 +75,7 @@ def filters(statuses: Sequence[str]) -> Iterator[Filter]:
         yield frozenset(whole), ()
 
 
-def _found(question: JobFilter, filters: Sequence[Filter]) -> Generator[Question[Any], Any, list[Job]]:
+def _find_jobs(question: JobFilter, filters: Sequence[Filter]) -> Generator[Question[Any], Any, list[Job]]:
     jobs: list[Job] = []
     for states, conditions in filters:
         page = yield from ask(replace(question, states=states, conditions=conditions))

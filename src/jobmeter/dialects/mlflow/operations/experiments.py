@@ -10,7 +10,7 @@ from msgspec import Meta
 from jobmeter.dialects.base import Answer, Steps, constant
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.mlflow.requests import answer, operation
-from jobmeter.wire.mlflow.experiments import VERSION, check_plain, experiment_body, named
+from jobmeter.wire.mlflow.experiments import VERSION, check_plain, experiment_body, name_experiment
 from jobmeter.wire.mlflow.names import PREFIX, VERSION_PATH, experiment_id
 from jobmeter.wire.mlflow.values import KeyValue
 
@@ -53,5 +53,5 @@ class GetExperiment(Request, frozen=True, kw_only=True):
     experiment_id: Annotated[str, Meta(description="An id from this server.")]
 
     def _steps(self) -> Steps:
-        name = named(self.experiment_id)
+        name = name_experiment(self.experiment_id)
         return constant(answer({"experiment": experiment_body(name)}))

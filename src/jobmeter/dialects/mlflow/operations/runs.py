@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from msgspec import Meta, convert
 
 from jobmeter.dialects.base import Context, RecordJobs, Steps, ask
-from jobmeter.dialects.base.request import Request, listed
-from jobmeter.dialects.mlflow.metrics import newest
+from jobmeter.dialects.base.request import Request, list_names
+from jobmeter.dialects.mlflow.metrics import read_newest
 from jobmeter.dialects.mlflow.requests import NUMBER, RunRequest, answer, operation
 from jobmeter.dialects.mlflow.runs import find
 from jobmeter.errors import InvalidRequestError, NotFoundError
@@ -17,7 +17,7 @@ from jobmeter.model.question import Question
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.series import check_job_id
 from jobmeter.query.request import HeadQuestion, JobRef
-from jobmeter.wire.mlflow.changes import NewRun, deleted, entries, experiment_of, new_run, texts, updated
+from jobmeter.wire.mlflow.changes import NewRun, deleted, entries, experiment_of, make_run, make_update, texts
 from jobmeter.wire.mlflow.names import (
     DEFAULT_ID,
     JOB,
@@ -64,12 +64,12 @@ class CreateRun(Request, frozen=True, kw_only=True):
         experiment_of(given)
         unique = blake2b(f"{self.context.request_id} {self.context.now_ms}".encode(), digest_size=16).hexdigest()
         if self.context.job is None:
-            job, project = yield from _joinable(texts(self.tags).get(JOB, ""), self.context)
+            job, project = yield from _find_joinable_job(texts(self.tags).get(JOB, ""), self.context)
         else:
             # The token opens no other job, so the run cannot be a job itself.
             check_joinable(self.context.job)
             job, project = self.context.job, self.context.project
-        made = new_run(
+        made = make_run(
             run_id(job, unique),
             given,
             project=project or "",
@@ -98,7 +98,7 @@ class GetRun(RunRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         run = yield from find(self.run_id, self.context)
-        values = (yield from newest((run,))).get(run.id, {})
+        values = (yield from read_newest((run,))).get(run.id, {})
         return answer({"run": body(run, [values[key].body for key in sorted(values)])})
 
 
@@ -106,13 +106,13 @@ class GetRun(RunRequest, frozen=True, kw_only=True):
 class UpdateRun(RunRequest, frozen=True, kw_only=True):
     """Sets what is given. A run that is a job gives the job its state, end and name."""
 
-    status: Annotated[str, Meta(description=f"One of {listed(STATES)}.")] = ""
+    status: Annotated[str, Meta(description=f"One of {list_names(STATES)}.")] = ""
     end_time: Annotated[int | None, NUMBER, Meta(description="Epoch milliseconds.")] = None
     run_name: Annotated[str, Meta(description="The name.")] = ""
 
     def _steps(self) -> Steps:
         run = yield from find(self.run_id, self.context)
-        values = updated(run, self.status, self.end_time, self.run_name)
+        values = make_update(run, self.status, self.end_time, self.run_name)
         fields: dict[str, Any] = {"name": self.run_name[:1024]} if self.run_name else {}
         if self.status:
             fields |= _life(self, run)
@@ -140,7 +140,7 @@ def change(run: Run, values: dict[str, Any], **job: Any) -> RecordJobs:  # noqa:
     )
 
 
-def _joinable(job: str, context: Context) -> Generator[Question[Any], Any, tuple[str, str | None]]:
+def _find_joinable_job(job: str, context: Context) -> Generator[Question[Any], Any, tuple[str, str | None]]:
     """Return the job that a tag names, and its project.
 
     The job is empty if its name is invalid or its record has no room for another run.

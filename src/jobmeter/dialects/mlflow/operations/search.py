@@ -7,12 +7,12 @@ from msgspec import Meta
 
 from jobmeter.dialects.base import Context, Steps, ask
 from jobmeter.dialects.base.request import Request
-from jobmeter.dialects.mlflow.metrics import newest
+from jobmeter.dialects.mlflow.metrics import read_newest
 from jobmeter.dialects.mlflow.requests import NUMBER, PAGE_TOKEN, answer, operation
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.question import Question
-from jobmeter.wire.mlflow.filters import METRIC, fits_all, metric_keys, parse, parse_order, shown_by, sort
+from jobmeter.wire.mlflow.filters import METRIC, meets_all, metric_keys, parse, parse_order, parse_view, sort
 from jobmeter.wire.mlflow.names import NAME, PREFIX
 from jobmeter.wire.mlflow.pages import MOST_EXPERIMENTS, MOST_PAGE, MOST_RESULTS, MOST_RUNS, check_size, page_of
 from jobmeter.wire.mlflow.runs import Run, body, runs_of
@@ -47,19 +47,19 @@ class SearchRuns(Request, frozen=True, kw_only=True):
     page_token: Annotated[str, PAGE_TOKEN] = ""
 
     def _steps(self) -> Steps:
-        clauses, orders, shown = parse(self.filter), parse_order(self.order_by), shown_by(self.run_view_type)
+        clauses, orders, shown = parse(self.filter), parse_order(self.order_by), parse_view(self.run_view_type)
         most = min(check_size(self.max_results, MOST_RESULTS), MOST_PAGE)
         page_of((), self.page_token, most)
         plain = [clause for clause in clauses if clause.column.kind != METRIC]
         runs = [
             run
             for run in (yield from _runs(self.experiment_ids, self.context))
-            if run.deleted in shown and fits_all(plain, run, {})
+            if run.deleted in shown and meets_all(plain, run, {})
         ]
         columns = [*(clause.column for clause in clauses), *(order.column for order in orders)]
         keys = metric_keys(columns)
         metrics = (yield from _metrics(runs, keys)) if keys else {}
-        found = sort((run for run in runs if fits_all(clauses, run, metrics.get(run.id, {}))), orders, metrics)
+        found = sort((run for run in runs if meets_all(clauses, run, metrics.get(run.id, {}))), orders, metrics)
         page, more = page_of(found, self.page_token, most)
         values = yield from _metrics(page, None)
         bodies = [body(run, [point.body for _, point in sorted(values.get(run.id, {}).items())]) for run in page]
@@ -95,5 +95,5 @@ def _runs(experiments: Sequence[str], context: Context) -> Generator[Question[An
 def _metrics(runs: Sequence[Run], keys: frozenset[str] | None) -> Generator[Question[Any], Any, Metrics]:
     found: Metrics = {}
     for at in range(0, len(runs), _CHUNK):
-        found |= yield from newest(runs[at : at + _CHUNK], keys)
+        found |= yield from read_newest(runs[at : at + _CHUNK], keys)
     return found

@@ -13,7 +13,7 @@ from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.flavors import TYPES, flavor_info, flavor_type
 from jobmeter.dialects.modelarts.job_body import extra_of
 from jobmeter.dialects.modelarts.requests import ModelArtsProjectRequest, operation
-from jobmeter.model.instance_types import MOST_JOBS, named_types, type_id
+from jobmeter.model.instance_types import MOST_JOBS, collect_named_types, type_id
 from jobmeter.model.job import InstanceType, JobFilter
 
 
@@ -28,7 +28,9 @@ class ShowTrainingJobFlavors(ModelArtsProjectRequest, frozen=True, kw_only=True)
 
     def _steps(self) -> Steps:
         page = yield from ask(JobFilter(projects=frozenset({self.project}), limit=MOST_JOBS))
-        flavors = [_flavor(kind) for kind, _ in named_types(page.jobs) if self.flavor_type in {"", flavor_type(kind)}]
+        flavors = [
+            _flavor(kind) for kind, _ in collect_named_types(page.jobs) if self.flavor_type in {"", flavor_type(kind)}
+        ]
         return answer({"total_count": len(flavors), "flavors": flavors}, self.context)
 
 

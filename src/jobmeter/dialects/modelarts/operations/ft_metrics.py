@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobmeter.dialects.base import Steps, ask
-from jobmeter.dialects.modelarts.answers import answer, nothing_yet
+from jobmeter.dialects.modelarts.answers import answer, answer_no_data
 from jobmeter.dialects.modelarts.requests import JOB_PATH, ModelArtsJobRequest, operation
 from jobmeter.model.series import job_key
 from jobmeter.model.time import iso
@@ -41,7 +41,7 @@ class ShowFtMetrics(ModelArtsJobRequest, frozen=True, kw_only=True):
         found = yield from ask(SeriesQuestion(jobs=(job_key(view.job.project, view.job.id),)))
         names = sorted({series.metric for series in found.series if series.metric.startswith(PREFIX)})
         if not names:
-            return nothing_yet(self.context)
+            return answer_no_data(self.context)
         span = life(view.job, now_ms)
         result = yield from ask(
             MetricQuery(
@@ -54,7 +54,7 @@ class ShowFtMetrics(ModelArtsJobRequest, frozen=True, kw_only=True):
             )
         )
         lines = {line.metric.removeprefix(PREFIX): line for line in result.lines}
-        return answer(_body(lines, now_ms), self.context) if lines else nothing_yet(self.context)
+        return answer(_body(lines, now_ms), self.context) if lines else answer_no_data(self.context)
 
 
 def _body(lines: Mapping[str, Line], now_ms: int) -> dict[str, Any]:
@@ -63,12 +63,12 @@ def _body(lines: Mapping[str, Line], now_ms: int) -> dict[str, Any]:
     last = {name: float(line.value[-1]) for name, line in lines.items()}
     body: dict[str, Any] = {}
     for key, candidates in (("loss", LOSS), ("eval_loss", EVAL_LOSS)):
-        named = _first(curves, candidates)
+        named = _find_first(curves, candidates)
         if named:
             body[key] = {"x_axis": STEP if steps else "timestamp", "data": curves[named]}
     curve_names = {*LOSS, *EVAL_LOSS, *PROGRESS}
     body["training_info"] = {name: value for name, value in last.items() if name not in curve_names}
-    progress = _first(last, PROGRESS)
+    progress = _find_first(last, PROGRESS)
     if progress:
         body["train_process"] = last[progress]
     metrics = [_metric(name, points, bool(steps)) for name, points in curves.items()]
@@ -76,7 +76,7 @@ def _body(lines: Mapping[str, Line], now_ms: int) -> dict[str, Any]:
     return body
 
 
-def _first(found: Mapping[str, Any], candidates: Sequence[str]) -> str:
+def _find_first(found: Mapping[str, Any], candidates: Sequence[str]) -> str:
     return next((name for name in candidates if name in found), "")
 
 
@@ -87,12 +87,12 @@ def _steps(line: Line | None) -> dict[int, float]:
 
 def _points(line: Line, steps: Mapping[int, float]) -> list[dict[str, Any]]:
     return [
-        {"timestamp": time, **({STEP: _whole(steps[time])} if time in steps else {}), "value": value}
+        {"timestamp": time, **({STEP: _to_integer_if_whole(steps[time])} if time in steps else {}), "value": value}
         for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True)
     ]
 
 
-def _whole(value: float) -> float | int:
+def _to_integer_if_whole(value: float) -> float | int:
     return int(value) if value.is_integer() else value
 
 

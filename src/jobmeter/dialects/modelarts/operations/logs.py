@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from jobmeter.access.forwarded import public_address
 from jobmeter.dialects.base import Answer, Context, Steps, ask
-from jobmeter.dialects.modelarts.answers import answer, nothing_yet
+from jobmeter.dialects.modelarts.answers import answer, answer_no_data
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, NO_LOG, RefusedError
 from jobmeter.dialects.modelarts.requests import JOB_PATH, TaskRequest, operation
 from jobmeter.errors import LimitExceededError
@@ -52,7 +52,7 @@ class ShowTrainingJobLogsPreview(TaskRequest, frozen=True, kw_only=True):
         view, question = yield from _job_and_question(self)
         newest = yield from ask(replace(question, descending=True, limit=_SMALL_PAGE, count=True))
         if not newest.lines:
-            return _no_log(view, self.context)
+            return _answer_empty_log(view, self.context)
         lines = yield from _preview(question, newest.lines)
         content = "".join(f"{line.text}\n" for line in reversed(lines))
         full = (newest.total or 0) + (newest.total_bytes or 0)
@@ -98,10 +98,10 @@ class ShowTrainingJobLogsFromAom(TaskRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         base = _base(self.base_line)
         view, question = yield from _job_and_question(self)
-        page = yield from ask(replace(_from(question, base, self.order), limit=self.lines + 1))
+        page = yield from ask(replace(_continue_from(question, base, self.order), limit=self.lines + 1))
         lines = page.lines[: self.lines]
         if not lines and base is None:
-            return _no_log(view, self.context)
+            return _answer_empty_log(view, self.context)
         body = {
             "start_line": str(lines[0].time_ns if lines else base),
             "end_line": str(_end(page.lines, self.lines, base) if lines else base),
@@ -150,7 +150,7 @@ def _base(text: str) -> _Base | None:
     return _Base(int(found["time"]), int(found["passed"]) if found["passed"] else None)
 
 
-def _from(question: LogQuestion, base: _Base | None, order: str) -> LogQuestion:
+def _continue_from(question: LogQuestion, base: _Base | None, order: str) -> LogQuestion:
     question = replace(question, descending=order == "desc")
     if base is None:
         return question
@@ -172,8 +172,8 @@ def _end(lines: list[LogLine], most: int, base: _Base | None) -> _Base:
     return _Base(last, before + sum(1 for line in lines[:most] if line.time_ns == last))
 
 
-def _no_log(view: JobView, context: Context) -> Answer:
+def _answer_empty_log(view: JobView, context: Context) -> Answer:
     """Answer for an empty log: an error for a job that has ended, else 204, because lines may come."""
     if view.job.state.finished:
         raise RefusedError(NO_LOG, "No log of this task was generated, or it is no longer kept.")
-    return nothing_yet(context)
+    return answer_no_data(context)

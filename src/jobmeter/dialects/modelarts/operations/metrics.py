@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import Any
 
 from jobmeter.dialects.base import Steps, ask
-from jobmeter.dialects.modelarts.answers import answer, nothing_yet
+from jobmeter.dialects.modelarts.answers import answer, answer_no_data
 from jobmeter.dialects.modelarts.errors import INVALID_PARAMETER, RefusedError
 from jobmeter.dialects.modelarts.names import METRICS, percent
 from jobmeter.dialects.modelarts.requests import JOB_PATH, TaskRequest, operation
@@ -39,13 +39,13 @@ class ShowTrainingJobMetrics(TaskRequest, frozen=True, kw_only=True):
         view = yield from ask(JobQuestion(ref))
         replicas, span = self.replicas(view), _life(view.job, self.context.now_ms)
         if span is None:
-            return nothing_yet(self.context)
-        lines = yield from _measured(ref, replicas, span)
+            return answer_no_data(self.context)
+        lines = yield from _read_lines(ref, replicas, span)
         if not lines:
-            return nothing_yet(self.context)
+            return answer_no_data(self.context)
         minutes = -(-span.length_ms // MINUTE)
         last = span.start_ms + (minutes - 1) * MINUTE
-        if _only_begun(view.job) and max(line.time[-1] for line in lines) < last:
+        if _may_lack_last_minute(view.job) and max(line.time[-1] for line in lines) < last:
             minutes -= 1
         values: dict[str, list[float | int]] = {name: [NOT_MEASURED] * minutes for name in METRICS}
         names = {metric.name: name for name, metric in METRICS.items()}
@@ -57,7 +57,7 @@ class ShowTrainingJobMetrics(TaskRequest, frozen=True, kw_only=True):
         return answer(body, self.context)
 
 
-def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generator[Question[Any], Any, list[Line]]:
+def _read_lines(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generator[Question[Any], Any, list[Line]]:
     """Return the lines of the span; a metric has several lines if the span is too long for one query."""
     lines: list[Line] = []
     try:
@@ -94,7 +94,7 @@ def _life(job: Job, now_ms: int) -> TimeRange | None:
     return TimeRange(first, min(max(until, first), MAX_TIME_MS)) if first < until else None
 
 
-def _only_begun(job: Job) -> bool:
+def _may_lack_last_minute(job: Job) -> bool:
     """Return True if the last minute may have no samples: the current one, or one that the job's end only touches."""
     end = job_end(job)
     return end is None or end % MINUTE == 0

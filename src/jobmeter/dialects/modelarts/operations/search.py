@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from jobmeter.dialects.base import Steps, ask
-from jobmeter.dialects.base.request import Choice, Typed, listed
+from jobmeter.dialects.base.request import Choice, Typed, list_names
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, UNSUPPORTED_SORT, RefusedError
 from jobmeter.dialects.modelarts.filters import KEYS, ModelArtsFilter, SearchFilter, filter_by
@@ -53,7 +53,7 @@ class ListModelArtsJobs(ModelArtsProjectRequest, frozen=True, kw_only=True):
 
     offset: Annotated[int, Meta(ge=0, le=MAX_INTEGER, description="The page, counted from 0.")] = 0
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Jobs on a page.")] = MAX_PAGE
-    sort_by: Annotated[str, Meta(description=f"One of {listed(_SORTS)}.")] = "create_time"
+    sort_by: Annotated[str, Meta(description=f"One of {list_names(_SORTS)}.")] = "create_time"
     order: Literal["asc", "desc"] = "desc"
     group_by: Annotated[str, Meta(description="Accepted and given back; changes nothing.")] = ""
     workspace_id: Annotated[str, Meta(description="`0`: jobs without a workspace. Default: all jobs.")] = ""
@@ -75,8 +75,8 @@ class ListModelArtsJobs(ModelArtsProjectRequest, frozen=True, kw_only=True):
     filters: Annotated[
         Sequence[ModelArtsFilter],
         Meta(
-            description=f"`[{{key, operator, value}}]`, all met. Keys: {listed(KEYS)}. Operators: `like`, `in`, `not`; "
-            "for `create_time` `between`, with milliseconds. Empty values filter nothing."
+            description=f"`[{{key, operator, value}}]`, all met. Keys: {list_names(KEYS)}. Operators: `like`, `in`, "
+            "`not`; for `create_time` `between`, with milliseconds. Empty values filter nothing."
         ),
         Typed(list[ModelArtsFilter]),
     ] = ()
@@ -86,7 +86,7 @@ class ListModelArtsJobs(ModelArtsProjectRequest, frozen=True, kw_only=True):
         if self.sort_by not in _SORTS:
             message = f"{self.sort_by[:64]!r} is not one of {', '.join(_SORTS)}"
             raise RefusedError(UNSUPPORTED_SORT, message, "sort_by")
-        criteria = filter_by(self.filters).and_also(self._besides())
+        criteria = filter_by(self.filters).and_also(self._build_other_conditions())
         question = JobFilter(
             projects=frozenset({project}),
             states=criteria.states or frozenset(),
@@ -119,7 +119,7 @@ class ListModelArtsJobs(ModelArtsProjectRequest, frozen=True, kw_only=True):
         }
         return answer({**envelope, "items": items}, self.context)
 
-    def _besides(self) -> SearchFilter:
+    def _build_other_conditions(self) -> SearchFilter:
         """Return the conditions of the fields besides ``filters``."""
         conditions = [_tag(tag) for tag in self.tags]
         hosts = self._hosts()

@@ -10,7 +10,7 @@ import msgspec
 
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.modelarts.answers import answer, iso_with_offset
-from jobmeter.dialects.modelarts.job_body import started
+from jobmeter.dialects.modelarts.job_body import find_start
 from jobmeter.dialects.modelarts.requests import JOB_PATH, ModelArtsJobRequest, operation
 from jobmeter.model.event import Event, EventFilter, EventSource
 from jobmeter.model.job import Job, JobState
@@ -64,7 +64,7 @@ def _changes(job: Job, events: Sequence[Event]) -> list[tuple[int, JobState]]:
     """Return the changes of the job's state with their times, from its record if events are missing."""
     states = {state.value: state for state in JobState}
     changes = [(event.time, states[event.reason]) for event in events if not event.replica and event.reason in states]
-    start, end = started(job), job_end(job)
+    start, end = find_start(job), job_end(job)
     present = {state for _, state in changes}
     recorded = [(job.created, JobState.QUEUED), (start, JobState.RUNNING), (end, job.state)]
     changes += [(time, state) for time, state in recorded if time is not None and state not in present]

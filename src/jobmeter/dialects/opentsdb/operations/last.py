@@ -14,16 +14,16 @@ from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
 from jobmeter.dialects.opentsdb.numbers import text_of
 from jobmeter.dialects.opentsdb.request import MOST_QUERIES
-from jobmeter.dialects.opentsdb.requests import PRESENT, Count, PostRequest, operation, whole_number
-from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
+from jobmeter.dialects.opentsdb.requests import PRESENT, Count, PostRequest, operation, parse_whole_number
+from jobmeter.dialects.opentsdb.series import find_by_metric, find_by_tsuids
 from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR, floor_to
 from jobmeter.query.series import LastQuestion
 from jobmeter.query.tsdb.body import Flag, truth
-from jobmeter.query.tsdb.filters import Filter, checked, choose
-from jobmeter.query.tsdb.tags import Tagged, TagView, tagged
+from jobmeter.query.tsdb.filters import Filter, choose, make_filter
+from jobmeter.query.tsdb.tags import Tagged, TagView, tag_series
 
 
 class LastSubQuery(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
     ] = b""
 
     def _steps(self) -> Steps:
-        queries, resolve, hours = self._of_body() if self.posted else self._of_string()
+        queries, resolve, hours = self._parse_body() if self.posted else self._parse_string()
         if not queries:
             raise MissingFieldError("Missing sub queries", "queries")
         if len(queries) > MOST_QUERIES:
@@ -79,12 +79,12 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
             results += [_result(series[at], time, value, resolve=resolve) for at, time, value in rows]
         return answer(results)
 
-    def _of_body(self) -> LastQuery:
+    def _parse_body(self) -> LastQuery:
         body = self.content(LastBody)
-        hours = whole_number(body.backScan, "backScan", 0, 1_000_000)
+        hours = parse_whole_number(body.backScan, "backScan", 0, 1_000_000)
         return body.queries or (), truth(body.resolve) or truth(body.resolveNames), hours
 
-    def _of_string(self) -> LastQuery:
+    def _parse_string(self) -> LastQuery:
         queries: list[LastSubQuery] = []
         for name, value in self.call.parameters:
             if name == "timeseries":
@@ -100,17 +100,17 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
 def _series(one: LastSubQuery, context: Context) -> Generator[Question[Any], Any, list[Tagged]]:
     view = TagView.of(list(one.tags or ()), context.project)
     if one.tsuids:
-        found = yield from of_tsuids([text.strip().upper() for text in one.tsuids])
-        return tagged(found.series, view)
+        found = yield from find_by_tsuids([text.strip().upper() for text in one.tsuids])
+        return tag_series(found.series, view)
     if not one.metric:
         raise MissingFieldError("Missing the metric or tsuids, provide at least one", "metric")
-    found = yield from of_metric(one.metric)
-    return choose(tagged(found.series, view), [_filter(tag, value) for tag, value in (one.tags or {}).items()])
+    found = yield from find_by_metric(one.metric)
+    return choose(tag_series(found.series, view), [_filter(tag, value) for tag, value in (one.tags or {}).items()])
 
 
 def _filter(tag: str, value: str) -> Filter:
     """Return the filter of a tag. Tags of a last query are exact; ``*`` stands for any value."""
-    return checked(tag, "wildcard" if value == "*" else "literal_or", value, group_by=False)
+    return make_filter(tag, "wildcard" if value == "*" else "literal_or", value, group_by=False)
 
 
 def _result(one: Tagged, time: int, value: float, *, resolve: bool) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from msgspec import Meta
 from jobmeter.dialects.base import MissingFieldError, Steps, ask
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
-from jobmeter.dialects.opentsdb.requests import Count, PostRequest, operation, whole_number
-from jobmeter.dialects.opentsdb.series import of_metric
+from jobmeter.dialects.opentsdb.requests import Count, PostRequest, operation, parse_whole_number
+from jobmeter.dialects.opentsdb.series import find_by_metric
 from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.query.series import SeriesQuestion
-from jobmeter.query.tsdb.tags import Tagged, TagView, tagged
+from jobmeter.query.tsdb.tags import Tagged, TagView, tag_series
 
 DEFAULT_LIMIT = 25
 MOST = 100_000
@@ -57,20 +57,20 @@ class LookupRequest(PostRequest, frozen=True, kw_only=True):
     ] = b""
 
     def _steps(self) -> Steps:
-        request = self.content(LookupBody) if self.posted else self._of_string()
+        request = self.content(LookupBody) if self.posted else self._parse_string()
         pairs = request.tags or []
         metric = "" if request.metric in {None, ANY} else request.metric or ""
         if not metric and not pairs:
             raise MissingFieldError("Missing metric and tags. Please supply at least one value.", "m")
         if len(pairs) > MOST_PAIRS:
             raise LimitExceededError(f"a lookup may have {MOST_PAIRS} tags", "tags")
-        limit = whole_number(request.limit, "limit", DEFAULT_LIMIT, MOST)
+        limit = parse_whole_number(request.limit, "limit", DEFAULT_LIMIT, MOST)
         if metric:
-            found = yield from of_metric(metric)
+            found = yield from find_by_metric(metric)
         else:
             found = yield from ask(SeriesQuestion())
         view = TagView.of([pair.key for pair in pairs], self.context.project)
-        matching = [one for one in tagged(found.series, view) if _matches(one, pairs)]
+        matching = [one for one in tag_series(found.series, view) if _matches(one, pairs)]
         return answer(
             {
                 "type": "LOOKUP",
@@ -86,7 +86,7 @@ class LookupRequest(PostRequest, frozen=True, kw_only=True):
             }
         )
 
-    def _of_string(self) -> LookupBody:
+    def _parse_string(self) -> LookupBody:
         if not self.m:
             raise MissingFieldError("Missing parameter <code>m</code>", "m")
         metric, tags, more = split_braces(self.m, "m")

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Meta
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Steps, WriteSamples, accounted_for, ask
+from jobmeter.dialects.base import Answer, Steps, WriteSamples, ask, charge_nothing
 from jobmeter.dialects.base.request import QUERY, Request
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.errors import JSON, PutError
@@ -40,7 +40,7 @@ Refusals = dict[int, str]
     name="put",
     body_bytes=_BODY_BYTES,
     decoded_bytes=_DECODED_BYTES,
-    read_bytes=accounted_for,
+    read_bytes=charge_nothing,
 )
 class PutRequest(Request, frozen=True, kw_only=True):
     """Stores data points; 204 if all are stored, 400 if any was rejected (the others are stored).
@@ -78,7 +78,7 @@ class PutRequest(Request, frozen=True, kw_only=True):
         reasons: Counter[str] = Counter()
         batch, places = _gather(sent, self.context.project, refused, reasons)
         rejected = tuple(sorted(reasons.items()))
-        for part, rows in _by_project(batch, places):
+        for part, rows in _split_by_project(batch, places):
             yield from _write(part, rows, refused, rejected)
             rejected = ()
         if rejected:
@@ -103,7 +103,7 @@ def _gather(
     return points.take(), places
 
 
-def _by_project(batch: SampleBatch, places: Sequence[int]) -> list[tuple[SampleBatch, list[int]]]:
+def _split_by_project(batch: SampleBatch, places: Sequence[int]) -> list[tuple[SampleBatch, list[int]]]:
     """Split the batch by project, so that rows dropped by a project's limits are known."""
     projects: dict[str, list[int]] = {}
     for at, series in enumerate(batch.series):
@@ -124,10 +124,10 @@ def _write(
     except (InvalidRequestError, ForbiddenError) as error:
         refused.update(dict.fromkeys(rows, error.message))
     else:
-        refused.update(_dropped(batch, rows, receipt))
+        refused.update(_find_dropped(batch, rows, receipt))
 
 
-def _dropped(batch: SampleBatch, rows: Sequence[int], receipt: Receipt) -> Refusals:
+def _find_dropped(batch: SampleBatch, rows: Sequence[int], receipt: Receipt) -> Refusals:
     """Return the dropped rows: a limit of time drops the newest ones, or the oldest."""
     order = np.argsort(batch.time, kind="stable").tolist()
     ends = {"future": order[::-1], "expired": order}

@@ -16,12 +16,12 @@ from jobmeter.dialects.opentsdb.request import (
     OpenTsdbQuery,
     OpenTsdbQueryRequest,
     SubQuery,
-    described,
-    from_body,
-    from_string,
+    describe_query,
+    parse_body,
+    parse_string,
 )
 from jobmeter.dialects.opentsdb.requests import operation
-from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
+from jobmeter.dialects.opentsdb.series import find_by_metric, find_by_tsuids
 from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Float64s, Int64s
@@ -30,9 +30,9 @@ from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.series import BucketsQuestion, SamplesQuestion
 from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.compute import SeriesGroups, margin, points, prepare
-from jobmeter.query.tsdb.downsample import Fill, from_steps
-from jobmeter.query.tsdb.select import grouped, selected
-from jobmeter.query.tsdb.tags import Tagged, TagView, tagged
+from jobmeter.query.tsdb.downsample import Fill, reduce_steps
+from jobmeter.query.tsdb.select import group_tagged, select_tagged
+from jobmeter.query.tsdb.tags import Tagged, TagView, tag_series
 from jobmeter.wire.opentsdb.names import PROJECT
 
 
@@ -54,7 +54,7 @@ class PointsOfSeries(OpenTsdbQueryRequest, frozen=True):
     """
 
     def _steps(self) -> Steps:
-        whole = from_body(self) if self.posted else from_string(self)
+        whole = parse_body(self) if self.posted else parse_string(self)
         cost = Cost()
         results: list[bytes] = []
         for one in whole.queries:
@@ -70,7 +70,7 @@ def _results(
 ) -> Generator[Question[Any], Any, list[bytes]]:
     view = TagView.of([each.tag for each in one.filters], context.project)
     series = yield from _series(one, whole, view, cost)
-    members = grouped(series, one)
+    members = group_tagged(series, one)
     groups = SeriesGroups([at for at, group in enumerate(members) for _ in group])
     order = tuple(each.series for group in members for each in group)
     if not order:
@@ -88,13 +88,13 @@ def _series(
     one: SubQuery, whole: OpenTsdbQuery, view: TagView, cost: Cost
 ) -> Generator[Question[Any], Any, list[Tagged]]:
     if one.tsuids:
-        found = yield from of_tsuids(one.tsuids)
+        found = yield from find_by_tsuids(one.tsuids)
         if len({series.metric for series in found.series}) > 1:
             raise InvalidRequestError("One or more TSUIDs did not share the same metric", "tsuids")
     else:
-        found = yield from of_metric(one.metric, whole.range.start_ms)
+        found = yield from find_by_metric(one.metric, whole.range.start_ms)
     cost.milliseconds += found.milliseconds
-    return selected(tagged(found.series, view), one, frozenset({PROJECT}))
+    return select_tagged(tag_series(found.series, view), one, frozenset({PROJECT}))
 
 
 def _read(
@@ -110,7 +110,7 @@ def _read(
         steps = yield from ask(BucketsQuestion(series=order, range=around, step_ms=spec.interval_ms))
         cost.samples += steps.samples
         cost.milliseconds += steps.milliseconds
-        return from_steps(steps.columns, spec.function.name), True
+        return reduce_steps(steps.columns, spec.function.name), True
     read = yield from ask(SamplesQuestion(series=order, range=around))
     cost.samples += len(read.columns)
     cost.milliseconds += read.milliseconds
@@ -125,7 +125,7 @@ def _result(
     tags, aggregated = _tags(members)
     head: dict[str, Any] = {"metric": members[0].metric, "tags": tags, "aggregateTags": aggregated}
     if whole.show_query:
-        head["query"] = described(one)
+        head["query"] = describe_query(one)
     if whole.show_tsuids:
         head["tsuids"] = sorted(tsuid(each.series) for each in members)
     cost.points += len(time)

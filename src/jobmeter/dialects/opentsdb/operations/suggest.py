@@ -11,12 +11,12 @@ from msgspec import Meta
 
 from jobmeter.dialects.base import Context, MissingFieldError, Steps, ask
 from jobmeter.dialects.opentsdb.answers import answer
-from jobmeter.dialects.opentsdb.requests import Count, PostRequest, operation, whole_number
+from jobmeter.dialects.opentsdb.requests import Count, PostRequest, operation, parse_whole_number
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart
 from jobmeter.query.series import NamesQuestion
-from jobmeter.wire.opentsdb.names import CLUSTER, DEVICE, EXTERNAL, HOST, JOB, PROJECT, REPLICA, to_opentsdb
+from jobmeter.wire.opentsdb.names import CLUSTER, DEVICE, EXTERNAL, HOST, JOB, PROJECT, REPLICA, make_opentsdb_name
 
 DEFAULT_MAX = 25
 MOST = 10_000
@@ -51,7 +51,7 @@ class SuggestRequest(PostRequest, frozen=True, kw_only=True):
         kind, text, most = self.type, self.q, self.max
         if self.posted:
             body = self.content(SuggestBody)
-            kind, text, most = body.type or "", body.q or "", whole_number(body.max, "max", DEFAULT_MAX, MOST)
+            kind, text, most = body.type or "", body.q or "", parse_whole_number(body.max, "max", DEFAULT_MAX, MOST)
         if not kind:
             message = "Missing 'type' parameter" if self.posted else "Missing parameter <code>type</code>"
             raise MissingFieldError(message, "type")
@@ -74,13 +74,13 @@ def _metrics(text: str, limit: int) -> Generator[Question[Any], Any, set[str]]:
     own = MOST if EXTERNAL.startswith(text) or text.startswith(EXTERNAL) else limit
     for prefix, most in ((text, own), (EXTERNAL + text, limit)):
         names = yield from ask(NamesQuestion(part=NamePart.METRIC, prefix=prefix, limit=most))
-        found.update(to_opentsdb(name) for name in names)
+        found.update(make_opentsdb_name(name) for name in names)
     return {name for name in found if name.startswith(text)}
 
 
 def _keys(text: str, limit: int, context: Context) -> Generator[Question[Any], Any, set[str]]:
     found = set((yield from ask(NamesQuestion(part=NamePart.LABEL, prefix=text, limit=limit))))
-    for tag, part in _shown(context).items():
+    for tag, part in _select_tags(context).items():
         if tag.startswith(text) and (yield from ask(NamesQuestion(part=part, limit=1))):
             found.add(tag)
     return found
@@ -88,11 +88,11 @@ def _keys(text: str, limit: int, context: Context) -> Generator[Question[Any], A
 
 def _values(text: str, limit: int, context: Context) -> Generator[Question[Any], Any, set[str]]:
     found: set[str] = set()
-    for part in (NamePart.LABEL_VALUE, *_shown(context).values()):
+    for part in (NamePart.LABEL_VALUE, *_select_tags(context).values()):
         found.update((yield from ask(NamesQuestion(part=part, prefix=text, limit=limit))))
     return found
 
 
-def _shown(context: Context) -> dict[str, NamePart]:
+def _select_tags(context: Context) -> dict[str, NamePart]:
     """Return the tags that are not labels; the project only for callers who see several."""
     return {tag: part for tag, part in _PARTS.items() if tag != PROJECT or context.project is None}

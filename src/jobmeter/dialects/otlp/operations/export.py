@@ -42,16 +42,16 @@ class ExportMetrics(MessageRequest, frozen=True, kw_only=True):
         most = self.context.limits.request_series
         if len(written.keys) > most:
             raise LimitExceededError(f"a request may bring {most} samples, this one brings {len(written.keys)}", "body")
-        batch, heads, refused, parts = _resolved(written, self.context.project or DEFAULT_PROJECT, senders.otlp_labels)
+        batch, heads, refused, parts = _resolve(written, self.context.project or DEFAULT_PROJECT, senders.otlp_labels)
         rejected = Counter({"stale": written.stale, "not-a-number": written.parts}) + refused + parts
         receipt = Receipt()
         if len(batch) or rejected:
             receipt = yield from ask(WriteSamples(batch=batch, rejected=tuple(sorted(rejected.items()))))
-        refused.update(_late(receipt, batch.time, heads))
+        refused.update(_count_dropped(receipt, batch.time, heads))
         return Answer(200, response(refused.total(), _explanation(refused, parts), json=media == JSON), (), media)
 
 
-def _resolved(
+def _resolve(
     written: WrittenTelemetry, project: str, labels: LabelResolver
 ) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
     """Return the valid samples, and the number of leading ones that are one data point each.
@@ -68,7 +68,7 @@ def _resolved(
     return join([batch, more]), heads, refused, parts
 
 
-def _late(receipt: Receipt, time: Int64s, heads: int) -> Counter[str]:
+def _count_dropped(receipt: Receipt, time: Int64s, heads: int) -> Counter[str]:
     """Count the data points among the samples that the server dropped: those furthest ahead, or the oldest."""
     found: Counter[str] = Counter()
     future, expired = receipt.rejected.get("future", 0), receipt.rejected.get("expired", 0)

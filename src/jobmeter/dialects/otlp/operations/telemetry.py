@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from jobmeter.dialects.base import Answer, Steps, WriteLines, WriteSpans, ask
 from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, MessageRequest, encoding_of_body, operation, protobuf_bytes
-from jobmeter.ingest.otel.telemetry import owned_lines, owned_spans
+from jobmeter.ingest.otel.telemetry import resolve_lines, resolve_spans
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.model.time import NS_PER_MS
@@ -42,7 +42,7 @@ class TraceMessage(MessageRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         media = encoding_of_body(self.call)
         sent = _SPANS[media](self.call.body, MOST_SPANS)
-        found, refused = owned_spans(sent, self.context.project or DEFAULT_PROJECT)
+        found, refused = resolve_spans(sent, self.context.project or DEFAULT_PROJECT)
         receipt = Receipt()
         if found or refused:
             receipt = yield from ask(WriteSpans(tuple(found), tuple(sorted(refused.items()))))
@@ -63,7 +63,7 @@ class ExportLogs(MessageRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         media, context = encoding_of_body(self.call), self.context
         sent = _RECORDS[media](self.call.body, context.limits.request_lines)
-        found, refused = owned_lines(sent, context.project or DEFAULT_PROJECT, context.now_ms * NS_PER_MS)
+        found, refused = resolve_lines(sent, context.project or DEFAULT_PROJECT, context.now_ms * NS_PER_MS)
         receipt = Receipt()
         if found or refused:
             receipt = yield from ask(WriteLines(tuple(found), tuple(sorted(refused.items()))))

@@ -89,7 +89,7 @@ class LabelValuesRequest(NamesRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         alternatives, label = self.match, self.label
         if not alternatives:
-            values = yield from _stored_values(label)
+            values = yield from _list_stored_values(label)
             if values is not None:
                 return answers.names(values, self.limit)
             alternatives = ((Matcher(label, VectorMatch.NOT_EQUAL, ""),),)
@@ -97,7 +97,7 @@ class LabelValuesRequest(NamesRequest, frozen=True, kw_only=True):
         return answers.names((value for one in found if (value := value_of(one.labels, label))), self.limit)
 
 
-def _stored_values(label: str) -> Generator[Question[Any], Any, list[str] | None]:
+def _list_stored_values(label: str) -> Generator[Question[Any], Any, list[str] | None]:
     """Return the values of a label that is a field of our series; None for any other one."""
     if label == NAME:
         stored = yield from ask(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES, special=True))

@@ -37,11 +37,11 @@ class InstantQuery(EvaluationRequest, frozen=True, kw_only=True):
         times = np.array([time], np.int64)
         reader = yield from prefetch(node, times, lookback, self.context.project)
         if isinstance(node, Subquery) or (isinstance(node, VectorSelector) and node.range_ms):
-            samples = range_samples(node, reader, time, lookback_ms=lookback, most=_most(reader))
+            samples = range_samples(node, reader, time, lookback_ms=lookback, most=_limit_values(reader))
             _check_points(len(samples.times), self.context)
             return answers.samples(samples, self.limit)
-        found = evaluate(node, reader, times, lookback_ms=lookback, most=_most(reader))
-        return answers.instant(found, time, self.limit)
+        found = evaluate(node, reader, times, lookback_ms=lookback, most=_limit_values(reader))
+        return answers.answer_instant(found, time, self.limit)
 
 
 @operation(f"GET, POST {API}/query_range", "metrics:read", name="query_range")
@@ -65,10 +65,10 @@ class RangeQuery(EvaluationRequest, frozen=True, kw_only=True):
             )
         times = np.arange(self.start, self.end + 1, self.step, dtype=np.int64)
         reader = yield from prefetch(node, times, lookback, self.context.project)
-        found = evaluate(node, reader, times, step_ms=self.step, lookback_ms=lookback, most=_most(reader))
+        found = evaluate(node, reader, times, step_ms=self.step, lookback_ms=lookback, most=_limit_values(reader))
         if isinstance(found.value, Vector):
             _check_points(int(found.value.present.sum()), self.context)
-        return answers.ranged(found, times, self.limit)
+        return answers.answer_range(found, times, self.limit)
 
     def _check_steps(self) -> None:
         """Raise InvalidRequestError for no steps, LimitExceededError for too many."""
@@ -104,7 +104,7 @@ class ParseQuery(QueryRequest, frozen=True):
         return constant(answers.success(tree(parse(self.query))))
 
 
-def _most(reader: Prefetched) -> int:
+def _limit_values(reader: Prefetched) -> int:
     """Return the number of values that a query may compute. A query that reads nothing blocks the event loop."""
     return MOST_VALUES if reader.samples else _MOST_WITHOUT_READS
 

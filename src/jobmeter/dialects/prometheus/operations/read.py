@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from jobmeter.dialects.base import Answer, Steps, accounted_for
+from jobmeter.dialects.base import Answer, Steps, charge_nothing
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus.requests import API, operation
 from jobmeter.dialects.prometheus.select import SelectedRows, find, read_samples
@@ -26,7 +26,7 @@ _MOST_BYTES = 128 << 20
 """Most bytes of an answer before its compression."""
 
 
-@operation(f"POST {API}/read", "metrics:read", name="read", read_bytes=accounted_for, encodings=frozenset({"snappy"}))
+@operation(f"POST {API}/read", "metrics:read", name="read", read_bytes=charge_nothing, encodings=frozenset({"snappy"}))
 class RemoteRead(Request, frozen=True):
     """Returns the samples of selectors, for `remote_read` of Prometheus.
 

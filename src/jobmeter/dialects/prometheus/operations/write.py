@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Meta, field
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Steps, WriteSamples, accounted_for, ask
+from jobmeter.dialects.base import Answer, Steps, WriteSamples, ask, charge_nothing
 from jobmeter.dialects.base.errors import Headers
 from jobmeter.dialects.base.request import HEADER, Request
 from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, text
@@ -35,7 +35,7 @@ _ONE, _TWO = "prometheus.WriteRequest", "io.prometheus.write.v2.Request"
     "ingest:write",
     name="write",
     body_bytes=_BODY_BYTES,
-    read_bytes=accounted_for,
+    read_bytes=charge_nothing,
     encodings=frozenset({"snappy"}),
 )
 class RemoteWrite(Request, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class RemoteWrite(Request, frozen=True, kw_only=True):
         if len(written.keys) > most:
             raise LimitExceededError(f"a request may name {most} series, this one names {len(written.keys)}", "body")
         names = self.context.project or DEFAULT_PROJECT, message
-        batch, refused, sent = _resolved(written, names, senders, self.context.now_ms)
+        batch, refused, sent = _resolve(written, names, senders, self.context.now_ms)
         if written.histograms:
             refused["histogram"] = written.histograms
         receipt = Receipt()
@@ -98,7 +98,7 @@ def _message(call: Call) -> str:
     return message
 
 
-def _resolved(written: WrittenSeries, names: tuple[str, str], senders: SenderCache, now_ms: int) -> ResolvedBatch:
+def _resolve(written: WrittenSeries, names: tuple[str, str], senders: SenderCache, now_ms: int) -> ResolvedBatch:
     """Return the valid samples, special values among them in second series."""
     finite = np.isfinite(written.value)
     index, time, value = columns = written.index, written.time, written.value

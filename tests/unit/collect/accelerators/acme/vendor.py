@@ -15,7 +15,7 @@ from jobmeter.collect.accelerators.vendor import (
     NotSupportedError,
     Vendor,
 )
-from jobmeter.collect.accelerators.visible import VisibleVariable, listed_devices
+from jobmeter.collect.accelerators.visible import VisibleVariable, parse_listed_devices
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
@@ -131,7 +131,7 @@ VENDOR = Vendor(
     domain="acme.example",
     resource_kinds=("half-.+",),
     uuid_of_id=lambda text: text.partition("_")[0],
-    variables=(VisibleVariable("ACME_VISIBLE", partial(listed_devices, uuid_prefix="ACME-"), relative=True),),
+    variables=(VisibleVariable("ACME_VISIBLE", partial(parse_listed_devices, uuid_prefix="ACME-"), relative=True),),
     uuid_prefix="ACME-",
     advice=MappingProxyType({DeviceState.LOST: "turn it off and on again"}),
     help="see `acme status`",

@@ -13,7 +13,7 @@ from tests.unit.collect.gpus import DeviceNode, Gpu, member
 
 from jobmeter.collect.accelerators.ascend.driver import AscendDriver
 from jobmeter.collect.accelerators.ascend.network import NetworkReader, parse
-from jobmeter.collect.accelerators.ascend.vendor import VENDOR, visible_devices
+from jobmeter.collect.accelerators.ascend.vendor import VENDOR, parse_visible_devices
 from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.accelerators.registry import is_device_resource, vendor_of_resource
 from jobmeter.collect.discover.devices import DeviceSet
@@ -247,13 +247,13 @@ def test_a_check_on_request(node):
     [("0-2,5", [0, 1, 2, 5]), ("Ascend910-3", [3]), ("5,Ascend310P-1", [5, 1]), ("7,x,-1,3-", []), ("2,2", [2])],
 )
 def test_visible_devices(text, found):
-    assert visible_devices(text, [Gpu(index) for index in (0, 1, 2, 3, 5)]) == found
+    assert parse_visible_devices(text, [Gpu(index) for index in (0, 1, 2, 3, 5)]) == found
 
 
 def test_wide_ranges_cost_no_memory():
     tracemalloc.start()
     try:
-        assert visible_devices("0-9999," * 1_000, [Gpu(3), Gpu(1)]) == [1, 3]
+        assert parse_visible_devices("0-9999," * 1_000, [Gpu(3), Gpu(1)]) == [1, 3]
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()

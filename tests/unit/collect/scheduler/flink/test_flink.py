@@ -230,7 +230,7 @@ def test_too_few_requests_make_jobs_take_turns() -> None:
 
 
 def _of(read: Mapping[str, float]) -> dict[str, float]:
-    return {one.name: one.value for one in meaning.of_subtask(read)}
+    return {one.name: one.value for one in meaning.measure_subtask(read)}
 
 
 def test_a_source_that_counts_and_reports_its_lag() -> None:
@@ -261,7 +261,7 @@ def test_what_is_no_number_or_unset_is_absent() -> None:
     assert _of({"busyTimeMsPerSecond": float("nan"), "numRecordsInPerSecond": 0.0, "idleTimeMsPerSecond": 5.0}) == {
         "numRecordsInPerSecond.rate": 0.0
     }
-    assert list(meaning.of_job({"lastCheckpointDuration": -1.0, "totalNumberOfCheckpoints": 0.0})) == [
+    assert list(meaning.measure_job({"lastCheckpointDuration": -1.0, "totalNumberOfCheckpoints": 0.0})) == [
         ("checkpoints", 0.0, ())
     ]
 

@@ -4,7 +4,7 @@ import pytest
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.common.groups import MOST_SIZED, page_of_groups
-from jobmeter.dialects.alibaba.common.listing import in_order
+from jobmeter.dialects.alibaba.common.listing import sort_records
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest
 from jobmeter.dialects.base import Context, drive
 from jobmeter.errors import LimitExceededError, NotFoundError
@@ -20,8 +20,8 @@ def listed(groups, answer, **options):
 
 def test_unknown_values_come_last_in_both_directions_and_equal_ones_stay_in_order():
     records = [("a", 1), ("b", None), ("c", 2), ("d", 1), ("e", None)]
-    assert "".join(name for name, _ in in_order(records, lambda one: one[1], descending=False)) == "adcbe"
-    assert "".join(name for name, _ in in_order(records, lambda one: one[1], descending=True)) == "cadbe"
+    assert "".join(name for name, _ in sort_records(records, lambda one: one[1], descending=False)) == "adcbe"
+    assert "".join(name for name, _ in sort_records(records, lambda one: one[1], descending=True)) == "cadbe"
 
 
 def test_a_sort_by_size_has_a_bound_and_another_sort_has_none():

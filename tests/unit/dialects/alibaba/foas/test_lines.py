@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.dialects.alibaba.foas.lines import Drawn, chosen, draw
+from jobmeter.dialects.alibaba.foas.lines import Drawn, draw, limit_lines
 from jobmeter.dialects.alibaba.foas.metric_json import LineLimit, MetricRequest, Take
-from jobmeter.dialects.alibaba.foas.series import tagged
+from jobmeter.dialects.alibaba.foas.series import tag_series
 from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange
 from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.downsample import parse
-from jobmeter.query.tsdb.filters import from_tag
+from jobmeter.query.tsdb.filters import parse_tag_filter
 from jobmeter.query.tsdb.functions import AGGREGATORS
 from jobmeter.query.tsdb.rate import RateOptions
-from jobmeter.query.tsdb.select import selected
+from jobmeter.query.tsdb.select import select_tagged
 
 _SPEC = importlib.util.spec_from_file_location(
     "tsdb_oracle", Path(__file__).parents[3] / "query" / "tsdb" / "oracle.py"
@@ -49,14 +49,14 @@ def _request(step_s=20, granularity_s=20, how="avg", tags=(), fill="", rate=None
         granularity_ms=granularity_s * 1000,
         aggregator=how,
         rate=rate,
-        filters=tuple(from_tag(name, value, group_by=True) for name, value in tags),
+        filters=tuple(parse_tag_filter(name, value, group_by=True) for name, value in tags),
     )
 
 
 def _draw(request, series, limit=None, span=SPAN):
     """The lines of series, each a dictionary of points (step of 20 s to value) and tags."""
-    all_of_them = [tagged(Series("m", "p", **tags)) for _, tags in series]
-    own = selected(all_of_them, request, frozenset())
+    all_of_them = [tag_series(Series("m", "p", **tags)) for _, tags in series]
+    own = select_tagged(all_of_them, request, frozenset())
     rows = [
         (at, T0 * 1000 + step * 20_000, value)
         for at, one in enumerate(own)
@@ -168,7 +168,7 @@ def test_a_limit_takes_so_many_by_their_value(values, judge, take, count):
         Drawn("m", {"replica": str(at)}, np.arange(len(own), dtype=np.int64), np.array(own))
         for at, own in enumerate(values)
     ]
-    taken = chosen(lines, LineLimit(judge, take, count))
+    taken = limit_lines(lines, LineLimit(judge, take, count))
     names = [int(line.tags["replica"]) for line in taken]
     assert len(names) == len(set(names)) == min(count, len(lines))
     assert names == sorted(names)
@@ -188,5 +188,5 @@ def test_a_line_without_any_value_counts_as_the_smallest():
         Drawn("m", {"replica": str(at)}, np.zeros(1, np.int64), np.array([value]))
         for at, value in enumerate([3.0, np.nan, -5.0])
     ]
-    assert [line.tags["replica"] for line in chosen(lines, LineLimit("max", Take.BOTTOM, 1))] == ["1"]
-    assert [line.tags["replica"] for line in chosen(lines, LineLimit("max", Take.ABOVE, 2))] == ["0", "2"]
+    assert [line.tags["replica"] for line in limit_lines(lines, LineLimit("max", Take.BOTTOM, 1))] == ["1"]
+    assert [line.tags["replica"] for line in limit_lines(lines, LineLimit("max", Take.ABOVE, 2))] == ["0", "2"]

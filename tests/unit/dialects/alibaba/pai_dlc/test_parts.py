@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.pai_dlc.operations.job_list import ListJobs
-from jobmeter.dialects.alibaba.pai_dlc.operations.registration import new_id
+from jobmeter.dialects.alibaba.pai_dlc.operations.registration import make_job_id
 from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_type, pods
-from jobmeter.dialects.alibaba.pai_dlc.specs import JobSpec, ResourceConfig, of_record, quantity, totals
+from jobmeter.dialects.alibaba.pai_dlc.specs import JobSpec, ResourceConfig, quantity, read_specs, totals
 from jobmeter.dialects.alibaba.pai_dlc.states import STATUS, STATUSES, pod_status
 from jobmeter.dialects.base import Context
 from jobmeter.errors import InvalidRequestError, NotFoundError
@@ -61,7 +61,7 @@ def test_totals_are_sums_over_pods(roles):
 
 @pytest.mark.parametrize("given_", [None, "", 7, {"Type": "x"}, [1], [{"PodCount": "many"}]])
 def test_a_record_may_hold_anything(given_):
-    assert of_record(given_) == []
+    assert read_specs(given_) == []
 
 
 @pytest.mark.parametrize(
@@ -115,6 +115,6 @@ def test_every_attempt_has_its_own_uid():
 
 @given(st.uuids(), st.uuids())
 def test_ids_are_the_vendors_and_as_unique_as_the_request(one, other):
-    ids = {new_id(Context(0, str(uuid))) for uuid in (one, other)}
+    ids = {make_job_id(Context(0, str(uuid))) for uuid in (one, other)}
     assert all(re.fullmatch(r"dlc[0-9a-z]{13}", text) for text in ids)
     assert len(ids) == len({one, other})

@@ -5,7 +5,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from jobmeter.dialects.alibaba.common.operation import json_text
 from jobmeter.dialects.alibaba.pai_llm_trace import PAI_LLM_TRACE
-from jobmeter.dialects.alibaba.pai_llm_trace.otel import compatible, without_embeddings
+from jobmeter.dialects.alibaba.pai_llm_trace.otel import compatible, drop_embeddings
 from jobmeter.dialects.base import Dialect
 from jobmeter.model.span import Span, SpanKind, SpanStatus
 from jobmeter.testing.dialect import DialectTests
@@ -39,6 +39,6 @@ def test_the_compatible_form_is_opentelemetrys_own():
 
 def test_contents_of_embeddings_are_left_out():
     given = {"embedding.vector": [0.1, 0.2], "gen_ai.embedding": "[1, 2]", "embedding.model": "m", "list": [1]}
-    assert without_embeddings(given) == {
+    assert drop_embeddings(given) == {
         "embedding.vector": [], "gen_ai.embedding": "[]", "embedding.model": "m", "list": [1],
     }  # fmt: skip

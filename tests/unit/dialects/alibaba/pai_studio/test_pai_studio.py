@@ -11,7 +11,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.alibaba.pai_studio import PAI_STUDIO
 from jobmeter.dialects.alibaba.pai_studio.names import device_model, job_type, kilobytes, node_metrics, number_text
-from jobmeter.dialects.alibaba.pai_studio.operations.resource_groups import by_field
+from jobmeter.dialects.alibaba.pai_studio.operations.resource_groups import sort_by_field
 from jobmeter.dialects.base import Context
 from jobmeter.errors import JobmeterError, NotFoundError, QueryTimeoutError
 from jobmeter.model.catalog import CATALOG
@@ -218,7 +218,7 @@ _RECORDS = st.lists(
 
 @given(_RECORDS, st.sampled_from(["CPUUsageRate", "requestcpu", "UserId", "NodeNames"]), st.booleans())
 def test_sorting_keeps_every_record_and_puts_the_unknown_last(records, field, descending):
-    found = by_field(records, field, descending=descending)
+    found = sort_by_field(records, field, descending=descending)
     assert sorted(map(id, found)) == sorted(map(id, records))
     if field == "requestcpu":
         values = [record["RequestCPU"] for record in found]
@@ -235,4 +235,4 @@ def test_sorting_keeps_every_record_and_puts_the_unknown_last(records, field, de
 
 @given(_RECORDS, st.sampled_from(["GmtModified", "", "users"]), st.booleans())
 def test_a_field_that_there_is_not_leaves_the_order(records, field, descending):
-    assert by_field(records, field, descending=descending) == records
+    assert sort_by_field(records, field, descending=descending) == records

@@ -58,7 +58,7 @@ class DescribeMetricMetaList(AlibabaRequest, frozen=True, kw_only=True):
         found = [one for one in MEASURES.values() if there and self.metric_name in {"", one.name}]
         body = {
             "TotalCount": str(len(found)),
-            "Resources": {"Resource": [_described(one) for one in found[start : start + self.page_size]]},
+            "Resources": {"Resource": [_describe_measure(one) for one in found[start : start + self.page_size]]},
             "Code": "200",
             "Success": True,
         }
@@ -92,7 +92,7 @@ class DescribeProjectMeta(AlibabaRequest, frozen=True, kw_only=True):
             "Description": "PAI-DLC",
             "Labels": json_text([{"name": "product", "value": PRODUCT}]),
         }
-        found = [own] if all(_fits(label) for label in self.labels) else []
+        found = [own] if all(_names_product(label) for label in self.labels) else []
         body = {
             "Resources": {"Resource": found[start : start + self.page_size]},
             "Total": str(len(found)),
@@ -104,11 +104,11 @@ class DescribeProjectMeta(AlibabaRequest, frozen=True, kw_only=True):
         return answer(body, self)
 
 
-def _fits(label: _Label) -> bool:
+def _names_product(label: _Label) -> bool:
     return label.name == "product" and label.value.casefold() == PRODUCT
 
 
-def _described(measure: MonitoredMeasure) -> dict[str, str]:
+def _describe_measure(measure: MonitoredMeasure) -> dict[str, str]:
     return {
         "MetricName": measure.name,
         "Periods": ",".join(map(str, PERIODS)),

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from jobmeter.dialects.alibaba.common.cloudmonitor.names import NAMESPACE
-from jobmeter.dialects.alibaba.common.cloudmonitor.read import newest, newest_points, page
+from jobmeter.dialects.alibaba.common.cloudmonitor.read import page, read_newest_page, read_newest_points
 from jobmeter.dialects.alibaba.common.cloudmonitor.request import (
     DEFAULT_LENGTH,
     POINT_TIME,
@@ -20,7 +20,7 @@ from jobmeter.dialects.alibaba.common.cloudmonitor.request import (
     request_of,
 )
 from jobmeter.dialects.alibaba.common.cloudmonitor.request import MonitoringRequest as PointsPage
-from jobmeter.dialects.alibaba.common.listing import in_order
+from jobmeter.dialects.alibaba.common.listing import sort_records
 from jobmeter.dialects.alibaba.common.operation import answer, json_text, operation
 from jobmeter.dialects.base import Answer, Steps
 from jobmeter.dialects.base.request import Choice
@@ -111,7 +111,7 @@ class DescribeMetricLast(_Paged, frozen=True, kw_only=True):
     end_time: Annotated[int | None, Meta(description=f"{_TIME} Not included. Default: now."), POINT_TIME] = None
 
     def _steps(self) -> Steps:
-        points, token = yield from newest(request_of(self, "DescribeMetricLast", back_ms=_LATELY_MS))
+        points, token = yield from read_newest_page(request_of(self, "DescribeMetricLast", back_ms=_LATELY_MS))
         return self.body(points, token)
 
 
@@ -123,7 +123,7 @@ class DescribeMetricData(_ShortRange, frozen=True, kw_only=True):
     """
 
     def _steps(self) -> Steps:
-        points = yield from newest_points(self.request("DescribeMetricData"))
+        points = yield from read_newest_points(self.request("DescribeMetricData"))
         return self.one_page(points)
 
 
@@ -141,6 +141,6 @@ class DescribeMetricTop(_ShortRange, frozen=True, kw_only=True):
     length: Length = 10
 
     def _steps(self) -> Steps:
-        found = yield from newest_points(self.request("DescribeMetricTop"))
-        points = in_order(found, lambda point: point[self.orderby], descending=not self.order_desc)
+        found = yield from read_newest_points(self.request("DescribeMetricTop"))
+        points = sort_records(found, lambda point: point[self.orderby], descending=not self.order_desc)
         return self.one_page([{"order": at, **point} for at, point in enumerate(points, 1)])

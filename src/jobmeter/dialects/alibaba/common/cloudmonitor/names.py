@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from jobmeter.dialects.base import not_negative, rounded
-from jobmeter.model.catalog import CATALOG, Kind, Metric, MetricScope, by_dialect_name
+from jobmeter.dialects.base import clamp_negative, round_digits
+from jobmeter.model.catalog import CATALOG, Kind, Metric, MetricScope, map_dialect_names
 from jobmeter.query.request import By
 
 NAMESPACE = "acs_pai_dlc"
@@ -98,11 +98,11 @@ class MonitoredMeasure(msgspec.Struct, frozen=True, kw_only=True):
     def converted(self, value: float) -> float:
         """Convert a value to its unit, to 12 significant digits. Only degrees may be below 0."""
         unit, factor = _UNITS[self.metric.answer_unit]
-        return rounded((value if unit == "Celsius" else not_negative(value)) * factor)
+        return round_digits((value if unit == "Celsius" else clamp_negative(value)) * factor)
 
 
 def _measures() -> Iterator[MonitoredMeasure]:
-    own = dict(by_dialect_name("cms"))
+    own = dict(map_dialect_names("cms"))
     own.update({alias: own[stem] for alias, stem in _ALIASES.items()})
     stems = [(stem, metric, "", MonitoredPart.ITSELF) for stem, metric in own.items()]
     stems += [(stem, CATALOG[usage], share, part) for stem, (usage, share, part) in _LIMITED.items()]

@@ -66,20 +66,20 @@ def page(request: MonitoringRequest, *, strict: bool) -> Points:
     return _page(request, found)
 
 
-def newest(request: MonitoringRequest) -> Points:
+def read_newest_page(request: MonitoringRequest) -> Points:
     """Return one page of each line's newest point, by (job, pod, card), and the token of the next page."""
-    found = yield from _newest(request)
+    found = yield from _read_newest(request)
     after = request.after and request.after[1:]
     return _page(request, [one for one in found if after is None or one[0][1:] > after])
 
 
-def newest_points(request: MonitoringRequest) -> Lookup[list[dict[str, Any]]]:
+def read_newest_points(request: MonitoringRequest) -> Lookup[list[dict[str, Any]]]:
     """Return the newest point of each line, in any number, by (job, pod, card)."""
-    found = yield from _newest(request)
+    found = yield from _read_newest(request)
     return [point for _, point in found]
 
 
-def _newest(request: MonitoringRequest) -> Lookup[list[_Point]]:
+def _read_newest(request: MonitoringRequest) -> Lookup[list[_Point]]:
     targets = yield from _targets(request, strict=False)
     points = yield from _points(request, targets, request.span)
     last = {place[1:]: (place, point) for place, point in points}
@@ -95,7 +95,7 @@ def _page(request: MonitoringRequest, found: Sequence[_Point]) -> tuple[list[dic
 def _targets(request: MonitoringRequest, strict: bool) -> Lookup[list[_Target]]:
     by_job: dict[str, list[MonitoredResource]] = {}
     for resource in request.resources:
-        names = [resource.job] if resource.job else (yield from _running(resource, request.span))
+        names = [resource.job] if resource.job else (yield from _find_running_jobs(resource, request.span))
         for name in names:
             by_job.setdefault(name, []).append(resource)
     if len(by_job) > MOST:
@@ -112,7 +112,7 @@ def _targets(request: MonitoringRequest, strict: bool) -> Lookup[list[_Target]]:
     return found
 
 
-def _running(resource: MonitoredResource, span: TimeRange) -> Lookup[list[str]]:
+def _find_running_jobs(resource: MonitoredResource, span: TimeRange) -> Lookup[list[str]]:
     """Return the jobs of a member without a job: those that ran in the range."""
     workspaces = frozenset({resource.workspace}) if resource.workspace else frozenset()
     ended = Condition("end", Operator.BETWEEN, (span.start_ms, None))
@@ -131,7 +131,7 @@ def _points(request: MonitoringRequest, targets: Sequence[_Target], span: TimeRa
             if replicas is None:
                 continue
             figures = yield from _figures(request, target, span, by, replicas)
-            found += _described(request.measure, target, resources, figures)
+            found += _describe_points(request.measure, target, resources, figures)
     return sorted(found, key=lambda point: point[0])
 
 
@@ -183,10 +183,10 @@ def _figures(
         return figures
     share = yield from values(measure.share, Statistic.MEAN, None)
     limit = {place: mean[place] / part for place, part in share.items() if part and place in mean}
-    return _of_limit(figures, limit, measure.part)
+    return _divide_by_limit(figures, limit, measure.part)
 
 
-def _of_limit(usage: _Figures, limit: _Values, part: MonitoredPart) -> _Figures:
+def _divide_by_limit(usage: _Figures, limit: _Values, part: MonitoredPart) -> _Figures:
     if part is MonitoredPart.TOTAL:
         return _Figures(limit, limit, limit)
     return _Figures(
@@ -197,7 +197,7 @@ def _of_limit(usage: _Figures, limit: _Values, part: MonitoredPart) -> _Figures:
     )
 
 
-def _described(
+def _describe_points(
     measure: MonitoredMeasure, target: _Target, resources: Sequence[MonitoredResource], figures: _Figures
 ) -> Iterator[_Point]:
     for place, value in figures.mean.items():
@@ -208,7 +208,7 @@ def _described(
             average = measure.converted(value)
             point = {
                 "timestamp": place.time,
-                **_named(target, match, pod, card),
+                **_make_dimensions(target, match, pod, card),
                 "Minimum": measure.converted(figures.least.get(place, value)),
                 "Maximum": measure.converted(figures.most.get(place, value)),
                 "Average": average,
@@ -217,7 +217,7 @@ def _described(
             yield place, point
 
 
-def _named(target: _Target, resource: MonitoredResource, pod: str, card: str) -> dict[str, str]:
+def _make_dimensions(target: _Target, resource: MonitoredResource, pod: str, card: str) -> dict[str, str]:
     parts = {
         "userId": resource.user or target.job.user,
         "regionId": resource.region,

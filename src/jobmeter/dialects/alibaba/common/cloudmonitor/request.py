@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import MonitoredResource, read
 from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, MonitoredMeasure
-from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, ordered_range
-from jobmeter.dialects.base.request import ParameterReader, ParameterSlot, Time, listed
+from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, make_range
+from jobmeter.dialects.base.request import ParameterReader, ParameterSlot, Time, list_names
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, parse_time
 
@@ -37,7 +37,7 @@ class PointsRequest(AlibabaRequest, frozen=True, kw_only=True):
     """A call for points of one metric."""
 
     namespace: Annotated[str, Meta(description=f"`{NAMESPACE}`.")] = NAMESPACE
-    metric_name: Annotated[str, Meta(description=f"One of {listed(MEASURES)}.")]
+    metric_name: Annotated[str, Meta(description=f"One of {list_names(MEASURES)}.")]
     dimensions: Annotated[
         str,
         Meta(
@@ -133,10 +133,10 @@ def request_of(
         (operation, request.measure.name, request.period, [*map(msgspec.structs.astuple, request.resources)])
     )
     request = replace(request, question=blake2b(content, digest_size=8).hexdigest())
-    return _continued(request, call.next_token) if call.next_token else request
+    return _continue_request(request, call.next_token) if call.next_token else request
 
 
-def _continued(request: MonitoringRequest, text: str) -> MonitoringRequest:
+def _continue_request(request: MonitoringRequest, text: str) -> MonitoringRequest:
     wrong = InvalidRequestError("NextToken does not come from a previous page of this query", "NextToken")
     try:
         raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
@@ -152,7 +152,7 @@ def _continued(request: MonitoringRequest, text: str) -> MonitoringRequest:
 def _span(call: PointsRequest, back_ms: int, longest_ms: int) -> TimeRange:
     end = call.context.now_ms if call.end_time is None else call.end_time
     start = max(0, end - back_ms) if call.start_time is None else call.start_time
-    span = ordered_range(start, end)
+    span = make_range(start, end)
     if span.length_ms > longest_ms:
         longest = next(f"{longest_ms // unit} {name}" for unit, name in _LENGTHS if longest_ms % unit == 0)
         raise InvalidRequestError(f"EndTime may be at most {longest} after StartTime", "EndTime")

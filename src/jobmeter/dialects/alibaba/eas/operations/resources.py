@@ -16,11 +16,11 @@ from jobmeter.dialects.alibaba.common.groups import (
     groups_named,
     page_of_groups,
 )
-from jobmeter.dialects.alibaba.common.listing import present
-from jobmeter.dialects.alibaba.common.operation import answer, given, operation
+from jobmeter.dialects.alibaba.common.listing import drop_empty
+from jobmeter.dialects.alibaba.common.operation import answer, operation, select_given
 from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.eas.names import READY, EasPageRequest, cluster_of
-from jobmeter.dialects.base import Steps, rounded_up
+from jobmeter.dialects.base import Steps, round_up
 from jobmeter.dialects.base.request import Choice
 
 SORTS: Mapping[str, GroupSort] = MappingProxyType(
@@ -61,7 +61,7 @@ class ListResources(EasPageRequest, frozen=True, kw_only=True):
     sort: Annotated[str, Choice((*SORTS, *SIZE_SORTS))] = "CreateTime"
 
     def _steps(self) -> Steps:
-        groups = yield from groups_named(given(self.resource_id), given(self.resource_name))
+        groups = yield from groups_named(select_given(self.resource_id), select_given(self.resource_name))
         if self.resource_status.casefold() not in {"", READY.casefold()}:
             groups = []
         found = yield from page_of_groups(
@@ -80,14 +80,14 @@ def _resource(one: SizedGroup) -> dict[str, Any]:
     capacity = one.capacity
     # Machines without cores and without memory are those with unknown sizes.
     known = bool(capacity.cpu or capacity.memory or capacity.devices)
-    return present(
+    return drop_empty(
         {
             "ResourceId": one.group.name,
             "ResourceName": one.group.name,
             "ClusterId": cluster_of(one.group.clusters),
             "Status": READY,
             "InstanceCount": one.nodes,
-            "CpuCount": rounded_up(capacity.cpu) or None,
+            "CpuCount": round_up(capacity.cpu) or None,
             "GpuCount": capacity.devices if known else None,
             "CreateTime": stamp(one.group.created),
             "UpdateTime": stamp(one.group.updated),

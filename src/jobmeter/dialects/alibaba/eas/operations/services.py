@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from msgspec import Meta, field
 
 from jobmeter.dialects.alibaba.common.instances import CONTAINER, replicas_named
-from jobmeter.dialects.alibaba.common.listing import picked, present
+from jobmeter.dialects.alibaba.common.listing import drop_empty, picked
 from jobmeter.dialects.alibaba.common.operation import (
     FLAG,
     TIME,
@@ -22,13 +22,13 @@ from jobmeter.dialects.alibaba.common.operation import (
     Lookup,
     answer,
     check_range,
-    given,
     json_text,
     operation,
+    select_given,
 )
 from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.eas.names import NAME, STATUS, EasPageRequest, cluster_of
-from jobmeter.dialects.base import Steps, ask, rounded_up
+from jobmeter.dialects.base import Steps, ask, round_up
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobPage, JobState, JobView, Operator, Replica
@@ -36,7 +36,7 @@ from jobmeter.model.log import LogPage
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.query.defaults import job_created
 from jobmeter.query.request import JobQuestion, JobRef, JobViewsQuestion, LogQuestion
-from jobmeter.query.usage import LIMITS, promised_devices, recorded_limit
+from jobmeter.query.usage import LIMITS, promised_devices, read_recorded_limit
 
 SERVICE_TYPES: Mapping[str, str] = MappingProxyType(
     {**{name: name for name in ("Async", "Standard", "OfflineTask", "Proxima")}, "Offline Task": "OfflineTask"}
@@ -100,7 +100,7 @@ class ListServices(EasPageRequest, frozen=True, kw_only=True):
 
     def _question(self) -> JobFilter | None:
         """Return the query of the call; None if its filters exclude each other."""
-        ids, groups = given(self.service_name, self.service_uid), given(self.resource_name, self.quota_id)
+        ids, groups = select_given(self.service_name, self.service_uid), select_given(self.resource_name, self.quota_id)
         states, conditions = STATUS.filter_of(self.service_status)
         offset, size = self.page
         question = JobFilter(
@@ -108,7 +108,7 @@ class ListServices(EasPageRequest, frozen=True, kw_only=True):
             name_contains=self.filter,
             states=states,
             resource_groups=groups,
-            workspaces=given(self.workspace_id),
+            workspaces=select_given(self.workspace_id),
             conditions=(*conditions, *self._conditions()),
             sort=self.sort,
             descending=self.order,
@@ -207,8 +207,8 @@ def _job_of(name: str) -> Lookup[JobView]:
 
 def _service(view: JobView) -> dict[str, Any]:
     job = view.job
-    cpu, memory = (recorded_limit(job, limit) for limit in LIMITS)
-    more = present({"Name": job.name, "Type": job.type})
+    cpu, memory = (read_recorded_limit(job, limit) for limit in LIMITS)
+    more = drop_empty({"Name": job.name, "Type": job.type})
     fields = {
         **dict.fromkeys(("ServiceName", "ServiceId", "ServiceUid"), job.id),
         "Status": STATUS.of(job),
@@ -217,8 +217,8 @@ def _service(view: JobView) -> dict[str, Any]:
         "CallerUid": job.user,
         "WorkspaceId": job.workspace,
         **dict.fromkeys(("Resource", "QuotaId"), job.resource_group),
-        "Cpu": None if cpu is None else rounded_up(cpu),
-        "Memory": None if memory is None else rounded_up(memory / _MIB),
+        "Cpu": None if cpu is None else round_up(cpu),
+        "Memory": None if memory is None else round_up(memory / _MIB),
         "Gpu": promised_devices(job),
         **_instances(view),
         "Labels": [{"LabelKey": name, "LabelValue": value} for name, value in job.labels.items()],
@@ -228,7 +228,7 @@ def _service(view: JobView) -> dict[str, Any]:
         "UpdateTime": stamp(job.updated),
         **picked(job.extra.get(NAME, {}), STORED_FIELDS),
     }
-    return present(fields)
+    return drop_empty(fields)
 
 
 def _instances(view: JobView) -> dict[str, int]:

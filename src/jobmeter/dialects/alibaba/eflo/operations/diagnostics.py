@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from jobmeter.access.limit import Per, Rate
-from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, given, operation
+from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, operation, select_given
 from jobmeter.dialects.base import MissingFieldError, Steps, ask
 from jobmeter.dialects.base.request import BODY
 from jobmeter.errors import InvalidRequestError, NotFoundError
@@ -80,7 +80,7 @@ class CreateDiagnosticTask(AlibabaRequest, frozen=True, kw_only=True):
         info, label = self.ai_job_log_info, self.diagnostic_type
         start = _minute(info.StartTime, self.start_time, "StartTime")
         end = _minute(info.EndTime, self.end_time, "EndTime")
-        logs = [_given(log) for log in info.AiJobLogs or []]
+        logs = [_read_given_log(log) for log in info.AiJobLogs or []]
         kind = TaskType.LOGS if label == BY_LOGS or (not label and logs) else TaskType.NODE
         if kind is TaskType.LOGS and not any(log.lines for log in logs):
             raise MissingFieldError("AiJobLogInfo is mandatory for this diagnostics type", "AiJobLogInfo")
@@ -123,13 +123,13 @@ class ListDiagnosticResults(AlibabaRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         size = min(max(self.max_results, DEFAULT_PAGE), MAX_PAGE)
-        kinds = given(self.diag_type, self.diagnostic_type)
+        kinds = select_given(self.diag_type, self.diagnostic_type)
         question = TaskFilter(
-            ids=tuple(given(self.diagnostic_id)),
+            ids=tuple(select_given(self.diagnostic_id)),
             labels=kinds,
-            clusters=given(self.cluster_id),
+            clusters=select_given(self.cluster_id),
             nodes=frozenset(self.node_ids),
-            resource_groups=given(self.resource_group_id),
+            resource_groups=select_given(self.resource_group_id),
             after=self.next_token,
             limit=size,
         )
@@ -174,7 +174,7 @@ class DescribeDiagnosticResult(AlibabaRequest, frozen=True, kw_only=True):
         return answer(body, self)
 
 
-def _given(log: _JobLog) -> GivenLog:
+def _read_given_log(log: _JobLog) -> GivenLog:
     lines = [line for one in log.Logs or [] for line in (one.LogContent or "").splitlines()]
     return GivenLog(instance=log.AiInstance or "", node=log.NodeId or "", lines=lines)
 

@@ -14,13 +14,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from jobmeter.dialects.alibaba.common.listing import present
+from jobmeter.dialects.alibaba.common.listing import drop_empty
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, operation
 from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.base import Steps, ask
-from jobmeter.dialects.base.request import BODY, ParameterKind, ParameterReader, ParameterSlot, listed
+from jobmeter.dialects.base.request import BODY, ParameterKind, ParameterReader, ParameterSlot, list_names
 from jobmeter.errors import InvalidRequestError, NotFoundError
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.query.nodes import NodesQuestion, NodeState, NodeStatus
 
 STATES: Mapping[NodeState, str] = MappingProxyType(
@@ -58,7 +58,7 @@ class ListClusterNodes(AlibabaRequest, frozen=True, kw_only=True):
     operating_states: Annotated[
         tuple[str, ...],
         BODY,
-        Meta(description=f"Only nodes in one of these states: {listed(STATES.values())}."),
+        Meta(description=f"Only nodes in one of these states: {list_names(STATES.values())}."),
     ] = ()
     node_group_id: Annotated[
         str, BODY, Meta(description="No node is in a node group: a filter on it selects none.")
@@ -114,11 +114,11 @@ class DescribeNode(AlibabaRequest, frozen=True, kw_only=True):
         one = max(found, key=lambda status: status.node.last_seen or 0)
         cluster = one.node.cluster
         own = {"ClusterId": cluster, "ClusterName": cluster, "ResourceGroupId": one.node.resource_group}
-        return answer({**_fields(one), **present(own), "Networks": [], "Disks": []}, self)
+        return answer({**_fields(one), **drop_empty(own), "Networks": [], "Disks": []}, self)
 
 
 def _fields(one: NodeStatus) -> dict[str, Any]:
-    return present(
+    return drop_empty(
         {
             "NodeId": one.node.name,
             "Hostname": one.node.name,
@@ -129,7 +129,7 @@ def _fields(one: NodeStatus) -> dict[str, Any]:
 
 
 def _key(name: str) -> tuple[Any, str]:
-    return natural(name), name
+    return make_natural_key(name), name
 
 
 def _token(name: str) -> str:

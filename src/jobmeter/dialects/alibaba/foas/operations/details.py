@@ -9,25 +9,25 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from jobmeter.dialects.alibaba.common.listing import present
+from jobmeter.dialects.alibaba.common.listing import drop_empty
 from jobmeter.dialects.alibaba.common.operation import Lookup, json_text
 from jobmeter.dialects.alibaba.foas.answers import number, reply
-from jobmeter.dialects.alibaba.foas.instances import BATCH, job_name, job_type, own
+from jobmeter.dialects.alibaba.foas.instances import BATCH, job_name, job_type, read_own_fields
 from jobmeter.dialects.alibaba.foas.names import METRICS
 from jobmeter.dialects.alibaba.foas.requests import INSTANCE_PATH, InstanceRequest, operation
-from jobmeter.dialects.base import Steps, ask, rounded_up
+from jobmeter.dialects.base import Steps, ask, round_up
 from jobmeter.errors import NotFoundError
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.event import Event, EventFilter, EventSource, EventType, Level
 from jobmeter.model.job import Checkpoint, Job, JobState
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.series import job_key
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.query.defaults import job_created, job_end, job_start
 from jobmeter.query.group import CapacityQuestion
 from jobmeter.query.request import By, GroupRef, JobQuestion, JobRef, MetricQuery, Statistic
 from jobmeter.query.series import SeriesQuestion
-from jobmeter.query.usage import LIMITS, recorded_limit
+from jobmeter.query.usage import LIMITS, read_recorded_limit
 
 MOST_EXCEPTIONS, MOST_CHECKPOINTS = 100, 100
 STATES: Mapping[JobState, str] = MappingProxyType(
@@ -78,7 +78,7 @@ class GetInstanceDetail(InstanceRequest, frozen=True):
             "timestamps": _timestamps(job),
             "vertices": _vertices([dict(one.labels) for one in found.series], state),
         }
-        return reply(self, "GetInstanceDetail", {"Detail": json_text(present(detail))})
+        return reply(self, "GetInstanceDetail", {"Detail": json_text(drop_empty(detail))})
 
 
 @operation(f"GET {INSTANCE_PATH}/config", "jobs:read", by_resource=True)
@@ -94,9 +94,9 @@ class GetInstanceConfig(InstanceRequest, frozen=True):
         parallelism = job.labels.get("flink.parallelism", "")
         execution = {
             "job-parallelism": int(parallelism) if parallelism.isascii() and parallelism.isdigit() else None,
-            "user-config": _user_config(own(job)),
+            "user-config": _user_config(read_own_fields(job)),
         }
-        config = {"jid": job.id, "name": job_name(job), "execution-config": present(execution)}
+        config = {"jid": job.id, "name": job_name(job), "execution-config": drop_empty(execution)}
         return reply(self, "GetInstanceConfig", {"Config": json_text(config)})
 
 
@@ -111,10 +111,10 @@ class GetInstanceCheckpoint(InstanceRequest, frozen=True):
 
     def _steps(self) -> Steps:
         job = yield from self.instance()
-        measured = yield from _last(job, (_TOTAL, _DURATION, _SIZE, _STATE_SIZE), self.context.now_ms)
+        measured = yield from _read_last_values(job, (_TOTAL, _DURATION, _SIZE, _STATE_SIZE), self.context.now_ms)
         history = sorted(job.checkpoints, key=lambda one: one.created or 0, reverse=True)
         size = measured.get(_SIZE)
-        last = present(
+        last = drop_empty(
             {
                 "end_to_end_duration": measured.get(_DURATION),
                 "checkpointed_size": size,
@@ -127,7 +127,7 @@ class GetInstanceCheckpoint(InstanceRequest, frozen=True):
             if kind == "savepoint" or not last:
                 latest[kind] = _checkpoint(one)
         checkpoints = {
-            "counts": present({"total": measured.get(_TOTAL, len(history) or None)}),
+            "counts": drop_empty({"total": measured.get(_TOTAL, len(history) or None)}),
             "latest": latest,
             "history": [_checkpoint(one) for one in history[:MOST_CHECKPOINTS]],
         }
@@ -156,11 +156,11 @@ class GetInstanceExceptions(InstanceRequest, frozen=True):
         page = yield from ask(question)
         found = [event for event in page.events if event.level is Level.ERROR or event.reason == _RESTARTED]
         nodes = yield from _nodes(job, found)
-        root = present({"root-exception": found[0].message, "timestamp": found[0].time} if found else _error(job))
+        root = drop_empty({"root-exception": found[0].message, "timestamp": found[0].time} if found else _error(job))
         exceptions = {
             **root,
             "all-exceptions": [
-                present({"exception": event.message, "location": nodes.get(event.replica), "timestamp": event.time})
+                drop_empty({"exception": event.message, "location": nodes.get(event.replica), "timestamp": event.time})
                 for event in found
             ],
             "truncated": page.total > len(page.events),
@@ -179,13 +179,13 @@ class GetInstanceResource(InstanceRequest, frozen=True):
     def _steps(self) -> Steps:
         job = yield from self.instance()
         now_ms = self.context.now_ms
-        cpu, memory = yield from _allowed(job, now_ms)
+        cpu, memory = yield from _read_limits(job, now_ms)
         fields = {
-            "AllocatedMB": None if memory is None else rounded_up(memory / _MIB),
-            "AllocatedVirtualCores": None if cpu is None else rounded_up(cpu),
-            **(yield from _total(job, now_ms)),
+            "AllocatedMB": None if memory is None else round_up(memory / _MIB),
+            "AllocatedVirtualCores": None if cpu is None else round_up(cpu),
+            **(yield from _read_queue_size(job, now_ms)),
         }
-        return reply(self, "GetInstanceResource", {"Resource": present(fields)})
+        return reply(self, "GetInstanceResource", {"Resource": drop_empty(fields)})
 
 
 def _state(job: Job) -> str:
@@ -196,7 +196,7 @@ def _state(job: Job) -> str:
 
 def _timestamps(job: Job) -> dict[str, int]:
     ended = {} if job_end(job) is None else {STATES[job.state]: job_end(job)}
-    return present({"CREATED": job_created(job), "RUNNING": job_start(job), **ended})
+    return drop_empty({"CREATED": job_created(job), "RUNNING": job_start(job), **ended})
 
 
 def _vertices(labels: Sequence[Mapping[str, str]], state: str) -> list[dict[str, Any]]:
@@ -206,8 +206,8 @@ def _vertices(labels: Sequence[Mapping[str, str]], state: str) -> list[dict[str,
         if task := one.get("task", ""):
             subtasks.setdefault(task, set()).update(filter(None, [one.get("subtask")]))
     return [
-        present({"id": task, "name": task, "parallelism": len(subtasks[task]) or None, "status": state})
-        for task in sorted(subtasks, key=natural)
+        drop_empty({"id": task, "name": task, "parallelism": len(subtasks[task]) or None, "status": state})
+        for task in sorted(subtasks, key=make_natural_key)
     ]
 
 
@@ -223,7 +223,7 @@ def _user_config(extra: Mapping[str, Any]) -> dict[str, str]:
     return config
 
 
-def _last(job: Job, metrics: tuple[str, ...], now_ms: int) -> Lookup[dict[str, int | float]]:
+def _read_last_values(job: Job, metrics: tuple[str, ...], now_ms: int) -> Lookup[dict[str, int | float]]:
     """Return the last value of each metric in the last day of the job; missing metrics are left out."""
     end = job_end(job)
     last = now_ms if end is None else min(now_ms, end)
@@ -252,7 +252,7 @@ def _is_savepoint(one: Checkpoint) -> bool:
 
 
 def _checkpoint(one: Checkpoint) -> dict[str, Any]:
-    return present(
+    return drop_empty(
         {
             "id": int(one.id) if one.id.isascii() and one.id.isdigit() else one.id,
             "status": _COMPLETED,
@@ -277,7 +277,7 @@ def _error(job: Job) -> dict[str, Any]:
     return {"root-exception": job.error, "timestamp": job_end(job) if job.error else None}
 
 
-def _allowed(job: Job, now_ms: int) -> Lookup[list[float | None]]:
+def _read_limits(job: Job, now_ms: int) -> Lookup[list[float | None]]:
     """Return each of ``LIMITS`` of the running replicas together: as measured lately, else as recorded."""
     if job.state is not JobState.RUNNING:
         return [0.0, 0.0]
@@ -287,12 +287,12 @@ def _allowed(job: Job, now_ms: int) -> Lookup[list[float | None]]:
     running = {one.name for one in view.replicas if (one.state or job.state) is JobState.RUNNING and one.end is None}
     found: list[float | None] = []
     for limit in LIMITS:
-        each = recorded_limit(job, limit)
+        each = read_recorded_limit(job, limit)
         found.append(measured.get(limit, None if each is None else each * max(1, len(running))))
     return found
 
 
-def _total(job: Job, now_ms: int) -> Lookup[dict[str, int]]:
+def _read_queue_size(job: Job, now_ms: int) -> Lookup[dict[str, int]]:
     """Return the size of the job's queue, as far as it is known."""
     if not job.resource_group:
         return {}
@@ -302,5 +302,5 @@ def _total(job: Job, now_ms: int) -> Lookup[dict[str, int]]:
     except NotFoundError:  # a key that does not see all of the queue
         return {}
     # No machine has no core and no memory: the sizes of such a queue are unknown.
-    known = {"TotalMB": rounded_up(found.memory / _MIB), "TotalVirtualCores": rounded_up(found.cpu)}
+    known = {"TotalMB": round_up(found.memory / _MIB), "TotalVirtualCores": round_up(found.cpu)}
     return {name: value for name, value in known.items() if value}

@@ -22,7 +22,7 @@ from jobmeter.dialects.alibaba.foas.instances import (
     job_type,
     jobs_named,
     jobs_of,
-    own,
+    read_own_fields,
 )
 from jobmeter.dialects.alibaba.foas.names import METRICS
 from jobmeter.dialects.alibaba.foas.requests import (
@@ -77,12 +77,12 @@ class ListInstance(FlinkPageRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         project, name = self.project_name, self.job_name
         jobs = yield from jobs_named(project, name) if name else jobs_of(project)
-        archived = _archived(jobs, self.context.now_ms)
-        matching = [job for job in jobs if self._fits(job, job.id in archived)]
+        archived = _find_archived(jobs, self.context.now_ms)
+        matching = [job for job in jobs if self._matches_filters(job, job.id in archived)]
         members = [instance(project, job) for job in self.page_of(matching)]
         return reply(self, "ListInstance", {**self.paging(len(matching)), "Instances": {"Instance": members}})
 
-    def _fits(self, job: Job, archived: bool) -> bool:
+    def _matches_filters(self, job: Job, archived: bool) -> bool:
         """Return True for a job that matches the call's filters."""
         return (
             is_flink(job)
@@ -90,11 +90,11 @@ class ListInstance(FlinkPageRequest, frozen=True, kw_only=True):
             and job_type(job) == self.job_type
             and self.actual_state in {"", actual_state(job)}
             and self.expect_state in {"", expected_state(job)}
-            and self.api_type.upper() in {"", str(own(job).get("ApiType", "")).upper()}
-            and _inside(
+            and self.api_type.upper() in {"", str(read_own_fields(job).get("ApiType", "")).upper()}
+            and _lies_between(
                 job.start if job.start is not None else job.first_sample, self.start_begin_ts, self.start_end_ts
             )
-            and _inside(job_end(job), self.end_begin_ts, self.end_end_ts)
+            and _lies_between(job_end(job), self.end_begin_ts, self.end_end_ts)
         )
 
 
@@ -158,7 +158,7 @@ class ModifyInstanceState(InstanceRequest, frozen=True, kw_only=True):
 def instance(project: str, job: Job) -> dict[str, Any]:
     """Return an instance with its known fields; times in milliseconds."""
     fields = {
-        **{name: value for name, value in own(job).items() if name in STORED_FIELDS},
+        **{name: value for name, value in read_own_fields(job).items() if name in STORED_FIELDS},
         "Id": instance_id(job),
         "ProjectName": project,
         "JobName": job_name(job),
@@ -212,7 +212,7 @@ def _delay(job: Job, now_ms: int) -> Lookup[dict[str, int]]:
     return {"InputDelay": round(float(result.lines[0].value[-1]))} if result.lines else {}
 
 
-def _archived(jobs: Sequence[Job], now_ms: int) -> set[str]:
+def _find_archived(jobs: Sequence[Job], now_ms: int) -> set[str]:
     """Return the ids of archived jobs: streams with a newer instance of the same name, and old batch runs."""
     newest: set[str] = set()
     archived: set[str] = set()
@@ -227,7 +227,7 @@ def _archived(jobs: Sequence[Job], now_ms: int) -> set[str]:
     return archived
 
 
-def _inside(time: int | None, first: int | None, last: int | None) -> bool:
+def _lies_between(time: int | None, first: int | None, last: int | None) -> bool:
     """Return True for a time between both, included; for every time and none without them."""
     if first is None and last is None:
         return True

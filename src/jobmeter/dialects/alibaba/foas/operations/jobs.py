@@ -21,7 +21,7 @@ from jobmeter.dialects.alibaba.foas.instances import (
     job_type,
     jobs_named,
     jobs_of,
-    own,
+    read_own_fields,
 )
 from jobmeter.dialects.alibaba.foas.names import NAME, project_of
 from jobmeter.dialects.alibaba.foas.requests import (
@@ -68,9 +68,12 @@ class ListJob(FlinkPageRequest, frozen=True, kw_only=True):
             for job in newest.values()
             if self.job_type in {"", job_type(job)}
             and name in job_name(job).casefold()
-            and all(not want or str(own(job).get(key, "")).casefold() == want.casefold() for key, want in exact.items())
+            and all(
+                not want or str(read_own_fields(job).get(key, "")).casefold() == want.casefold()
+                for key, want in exact.items()
+            )
         ]
-        members = [described(project, job, full=self.is_show_full_field) for job in self.page_of(matching)]
+        members = [describe_job(project, job, full=self.is_show_full_field) for job in self.page_of(matching)]
         return reply(self, "ListJob", {**self.paging(len(matching)), "Jobs": {"Job": members}})
 
 
@@ -83,7 +86,7 @@ class GetFlinkJob(FlinkJobRequest, frozen=True):
         jobs = yield from jobs_named(project, name)
         if not jobs:
             raise job_not_found(project, name)
-        return reply(self, "GetJob", {"Job": described(project, jobs[0], full=True)})
+        return reply(self, "GetJob", {"Job": describe_job(project, jobs[0], full=True)})
 
 
 @operation(f"POST {JOBS_PATH}", "jobs:write", name="CreateJob")
@@ -148,7 +151,7 @@ class StartJob(FlinkJobRequest, frozen=True, kw_only=True):
         jobs = yield from jobs_named(project, name)
         if jobs and job_type(jobs[0]) == STREAM and any(job.state is JobState.RUNNING for job in jobs):
             raise ConflictError(f"the streaming job {name} runs already, and has one instance at a time")
-        started = _started(project, name, jobs, self.context)
+        started = _make_start_record(project, name, jobs, self.context)
         extra = {NAME: {"parameterJson": parameters}} if parameters else None
         record = msgspec.structs.replace(started, state=JobState.RUNNING, start=self.context.now_ms, extra=extra)
         yield from ask(RecordJobs(Records(jobs=[record])))
@@ -157,9 +160,9 @@ class StartJob(FlinkJobRequest, frozen=True, kw_only=True):
         return reply(self, "StartJob", {"instanceId": number})
 
 
-def described(project: str, job: Job, *, full: bool) -> dict[str, Any]:
+def describe_job(project: str, job: Job, *, full: bool) -> dict[str, Any]:
     """Return a job with its known fields; without ``full`` the long ones are left out."""
-    extra = own(job)
+    extra = read_own_fields(job)
     long = ("Code", "Properties", "Packages", "PlanJson") if full else ()
     fields = {
         **{key: extra.get(key) for key in ("ApiType", "EngineVersion", "ClusterId", "Description", *long)},
@@ -176,7 +179,7 @@ def described(project: str, job: Job, *, full: bool) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _started(project: str, name: str, jobs: Sequence[Job], context: Context) -> JobRecord:
+def _make_start_record(project: str, name: str, jobs: Sequence[Job], context: Context) -> JobRecord:
     """Return the record of the start: of the created job, of an earlier stream, else a new one."""
     ours = project_of(project)
     for job in jobs:

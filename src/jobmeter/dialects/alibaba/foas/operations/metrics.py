@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, Lookup
 from jobmeter.dialects.alibaba.foas import metric_json
 from jobmeter.dialects.alibaba.foas.answers import metrics_answer
-from jobmeter.dialects.alibaba.foas.instances import CURRENT, running
+from jobmeter.dialects.alibaba.foas.instances import CURRENT, find_running
 from jobmeter.dialects.alibaba.foas.lines import Drawn, draw
 from jobmeter.dialects.alibaba.foas.metric_json import MetricRequest
 from jobmeter.dialects.alibaba.foas.names import CLUSTER_METRICS, CPU_MODES, CPU_PREFIX, METRICS
 from jobmeter.dialects.alibaba.foas.requests import JOB_PATH, LARGEST_ID, FlinkJobRequest, operation
-from jobmeter.dialects.alibaba.foas.series import lines_of, tagged
-from jobmeter.dialects.base import Steps, ask, rounded
+from jobmeter.dialects.alibaba.foas.series import lines_of, tag_series
+from jobmeter.dialects.base import Steps, ask, round_digits
 from jobmeter.dialects.base.request import QUERY
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import Aggregate
@@ -56,7 +56,7 @@ class GetInstanceMetric(FlinkJobRequest, frozen=True, kw_only=True):
         project, name = self.project_name, self.job_name
         prefix = f"blink.{project}.{name}."
         document = metric_json.read(self.metric_json, prefix, METRICS, self.context.now_ms)
-        job = yield from running(project, name, self.instance_id)
+        job = yield from find_running(project, name, self.instance_id)
         lines = yield from lines_of(job, document, METRICS)
         return metrics_answer(self, "GetInstanceMetric", lines)
 
@@ -83,7 +83,7 @@ class GetClusterMetrics(AlibabaRequest, frozen=True, kw_only=True, rename="camel
             statistic = _statistic(query, f"queries[{at}].downsample")
             start = max(0, document.span.start_ms - (MARGIN_MS if query.rate is not None else 0))
             nodes = yield from _nodes(cluster, query, TimeRange(start, document.span.end_ms), statistic)
-            series = [tagged(Series("", "", one.node and cluster, one.node)) for one in nodes]
+            series = [tag_series(Series("", "", one.node and cluster, one.node)) for one in nodes]
             lines += draw(query, series, _columns(nodes), document.span, document.limit)
         return metrics_answer(self, "GetClusterMetrics", lines)
 
@@ -152,5 +152,5 @@ def _shares(parts: Sequence[Line], wholes: Sequence[Line]) -> Generator[Line]:
         _, mine, theirs = np.intersect1d(part.time, whole.time, assume_unique=True, return_indices=True)
         upper, lower = part.value[mine], whole.value[theirs]
         positive = lower > 0
-        percent = [rounded(value) for value in (100.0 * upper[positive] / lower[positive]).tolist()]
+        percent = [round_digits(value) for value in (100.0 * upper[positive] / lower[positive]).tolist()]
         yield replace(part, time=part.time[mine][positive], value=np.array(percent, np.float64), unit="%")

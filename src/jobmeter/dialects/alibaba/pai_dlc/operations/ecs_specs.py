@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from jobmeter.dialects.alibaba.common.listing import in_order, present
+from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records
 from jobmeter.dialects.alibaba.common.operation import ORDER, AlibabaRequest, answer, operation
 from jobmeter.dialects.alibaba.pai_dlc.specs import GIB
-from jobmeter.dialects.base import Steps, ask, rounded_up
+from jobmeter.dialects.base import Steps, ask, round_up
 from jobmeter.dialects.base.request import Choice
-from jobmeter.model.instance_types import MOST_JOBS, named_types, type_id
+from jobmeter.model.instance_types import MOST_JOBS, collect_named_types, type_id
 from jobmeter.model.job import InstanceType, Job, JobFilter
 from jobmeter.query.defaults import job_created
 
@@ -58,13 +58,13 @@ class ListEcsSpecs(AlibabaRequest, frozen=True, kw_only=True):
         page = yield from ask(JobFilter(limit=MOST_JOBS))
         found = [
             (kind, job)
-            for kind, job in named_types(page.jobs)
+            for kind, job in collect_named_types(page.jobs)
             if (not self.instance_types or type_id(kind) in self.instance_types)
             and self.accelerator_type in {"", _accelerator(kind)}
             and self.resource_type in {"", _resource_type(kind)}
         ]
         offset = (self.page_number - 1) * self.page_size
-        ordered = in_order(found, SORTS[self.sort_by], descending=self.order)[offset : offset + self.page_size]
+        ordered = sort_records(found, SORTS[self.sort_by], descending=self.order)[offset : offset + self.page_size]
         return answer({"EcsSpecs": [_spec(kind) for kind, _ in ordered], "TotalCount": len(found)}, self)
 
 
@@ -84,14 +84,14 @@ def _spec(kind: InstanceType) -> dict[str, Any]:
         "InstanceType": type_id(kind),
         "AcceleratorType": _accelerator(kind),
         "ResourceType": _resource_type(kind),
-        "Cpu": None if kind.cpu is None else rounded_up(kind.cpu),
+        "Cpu": None if kind.cpu is None else round_up(kind.cpu),
         "Memory": _gibibytes(kind.memory),
         "Gpu": kind.gpu_count,
         "GpuType": kind.gpu_type,
         "GpuMemory": _gibibytes(kind.gpu_memory),
     }
-    return present(fields)
+    return drop_empty(fields)
 
 
 def _gibibytes(size: int | None) -> int | None:
-    return None if size is None else rounded_up(size / GIB)
+    return None if size is None else round_up(size / GIB)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from jobmeter.dialects.alibaba.common.operation import Lookup, answer, given, operation, pod_ids
-from jobmeter.dialects.alibaba.common.times import plain
+from jobmeter.dialects.alibaba.common.operation import Lookup, answer, operation, pod_ids, select_given
+from jobmeter.dialects.alibaba.common.times import format_plain
 from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, DlcJobRequest, PodRequest, WeekEnd, WeekStart
 from jobmeter.dialects.alibaba.pai_dlc.states import WORDS
@@ -73,7 +73,7 @@ def _events(job: Job, replica: str, span: TimeRange, most: int) -> Lookup[list[E
         EventFilter(
             projects=frozenset({job.project}),
             jobs=(job.id,),
-            replicas=given(replica),
+            replicas=select_given(replica),
             start=span.start_ms,
             end=span.end_ms + 1,
             descending=True,
@@ -88,6 +88,6 @@ def _message(event: Event, job: Job, pod: str) -> str:
     if event.source is EventSource.STATE and event.reason in set(JobState):
         whose = f"Pod {pod}" if pod else f"Job {job.id}"
         parts = [f"{whose} is {WORDS[JobState(event.reason)]}.", event.message]
-        return " ".join([plain(event.time), *filter(None, parts)])
+        return " ".join([format_plain(event.time), *filter(None, parts)])
     parts = [event.reason if event.reason not in event.message else "", event.message]
-    return f"{plain(event.time)} {f'Pod {pod}: ' if pod else ''}{': '.join(filter(None, parts))}"
+    return f"{format_plain(event.time)} {f'Pod {pod}: ' if pod else ''}{': '.join(filter(None, parts))}"

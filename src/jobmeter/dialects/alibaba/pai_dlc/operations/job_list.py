@@ -6,7 +6,15 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from jobmeter.dialects.alibaba.common.operation import FLAG, ORDER, AlibabaRequest, Labels, answer, given, operation
+from jobmeter.dialects.alibaba.common.operation import (
+    FLAG,
+    ORDER,
+    AlibabaRequest,
+    Labels,
+    answer,
+    operation,
+    select_given,
+)
 from jobmeter.dialects.alibaba.pai_dlc import items
 from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, WeekEnd, WeekStart
 from jobmeter.dialects.alibaba.pai_dlc.specs import GIB, Totals
@@ -141,7 +149,7 @@ class ListJobs(AlibabaRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         question = self._filter()
         page = JobPage([], 0) if question is None else (yield from ask(question))
-        jobs = [items.listed(job, self.context.now_ms) for job in page.jobs]
+        jobs = [items.describe_listed(job, self.context.now_ms) for job in page.jobs]
         return answer({"Jobs": jobs, "TotalCount": page.total}, self)
 
     def _filter(self) -> JobFilter | None:
@@ -149,16 +157,16 @@ class ListJobs(AlibabaRequest, frozen=True, kw_only=True):
         states, conditions = STATUS.matching(self.status) if self.status else (_ALL, ())
         bounds, meant = self._bounds()
         states &= meant
-        users = given(self.user_id_for_filter, self.context.caller if self.show_own else "")
+        users = select_given(self.user_id_for_filter, self.context.caller if self.show_own else "")
         if not states or len(users) > 1 or not self._priorities():
             return None
         return JobFilter(
             ids=self._ids(),
             states=frozenset() if states == _ALL else states,
-            types=given(self.job_type),
+            types=select_given(self.job_type),
             users=users,
-            resource_groups=given(self.resource_id) or frozenset(self.resource_ids),
-            workspaces=frozenset() if self.from_all_workspaces else given(self.workspace_id),
+            resource_groups=select_given(self.resource_id) or frozenset(self.resource_ids),
+            workspaces=frozenset() if self.from_all_workspaces else select_given(self.workspace_id),
             created_from=bounds.get("created_from"),
             created_to=bounds.get("created_to"),
             conditions=(*conditions, *bounds.get("conditions", ()), *self._conditions()),

@@ -11,7 +11,7 @@ from jobmeter.dialects.alibaba.common.operation import (
     TIME,
     Step,
     answer,
-    in_their_unit,
+    convert_units,
     operation,
     pod_ids,
 )
@@ -63,5 +63,5 @@ class GetJobMetrics(DlcJobRequest, frozen=True, kw_only=True):
 
 
 def _points(line: Line) -> list[dict[str, float]]:
-    values = in_their_unit(line)
+    values = convert_units(line)
     return [{"Time": time, "Value": value} for time, value in zip(line.time.tolist(), values, strict=True)]

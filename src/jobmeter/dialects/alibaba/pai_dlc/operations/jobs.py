@@ -37,4 +37,4 @@ class GetJob(DlcJobRequest, frozen=True, kw_only=True):
         )
         page = (yield from ask(question)) if self.need_detail else EventPage([], 0)
         changes = [event for event in page.events if not event.replica]
-        return answer(items.alone(view, changes, self.context.now_ms, detail=self.need_detail), self)
+        return answer(items.describe_job(view, changes, self.context.now_ms, detail=self.need_detail), self)

@@ -11,7 +11,7 @@ from msgspec import Meta, field
 
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, answer, json_body, json_operation, operation
 from jobmeter.dialects.alibaba.pai_dlc import specs
-from jobmeter.dialects.alibaba.pai_dlc.items import STORED_FIELDS, own
+from jobmeter.dialects.alibaba.pai_dlc.items import STORED_FIELDS, read_own_fields
 from jobmeter.dialects.alibaba.pai_dlc.names import NAME
 from jobmeter.dialects.alibaba.pai_dlc.operations.job_list import sums
 from jobmeter.dialects.alibaba.pai_dlc.requests import DlcJobRequest, job_view
@@ -75,9 +75,9 @@ class CreateJob(AlibabaRequest, frozen=True, kw_only=True):
             raise InvalidRequestError(
                 "DisplayName must be 1 to 256 letters, digits, underscores, periods and hyphens", "DisplayName"
             )
-        roles = specs.checked(self.job_specs)
+        roles = specs.check_specs(self.job_specs)
         _check_accessibility(self.accessibility)
-        job = new_id(self.context)
+        job = make_job_id(self.context)
         stored = {name: raw[name] for name in (*STORED_FIELDS, *_EXTRA_FIELDS) if raw.get(name) not in (None, [], {})}
         record = JobRecord(
             job_id=job,
@@ -115,10 +115,10 @@ class UpdateJob(AlibabaRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         raw = json_body(self.call)
-        roles = specs.checked(self.job_specs) if self.job_specs else []
+        roles = specs.check_specs(self.job_specs) if self.job_specs else []
         _check_accessibility(self.accessibility)
         view = yield from job_view(self.job_id)
-        if self.accessibility == "PRIVATE" and own(view.job).get("Accessibility") == "PUBLIC":
+        if self.accessibility == "PRIVATE" and read_own_fields(view.job).get("Accessibility") == "PUBLIC":
             raise InvalidRequestError("Accessibility can only be widened, from PRIVATE to PUBLIC", "Accessibility")
         changed = {
             name: raw[name]
@@ -167,7 +167,7 @@ class DeleteRequest(DlcJobRequest, frozen=True, kw_only=True):
         return answer({"JobId": job.id}, self)
 
 
-def new_id(context: Context) -> str:
+def make_job_id(context: Context) -> str:
     """Return an id in the vendor's form: ``dlc`` and 13 digits and lower-case letters.
 
     It is as unique as the request's id.

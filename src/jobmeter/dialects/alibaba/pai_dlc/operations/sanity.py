@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from jobmeter.dialects.alibaba.common.operation import ORDER, answer, operation
-from jobmeter.dialects.alibaba.pai_dlc.items import own
+from jobmeter.dialects.alibaba.pai_dlc.items import read_own_fields
 from jobmeter.dialects.alibaba.pai_dlc.requests import DlcJobRequest, Token
 from jobmeter.dialects.base import Steps
 from jobmeter.dialects.base.request import Choice
@@ -56,7 +56,7 @@ class GetJobSanityCheckResult(DlcJobRequest, frozen=True, kw_only=True):
 
 def _items(job: Job) -> Iterator[dict[str, Any]]:
     """Yield the items in the vendor's types. A check without a number gets its position in the list."""
-    reported = own(job).get("SanityCheckResults")
+    reported = read_own_fields(job).get("SanityCheckResults")
     for place, check in enumerate(reported if isinstance(reported, list) else [], 1):
         for item in check if isinstance(check, list) else [check]:
             if isinstance(item, dict):

@@ -9,7 +9,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, json_text, operation
-from jobmeter.dialects.alibaba.pai_llm_trace.otel import compatible, short, without_embeddings
+from jobmeter.dialects.alibaba.pai_llm_trace.otel import compatible, describe_trace, drop_embeddings
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice, ParameterKind, ParameterReader, ParameterSlot, Time
 from jobmeter.errors import InvalidRequestError, LimitExceededError
@@ -79,7 +79,7 @@ class _Seconds(ParameterKind):
         return round(number * 10**9)
 
 
-def _exact(name: str) -> str:
+def _describe_exact_filter(name: str) -> str:
     holder, key = _EXACT[name]
     return f"The exact value of `{holder.value}` `{key}`."
 
@@ -109,11 +109,11 @@ class ListTracesDatas(AlibabaRequest, frozen=True, kw_only=True):
     has_status_message: Annotated[bool, Meta(description="`True`: traces with a span that has a status message.")] = (
         False
     )
-    llm_app_name: Annotated[str, Meta(description=_exact("llm_app_name"))] = ""
-    end_user_id: Annotated[str, Meta(description=_exact("end_user_id"))] = ""
-    owner_id: Annotated[str, Meta(description=_exact("owner_id"))] = ""
-    owner_sub_id: Annotated[str, Meta(description=_exact("owner_sub_id"))] = ""
-    session_id: Annotated[str, Meta(description=_exact("session_id"))] = ""
+    llm_app_name: Annotated[str, Meta(description=_describe_exact_filter("llm_app_name"))] = ""
+    end_user_id: Annotated[str, Meta(description=_describe_exact_filter("end_user_id"))] = ""
+    owner_id: Annotated[str, Meta(description=_describe_exact_filter("owner_id"))] = ""
+    owner_sub_id: Annotated[str, Meta(description=_describe_exact_filter("owner_sub_id"))] = ""
+    session_id: Annotated[str, Meta(description=_describe_exact_filter("session_id"))] = ""
     filters: Annotated[
         Sequence[_Filter],
         Meta(description="JSON: `[{Key, Operator, Value}]`."),
@@ -136,9 +136,9 @@ class ListTracesDatas(AlibabaRequest, frozen=True, kw_only=True):
         own: dict[tuple[str, str], list[Span]] = {}
         for span in found:
             own.setdefault((span.project, span.trace), []).append(span)
-        form = compatible if self.opentelemetry_compatible else short
+        form = compatible if self.opentelemetry_compatible else describe_trace
         spans = [own[one.project, one.trace] for one in page.traces if (one.project, one.trace) in own]
-        traces = [json_text(form(_reduced(members, self.trace_reduce_method))) for members in spans]
+        traces = [json_text(form(_reduce_spans(members, self.trace_reduce_method))) for members in spans]
         return answer({"Traces": traces, "TotalCount": page.total or 0}, self)
 
     def _filter(self) -> TraceFilter:
@@ -197,7 +197,7 @@ def _status(text: str) -> SpanStatus:
         raise InvalidRequestError(f"Filters: status {text[:20]!r} is not one of UNSET, OK, ERROR", "Filters") from error
 
 
-def _reduced(spans: Sequence[Span], how: str) -> Sequence[Span]:
+def _reduce_spans(spans: Sequence[Span], how: str) -> Sequence[Span]:
     if how == "root":
         spans = [min(spans, key=lambda span: (bool(span.parent), span.start_ns, span.span))]
-    return [replace(one, attributes=without_embeddings(one.attributes)) for one in spans] if how else spans
+    return [replace(one, attributes=drop_embeddings(one.attributes)) for one in spans] if how else spans

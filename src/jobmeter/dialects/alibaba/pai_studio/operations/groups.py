@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from jobmeter.dialects.alibaba.common.groups import NOW_MS, GroupSort, groups_named, node_count, one_group
-from jobmeter.dialects.alibaba.common.listing import in_order, present
+from jobmeter.dialects.alibaba.common.groups import NOW_MS, GroupSort, find_group, groups_named, node_count
+from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records
 from jobmeter.dialects.alibaba.common.operation import (
     FLAG,
     ORDER,
@@ -19,14 +19,14 @@ from jobmeter.dialects.alibaba.common.operation import (
     Ignored,
     Lookup,
     answer,
-    given,
     operation,
+    select_given,
 )
 from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import READY, GroupRequest, StudioPageRequest
 from jobmeter.dialects.base import Steps
 from jobmeter.dialects.base.request import Choice
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.query.group import ResourceGroup
 
 ResourceType = Annotated[
@@ -34,16 +34,16 @@ ResourceType = Annotated[
 ]
 
 
-def _unknown(_: ResourceGroup) -> None:
+def _sort_by_nothing(_: ResourceGroup) -> None:
     """Return None for every group: the sort by a field that no group has keeps their order."""
 
 
 SORTS: Mapping[str, GroupSort] = MappingProxyType(
     {
-        "DisplayName": lambda group: natural(group.name),
+        "DisplayName": lambda group: make_natural_key(group.name),
         "GmtCreated": lambda group: group.created,
         "GmtModified": lambda group: group.updated,
-        **dict.fromkeys(("RegionID", "Duration", "PricingCycle", "PayType"), _unknown),
+        **dict.fromkeys(("RegionID", "Duration", "PricingCycle", "PayType"), _sort_by_nothing),
     }
 )
 
@@ -75,12 +75,12 @@ class ListResourceGroups(StudioPageRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         groups: Sequence[ResourceGroup] = []
-        if ready(self.status):
-            groups = yield from groups_named(given(self.name), self.resource_group_ids)
+        if includes_ready(self.status):
+            groups = yield from groups_named(select_given(self.name), self.resource_group_ids)
         if self.has_resource is not None:
-            groups = yield from _with_nodes(self, groups, there=self.has_resource)
+            groups = yield from _select_with_nodes(self, groups, there=self.has_resource)
         offset, size = self.page
-        ordered = in_order(groups, SORTS[self.sort_by], descending=self.order)
+        ordered = sort_records(groups, SORTS[self.sort_by], descending=self.order)
         members = []
         for group in ordered if self.show_all else ordered[offset : offset + size]:
             nodes = yield from node_count(group, self.lately(NOW_MS))
@@ -102,17 +102,17 @@ class GetResourceGroup(GroupRequest, frozen=True, kw_only=True):
     tag: Annotated[str, Meta(description="Changes nothing: a group has no tags.")] = ""
 
     def _steps(self) -> Steps:
-        group = yield from one_group(self.resource_group_id)
+        group = yield from find_group(self.resource_group_id)
         [cluster] = group.clusters if len(group.clusters) == 1 else [""]
         fields = {**group_fields(group), "ClusterID": cluster, "Tags": []}
         fields.pop("ResourceGroupID")
-        return answer(present(fields), self)
+        return answer(drop_empty(fields), self)
 
 
 def group_fields(group: ResourceGroup) -> dict[str, Any]:
     """Return the fields of a group that are known without counting its nodes."""
     [workspace] = group.workspaces if len(group.workspaces) == 1 else [""]
-    return present(
+    return drop_empty(
         {
             "ResourceGroupID": group.name,
             "Name": group.name,
@@ -124,12 +124,12 @@ def group_fields(group: ResourceGroup) -> dict[str, Any]:
     )
 
 
-def ready(statuses: Sequence[str]) -> bool:
+def includes_ready(statuses: Sequence[str]) -> bool:
     """Return True if a filter on the status is empty or includes Ready."""
     return not statuses or READY.casefold() in {one.casefold() for one in statuses}
 
 
-def _with_nodes(
+def _select_with_nodes(
     request: AlibabaRequest, groups: Sequence[ResourceGroup], *, there: bool
 ) -> Lookup[list[ResourceGroup]]:
     found = []

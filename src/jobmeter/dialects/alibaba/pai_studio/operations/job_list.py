@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from jobmeter.dialects.alibaba.common.listing import picked, present
-from jobmeter.dialects.alibaba.common.operation import FLAG, ORDER, TIME, Labels, answer, given, operation
+from jobmeter.dialects.alibaba.common.listing import drop_empty, picked
+from jobmeter.dialects.alibaba.common.operation import FLAG, ORDER, TIME, Labels, answer, operation, select_given
 from jobmeter.dialects.alibaba.common.statuses import Statuses, states_of
 from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import NAME, TIME_TEXT, StudioPageRequest, gibibytes_text, number_text
@@ -19,7 +19,7 @@ from jobmeter.dialects.base.request import Choice
 from jobmeter.model.job import Condition, Job, JobFilter, JobSize, JobState, Operator, SizesQuestion
 from jobmeter.model.time import DAY
 from jobmeter.query.defaults import job_created
-from jobmeter.query.usage import LIMITS, promised_devices, recorded_limit
+from jobmeter.query.usage import LIMITS, promised_devices, read_recorded_limit
 
 WEEK = 7 * DAY
 STATUS = Statuses(
@@ -105,9 +105,9 @@ class ListTrainingJobs(StudioPageRequest, frozen=True, kw_only=True):
         span = self.time_range(self.start_time, self.end_time, WEEK)
         offset, size = self.page
         return JobFilter(
-            ids=tuple(given(self.training_job_id)),
+            ids=tuple(select_given(self.training_job_id)),
             states=states,
-            workspaces=given(self.workspace_id),
+            workspaces=select_given(self.workspace_id),
             created_from=span.start_ms,
             created_to=span.end_ms + 1,
             conditions=(*conditions, *self._conditions()),
@@ -147,16 +147,16 @@ def _member(job: Job, size: JobSize) -> dict[str, Any]:
         "StatusTransitions": _transitions(job),
         **picked(own, STORED_FIELDS),
     }
-    return present(fields)
+    return drop_empty(fields)
 
 
 def _resource(job: Job, size: JobSize) -> dict[str, Any]:
     """Return the machines of a job: of its record's instance type, else replicas of a size in a group."""
     kind, replicas = job.instance_type, size.replicas or None
     spec = "" if kind is None else kind.id or kind.name
-    cpu, memory = (recorded_limit(job, limit) for limit in LIMITS)
+    cpu, memory = (read_recorded_limit(job, limit) for limit in LIMITS)
     devices = promised_devices(job)
-    instance = present(
+    instance = drop_empty(
         {
             "CPU": None if cpu is None else number_text(cpu),
             "Memory": None if memory is None else gibibytes_text(memory),
@@ -172,13 +172,13 @@ def _resource(job: Job, size: JobSize) -> dict[str, Any]:
         "InstanceCount": replicas,
         "InstanceSpec": instance or None,
     }
-    return present(fields)
+    return drop_empty(fields)
 
 
 def _transitions(job: Job) -> list[dict[str, Any]]:
     states = states_of(job)
     ends = [stamp(time) for time, _ in states[1:]] + [""]
     return [
-        present({"Status": STATUS.words[state], "StartTime": stamp(start), "EndTime": end})
+        drop_empty({"Status": STATUS.words[state], "StartTime": stamp(start), "EndTime": end})
         for (start, state), end in zip(states, ends, strict=False)
     ]

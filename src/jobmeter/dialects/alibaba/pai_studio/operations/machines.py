@@ -11,12 +11,12 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Meta, field
 
 from jobmeter.dialects.alibaba.common.groups import NOW_MS
-from jobmeter.dialects.alibaba.common.listing import in_order, present
+from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records
 from jobmeter.dialects.alibaba.common.operation import ORDER, AlibabaRequest, Lookup, answer, operation
 from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import GIB, READY, Group, StudioPageRequest, device_models
-from jobmeter.dialects.alibaba.pai_studio.operations.groups import ready
-from jobmeter.dialects.base import Steps, ask, rounded_up
+from jobmeter.dialects.alibaba.pai_studio.operations.groups import includes_ready
+from jobmeter.dialects.base import Steps, ask, round_up
 from jobmeter.dialects.base.request import Choice
 from jobmeter.query.group import NodeLoad, NodeLoadsQuestion
 from jobmeter.query.request import GroupRef
@@ -85,10 +85,10 @@ class ListResourceGroupMachineGroups(StudioPageRequest, frozen=True, kw_only=Tru
             for one in _machine_groups(self.resource_group_id, loads)
             if (not names or one["MachineGroupID"] in names) and self.name in {"", one["MachineGroupID"]}
         ]
-        if not ready(self.status) or any(getattr(self, name) for name in _UNKNOWN_FILTERS):
+        if not includes_ready(self.status) or any(getattr(self, name) for name in _UNKNOWN_FILTERS):
             found = []
         offset, size = self.page
-        ordered = in_order(found, MACHINE_GROUP_SORTS[self.sort_by], descending=self.order)
+        ordered = sort_records(found, MACHINE_GROUP_SORTS[self.sort_by], descending=self.order)
         body = {"MachineGroups": ordered[offset : offset + size], "TotalCount": str(len(found))}
         return answer(body, self)
 
@@ -106,7 +106,7 @@ def kind_of(load: NodeLoad) -> MachineKind:
     """
     capacity = load.capacity
     return MachineKind(
-        cpu=rounded_up(capacity.cpu) or None,
+        cpu=round_up(capacity.cpu) or None,
         memory=round(capacity.memory / GIB) or None,
         devices=capacity.devices or (0 if load.node.info else None),
         models=device_models(sorted(capacity.device_types)),
@@ -132,7 +132,7 @@ def _machine_groups(group: str, loads: Sequence[NodeLoad]) -> list[dict[str, Any
 
 def _machine_group(group: str, kind: MachineKind, members: Sequence[NodeLoad]) -> dict[str, Any]:
     seen = [one.node.first_seen for one in members if one.node.first_seen is not None]
-    return present(
+    return drop_empty(
         {
             "MachineGroupID": machine_group_id(group, kind),
             "ResourceGroupID": group,

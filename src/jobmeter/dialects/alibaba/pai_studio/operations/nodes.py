@@ -10,8 +10,8 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Meta, field
 
 from jobmeter.dialects.alibaba.common.groups import groups_named
-from jobmeter.dialects.alibaba.common.listing import in_order, present
-from jobmeter.dialects.alibaba.common.operation import ORDER, Ignored, Lookup, answer, given, operation
+from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records
+from jobmeter.dialects.alibaba.common.operation import ORDER, Ignored, Lookup, answer, operation, select_given
 from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import READY, StudioPageRequest, gibibytes_text, number_text
 from jobmeter.dialects.alibaba.pai_studio.operations.machines import (
@@ -22,8 +22,8 @@ from jobmeter.dialects.alibaba.pai_studio.operations.machines import (
     machine_group_id,
 )
 from jobmeter.dialects.base import MissingFieldError, Steps
-from jobmeter.dialects.base.request import Choice, listed
-from jobmeter.model.order import natural
+from jobmeter.dialects.base.request import Choice, list_names
+from jobmeter.model.order import make_natural_key
 from jobmeter.query.group import NodeLoad
 from jobmeter.query.nodes import NodeState
 
@@ -47,7 +47,7 @@ class NodeMember(NamedTuple):
 NodeSort = Callable[[NodeMember], Any]
 NODE_SORTS: Mapping[str, NodeSort] = MappingProxyType(
     {
-        "NodeName": lambda one: natural(one.load.node.name),
+        "NodeName": lambda one: make_natural_key(one.load.node.name),
         "NodeStatus": lambda one: STATUSES[one.load.state],
         "CPU": lambda one: one.load.capacity.cpu,
         "Memory": lambda one: one.load.capacity.memory,
@@ -86,7 +86,7 @@ class ListNodes(StudioPageRequest, frozen=True, kw_only=True):
     workspace_id: Annotated[str, Meta(description="Nodes of groups that have jobs of this workspace.")] = ""
     node_names: Annotated[tuple[str, ...], Meta(description="Separated by commas. Default: all.")] = ()
     node_statuses: Annotated[
-        tuple[str, ...], Meta(description=f"Of {listed(STATUSES.values())}, separated by commas. Default: all.")
+        tuple[str, ...], Meta(description=f"Of {list_names(STATUSES.values())}, separated by commas. Default: all.")
     ] = ()
     accelerator_type: Annotated[str, Meta(description="Nodes without or with devices."), Choice(ACCELERATORS)] = ""
     gpu_type: Annotated[str, Meta(description="Part of a device's model, in any letter case.")] = field(
@@ -120,7 +120,7 @@ class ListNodes(StudioPageRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         members = yield from self._members(self._groups())
-        found = in_order(filter(self._fits, members), NODE_SORTS[self.sort_by], descending=self.order)
+        found = sort_records(filter(self._matches_filters, members), NODE_SORTS[self.sort_by], descending=self.order)
         offset, size = self.page
         nodes = [_node(one, verbose=self.verbose) for one in found[offset : offset + size]]
         return answer({"Nodes": nodes, "TotalCount": len(found)}, self)
@@ -131,9 +131,9 @@ class ListNodes(StudioPageRequest, frozen=True, kw_only=True):
             raise MissingFieldError("ResourceGroupIds or QuotaId is mandatory for this action", "ResourceGroupIds")
         named = tuple(dict.fromkeys(self.resource_group_ids or (self.quota_id,)))
         limits = (
-            given(self.quota_id),
-            given(self.filter_by_quota_id),
-            given(self.resource_group_name),
+            select_given(self.quota_id),
+            select_given(self.filter_by_quota_id),
+            select_given(self.resource_group_name),
             frozenset(self.filter_by_resource_group_ids),
         )
         return tuple(name for name in named if all(not limit or name in limit for limit in limits))
@@ -148,7 +148,7 @@ class ListNodes(StudioPageRequest, frozen=True, kw_only=True):
             found += [NodeMember(group, load) for load in loads]
         return found
 
-    def _fits(self, one: NodeMember) -> bool:
+    def _matches_filters(self, one: NodeMember) -> bool:
         """Return True for a node that matches the call's filters."""
         load, kind = one.load, kind_of(one.load)
         return (
@@ -166,7 +166,7 @@ class ListNodes(StudioPageRequest, frozen=True, kw_only=True):
 def _node(one: NodeMember, *, verbose: bool) -> dict[str, Any]:
     load, kind = one.load, kind_of(one.load)
     created = stamp(load.node.first_seen)
-    fields = present(
+    fields = drop_empty(
         {
             "NodeName": load.node.name,
             "NodeStatus": STATUSES[load.state],

@@ -19,7 +19,7 @@ from jobmeter.dialects.alibaba.common.groups import (
     page_of_groups,
     requests_of,
 )
-from jobmeter.dialects.alibaba.common.listing import present
+from jobmeter.dialects.alibaba.common.listing import drop_empty
 from jobmeter.dialects.alibaba.common.operation import FLAG, ORDER, AlibabaRequest, Ignored, Lookup, answer, operation
 from jobmeter.dialects.alibaba.pai_studio.names import (
     READY,
@@ -28,16 +28,16 @@ from jobmeter.dialects.alibaba.pai_studio.names import (
     gibibytes_text,
     number_text,
 )
-from jobmeter.dialects.alibaba.pai_studio.operations.groups import ResourceType, group_fields, ready
+from jobmeter.dialects.alibaba.pai_studio.operations.groups import ResourceType, group_fields, includes_ready
 from jobmeter.dialects.base import Steps
-from jobmeter.dialects.base.request import Choice, listed
+from jobmeter.dialects.base.request import Choice, list_names
 from jobmeter.model.job import JobState
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.query.group import Amounts, ResourceGroup
 
 SORTS: Mapping[str, GroupSort] = MappingProxyType(
     {
-        "QuotaName": lambda group: natural(group.name),
+        "QuotaName": lambda group: make_natural_key(group.name),
         "Status": lambda _: None,
         "GmtCreatedTime": lambda group: group.created,
         "GmtModifiedTime": lambda group: group.updated,
@@ -67,7 +67,7 @@ class ListQuotas(StudioPageRequest, frozen=True, kw_only=True):
     quota_name: Annotated[str, Meta(description="Part of the name, in any letter case.")] = ""
     statuses: Annotated[
         tuple[str, ...],
-        Meta(description=f"Of {listed((READY,))}, which every quota is, separated by commas. Default: all."),
+        Meta(description=f"Of {list_names((READY,))}, which every quota is, separated by commas. Default: all."),
     ] = ()
     workspace_ids: Annotated[
         tuple[str, ...], Meta(max_length=10, description="Quotas with jobs of one of these workspaces.")
@@ -93,20 +93,20 @@ class ListQuotas(StudioPageRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         found = yield from groups_named(self.quota_ids)
-        groups = [group for group in found if self._fits(group)]
+        groups = [group for group in found if self._matches_filters(group)]
         sort, by_size = SORTS.get(self.sort_by), SIZE_SORTS.get(self.sort_by)
         members = yield from page_of_groups(self, groups, self.page, sort, by_size, descending=self.order)
         quotas = []
         for one in members:
             details = (yield from _details(self, one)) if self.verbose else None
-            quotas.append(present({**_quota(one), "QuotaDetails": details}))
+            quotas.append(drop_empty({**_quota(one), "QuotaDetails": details}))
         return answer({"Quotas": quotas, "TotalCount": len(groups)}, self)
 
-    def _fits(self, group: ResourceGroup) -> bool:
+    def _matches_filters(self, group: ResourceGroup) -> bool:
         """Return True if a group matches the filters of the call."""
         name, gpu_type, workspace = map(str.casefold, (self.quota_name, self.gpu_type, self.workspace_name))
         return (
-            ready(self.statuses)
+            includes_ready(self.statuses)
             and not (self.parent_quota_id or self.labels)
             and name in group.name.casefold()
             and (not self.workspace_ids or not set(self.workspace_ids).isdisjoint(group.workspaces))
@@ -144,7 +144,7 @@ def _details(request: AlibabaRequest, one: SizedGroup) -> Lookup[dict[str, Any]]
 
 
 def _amount(amounts: Amounts) -> dict[str, str]:
-    return present(
+    return drop_empty(
         {
             "CPU": number_text(amounts.cpu),
             "Memory": f"{gibibytes_text(amounts.memory)}Gi",

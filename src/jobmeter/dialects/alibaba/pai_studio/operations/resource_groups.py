@@ -12,14 +12,14 @@ from msgspec import Meta, field
 
 from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.alibaba.common.groups import NOW_MS
-from jobmeter.dialects.alibaba.common.listing import in_order
+from jobmeter.dialects.alibaba.common.listing import sort_records
 from jobmeter.dialects.alibaba.common.operation import (
     ORDER,
     TIME,
     AlibabaRequest,
     Step,
     answer,
-    in_their_unit,
+    convert_units,
     operation,
 )
 from jobmeter.dialects.alibaba.pai_studio.names import (
@@ -36,11 +36,11 @@ from jobmeter.dialects.alibaba.pai_studio.names import (
     number_text,
     percent_text,
 )
-from jobmeter.dialects.base import Answer, Steps, ask, rounded_up
-from jobmeter.dialects.base.request import Choice, listed
+from jobmeter.dialects.base import Answer, Steps, ask, round_up
+from jobmeter.dialects.base.request import Choice, list_names
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import JobState
-from jobmeter.model.order import natural
+from jobmeter.model.order import make_natural_key
 from jobmeter.model.time import DAY, HOUR, SECOND
 from jobmeter.query.group import (
     Amounts,
@@ -91,7 +91,7 @@ class GetUserViewMetrics(GroupRequest, frozen=True, kw_only=True):
         question = GroupQuestion(group=GroupRef(group), range=self.lately(self.time_step), workspace=self.workspace_id)
         found = yield from ask(question)
         records = [_record(group, found.capacity, usage) for usage in found.users if self.user_id in ("", usage.user)]
-        records = by_field(records, self.sort_by, descending=self.order)
+        records = sort_by_field(records, self.sort_by, descending=self.order)
         body = {
             "ResourceGroupId": group,
             "UserMetrics": records[offset : offset + self.page_size],
@@ -110,7 +110,7 @@ class GetNodeMetrics(GroupRequest, frozen=True, kw_only=True):
     values of its replicas. Nodes without any samples are absent.
     """
 
-    metric_type: Annotated[str, Meta(description=f"One of {listed(NODE_METRICS)}, in any letter case.")]
+    metric_type: Annotated[str, Meta(description=f"One of {list_names(NODE_METRICS)}, in any letter case.")]
     gpu_type: Annotated[str, Meta(description="Only nodes with this device: `V100`, `A100`, `H200`, ...")] = field(
         default="", name="GPUType"
     )
@@ -133,7 +133,7 @@ class GetNodeMetrics(GroupRequest, frozen=True, kw_only=True):
         types = {node.name: device_models(node.device_types) for node in nodes}
         members = [
             {"NodeID": line.node, "GPUType": types.get(line.node, ""), "Metrics": _points(line)}
-            for line in _first_of(metrics, result.lines)
+            for line in _select_first_metric(metrics, result.lines)
             if not gpu_type or gpu_type in types.get(line.node, "").casefold().split(",")
         ]
         body = {"ResourceGroupID": group.id, "MetricType": self.metric_type, "NodesMetrics": members}
@@ -172,13 +172,13 @@ class GetResourceGroupRequest(GroupRequest, frozen=True, kw_only=True):
         return _amounts("request", found, self)
 
 
-def by_field(records: Sequence[dict[str, Any]], field: str, *, descending: bool) -> list[dict[str, Any]]:
+def sort_by_field(records: Sequence[dict[str, Any]], field: str, *, descending: bool) -> list[dict[str, Any]]:
     """Sort records by a field, whose name is case-insensitive; an unknown field leaves the order unchanged."""
     names = {name.casefold(): name for record in records[:1] for name in record}
     name = names.get(field.casefold())
     if name is None:
         return list(records)
-    return in_order(
+    return sort_records(
         records,
         lambda record: None if record[name] == UNKNOWN else _key(name, record[name]),
         descending=descending,
@@ -189,8 +189,8 @@ def _key(name: str, value: Any) -> Any:  # noqa: ANN401 - as the field's own typ
     if name.endswith("Rate"):
         return float(value)
     if isinstance(value, list):
-        return len(value), [natural(part) for part in value]
-    return natural(value) if isinstance(value, str) else value
+        return len(value), [make_natural_key(part) for part in value]
+    return make_natural_key(value) if isinstance(value, str) else value
 
 
 def _record(group: str, capacity: Amounts, usage: ResourceUsage) -> dict[str, Any]:
@@ -199,32 +199,32 @@ def _record(group: str, capacity: Amounts, usage: ResourceUsage) -> dict[str, An
     devices = bool(usage.requested.devices or usage.device_jobs)
     return {
         "ResourceGroupId": group,
-        "TotalCPU": rounded_up(capacity.cpu),
-        "CPUUsageRate": _measured(percent_text, usage.cpu, some),
-        "GPUUsageRate": _measured(percent_text, usage.device, devices),
+        "TotalCPU": round_up(capacity.cpu),
+        "CPUUsageRate": _format_measured(percent_text, usage.cpu, some),
+        "GPUUsageRate": _format_measured(percent_text, usage.device, devices),
         "TotalMemory": kilobytes(capacity.memory),
         "TotalGPU": capacity.devices,
-        "MemoryUsageRate": _measured(percent_text, usage.memory, some),
-        "RequestCPU": rounded_up(usage.requested.cpu),
+        "MemoryUsageRate": _format_measured(percent_text, usage.memory, some),
+        "RequestCPU": round_up(usage.requested.cpu),
         "RequestGPU": usage.requested.devices,
         "RequestMemory": kilobytes(usage.requested.memory),
-        "NetworkInputRate": _measured(megabytes_text, usage.network_receive, some),
-        "NetworkOutputRate": _measured(megabytes_text, usage.network_transmit, some),
-        "DiskReadRate": _measured(megabytes_text, usage.disk_read, some),
-        "DiskWriteRate": _measured(megabytes_text, usage.disk_write, some),
+        "NetworkInputRate": _format_measured(megabytes_text, usage.network_receive, some),
+        "NetworkOutputRate": _format_measured(megabytes_text, usage.network_transmit, some),
+        "DiskReadRate": _format_measured(megabytes_text, usage.disk_read, some),
+        "DiskWriteRate": _format_measured(megabytes_text, usage.disk_write, some),
         "JobType": ",".join(dict.fromkeys(job_type(kind) for kind in usage.types)),
         "UserId": usage.user,
         "CPUNodeNumber": len(usage.cpu_nodes),
         "GPUNodeNumber": len(usage.device_nodes),
         "CpuJobNames": usage.cpu_jobs,
         "GpuJobNames": usage.device_jobs,
-        "NodeNames": sorted({*usage.cpu_nodes, *usage.device_nodes}, key=natural),
+        "NodeNames": sorted({*usage.cpu_nodes, *usage.device_nodes}, key=make_natural_key),
         "CpuNodeNames": usage.cpu_nodes,
         "GpuNodeNames": usage.device_nodes,
     }
 
 
-def _measured(text: Callable[[float], str], value: float | None, there: bool) -> str:
+def _format_measured(text: Callable[[float], str], value: float | None, there: bool) -> str:
     """Return the text of a measured value; ``0`` without capacity."""
     if value is None:
         return UNKNOWN if there else "0"
@@ -236,7 +236,7 @@ def _amounts(prefix: str, found: Amounts, request: AlibabaRequest) -> Answer:
     for name, count in found.device_types.items():
         counts[device_model(name)] += count
     body: dict[str, Any] = {
-        f"{prefix}CPU": rounded_up(found.cpu),
+        f"{prefix}CPU": round_up(found.cpu),
         f"{prefix}GPU": found.devices,
         f"{prefix}Memory": kilobytes(found.memory),
         f"{prefix}GPUInfos": [{"type": name, "count": count} for name, count in sorted(counts.items())],
@@ -244,15 +244,15 @@ def _amounts(prefix: str, found: Amounts, request: AlibabaRequest) -> Answer:
     return answer(body, request, id_key="")
 
 
-def _first_of(metrics: Sequence[str], lines: Sequence[Line]) -> list[Line]:
+def _select_first_metric(metrics: Sequence[str], lines: Sequence[Line]) -> list[Line]:
     """Return for each node the lines of the first metric with values."""
     ranked: dict[str, int] = {}
     for line in lines:
         ranked[line.node] = min(ranked.get(line.node, len(metrics)), metrics.index(line.metric))
     matching = [line for line in lines if metrics.index(line.metric) == ranked[line.node]]
-    return sorted(matching, key=lambda line: natural(line.node))
+    return sorted(matching, key=lambda line: make_natural_key(line.node))
 
 
 def _points(line: Line) -> list[dict[str, int | str]]:
-    values = in_their_unit(line)
+    values = convert_units(line)
     return [{"Time": time, "Value": number_text(value)} for time, value in zip(line.time.tolist(), values, strict=True)]

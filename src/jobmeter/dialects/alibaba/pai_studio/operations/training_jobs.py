@@ -13,14 +13,14 @@ from jobmeter.dialects.alibaba.common.operation import (
     Step,
     answer,
     check_range,
-    given,
-    in_their_unit,
+    convert_units,
+    make_range,
     operation,
-    ordered_range,
     pod_ids,
+    select_given,
 )
 from jobmeter.dialects.alibaba.pai_studio.names import DEFAULT_STEP_MS, INSTANCE_METRICS, TIME_TEXT, StudioPageRequest
-from jobmeter.dialects.base import Steps, ask, rounded
+from jobmeter.dialects.base import Steps, ask, round_digits
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.catalog import Metric
 from jobmeter.model.event import Event, EventFilter
@@ -89,13 +89,13 @@ class ListTrainingJobMetrics(StudioPageRequest, frozen=True, kw_only=True):
             ReportedQuestion(
                 ref=JobRef(view.job.id, view.job.project),
                 range=_range_of(self.context.now_ms, (self.start_time, self.end_time), view.job),
-                names=given(self.name),
+                names=select_given(self.name),
                 descending=self.order,
                 offset=offset,
                 limit=size,
             )
         )
-        return answer({"Metrics": _reported(found.reports), "TotalCount": found.total}, self)
+        return answer({"Metrics": _describe_reports(found.reports), "TotalCount": found.total}, self)
 
 
 @operation("GET /api/v1/trainingjobs/{TrainingJobId}/latestmetrics", "metrics:read", by_resource=True)
@@ -118,7 +118,7 @@ class GetTrainingJobLatestMetrics(AlibabaRequest, frozen=True, kw_only=True):
                 limit=1_000,
             )
         )
-        return answer({"Metrics": _reported(found.reports)}, self)
+        return answer({"Metrics": _describe_reports(found.reports)}, self)
 
 
 @operation("GET /api/v1/trainingjobs/{TrainingJobId}/instancemetrics", "metrics:read", by_resource=True)
@@ -227,15 +227,15 @@ def _range_of(now_ms: int, bounds: tuple[int | None, int | None], job: Job, step
         end = now_ms if ended is None else min(now_ms, ceil_to(ended + 1, step_ms))
     if start is None:
         start = min(end, max(0, end - HOUR) if begun is None else begun)
-    return ordered_range(start, end)
+    return make_range(start, end)
 
 
-def _reported(reports: Iterable[JobReport]) -> list[dict[str, Any]]:
-    return [{"Name": one.name, "Timestamp": iso(one.time), "Value": rounded(one.value)} for one in reports]
+def _describe_reports(reports: Iterable[JobReport]) -> list[dict[str, Any]]:
+    return [{"Name": one.name, "Timestamp": iso(one.time), "Value": round_digits(one.value)} for one in reports]
 
 
 def _points(line: Line) -> list[dict[str, Any]]:
-    values = in_their_unit(line)
+    values = convert_units(line)
     return [{"Time": iso(time), "Value": value} for time, value in zip(line.time.tolist(), values, strict=True)]
 
 

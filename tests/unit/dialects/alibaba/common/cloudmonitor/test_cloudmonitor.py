@@ -13,7 +13,7 @@ from msgspec import Meta
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import card_name, read
 from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, MonitoredPart
-from jobmeter.dialects.alibaba.common.cloudmonitor.read import newest, page
+from jobmeter.dialects.alibaba.common.cloudmonitor.read import page, read_newest_page
 from jobmeter.dialects.alibaba.common.cloudmonitor.request import PointsRequest, request_of
 from jobmeter.dialects.alibaba.common.operation import operation
 from jobmeter.dialects.base import Answer, Context, drive
@@ -109,7 +109,7 @@ def test_the_newest_point_of_each_line(stored, length):
     found, token = [], ""
     while True:
         more = {"NextToken": token} if token else {}
-        points, token = answered(newest, stored, Length=str(length), **RANGE, **more)
+        points, token = answered(read_newest_page, stored, Length=str(length), **RANGE, **more)
         found += points
         if not token:
             break
@@ -123,7 +123,7 @@ def test_the_newest_point_of_each_line(stored, length):
 def test_no_text_but_a_token_is_one(text):
     if text:
         with pytest.raises(InvalidRequestError) as refused:
-            answered(newest, Stored({}), NextToken=text)
+            answered(read_newest_page, Stored({}), NextToken=text)
         assert refused.value.field == "NextToken"
 
 
@@ -132,10 +132,12 @@ def test_no_text_but_a_token_is_one(text):
 )
 def test_a_token_is_of_its_own_question_only(other):
     stored = Stored({("a", "worker-0", "gpu0", 0): 0.5, ("a", "worker-0", "gpu0", 1): 0.5})
-    _, token = answered(newest, Stored({**stored.values, ("b", "worker-0", "gpu0", 1): 0.5}), Length="1", **RANGE)
+    _, token = answered(
+        read_newest_page, Stored({**stored.values, ("b", "worker-0", "gpu0", 1): 0.5}), Length="1", **RANGE
+    )
     assert token
     with pytest.raises(InvalidRequestError):
-        answered(newest, stored, Length="1", **{**RANGE, **other, "NextToken": token})
+        answered(read_newest_page, stored, Length="1", **{**RANGE, **other, "NextToken": token})
 
 
 def test_the_end_of_the_first_page_stays_the_end():
