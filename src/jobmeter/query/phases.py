@@ -148,6 +148,9 @@ def _beginning(view: JobView, facts: PhaseFacts) -> _Beginning:
     began = min(starts, default=None)
     if began is None:
         began = next((time for time in (job.start, job.first_sample) if time is not None), None)
+    elif began == job.first_sample and job.start is not None:
+        # The registry gives a replica without a recorded start the time of its first sample.
+        began = min(began, job.start)
     if job.state is JobState.QUEUED and not starts and job.first_sample is None:
         began = None
     submitted = job.created if job.created is not None and (began is None or job.created <= began) else None

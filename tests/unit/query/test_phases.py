@@ -130,6 +130,22 @@ def test_a_measurement_that_begins_late_or_stops_leaves_time_unattributed():
     assert not {"start", "end"} & found.totals.keys()
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**7), st.integers(0, 10**8))
+def test_a_job_that_was_measured_late_was_queued_until_its_recorded_start_alone(queued, unmeasured):
+    """A replica without a recorded start has the time of its first sample."""
+    first = CREATED + queued + unmeasured
+    end = first + 4_000_000
+    job = Job(id="j", state=JobState.RUNNING, created=CREATED, start=CREATED + queued, first_sample=first)
+    time = np.arange(first, end, 10_000)
+    work = Course(time, time + 10_000, np.full(len(time), 0.9))
+    record = JobView(job=job, replicas=[Replica(name="worker-0", start=first)], allocations=[])
+    found = phases_of(record, PhaseFacts(courses={"gpu.utilization": work}), end)
+    sound(found)
+    assert found.totals.get("queued", 0) == queued
+    assert found.totals.get("unattributed", 0) + found.totals.get("start", 0) >= unmeasured
+
+
 def test_a_moment_of_work_does_not_end_the_start():
     run = make(Plan(start=900.0))
     known = facts(run)
