@@ -237,7 +237,7 @@ def test_who_wastes_what_and_who_uses_what(viewer):
     assert EVIL in page.inner_text("#idle table")
     row = page.inner_text("#users tbody tr:has-text('lin')")
     assert "70.0 %" in row
-    assert "All of them" in page.inner_text("#users")
+    assert "All users" in page.inner_text("#users")
 
 
 def test_a_key_is_made_its_secret_shown_once_and_revoked(viewer, server):

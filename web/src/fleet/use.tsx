@@ -127,7 +127,7 @@ function Groups({ fleet, query }: { fleet: Fleet; query: URLSearchParams }) {
 
 function Users({ found }: { found: Schemas["UserList"] }) {
   if (!found.users.length) return <p class="hint">Nobody had anything of it in this time.</p>;
-  const all = { ...found.summary, user: "All of them" };
+  const all = { ...found.summary, user: "All users" };
   const heads = ["Jobs that ran", "Devices", "Devices in use", "Cores", "Cores in use", "Memory", "Memory in use", "Received", "Sent"];
   return (
     <div class="wide" tabIndex={0} role="region" aria-label="Users">
