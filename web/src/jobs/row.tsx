@@ -8,7 +8,7 @@ import { Sparkline } from "../parts/sparkline";
 import { changed, go, href, place } from "../router";
 import { type Found, keyOf } from "./pages";
 import type { Column, Size } from "./columns";
-import type { Sparks } from "./sparks";
+import { type Sparks, loadOf } from "./sparks";
 
 interface Given {
   at: number;
@@ -150,7 +150,7 @@ function cell(id: string, job: Job, sparks: Sparks | null, size: Size | undefine
     case "cpu":
       return curve(sparks, "cpu.usage", "cpu", limitOf(job, size, "cpu"));
     default:
-      return curve(sparks, sparks?.lines["gpu.utilization"] ? "gpu.utilization" : "npu.utilization", "gpu", 1);
+      return curve(sparks, loadOf(sparks?.lines ?? {}), "gpu", 1);
   }
 }
 

@@ -14,7 +14,9 @@ export interface Sparks {
   memory?: number | null;
 }
 
-const METRICS = shownIn("use");
+/** The load of devices, best first: MIG instances have no utilization. */
+const LOADS = [...shownIn("use").filter((metric) => metric.endsWith(".utilization")), "gpu.sm.active", "npu.sm.active"];
+const METRICS = [...new Set([...shownIn("use"), ...LOADS])];
 const POINTS = 40;
 /** The server's summary of a job has as many steps: its highest value of a whole job depends on their length. */
 const PEAK_POINTS = 60;
@@ -123,6 +125,9 @@ function store(key: string, entry: Entry): void {
   cache.set(key, entry);
   if (cache.size > MOST) cache.delete(cache.keys().next().value!);
 }
+
+/** The metric by which the load of a job's devices is drawn. */
+export const loadOf = (lines: Record<string, Point[]>): string => LOADS.find((metric) => lines[metric]?.length) ?? LOADS[0]!;
 
 /** Gives the curves, and once more with the most memory, which takes longer. */
 async function load(job: Job, signal: AbortSignal, take: (sparks: Sparks) => void): Promise<void> {
