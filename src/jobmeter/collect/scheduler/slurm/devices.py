@@ -5,11 +5,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.scheduler.slurm import commands
 from jobmeter.collect.scheduler.slurm.controller import gpu_indices
 from jobmeter.collect.scheduler.slurm.hostlist import expand
 from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, SlurmJob
 from jobmeter.errors import LimitExceededError, UnavailableError
+from jobmeter.model.time import Clock
 
 _JOB = re.compile(r"JobId=(\d+) ")
 _PLACE = re.compile(r" Nodes=(\S+) CPU_IDs=\S+ Mem=\d+ GRES=(\S*)")
@@ -20,10 +22,16 @@ Gpus = dict[str, tuple[int, ...]]
 
 
 class Devices:
-    """Queries ``scontrol show job -d`` for running jobs with unknown GPUs: once for all new ones."""
+    """Queries ``scontrol show job -d`` for running jobs with unknown GPUs: once for all new ones.
 
-    def __init__(self, scontrol: str) -> None:
+    Slurm may not show the GPUs of a job in its first moments, and the command may fail. Queries for such jobs are
+    repeated, less and less often.
+    """
+
+    def __init__(self, scontrol: str, clock: Clock) -> None:
         self._scontrol = scontrol
+        self._clock = clock
+        self._retry = Backoff()
         self._cache: dict[tuple[int, int | None], Gpus] = {}
 
     def cached(self, jobs: list[SlurmJob]) -> list[SlurmJob]:
@@ -31,9 +39,15 @@ class Devices:
         lacking = [job for job in jobs if job.gpu_count and not job.gpus and job.now.state in LIVE]
         keys = {_key(job) for job in lacking}
         self._cache = {key: gpus for key, gpus in self._cache.items() if key in keys}
-        if fresh := [job for job in lacking if _key(job) not in self._cache]:
-            found = self._read([job.number for job in fresh])
-            self._cache.update({_key(job): found.get(job.number, {}) for job in fresh})
+        self._retry.tick(self._clock.now_ms())
+        is_due = self._retry.due
+        if due := [job for job in lacking if _key(job) not in self._cache or (is_due and not self._cache[_key(job)])]:
+            found = self._read([job.number for job in due])
+            self._cache.update({_key(job): found.get(job.number, {}) for job in due})
+            if all(self._cache.values()):
+                self._retry.succeeded()
+            else:
+                self._retry.failed()
         return [replace(job, gpus=self._cache.get(_key(job), job.gpus)) for job in jobs]
 
     def _read(self, numbers: Sequence[int]) -> dict[int, Gpus]:

@@ -28,7 +28,7 @@ def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -
         return SlurmScheduler(cluster, lambda: parse_jobs(rest.jobs()), _database(), state)
     squeue = commands.find("squeue")
     command = [squeue, "--all", "--states=all", "--json"]
-    devices = Devices(commands.find("scontrol"))
+    devices = Devices(commands.find("scontrol"), SystemClock())
     return SlurmScheduler(cluster, lambda: devices.cached(parse_jobs(commands.run(command))), _database(), state)
 
 

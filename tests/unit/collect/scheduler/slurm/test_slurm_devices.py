@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+from tests.support.fakes import SetClock
+
 from jobmeter.collect.scheduler.slurm.devices import Devices, parse_details
 from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob
 
@@ -41,7 +44,7 @@ class Scontrol:
 
 def test_many_new_jobs_are_one_question(tmp_path: Path) -> None:
     scontrol = Scontrol(tmp_path, *(line(number) for number in range(1, 41)))
-    devices = Devices(str(scontrol.path))
+    devices = Devices(str(scontrol.path), SetClock(0))
     jobs = [job(number) for number in range(1, 41)]
     for _ in range(3):
         found = devices.cached(jobs)
@@ -53,13 +56,28 @@ def test_many_new_jobs_are_one_question(tmp_path: Path) -> None:
     assert scontrol.words()[1:] == ["--all show job --details --oneliner 99"]
 
 
-def test_a_failure_leaves_them_unknown_and_is_logged_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fails", [True, False])
+def test_unknown_gpus_are_queried_again_less_and_less_often(tmp_path: Path, fails: bool) -> None:
+    """A command may fail, and Slurm may not show the GPUs of a job in its first moments."""
     scontrol = Scontrol(tmp_path)
-    scontrol.path.write_text(f'#!/bin/sh\necho "$@" >> {scontrol.calls}\nexit 1\n')
-    devices = Devices(str(scontrol.path))
-    assert [one.gpus for one in devices.cached([job(1), job(2)])] == [{}, {}]
+    working = scontrol.path.read_text()
+    if fails:
+        scontrol.path.write_text(f'#!/bin/sh\necho "$@" >> {scontrol.calls}\nexit 1\n')
+    clock = SetClock(0)
+    devices = Devices(str(scontrol.path), clock)
+    for _ in range(100):
+        assert [one.gpus for one in devices.cached([job(1), job(2)])] == [{}, {}]
+        clock.time_ms += 1_000
+    assert 5 <= len(scontrol.words()) <= 12
+    scontrol.path.write_text(working)
+    (tmp_path / "lines").write_text("\n".join([line(1), line(2)]))
+    clock.time_ms += 60_000
+    found = {1: {"n1": (0, 1), "n2": (0, 1)}, 2: {"n1": (0, 1), "n2": (0, 1)}}
+    assert {one.number: one.gpus for one in devices.cached([job(1), job(2)])} == found
+    calls = len(scontrol.words())
+    clock.time_ms += 60_000
     devices.cached([job(1), job(2)])
-    assert len(scontrol.words()) == 1
+    assert len(scontrol.words()) == calls
 
 
 def test_the_words_of_a_user_name_no_devices() -> None:
