@@ -56,7 +56,7 @@ def test_the_command_line_reports_it_and_the_server_stores_it(server):
     [one] = json.loads(start("diagnose", "told", "--json", **environment).out)
     assert one["rule"] == "unknown_exit"
     shown = start("show", "told", **environment).out
-    assert re.search(r"critical worker-0 .*exited with status 9.*\(unknown_exit, root\)", shown)
+    assert re.search(r"critical worker-0 .*exited with status 9.*\(unknown_exit, root, ", shown)
     assert start("diagnose", "nobody", **environment).status == 1
 
 

@@ -160,10 +160,10 @@ def test_what_cannot_be_attached_to_is_refused(tmp_path):
 class Reaped(ProcessEnd):
     """A process that its parent has reaped, on a kernel that gives the status to no other."""
 
-    def _of_zombie(self):
+    def _read_zombie_status(self):
         return None
 
-    def _of_reaped(self):
+    def _read_reaped_status(self):
         return None
 
 

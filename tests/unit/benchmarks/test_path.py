@@ -18,7 +18,7 @@ def test_the_path_names_the_modules_of_each_request():
     assert document["rows"][3]["measured"] == str(len(document["states_on_the_paths"]))
     assert document["rows"][4]["measured"] == str(len(document["states"]))
     assert (
-        "the newest samples, in arrays that other processes can read (`store/window/shared.py`)"
+        "the window: the newest samples and the revisions of jobs, in arrays that other processes can read (`store/window/shared.py`)"
         in document["states_on_the_paths"]
     )
     assert "a connection to a sink, and a batch on its way" not in document["states_on_the_paths"]

@@ -33,7 +33,7 @@ def launched(monkeypatch):
         return process
 
     monkeypatch.setattr("subprocess.Popen", start)
-    monkeypatch.setattr(demo, "stopped", Stop)
+    monkeypatch.setattr(demo, "make_stop_event", Stop)
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     return found

@@ -8,8 +8,8 @@ import pytest
 
 CODE = """
 import signal, threading
-from jobmeter.cli.options import stopped
-stop = stopped()
+from jobmeter.cli.options import make_stop_event
+stop = make_stop_event()
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 if {blocked}:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])
@@ -31,8 +31,8 @@ def test_a_signal_ends_the_wait(number, blocked):
 
 ANSWERING = """
 import os, signal
-from jobmeter.cli.options import stopped
-stop = stopped({signal.SIGUSR2: lambda: os.write(1, b"asked\\n")})
+from jobmeter.cli.options import make_stop_event
+stop = make_stop_event({signal.SIGUSR2: lambda: os.write(1, b"asked\\n")})
 print("ready", flush=True)
 print(stop.wait(50), flush=True)
 """

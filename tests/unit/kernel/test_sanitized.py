@@ -90,7 +90,7 @@ def test_the_sanitizer_stops_at_a_bad_address(sanitized):
         "import ctypes, numpy as np\n"
         "from jobmeter.kernel import window\n"
         "pages = (ctypes.c_void_p * 9)(*[8] * 9)\n"
-        "window.previous(pages, np.zeros(1, np.int64), 5)\n"
+        "window.find_previous(pages, np.zeros(1, np.int64), 5)\n"
     )
     done = run(sanitized, ["-c", script], 60)
     assert done.returncode != 0

@@ -57,7 +57,7 @@ def test_no_call_waits_between_the_regular_ticks_and_the_last_tick():
             programs=SimpleNamespace(close=note("reports close")),
         ),
         _finish_output=note("output ends"),
-        _gone_ranks=None,
+        _list_gone_ranks=None,
         _relay=SimpleNamespace(close=note("relay closes")),
     )
     assert JobRun.measure(started, loop, 1_000) == 7
