@@ -59,7 +59,7 @@ class Storm:
     """Two senders to one server, and the faults between which each sends for a while."""
 
     def __init__(self, nodes: Sequence[NodeProcess], server: ServerProcess) -> None:
-        """Of several nodes each has all data before a fault."""
+        """With several nodes a fault begins only once every node has all data."""
         self.nodes, self.server = nodes, server
         self.base = recent()
         self.acknowledged: dict[int, list[int]] = {0: [], 1: []}

@@ -148,7 +148,7 @@ def test_a_node_has_its_devices_jobs_curves_log_and_checks(viewer, server):
     page.wait_for_selector("header.job h1:text-is('llama')")
 
 
-def test_nothing_of_a_node_is_shown_where_its_devices_will_move_it(viewer):
+def test_late_devices_of_a_node_do_not_shift_the_page(viewer):
     held = []
 
     def hold(route):

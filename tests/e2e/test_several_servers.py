@@ -1,4 +1,4 @@
-"""Three servers on one ClickHouse node and one PostgreSQL: signatures, limits and records are those of one."""
+"""Three servers on one ClickHouse node and one PostgreSQL share signatures, limits and records like a single server."""
 
 import shutil
 import time

@@ -122,7 +122,7 @@ def print_hanging(out: Console, label: str, text: str, indent: int, tail: str = 
 
 
 def hanging(label: Text, text: Text, indent: int, width: int, *tail: Text) -> Text:
-    """Return a label and a text in lines of ``width`` characters at most, of which the further ones are indented."""
+    """Wrap a label and a text into lines of at most ``width`` characters. Lines after the first one are indented."""
     wrapping, room = console(), max(width - indent, 1)
     lines = text.wrap(wrapping, room)
     for end in tail:

@@ -75,7 +75,7 @@ def merge_jobs(
     else:
         existing = _find_existing(connection, project, entries)
     fresh = [entry for entry in entries if entry.record.job_id not in existing]
-    changes, happened = _merge_records(project, fresh, defaultdict(_make_unknown_job), now_ms)
+    changes, happened = _merge_records(project, fresh, defaultdict(_make_default_values), now_ms)
     _UPDATE_JOB.add(connection, changes, recorded=True, noticed=now_ms)
     known = [entry for entry in entries if entry.record.job_id in existing]
     changes, updated = _merge_records(project, known, _read_stored_jobs(connection, project, known), now_ms)
@@ -136,7 +136,7 @@ def _make_new_job(project: str, job: str, now_ms: int) -> dict[str, Any]:
     return {"project": project, "id": job, "recorded": True, "noticed": now_ms}
 
 
-def _make_unknown_job() -> dict[str, Any]:
+def _make_default_values() -> dict[str, Any]:
     """Return the stored values of a job that does not exist."""
     return {**dict.fromkeys((*_STORED, *_MERGED)), "lease_owner": "", "updated": -1}
 

@@ -158,7 +158,7 @@ def test_a_server_that_is_alone_needs_no_registry(tmp_path, table) -> None:
     assert servers.accept(0, "n", NOW_MS) is False
 
 
-def test_the_table_is_bounded_and_nothing_below_the_bound_is_accepted(tmp_path, table) -> None:
+def test_signatures_older_than_the_bounded_table_are_refused(tmp_path, table) -> None:
     clock = FixedClock()
     table.accept([Signature((NOW_MS - age * MINUTE) // MINUTE, age) for age in range(10)], "")
     table.forget((NOW_MS - WINDOW_MS) // MINUTE, most=4)

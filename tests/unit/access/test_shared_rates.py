@@ -155,7 +155,7 @@ def test_calls_at_the_same_time_share_the_tokens(shared) -> None:
     assert {key: results.count(key) for key in ("a", "b", "c")} == {"a": 7, "b": 7, "c": 7}
 
 
-def test_a_refused_call_uses_up_nothing_here(shared) -> None:
+def test_a_refused_call_takes_no_token_of_this_process(shared) -> None:
     table = fresh(shared)
     fleet = Fleet(table, [0.0, 0.0])
     rate = Rate(1, 4)

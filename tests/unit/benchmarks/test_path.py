@@ -17,10 +17,8 @@ def test_the_path_names_the_modules_of_each_request():
     assert [row["aim"] for row in document["rows"]] == ["35 / 8", "30 / 9", "-", "12", "-", "1", "0", "one"]
     assert document["rows"][3]["measured"] == str(len(document["states_on_the_paths"]))
     assert document["rows"][4]["measured"] == str(len(document["states"]))
-    assert (
-        "the window: the newest samples and the revisions of jobs, in arrays that other processes can read (`store/window/shared.py`)"
-        in document["states_on_the_paths"]
-    )
+    window = "the window: the newest samples and the revisions of jobs, in arrays that other processes can read"
+    assert f"{window} (`store/window/shared.py`)" in document["states_on_the_paths"]
     assert "a connection to a sink, and a batch on its way" not in document["states_on_the_paths"]
     traces = {one["name"]: one for one in document["requests"]}
     assert set(traces) == {"a frame", "a live question", "GetJobMetrics"}

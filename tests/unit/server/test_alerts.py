@@ -278,7 +278,7 @@ def test_a_retry_does_not_wait_for_a_clock_that_was_set_back(tmp_path, monkeypat
     server.application.close()
 
 
-def test_evidence_is_that_of_a_new_diagnosis_and_nothing_without_the_job(server):
+def test_a_mail_has_the_evidence_of_a_new_diagnosis_of_its_rule(server):
     now, services = server.clock.now_ms(), server.application.services
     job = {"job_id": "run", "state": "Running", "start": now - HOUR}
     lost = {"job": "run", "reason": "Finding", "level": "error", "source": "job", "subject": "device n1/gpu0"}

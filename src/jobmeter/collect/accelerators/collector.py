@@ -145,7 +145,7 @@ class AcceleratorCollector(Generic[D]):
         self.devices = devices = self._driver.devices(now_ms)
         self.device_name.place(devices)
         self._ended.begin()
-        unknown = {device.index: self._ended.unknown(device.index) for device in devices}
+        unknown = {device.index: self._ended.pids_to_look_up(device.index) for device in devices}
         answers = self._query(devices, lambda device: (_processes_of(device), _ended_on(device, unknown[device.index])))
         users = {
             index: [(process, self._members.member_of(process.pid)) for process in processes]

@@ -53,8 +53,8 @@ class EndedProcesses:
         for key, process in present.items():
             self._ended.setdefault(key, _Ended(process, self._devices))
 
-    def unknown(self, index: int) -> frozenset[int]:
-        """Return the processes whose use of the device is unknown."""
+    def pids_to_look_up(self, index: int) -> frozenset[int]:
+        """Return the numbers of ended processes whose use of the device is not known yet."""
         return frozenset(self._due(index))
 
     def uses(self, index: int, found: Iterable[EndedUse]) -> list[tuple[Member, EndedUse]]:

@@ -109,7 +109,7 @@ class SensorPower:
         found: dict[str, list[float]] = {}
         for name in files.names(self._folder):
             root = f"{self._folder}/{name}"
-            # Kernels differ in whether the files are those of the chip or of its device.
+            # Older kernels have these files in the folder of the chip's device, newer ones in the folder of the chip.
             if not _METERS.isdisjoint(files.read_text(f"{one}/name") for one in (root, f"{root}/device")):
                 part = _SOCKET.match(_first(files.read_text, root, "power1_oem_info") or "")
                 watts = _first(files.read_number, root, "power1_average", "power1_input")

@@ -28,7 +28,7 @@ _SPEED = "node.rdma.speed"
 def find(rule: Rule, case: Case, _numbers: Numbers) -> Findings:
     """Find replicas on several nodes that use sockets while others use RDMA, or RDMA is possible or was not found.
 
-    A replica that was told to use sockets counts only if its node has a port.
+    A replica whose settings demand sockets counts only if its node has a port.
     """
     nodes = {one.name: one.node for one in case.view.replicas if one.node}
     chosen = _networks(case.lines)

@@ -44,7 +44,7 @@ _NODES = {  # an exporter that reports on other machines or pods has an ``instan
 }
 _GPUS = {RuleTarget.GPU, RuleTarget.SLURM_GPU}
 _SLURM = {RuleTarget.SLURM, RuleTarget.SLURM_GPU}
-"""Subjects of which each machine is a replica of the job."""
+"""Targets of rules for which every machine becomes a replica of the job."""
 _OF_NODES = {RuleTarget.NODE, RuleTarget.REPORTED_NODE, RuleTarget.GPU, *_SLURM}
 """Subjects whose series are ambiguous without a machine."""
 _WORKER = re.compile(

@@ -28,7 +28,7 @@ LOST = (ClickHouseError, OSError, JobmeterError)
 
 
 class Nodes:
-    """The servers of a target, of which any takes any statement. Safe for any number of threads.
+    """Servers of a target; every server accepts every statement. Thread-safe.
 
     One thread for each server checks whether the server answers.
     """

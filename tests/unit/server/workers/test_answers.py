@@ -108,7 +108,7 @@ def test_a_worker_forwards_all_requests_while_the_window_is_closed_or_parts_are_
     run(main())
 
 
-def test_the_storage_process_searches_for_no_unknown_token(tmp_path):
+def test_unknown_tokens_cost_the_storage_process_no_search(tmp_path):
     async def main():
         async with working(tmp_path / "data") as place:
             await place.write(point(place, 60, 0.5))

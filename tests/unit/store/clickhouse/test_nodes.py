@@ -1,4 +1,4 @@
-"""A connection to several ClickHouse servers, two real ones, of which one is killed or frozen."""
+"""Connection to two real ClickHouse servers while one of them is killed or frozen."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing

@@ -54,7 +54,7 @@ class KubernetesScheduler(Scheduler):
         for kind, informer in self._owners:
             self._take_workloads(kind, informer, now_ms)
         self._take_pods(now_ms)
-        jobs = [] if self._listed else [_make_unknown_job(lost) for lost in self._cluster_state.lost()]
+        jobs = [] if self._listed else [_end_unobserved_job(lost) for lost in self._cluster_state.lost()]
         self._listed = True
         events: list[EventRecord] = []
         for job in list(self._cluster_state.touched()):
@@ -154,7 +154,7 @@ def _note_change(sent: dict[tuple[str, int], bytes], key: tuple[str, int], recor
     return True
 
 
-def _make_unknown_job(lost: SavedJob) -> JobRecord:
+def _end_unobserved_job(lost: SavedJob) -> JobRecord:
     """Return the record of a job that ended unobserved and no longer exists in the cluster."""
     last = {place.replica: (uid, place) for uid, place in lost.pods.items()}
     replicas: list[ReplicaRecord | str] = [
