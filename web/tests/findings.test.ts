@@ -1,8 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { type Finding, flagsOf, grouped, logPlaceOf, namesOf } from "../src/job/finding";
+import { type Finding, flagsOf, grouped, lasts, logPlaceOf, namesOf } from "../src/job/finding";
 
 const found = (fields: Partial<Finding>): Finding => ({ rule: "xid", role: "root", severity: "warning", subject: { kind: "replica", name: "worker-0" }, replicas: ["worker-0"], sentence: "", advice: "", evidence: [], ...fields }) as Finding;
 const log = (text: string, time: number, replica: string) => ({ kind: "log", text, time, replica, metric: "", value: null, limit: null, unit: "" });
+
+it("lasts for a second at least, or is a moment", () => {
+  expect([0, 40, 999, 1000].map((length) => lasts(found({ start: 5, end: 5 + length })))).toEqual([false, false, false, true]);
+});
 
 describe("flags", () => {
   it("name the ranks of findings, the worst first, with the device that is meant", () => {

@@ -36,7 +36,7 @@ def sentence(one: Finding) -> str:
 
 def origin(one: Finding) -> str:
     """Format the rule and role of a finding, and when it began, as markup."""
-    began = f"{'since' if one.start < one.end else 'at'} {moment(one.start)} UTC"
+    began = f"{'since' if moment(one.start) < moment(one.end) else 'at'} {moment(one.start)} UTC"
     return f"[dim]({cell(one.rule)}, {one.role}, {began})[/]"
 
 
@@ -70,7 +70,7 @@ def summary_line(one: FindingSummary | None, state: JobState) -> str:
 
 def details(one: Finding) -> list[tuple[str, str]]:
     """List time, further evidence and advice of a finding, each with its label."""
-    span = moment(one.start) if one.start == one.end else f"{moment(one.start)} to {moment(one.end)}"
+    span = " to ".join(dict.fromkeys((moment(one.start), moment(one.end))))
     first = sentence(one)
     evidence = ((evidence.kind, evidence.text) for evidence in one.evidence if evidence.text not in first)
     return [("when", f"{span} UTC, confidence {one.confidence:.0%}"), *evidence, ("advice", one.advice)]

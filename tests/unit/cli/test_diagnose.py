@@ -180,3 +180,10 @@ def test_since_needs_nodes(server, run, target):
     assert result.exit_code == 2
     assert "--since needs --node" in result.output
     assert not server.asked
+
+
+def test_a_finding_within_a_second_is_a_moment(server, run):
+    at = 1_790_000_000_040
+    server.on("/jobs/b/findings", [{**FINDINGS[0], "start": at, "end": at + 50}])
+    assert "2026-09-21 14:13:20 UTC, confidence 90%" in run("diagnose", "b", "--project", "p").stdout
+    assert " to " not in run("diagnose", "b", "--project", "p").stdout

@@ -87,3 +87,6 @@ export function logPlaceOf(one: Finding | null, found: readonly Finding[]): LogP
   const replica = lines[0]?.replica || from?.replicas[0] || "";
   return { replica, end: from === traced && lines.length ? Math.max(...lines.map(({ time }) => time!)) : null };
 }
+
+/** True if a finding is about a stretch of time: a shorter one is shown as a moment. */
+export const lasts = (one: Finding): boolean => one.end - one.start >= 1000;

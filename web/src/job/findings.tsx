@@ -7,7 +7,7 @@ import { memo } from "../parts/memo";
 import { Advice, useRules } from "./rules";
 import { useRead } from "../parts/hooks";
 import { Moment, Problem, Sentence } from "../parts/small";
-import { type Finding, type FindingGroup, grouped, logPlaceOf, namesOf } from "./finding";
+import { type Finding, type FindingGroup, grouped, logPlaceOf, namesOf, lasts } from "./finding";
 import { LogEnd } from "./log-end";
 
 /** So many subjects are named in the line that stands for them. */
@@ -157,9 +157,9 @@ function Named({ one, chosen, choose }: { one: Finding; chosen: boolean; choose:
       <span class="severity">{one.severity}</span>
       <code class="rule">{one.rule}</code>
       <span class="when">
-        {one.end > one.start ? "since " : "at "}
+        {lasts(one) ? "since " : "at "}
         <Moment ms={one.start} short />
-        {one.end > one.start ? `, for ${duration(one.end - one.start)}` : ""}
+        {lasts(one) ? `, for ${duration(one.end - one.start)}` : ""}
       </span>
     </button>
   );
