@@ -64,6 +64,7 @@ def test_the_verb_shows_its_job_until_it_is_interrupted(reach):
     with subprocess.Popen(
         [sys.executable, "-m", "jobmeter", "demo", "--seconds", "600", "--print"],
         stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "JOBMETER_SERVER": api.transport.server, "JOBMETER_KEY": token},
     ) as process:
@@ -72,7 +73,8 @@ def test_the_verb_shows_its_job_until_it_is_interrupted(reach):
         job = parse_qs(link.partition("?")[2].strip())["job"][0]
         assert api.find(job).state == "Running"
         process.send_signal(signal.SIGINT)
-        process.stdout.read()
+        rest = process.stdout.read()
     assert process.returncode == 0
+    assert "Traceback" not in rest
     detail = api.job(job)
     assert (detail.job.state, len(detail.replicas)) == ("Stopped", 2)

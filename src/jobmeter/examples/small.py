@@ -5,6 +5,7 @@
 
 import os
 import random
+import signal
 import sys
 import time
 
@@ -34,4 +35,5 @@ def estimate(seconds: float, rank: int, ranks: int) -> float:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a Ctrl-C ends it without a traceback
     estimate(float(sys.argv[1]), int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
