@@ -50,6 +50,7 @@ from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 from jobmeter.store.clickhouse.servers import ServerTable
+from jobmeter.store.clickhouse.shard_record import require_whole
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.write_gate import WriteGate
@@ -126,6 +127,8 @@ class ClickHouseStore:
             migrate(client, target, clock)
         if not self._for_move:
             require_usable(write, target)
+        if not target.shard:
+            require_whole(write, target)
         journal = target.path / _JOURNAL if target.path is not None else self._lock_journal_folder(write, journals)
         if target.journaled:
             self.commit_log = self.node_log = NodeLog(write, journal)
@@ -180,6 +183,10 @@ class ClickHouseStore:
     def engine_use(self) -> NodeLog | None:
         """Use of the engine by other servers, which the log of a node reports; None if that never changes."""
         return self.node_log
+
+    def answers(self) -> bool:
+        """Return False while it certainly cannot be read: no replica with all data answers."""
+        return self.replicas is None or any(map(self.replicas.is_up, self.replicas.readable()))
 
     def _is_alone(self) -> bool:
         """Return True while no other process can write to the engine."""
