@@ -50,7 +50,7 @@ from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 from jobmeter.store.clickhouse.servers import ServerTable
-from jobmeter.store.clickhouse.shard_record import require_whole
+from jobmeter.store.clickhouse.shard_record import read_place_records, require_whole
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.write_gate import WriteGate
@@ -167,6 +167,7 @@ class ClickHouseStore:
         if target.cluster and len(target.places) > 1:
             self._nodes = Nodes(target)
         elif target.journaled:
+            read_place_records(target)  # servers of several shards are no replicas
             self._nodes = self.replicas = joined_replicas(target, self._clock, journals, discard=discard)
         if self._nodes is not None:
             self._nodes.start()

@@ -1,7 +1,7 @@
 """Opens the shards of a store on ClickHouse servers, after it has checked that each server is where it belongs."""
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -37,10 +37,7 @@ def open_shards(
     require_one_store(records)
     known = newest(records)
     begin = partial(ClickHouseStore, clock=clock, journals=journals, discard=discard, for_move=for_move)
-    shards = [
-        Shard(number, len(targets), partial(_open_shard, one, partial(begin, one)))
-        for number, one in enumerate(targets, 1)
-    ]
+    shards = [Shard(number, len(targets), partial(begin, one)) for number, one in enumerate(targets, 1)]
     try:
         _open_all(shards, known)
         known = _note(shards, known)
@@ -50,12 +47,6 @@ def open_shards(
         for shard in shards:
             shard.close()
         raise
-
-
-def _open_shard(target: EngineTarget, begin: Callable[[], ClickHouseStore]) -> ClickHouseStore:
-    """Open a shard, unless its servers belong elsewhere."""
-    read_place_records(target)
-    return begin()
 
 
 def _open_all(shards: Sequence[Shard], known: ShardRecord | None) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from jobmeter.errors import UnavailableError
 from jobmeter.store.base import Store
+from jobmeter.store.shards.away import missing_shards
 
 _log = logging.getLogger(__name__)
 _Found = TypeVar("_Found")
@@ -82,6 +83,16 @@ class Shard:
         self._threads.shutdown()
         if self._engine is not None:
             self._engine.close()
+
+
+def ask_some(shards: Sequence[Shard], works: Mapping[int, Callable[[ShardEngine], _Found]]) -> dict[int, _Found]:
+    """Run functions that read. Where answers may lack rows (``may_lack``), shards that are away are left out."""
+    missing = missing_shards()
+    if missing is not None:
+        here = {number: work for number, work in works.items() if shards[number].is_up}
+        if here and all(missing.leave_out(number) for number in works.keys() - here.keys()):
+            works = here
+    return ask_all(shards, works)
 
 
 def ask_all(

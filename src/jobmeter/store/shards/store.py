@@ -34,8 +34,9 @@ from jobmeter.store.base import (
 )
 from jobmeter.store.damage import DamagedPart
 from jobmeter.store.meter import BudgetMeter
+from jobmeter.store.shards.away import AwayShard
 from jobmeter.store.shards.placement import find_shard
-from jobmeter.store.shards.shard import Shard, ShardEngine, ShardOpening, ask_all
+from jobmeter.store.shards.shard import Shard, ShardEngine, ShardOpening, ask_all, ask_some
 from jobmeter.store.shards.split import KeyPart, merge_blocks, merge_columns, renumber, split_batches, split_keys
 from jobmeter.store.shards.tables import ShardedLogs, ShardedOutbox, ShardedSpans
 
@@ -71,10 +72,13 @@ class ShardedStore:
         return self.count
 
     def _ask(self, works: Mapping[int, Callable[[ShardEngine], _Found]]) -> dict[int, _Found]:
-        return ask_all(self.shards, works)
+        return ask_some(self.shards, works)
 
     def _ask_everyone(self, work: Callable[[ShardEngine], _Found]) -> list[_Found]:
         return list(self._ask(dict.fromkeys(range(self.count), work)).values())
+
+    def _change_everyone(self, work: Callable[[ShardEngine], _Found]) -> list[_Found]:
+        return list(ask_all(self.shards, dict.fromkeys(range(self.count), work)).values())
 
     def _ask_keys(
         self, keys: SeriesKeys, work: Callable[[ShardEngine, SeriesKeys], _Found]
@@ -165,17 +169,15 @@ class ShardedStore:
             return
         left = BudgetMeter.of(budget)
         with ExitStack() as stack:
-            streams: dict[int, Iterator[SampleColumns]] = {}
-            for shard, part in parts.items():
-                stream = self.shards[shard].call(partial(_read_keys, part.keys, span, budget))
-                streams[shard] = stream
+            works = {shard: partial(_read_keys, part.keys, span, budget) for shard, part in parts.items()}
+            streams = self._ask(works)
+            for stream in streams.values():
                 stack.callback(_close, stream)
 
             def fill(some: Mapping[int, Iterator[SampleColumns]]) -> Mapping[int, SampleColumns | None]:
-                works = {shard: partial(_read_next, stream) for shard, stream in some.items()}
+                found = ask_all(self.shards, {shard: partial(_read_next, one) for shard, one in some.items()})
                 return {
-                    shard: None if block is None else renumber(block, parts[shard])
-                    for shard, block in self._ask(works).items()
+                    shard: None if block is None else renumber(block, parts[shard]) for shard, block in found.items()
                 }
 
             for block in merge_blocks(streams, fill):
@@ -221,7 +223,7 @@ class ShardedStore:
 
         A shard that is away does not stop the roll-ups of the others; its error is raised afterwards.
         """
-        return sum(self._ask_everyone(lambda engine: engine.roll_up(until_ms)))
+        return sum(self._change_everyone(lambda engine: engine.roll_up(until_ms)))
 
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the times of the first and the last sample of each job key that has samples."""
@@ -234,12 +236,22 @@ class ShardedStore:
         return times
 
     def delete_job(self, job: int) -> None:
-        """Delete every sample, roll-up, series, log line and span of a job key. Its spans may be on every shard."""
-        self._ask_everyone(lambda engine: engine.delete_job(job))
+        """Delete every sample, roll-up, series, log line and span of a job key. Its spans may be on every shard.
+
+        Deletes nothing while a shard is away.
+        """
+        self._change_everyone(lambda engine: engine.check_writable())
+        self._change_everyone(lambda engine: engine.delete_job(job))
 
     def damaged(self) -> Sequence[DamagedPart]:
-        """Return the unreadable parts of the open shards."""
-        return [part for shard in self.shards if shard.engine is not None for part in shard.engine.damaged()]
+        """Return the shards that cannot be read, and the unreadable parts of the others."""
+        found: list[DamagedPart] = []
+        for number, shard in enumerate(self.shards):
+            if shard.engine is None or not shard.is_up:
+                found.append(AwayShard.of(number, len(self.shards)))
+            else:
+                found += shard.engine.damaged()
+        return found
 
     def statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data on the shards that answer."""
@@ -253,12 +265,12 @@ class ShardedStore:
     def backup(self, directory: Path) -> None:
         """Write a copy of each shard into a folder of its own, on the machine of its server."""
         works = {number: partial(_back_up, directory / _folder(number)) for number in range(self.count)}
-        self._ask(works)
+        ask_all(self.shards, works)
 
     def restore(self, directory: Path) -> None:
         """Restore a copy of a store with as many shards."""
         works = {number: partial(_restore, directory / _folder(number)) for number in range(self.count)}
-        self._ask(works)
+        ask_all(self.shards, works)
 
     def move(self, order: MoveOrder) -> Iterator[MoveLine]:
         """Move all data to another engine, or compare both."""

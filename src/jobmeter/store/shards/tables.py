@@ -15,7 +15,7 @@ from jobmeter.model.span import Span, Trace, TracePage
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter, TraceOrder
 from jobmeter.store.base import LogSelector, ReadBudget
 from jobmeter.store.shards.placement import find_shard, number_line, number_node, number_trace
-from jobmeter.store.shards.shard import Shard, ShardEngine, ask_all
+from jobmeter.store.shards.shard import Shard, ShardEngine, ask_all, ask_some
 
 _RETENTION = Retention()
 _Row = TypeVar("_Row")
@@ -82,7 +82,7 @@ class ShardedSpans:
         parts: Mapping[int, Iterable[str]] = dict.fromkeys(range(count), ())
         if traces:
             parts = _group(sorted(traces), number_trace, count)
-        return list(ask_all(self._shards, {shard: work(frozenset(part)) for shard, part in parts.items()}).values())
+        return list(ask_some(self._shards, {shard: work(frozenset(part)) for shard, part in parts.items()}).values())
 
 
 class ShardedOutbox:

@@ -1,35 +1,21 @@
-"""The store contract on two shards with two replicas each: four real ClickHouse servers without Keeper."""
+"""The store contract on two shards with two replicas each."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 from tests.store_contract.store import StoreTests
-from tests.support.clickhouse import NodeProcess, mortal_nodes
+from tests.unit.store.shards.support import address, new_database, opened
 
-from jobmeter.model.time import SystemClock
 from jobmeter.store.base import Store
-from jobmeter.store.registry import open_store
-
-
-def address(servers: Sequence[NodeProcess], shards: int) -> str:
-    hosts = ",".join(f"127.0.0.1:{one.own.http}" for one in servers)
-    return f"clickhousedb://{hosts}/telemetry?shards={shards}"
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[Sequence[NodeProcess]]:
-    with mortal_nodes(4) as four:
-        yield four
-
-
-@pytest.fixture(scope="module")
-def engine(servers, tmp_path_factory) -> Iterator[Store]:
-    store = open_store(address(servers, 2), SystemClock(), tmp_path_factory.mktemp("journals"))
-    yield store
-    store.close()
+def sharded(servers, tmp_path_factory) -> Iterator[Store]:
+    with opened(address(servers, new_database(), 2), tmp_path_factory.mktemp("journals")) as store:
+        yield store
 
 
 class TestShards(StoreTests):
     @pytest.fixture
-    def store(self, engine: Store) -> Store:
-        return engine
+    def store(self, sharded: Store) -> Store:
+        return sharded
