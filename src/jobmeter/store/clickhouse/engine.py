@@ -36,7 +36,7 @@ from jobmeter.store.clickhouse.maintenance import Maintenance
 from jobmeter.store.clickhouse.membership import NodeMembership
 from jobmeter.store.clickhouse.mend import mend
 from jobmeter.store.clickhouse.migrate import create_database, migrate
-from jobmeter.store.clickhouse.move import move
+from jobmeter.store.clickhouse.move import MoveSource, move
 from jobmeter.store.clickhouse.move_marks import mark_departure, read_marks, require_usable
 from jobmeter.store.clickhouse.node_log import NodeLog
 from jobmeter.store.clickhouse.nodes import Nodes
@@ -330,8 +330,12 @@ class ClickHouseStore:
 
     def move(self, order: MoveOrder) -> Iterator[MoveLine]:
         """Move all data to another engine. See ``StoreAdministration.move``."""
+        return move([self.move_source()], self.target, order, self._clock)
+
+    def move_source(self) -> MoveSource:
+        """Return this engine as one from which rows are moved."""
         others = (lambda: ()) if self.membership is None else self.membership.others
-        return move(self.maintenance, order, self._clock, others)
+        return MoveSource(self.maintenance, others, self.replicas)
 
     def cancel_move(self) -> str:
         """Let servers use an engine again whose data were moved. Return the other engine's name; empty for none."""

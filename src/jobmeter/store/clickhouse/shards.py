@@ -1,14 +1,16 @@
 """Opens the shards of a store on ClickHouse servers, after it has checked that each server is where it belongs."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from jobmeter.errors import ConfigurationError, UnavailableError
+from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.engine import ClickHouseStore
 from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.move import move
 from jobmeter.store.clickhouse.moved_tables import EngineTables
 from jobmeter.store.clickhouse.shard_record import (
     ShardRecord,
@@ -42,11 +44,18 @@ def open_shards(
         _open_all(shards, known)
         known = _note(shards, known)
         _require_all(shards, known)
-        return ShardedStore(shards)
+        return ShardedStore(shards, partial(_move, shards, target, clock))
     except BaseException:
         for shard in shards:
             shard.close()
         raise
+
+
+def _move(shards: Sequence[Shard], target: EngineTarget, clock: Clock, order: MoveOrder) -> Iterator[MoveLine]:
+    """Move or compare the rows of all shards."""
+    engines = [shard.call(lambda engine: engine) for shard in shards]
+    sources = [engine.move_source() for engine in engines if isinstance(engine, ClickHouseStore)]
+    return move(sources, target, order, clock)
 
 
 def _open_all(shards: Sequence[Shard], known: ShardRecord | None) -> None:

@@ -25,6 +25,10 @@ class ShardEngine(Store, Protocol):
         """Return False while it certainly cannot be read: none of its servers with all data answers."""
         ...
 
+    def cancel_move(self) -> str:
+        """Let servers use the engine again if its data were moved. Return the other store's name; empty for none."""
+        ...
+
 
 class Shard:
     """A shard, with threads of its own: a shard that is away delays no call of another one."""

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
@@ -51,9 +51,10 @@ class ShardedStore:
     memory: StoreMemory | None = None
     """Always None: this engine has no window."""
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        """``shards`` that are not open yet are opened in the background."""
+    def __init__(self, shards: Sequence[Shard], move: Callable[[MoveOrder], Iterator[MoveLine]]) -> None:
+        """``shards`` that are not open yet are opened in the background. ``move`` moves the rows of all of them."""
         self.shards = shards
+        self.move = move
         self.count = len(shards)
         """Number of shards that have rows."""
         count = self._get_count
@@ -272,13 +273,9 @@ class ShardedStore:
         works = {number: partial(_restore, directory / _folder(number)) for number in range(self.count)}
         ask_all(self.shards, works)
 
-    def move(self, order: MoveOrder) -> Iterator[MoveLine]:
-        """Move all data to another engine, or compare both."""
-        raise InvalidRequestError("data are not moved out of several shards yet", "from")
-
     def cancel_move(self) -> str:
-        """Return an empty name: the data were not moved."""
-        return ""
+        """Let servers use the shards again whose data were moved. Return the other store's name; empty for none."""
+        return max(self._change_everyone(lambda engine: engine.cancel_move()))
 
     def close(self) -> None:
         """Finish running work, and close all shards."""
