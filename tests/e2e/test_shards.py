@@ -50,12 +50,13 @@ def send(server: ServerProcess, job: str, at: int) -> Reply:
 
 
 def ask(server: ServerProcess, job: str) -> Reply:
-    query = {"metric": "app.loss", "start": BASE, "end": BASE + HOUR, "format": "csv"}
-    return server.call("GET", f"{API}/jobs/{job}/samples", **query)
+    span = {"start": BASE, "end": BASE + HOUR}
+    return server.call("GET", f"{API}/jobs/{job}/samples", metric="app.loss", format="csv", **span)
 
 
 def shards(server: ServerProcess) -> dict[str, bool]:
-    return server.request("GET", "/status").json()["shards"]
+    found: dict[str, bool] = server.request("GET", "/status").json()["shards"]
+    return found
 
 
 def test_the_documented_commands_move_onto_shards_that_then_may_go_away(servers, tmp_path):

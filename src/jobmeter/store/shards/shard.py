@@ -133,11 +133,12 @@ class ShardSet:
     def extend(self, count: int, work: Callable[[], None], seconds: float) -> None:
         """Change the number of shards that have rows, and run a function before any call uses the new number.
 
-        Raises UnavailableError if running calls take longer than some seconds.
+        Raises UnavailableError, and changes nothing, if running calls take longer than some seconds. An error of the
+        function leaves the new number.
         """
         with self._lock.exclusive(seconds):
-            work()
             self.count = count
+            work()
 
 
 class ShardOpening:
