@@ -22,15 +22,13 @@ from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.energy.sources import EnergyCollector
-from jobmeter.collect.host.cpu import CpuCollector
+from jobmeter.collect.host.cpu import CpuCollector, LoadCollector
 from jobmeter.collect.host.disk import DiskCollector
 from jobmeter.collect.host.filesystem import FilesystemCollector
 from jobmeter.collect.host.links import LinkCollector
-from jobmeter.collect.host.load import LoadCollector
-from jobmeter.collect.host.memory import MemoryCollector
+from jobmeter.collect.host.memory import MemoryCollector, NumaCollector
 from jobmeter.collect.host.network import NetworkCollector
 from jobmeter.collect.host.network_storage import NetworkStorageCollector
-from jobmeter.collect.host.numa import NumaCollector
 from jobmeter.collect.host.pressure import PressureCollector
 from jobmeter.collect.host.sensors import SensorCollector
 from jobmeter.collect.jobs import JobsCollector

@@ -10,8 +10,7 @@ from jobmeter.collect.accelerators.nvidia import codes
 from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
 from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session, text_of
 from jobmeter.collect.accelerators.nvidia.event_watch import EventWatch
-from jobmeter.collect.accelerators.nvidia.instance import MigDevice
-from jobmeter.collect.accelerators.nvidia.kernel_list import kernel_devices
+from jobmeter.collect.accelerators.nvidia.instance import MigDevice, kernel_devices
 from jobmeter.collect.accelerators.nvidia.loader import LIBRARY, LibraryLoader
 from jobmeter.collect.accelerators.threaded import SLOW_SECONDS, open_due
 from jobmeter.collect.accelerators.vendor import DeviceLostError, NotSupportedError
