@@ -5,13 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import growth_storm, level_beside, measure_load, read_level_beside
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.finding import Evidence, Severity
 from jobmeter.query.stretches import Stretch
 
 _REPLAY = "gpu.pcie.replay"
