@@ -9,8 +9,8 @@ from typing import Any
 
 from jobmeter.collect.accelerators import registry as vendors
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
+from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.names import DeviceNames
-from jobmeter.collect.accelerators.vendor import Device
 from jobmeter.collect.base import Collector, NodeIdentity, Owner, RecordSource
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
@@ -172,7 +172,7 @@ class JobCollectors:
         found = [(process, process.member.owner) for process in self.table.processes()]
         return [(process, owner) for process, owner in found if owner.job == job]
 
-    def devices(self) -> Mapping[str, Device]:
+    def devices(self) -> Mapping[str, Accelerator]:
         """Return the devices of the node that the collectors found, by name."""
         return {one.device_name(device.index): device for one in self.accelerators for device in one.devices}
 

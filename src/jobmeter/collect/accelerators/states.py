@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.names import DeviceName
-from jobmeter.collect.accelerators.vendor import Accelerator, DeviceProblem, Vendor
+from jobmeter.collect.accelerators.vendor import DriverProblem, Vendor
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import (
@@ -90,7 +91,7 @@ class DeviceStates:
         self,
         now_ms: int,
         devices: Sequence[Accelerator],
-        problem: DeviceProblem | None,
+        problem: DriverProblem | None,
         owners: Mapping[int, Sequence[Owner]],
     ) -> None:
         """Update with the devices and their owners."""

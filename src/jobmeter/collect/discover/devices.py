@@ -5,8 +5,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
+from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.names import DeviceName, gpu_name
-from jobmeter.collect.accelerators.vendor import Device
 from jobmeter.collect.accelerators.visible import Partition, VisibleVariable, ordinal_of
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.member import Member, MembershipSource
@@ -22,7 +22,7 @@ class DeviceSet:
     container shows some of the node's devices.
     """
 
-    devices: Sequence[Device]
+    devices: Sequence[Accelerator]
     variables: Sequence[VisibleVariable]
     name: DeviceName = gpu_name
     number: Callable[[int], int] = int
@@ -51,13 +51,13 @@ class DeviceSet:
             variable.parse(text, openable) if variable.relative else self._read_node_numbers(variable, text, openable)
         )
 
-    def _read_node_numbers(self, variable: VisibleVariable, text: str, openable: Sequence[Device]) -> list[int]:
+    def _read_node_numbers(self, variable: VisibleVariable, text: str, openable: Sequence[Accelerator]) -> list[int]:
         """Return the devices in a value that has the node's numbers."""
         numbered = [_number_device(device, self.number) for device in openable]
         indices = {one.index: device.index for one, device in zip(numbered, openable, strict=True)}
         return [indices[number] for number in variable.parse(text, numbered)]
 
-    def _filter_by_variable(self, name: str, member: Member, openable: list[Device]) -> list[Device]:
+    def _filter_by_variable(self, name: str, member: Member, openable: list[Accelerator]) -> list[Accelerator]:
         """Return the devices that another variable of the process leaves, in its order."""
         outer = next((one for one in self.variables if one.name == name), None)
         text = dict(member.devices).get(name)
@@ -77,7 +77,7 @@ class _NodeDevice:
     details: Mapping[str, str | int]
 
 
-def _number_device(device: Device, number: Callable[[int], int]) -> _NodeDevice:
+def _number_device(device: Accelerator, number: Callable[[int], int]) -> _NodeDevice:
     part = device.part and device.part._replace(parent=number(device.part.parent))
     return _NodeDevice(number(device.index), device.uuid, part, device.details)
 
@@ -96,7 +96,7 @@ class DeviceAllocator(Protocol):
 
     source: AllocationSource
 
-    def owners(self, devices: Sequence[Device], now_ms: int) -> Mapping[int, Sequence[Owner]]:
+    def owners(self, devices: Sequence[Accelerator], now_ms: int) -> Mapping[int, Sequence[Owner]]:
         """Return the owners of each device number; empty if unknown."""
         ...
 
@@ -111,7 +111,7 @@ def return_no_devices(member: Member) -> Sequence[int] | None:  # noqa: ARG001 -
 
 
 def allocations_by_source(
-    sources: Iterable[DeviceAllocator], devices: Sequence[Device], now_ms: int
+    sources: Iterable[DeviceAllocator], devices: Sequence[Accelerator], now_ms: int
 ) -> dict[int, list[DeviceClaim]]:
     """Return the allocations of each device number by source, most trusted first."""
     found: dict[int, list[DeviceClaim]] = {}

@@ -9,7 +9,7 @@ https://docs.kernel.org/admin-guide/cgroup-v1/devices.html.
 from collections.abc import Callable, Mapping, Sequence
 
 from jobmeter.collect import files
-from jobmeter.collect.accelerators.vendor import Device
+from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.discover.member import Member
 
@@ -26,7 +26,7 @@ class DeviceGroups:
         self._lists: dict[str, frozenset[int] | None] = {}
         self._read_ms: int | None = None
 
-    def permitted(self, member: Member, devices: Sequence[Device], now_ms: int) -> list[int] | None:
+    def permitted(self, member: Member, devices: Sequence[Accelerator], now_ms: int) -> list[int] | None:
         """Return the numbers of the devices that a process may open, in order; None if its group does not tell.
 
         Partitions come with their whole device: the files that open one of them alone are not compared.

@@ -11,7 +11,7 @@ import msgspec
 
 from jobmeter import __version__
 from jobmeter.collect import files
-from jobmeter.collect.accelerators.vendor import Device
+from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.member import Member, Process
 from jobmeter.collect.state_file import StateFile
@@ -164,7 +164,7 @@ class NodeReporter:
     def __init__(
         self,
         place: NodeIdentity,
-        devices: Callable[[], Mapping[str, Device]],
+        devices: Callable[[], Mapping[str, Accelerator]],
         proc_root: str = "/proc",
         interval_ms: int | None = None,
         state: Path | None = None,
@@ -226,7 +226,7 @@ def _describe_machine(proc_root: str) -> dict[str, Any]:
     }
 
 
-def _describe_device(device_name: str, device: Device) -> dict[str, Any]:
+def _describe_device(device_name: str, device: Accelerator) -> dict[str, Any]:
     """Describe a device for the node's record; with its state if it is not measured."""
     state = "" if device.state is DeviceState.MEASURED else str(device.state)
     known = {"pci": device.pci, "state": state, **device.details}

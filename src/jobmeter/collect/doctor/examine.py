@@ -8,8 +8,9 @@ from typing import Any
 
 from jobmeter.client.transport import Transport
 from jobmeter.collect.accelerators import registry
+from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.names import DeviceNames
-from jobmeter.collect.accelerators.vendor import Accelerator, DeviceProblem, Driver, Vendor
+from jobmeter.collect.accelerators.vendor import Driver, DriverProblem, Vendor
 from jobmeter.collect.doctor.base import Check, SourceStatus, run_checks
 from jobmeter.collect.doctor.delivery import check_server, check_spool
 from jobmeter.collect.doctor.kernel import check_kernel
@@ -79,7 +80,7 @@ def _check_vendor(machine: Machine, vendor: Vendor[Any], patience: float) -> lis
 
 
 def check_found(
-    machine: Machine, vendor: Vendor[Any], found: Sequence[Accelerator], problem: DeviceProblem | None
+    machine: Machine, vendor: Vendor[Any], found: Sequence[Accelerator], problem: DriverProblem | None
 ) -> Check:
     """Check the devices that a driver shows, and the reason why it cannot be used."""
     noun = vendor.noun

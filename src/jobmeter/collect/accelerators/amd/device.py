@@ -11,8 +11,7 @@ from typing import NamedTuple
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.amd.tables import LONGEST, UnknownTableError, Value, parse_table
 from jobmeter.collect.accelerators.amd.topology import ComputeNode, ComputeTopology
-from jobmeter.collect.accelerators.threaded import ThreadedDevice
-from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess, NotSupportedError
+from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError, DeviceProcess, NotSupportedError
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
 
@@ -41,7 +40,7 @@ class Card(NamedTuple):
     pci: str
 
 
-class AmdDevice(ThreadedDevice):
+class AmdDevice(Accelerator):
     """GPU of the driver ``amdgpu``. Nothing of it stays open between two readings."""
 
     def __init__(self, index: int, clock: Clock, card: Card, topology: ComputeTopology) -> None:

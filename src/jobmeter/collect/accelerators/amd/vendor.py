@@ -8,8 +8,8 @@ from jobmeter.collect import files
 from jobmeter.collect.accelerators.amd.device import UUID_PREFIX, AmdDevice, Card
 from jobmeter.collect.accelerators.amd.tables import Value, partition_busy
 from jobmeter.collect.accelerators.amd.topology import ComputeNode, ComputeTopology, platform_name
-from jobmeter.collect.accelerators.threaded import close_all, open_due, wait_for
-from jobmeter.collect.accelerators.vendor import DeviceHealth, DeviceProblem, Measure, Vendor
+from jobmeter.collect.accelerators.device import close_all, open_due, wait_for
+from jobmeter.collect.accelerators.vendor import DeviceHealth, DriverProblem, Measure, Vendor
 from jobmeter.collect.accelerators.visible import Numbered, Partition, VisibleVariable, parse_ordered_devices
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState, pci_address
@@ -96,7 +96,7 @@ class AmdDriver:
     A device keeps its number until the set of addresses changes. A device that has disappeared is lost.
     """
 
-    problem: DeviceProblem | None = None
+    problem: DriverProblem | None = None
     """Always None: the kernel's files need no library."""
 
     def __init__(self, clock: Clock, machine: Machine, patience: float) -> None:

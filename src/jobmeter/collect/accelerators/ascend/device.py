@@ -16,8 +16,7 @@ from jobmeter.collect.accelerators.ascend.library import (
     PcieInfo,
     ProcessInfo,
 )
-from jobmeter.collect.accelerators.threaded import ThreadedDevice
-from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess, NotSupportedError
+from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError, DeviceProcess, NotSupportedError
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState, pci_address
 from jobmeter.model.event import DEVICE_FAULT, Level
@@ -34,7 +33,7 @@ _LEVELS = (Level.INFO, Level.WARNING, Level.ERROR, Level.ERROR)
 """Level of a fault by the health of the device: no alarm, a general, an important or an urgent alarm."""
 
 
-class AscendDevice(ThreadedDevice):
+class AscendDevice(Accelerator):
     """NPU of DCMI. ``index`` is its physical number, as in the name of its file in /dev."""
 
     def __init__(self, number: int, clock: Clock, machine: Machine) -> None:

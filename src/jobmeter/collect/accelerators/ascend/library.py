@@ -11,7 +11,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from jobmeter.collect.accelerators.vendor import DeviceLostError, NotSupportedError
+from jobmeter.collect.accelerators.device import DeviceLostError, NotSupportedError
 from jobmeter.model.device import DeviceState
 
 LIBRARY = "libdcmi.so"

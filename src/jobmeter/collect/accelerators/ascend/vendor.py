@@ -21,8 +21,8 @@ from jobmeter.collect.accelerators.ascend.library import (
 )
 from jobmeter.collect.accelerators.ascend.network import METRICS as NETWORK
 from jobmeter.collect.accelerators.ascend.network import NetworkReader
-from jobmeter.collect.accelerators.threaded import SLOW_SECONDS, close_all, open_due
-from jobmeter.collect.accelerators.vendor import DeviceHealth, DeviceLostError, Measure, Vendor
+from jobmeter.collect.accelerators.device import SLOW_SECONDS, DeviceLostError, close_all, open_due
+from jobmeter.collect.accelerators.vendor import DeviceHealth, DriverProblem, Measure, Vendor
 from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, numbers_in, parse_ordered_devices
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread
@@ -31,13 +31,6 @@ from jobmeter.model.device import DeviceState
 from jobmeter.model.time import MINUTE, Clock
 
 FILES = "davinci"
-
-
-class AscendProblem(NamedTuple):
-    """Reason why DCMI cannot be used."""
-
-    text: str
-    state: DeviceState
 
 
 class _Opened(NamedTuple):
@@ -59,10 +52,10 @@ class AscendDriver:
         load: "Callable[[], ctypes.CDLL | None]" = load,
         network: NetworkReader | None = None,
     ) -> None:
-        self.problem: AscendProblem | None = None
+        self.problem: DriverProblem | None = None
         self._clock, self._machine, self._patience, self._load = clock, machine, patience, load
         self._network = network or NetworkReader(clock)
-        self._calls: CallThread[_Opened | AscendProblem] = CallThread("dcmi")
+        self._calls: CallThread[_Opened | DriverProblem] = CallThread("dcmi")
         self._began: float | None = None
         self._listed_ms: int | None = None
         self._dcmi: Dcmi | None = None
@@ -109,11 +102,11 @@ class AscendDriver:
     def _finish_open(self, present: Sequence[int], deadline: float) -> None:
         if not self._calls.wait(deadline - self._clock.monotonic()):
             if self._clock.monotonic() - (self._began or 0.0) >= SLOW_SECONDS:
-                self._fail(AscendProblem("dcmi_init does not return", DeviceState.HANGS), present)
+                self._fail(DriverProblem("dcmi_init does not return", DeviceState.HANGS), present)
             return
         self._began = None
         found = self._calls.result()
-        if isinstance(found, AscendProblem):
+        if isinstance(found, DriverProblem):
             self._retry.failed()
             self._fail(found, present)
             return
@@ -122,7 +115,7 @@ class AscendDriver:
         self._chips = {chip.number: chip for chip in found.chips}
         self._fill(self._chips)
 
-    def _fail(self, problem: AscendProblem, present: Sequence[int]) -> None:
+    def _fail(self, problem: DriverProblem, present: Sequence[int]) -> None:
         self.problem, self._dcmi = problem, None
         self._fill(present)
         for device in self._devices.values():
@@ -146,16 +139,16 @@ class AscendDriver:
         open_due(listed, lambda one: partial(one.attach, dcmi, self._chips[one.index]), deadline, self._clock)
 
 
-def _open(load: "Callable[[], ctypes.CDLL | None]", dcmi: Dcmi | None) -> _Opened | AscendProblem:
+def _open(load: "Callable[[], ctypes.CDLL | None]", dcmi: Dcmi | None) -> _Opened | DriverProblem:
     """Open the library, unless it is open, and list its chips."""
     if dcmi is None:
         library = load()
         if library is None:
-            return AscendProblem(f"{LIBRARY} cannot be found", DeviceState.LIBRARY_MISSING)
+            return DriverProblem(f"{LIBRARY} cannot be found", DeviceState.LIBRARY_MISSING)
         try:
             dcmi = Dcmi(library)
         except DcmiError as error:
-            return AscendProblem(f"DCMI cannot be opened: {error}", error.state)
+            return DriverProblem(f"DCMI cannot be opened: {error}", error.state)
     return _Opened(dcmi, dcmi.chips())
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from jobmeter.collect import files
+from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError, DeviceProcess, NotSupportedError
 from jobmeter.collect.accelerators.neuron.monitor import MonitorReader, MonitorReport
-from jobmeter.collect.accelerators.threaded import ThreadedDevice
-from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess, NotSupportedError
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import DEVICE_FAULT, Level
@@ -40,7 +39,7 @@ _ECC = ("mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected", "sram_ecc_uncor
 _POWER = re.compile(r"POWER_STATUS_VALID,\d+,\d+\.\d+,\d+\.\d+,(\d+\.\d+)", re.ASCII)
 
 
-class NeuronDevice(ThreadedDevice):
+class NeuronDevice(Accelerator):
     """Neuron device. ``index`` is its number in /sys and /dev. A container sees the same number as the node."""
 
     def __init__(self, number: int, clock: Clock, machine: Machine, monitor: MonitorReader) -> None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from jobmeter.collect.accelerators.vendor import DeviceProcess
+from jobmeter.collect.accelerators.device import DeviceProcess
 from jobmeter.collect.backoff import Backoff
 from jobmeter.model.time import Clock
 

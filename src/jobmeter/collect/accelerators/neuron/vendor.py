@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from jobmeter.collect.accelerators.device import close_all, open_due
 from jobmeter.collect.accelerators.neuron.device import CLASS, UUID_PREFIX, NeuronDevice
 from jobmeter.collect.accelerators.neuron.monitor import MonitorReader
-from jobmeter.collect.accelerators.threaded import close_all, open_due
-from jobmeter.collect.accelerators.vendor import DeviceHealth, DeviceProblem, Measure, Vendor
+from jobmeter.collect.accelerators.vendor import DeviceHealth, DriverProblem, Measure, Vendor
 from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, numbers_in
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
@@ -23,7 +23,7 @@ class NeuronDriver:
     A device that has disappeared is lost.
     """
 
-    problem: DeviceProblem | None = None
+    problem: DriverProblem | None = None
     """Always None, because the kernel's files need no library."""
 
     def __init__(self, clock: Clock, machine: Machine, patience: float, monitor: MonitorReader | None = None) -> None:

@@ -1,9 +1,11 @@
 """Return codes of NVML, and their meaning for a device or the library. Numbers as in nvml.h (nvmlReturn_t)."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
+from jobmeter.collect.accelerators.vendor import DriverProblem
 from jobmeter.model.device import DeviceState
 
 SUCCESS = 0
@@ -44,16 +46,11 @@ _STATES: Mapping[int, DeviceState] = MappingProxyType(
 )
 
 
-class Failure(NamedTuple):
-    """Failed call: the code, and the library's text for it."""
+@dataclass(frozen=True)
+class Failure(DriverProblem):
+    """Failed call: the library's text for it, the state of the device, and the code."""
 
     code: int
-    text: str
-
-    @property
-    def state(self) -> DeviceState:
-        """State of a device that cannot be opened or read for this reason."""
-        return state_of(self.code)
 
 
 def state_of(code: int) -> DeviceState:
@@ -61,6 +58,11 @@ def state_of(code: int) -> DeviceState:
     return _STATES.get(code, DeviceState.LOST)
 
 
+def make_failure(code: int, text: str) -> Failure:
+    """Make a failure of a code."""
+    return Failure(text, state_of(code), code)
+
+
 def failure_of(error: Any) -> Failure:  # noqa: ANN401 - an NVMLError of a module without types
     """Convert an NVMLError to a failure."""
-    return Failure(getattr(error, "value", UNKNOWN), str(error))
+    return make_failure(getattr(error, "value", UNKNOWN), str(error))

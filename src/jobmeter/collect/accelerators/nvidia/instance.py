@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jobmeter.collect import files
-from jobmeter.collect.accelerators.nvidia.api import Field, NvmlError, Reading
+from jobmeter.collect.accelerators.device import EndedUse
 from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session
-from jobmeter.collect.accelerators.vendor import EndedUse
+from jobmeter.collect.accelerators.nvidia.readings import Field, NvmlError, Reading
 from jobmeter.collect.accelerators.visible import Partition
 from jobmeter.model.device import pci_address
 from jobmeter.model.time import Clock
@@ -94,7 +94,7 @@ class MigDevice(PynvmlDevice):
         is_first = self.part is not None and self.part.place == min(self._sharing)
         return (sum(filter(None, own)), total)[: 1 + is_first]
 
-    def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:  # noqa: ARG002 - the form of NvmlDevice
+    def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:  # noqa: ARG002 - the form of PynvmlDevice
         """Raise NvmlError: fields are measured for the whole GPU."""
         raise NvmlError("it is measured for the whole GPU")
 
@@ -102,7 +102,7 @@ class MigDevice(PynvmlDevice):
         """Return no NVLinks: they are measured for the whole GPU."""
         return ()
 
-    def structure(self, kind: str, function: str) -> Any:  # noqa: ANN401, ARG002 - the form of NvmlDevice
+    def structure(self, kind: str, function: str) -> Any:  # noqa: ANN401, ARG002 - the form of PynvmlDevice
         """Raise NvmlError: structures are read for the whole GPU."""
         raise NvmlError("it is measured for the whole GPU")
 

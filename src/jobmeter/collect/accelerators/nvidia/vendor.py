@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from jobmeter.collect.accelerators.nvidia.api import ALL_LINKS, Field, NvmlDevice, Reading
+from jobmeter.collect.accelerators.device import NotSupportedError
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
+from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice
+from jobmeter.collect.accelerators.nvidia.readings import ALL_LINKS, Field, Reading
 from jobmeter.collect.accelerators.nvidia.visible import UUID_PREFIX, VARIABLES, id_of_part
-from jobmeter.collect.accelerators.vendor import DeviceHealth, Driver, Measure, NotSupportedError, Vendor
+from jobmeter.collect.accelerators.vendor import DeviceHealth, Driver, Measure, Vendor
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
@@ -82,15 +84,15 @@ _PROFILE: Mapping[str, tuple[Sequence[int], float]] = {
 """GPM metrics whose mean is a metric, and its scale. Numbers as in nvml.h (NVML_GPM_METRIC_*): percent and MiB/s."""
 
 
-def _make_measure(reading: Reading, scale: float, *metrics: str) -> Measure[NvmlDevice]:
-    def read(device: NvmlDevice) -> Mapping[str, float]:
+def _make_measure(reading: Reading, scale: float, *metrics: str) -> Measure[PynvmlDevice]:
+    def read(device: PynvmlDevice) -> Mapping[str, float]:
         # An instance that shares its memory has no total.
         return {metric: value * scale for metric, value in zip(metrics, device.read(reading), strict=False)}
 
     return Measure(metrics, read)
 
 
-def _fields(device: NvmlDevice) -> Mapping[str, float]:
+def _fields(device: PynvmlDevice) -> Mapping[str, float]:
     found = device.fields((*_FIELDS, _THERMAL))
     values = {name: found[field] * scale for field, (name, scale) in _FIELDS.items() if field in found}
     if _THERMAL in found and not values.keys() & _THERMAL_METRICS:
@@ -102,7 +104,7 @@ def _fields(device: NvmlDevice) -> Mapping[str, float]:
     return values
 
 
-def _health(device: NvmlDevice) -> Mapping[str, float]:
+def _health(device: PynvmlDevice) -> Mapping[str, float]:
     """Return the sums of fields. Errors of NVLink come from the links, else from the sums of the device."""
     links = device.links()
     of_links = [(number, link) for each, _ in _LINK_ERRORS.values() for number in each for link in links]
@@ -128,18 +130,18 @@ def _sum(found: Mapping[Field, float], fields: Iterable[Field]) -> float | None:
     return sum(given) if given else None
 
 
-def _sram(device: NvmlDevice) -> Mapping[str, float]:
+def _sram(device: PynvmlDevice) -> Mapping[str, float]:
     status = device.structure("c_nvmlEccSramErrorStatus_v1_t", "nvmlDeviceGetSramEccErrorStatus")
     lost = status.volatileUncParity + status.volatileUncSecDed
     return dict(zip(_SRAM, map(float, (status.volatileCor, lost, status.bThresholdExceeded)), strict=True))
 
 
-def _fabric(device: NvmlDevice) -> Mapping[str, float]:
+def _fabric(device: PynvmlDevice) -> Mapping[str, float]:
     found = device.structure("c_nvmlGpuFabricInfo_v2_t", "nvmlDeviceGetGpuFabricInfoV")
     return {"gpu.fabric.state": float(found.state)} if found.state else {}
 
 
-def _profile(device: NvmlDevice) -> Mapping[str, float]:
+def _profile(device: PynvmlDevice) -> Mapping[str, float]:
     found = device.profile([number for numbers, _ in _PROFILE.values() for number in numbers])
     values = {}
     for metric, (numbers, scale) in _PROFILE.items():
@@ -190,11 +192,11 @@ HOT = 90
 """Degrees Celsius from which the temperature of a GPU is a warning."""
 
 
-def _open(clock: Clock, machine: Machine, patience: float) -> Driver[NvmlDevice]:
+def _open(clock: Clock, machine: Machine, patience: float) -> Driver[PynvmlDevice]:
     return PynvmlLibrary(clock=clock, proc_root=machine.proc, patience=patience)
 
 
-def _check(device: NvmlDevice) -> DeviceHealth:
+def _check(device: PynvmlDevice) -> DeviceHealth:
     """Read memory errors, pending or failed remappings of rows, and the temperature."""
     values: dict[str, float] = {}
     errors, warnings = [], []
@@ -210,7 +212,7 @@ def _check(device: NvmlDevice) -> DeviceHealth:
     return DeviceHealth(values, errors, warnings)
 
 
-def _read_or_none(device: NvmlDevice, reading: Reading) -> Sequence[float] | None:
+def _read_or_none(device: PynvmlDevice, reading: Reading) -> Sequence[float] | None:
     try:
         return device.read(reading)
     except NotSupportedError:
