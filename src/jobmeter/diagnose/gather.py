@@ -6,8 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from jobmeter.access.principal import Scope
-from jobmeter.diagnose.case import Case, Signals
-from jobmeter.diagnose.mounts import find_used_mounts
+from jobmeter.diagnose.case import Case, Signals, find_used_mounts
 from jobmeter.diagnose.nodes import MOST_NODES, addresses_of, faults_of, find_reported_places, signals_of_nodes
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.rule import Rule

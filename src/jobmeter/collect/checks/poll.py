@@ -14,8 +14,8 @@ from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.checks import system
-from jobmeter.collect.checks.processes import check_processes, check_processes_of
 from jobmeter.collect.checks.runner import CheckRunner
+from jobmeter.collect.checks.system import check_processes, check_processes_of
 from jobmeter.collect.deliver import Requester
 from jobmeter.collect.stacks.collect import StackCollector
 from jobmeter.errors import ForbiddenError, JobmeterError, NotFoundError

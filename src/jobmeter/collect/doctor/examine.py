@@ -1,4 +1,4 @@
-"""All checks in order; those of devices and of process events."""
+"""All checks in order, and the checks of devices and of process events."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from jobmeter.collect.accelerators import registry
 from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.vendor import Driver, DriverProblem, Vendor
+from jobmeter.collect.base import Machine
 from jobmeter.collect.doctor.base import Check, SourceStatus, run_checks
 from jobmeter.collect.doctor.delivery import check_server, check_spool
 from jobmeter.collect.doctor.kernel import check_kernel
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
-from jobmeter.collect.machine import Machine
 from jobmeter.collect.process_events.connector import Connector, counts_file
 from jobmeter.collect.process_events.netlink import EventSocket
 from jobmeter.collect.process_events.taskstats import TaskStats

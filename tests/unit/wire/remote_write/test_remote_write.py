@@ -12,8 +12,7 @@ from tests.support.prometheus import label, part, request_1, request_2, sample, 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.memory import unlimited
 from jobmeter.model.special import STALE
-from jobmeter.wire.remote_write.decode import Symbols, decode_1, decode_2
-from jobmeter.wire.remote_write.snappy import unpack
+from jobmeter.wire.remote_write.decode import Symbols, decode_1, decode_2, unpack
 
 STALE_NAN = struct.unpack("<d", struct.pack("<Q", STALE))[0]
 

@@ -5,13 +5,19 @@ from pathlib import Path
 from types import MappingProxyType
 
 from jobmeter.collect import files
-from jobmeter.collect.accelerators.amd.device import UUID_PREFIX, AmdDevice, Card
+from jobmeter.collect.accelerators.amd.device import (
+    UUID_PREFIX,
+    AmdDevice,
+    Card,
+    ComputeNode,
+    ComputeTopology,
+    platform_name,
+)
 from jobmeter.collect.accelerators.amd.tables import Value, partition_busy
-from jobmeter.collect.accelerators.amd.topology import ComputeNode, ComputeTopology, platform_name
 from jobmeter.collect.accelerators.device import close_all, open_due, wait_for
 from jobmeter.collect.accelerators.vendor import DeviceHealth, DriverProblem, Measure, Vendor
 from jobmeter.collect.accelerators.visible import Numbered, Partition, VisibleVariable, parse_ordered_devices
-from jobmeter.collect.machine import Machine
+from jobmeter.collect.base import Machine
 from jobmeter.model.device import DeviceState, pci_address
 from jobmeter.model.time import Clock
 

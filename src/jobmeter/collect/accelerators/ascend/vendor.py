@@ -8,7 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from jobmeter.collect.accelerators.ascend.device import UUID_PREFIX, AscendDevice
+from jobmeter.collect.accelerators.ascend.device import METRICS as NETWORK
+from jobmeter.collect.accelerators.ascend.device import UUID_PREFIX, AscendDevice, NetworkReader
 from jobmeter.collect.accelerators.ascend.library import (
     LIBRARY,
     Chip,
@@ -19,14 +20,12 @@ from jobmeter.collect.accelerators.ascend.library import (
     MemoryInfo,
     load,
 )
-from jobmeter.collect.accelerators.ascend.network import METRICS as NETWORK
-from jobmeter.collect.accelerators.ascend.network import NetworkReader
 from jobmeter.collect.accelerators.device import SLOW_SECONDS, DeviceLostError, close_all, open_due
 from jobmeter.collect.accelerators.vendor import DeviceHealth, DriverProblem, Measure, Vendor
 from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, numbers_in, parse_ordered_devices
 from jobmeter.collect.backoff import Backoff
+from jobmeter.collect.base import Machine
 from jobmeter.collect.call_thread import CallThread
-from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import MINUTE, Clock
 

@@ -9,7 +9,7 @@ from jobmeter.collect.accelerators.neuron.device import CLASS, UUID_PREFIX, Neur
 from jobmeter.collect.accelerators.neuron.monitor import MonitorReader
 from jobmeter.collect.accelerators.vendor import DeviceHealth, DriverProblem, Measure, Vendor
 from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, numbers_in
-from jobmeter.collect.machine import Machine
+from jobmeter.collect.base import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
 

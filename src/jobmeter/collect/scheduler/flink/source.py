@@ -11,16 +11,6 @@ import msgspec
 
 from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.collect.scheduler.flink import meaning
-from jobmeter.collect.scheduler.flink.answers import (
-    Details,
-    Exceptions,
-    FlinkOverview,
-    FlinkReading,
-    Subtask,
-    Subtasks,
-    Summary,
-    Vertex,
-)
 from jobmeter.collect.scheduler.flink.job import (
     FlinkJob,
     endpoint_host,
@@ -29,7 +19,17 @@ from jobmeter.collect.scheduler.flink.job import (
     make_lost_record,
     task_manager,
 )
-from jobmeter.collect.scheduler.flink.rest import FlinkRest
+from jobmeter.collect.scheduler.flink.rest import (
+    Details,
+    Exceptions,
+    FlinkOverview,
+    FlinkReading,
+    FlinkRest,
+    Subtask,
+    Subtasks,
+    Summary,
+    Vertex,
+)
 from jobmeter.collect.state_file import StateFile
 from jobmeter.collect.text import valid_text
 from jobmeter.errors import InvalidRequestError, LimitExceededError

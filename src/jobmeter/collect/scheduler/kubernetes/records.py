@@ -8,9 +8,8 @@ import msgspec
 
 from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterJob, ClusterMember
 from jobmeter.collect.scheduler.kubernetes.kinds import WorkloadStatus, defer_to_pods
-from jobmeter.collect.scheduler.kubernetes.objects import Container, Metadata, Workload, milliseconds
+from jobmeter.collect.scheduler.kubernetes.objects import Container, Metadata, PodRequests, Workload, milliseconds
 from jobmeter.collect.scheduler.kubernetes.owners import OwnerPresence
-from jobmeter.collect.scheduler.kubernetes.quantity import PodRequests
 from jobmeter.collect.scheduler.kubernetes.runs import PodRun
 from jobmeter.collect.text import shorten_text, valid_text
 from jobmeter.model.event import EventSource

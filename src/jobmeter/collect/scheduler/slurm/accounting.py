@@ -8,8 +8,7 @@ Uses parsable text, whose columns outlive versions.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobmeter.collect.scheduler.slurm.hostlist import expand
-from jobmeter.collect.scheduler.slurm.slurm_job import REQUEUED, Attempt, SlurmExit, SlurmJob, SlurmStep
+from jobmeter.collect.scheduler.slurm.slurm_job import REQUEUED, Attempt, SlurmExit, SlurmJob, SlurmStep, expand
 from jobmeter.collect.text import parse_whole_number
 
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
