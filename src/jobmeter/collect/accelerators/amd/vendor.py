@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.amd.device import (
@@ -313,7 +312,7 @@ VENDOR = Vendor(
     slow_measures=SLOW_MEASURES,
     check=_check,
     # https://docs.kernel.org/admin-guide/devices.html: the render nodes of all GPUs.
-    device_numbers=MappingProxyType({226: range(128, 192)}),
+    device_numbers={226: range(128, 192)},
     device_files="/dev/kfd",
     driver_folder="driver/amdgpu",
     pci_driver="amdgpu",
@@ -331,7 +330,7 @@ VENDOR = Vendor(
         VisibleVariable("ROCR_VISIBLE_DEVICES", _parse_rocr_list, relative=True),
     ),
     uuid_prefix=UUID_PREFIX,
-    advice=MappingProxyType({DeviceState.LOST: "see the kernel's log for amdgpu, and reset or replace it"}),
+    advice={DeviceState.LOST: "see the kernel's log for amdgpu, and reset or replace it"},
     help="see `amd-smi list` and the kernel's log for amdgpu",
     recovery="See the kernel's log for amdgpu, and reset or replace it.",
 )

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 from jobmeter.collect.accelerators.ascend.library import (
     Chip,
@@ -180,16 +179,14 @@ _LINK = re.compile(r"link status:\s*(UP|DOWN)", re.IGNORECASE)
 _SPEED = re.compile(r"Speed:\s*(\d+)\s*Mb/s", re.IGNORECASE)
 _CHANGES = re.compile(r"link (?:up|down) count\s*:\s*(\d+)", re.IGNORECASE)
 _COUNT = re.compile(r"^\s*(\w+)\s*:\s*(\d+)\s*$", re.MULTILINE)
-_COUNTS: Mapping[str, Sequence[str]] = MappingProxyType(
-    {
-        "npu.network.receive": ("mac_rx_total_oct_num",),
-        "npu.network.transmit": ("mac_tx_total_oct_num",),
-        "npu.network.errors": ("roce_rx_err_pkt_num", "roce_tx_err_pkt_num", "mac_rx_bad_pkt_num"),
-        "npu.network.retries": ("roce_new_pkt_rty_num",),
-        "npu.network.congestion": ("roce_rx_cnp_pkt_num",),
-        "npu.network.pauses": ("mac_rx_pfc_pkt_num",),
-    }
-)
+_COUNTS: Mapping[str, Sequence[str]] = {
+    "npu.network.receive": ("mac_rx_total_oct_num",),
+    "npu.network.transmit": ("mac_tx_total_oct_num",),
+    "npu.network.errors": ("roce_rx_err_pkt_num", "roce_tx_err_pkt_num", "mac_rx_bad_pkt_num"),
+    "npu.network.retries": ("roce_new_pkt_rty_num",),
+    "npu.network.congestion": ("roce_rx_cnp_pkt_num",),
+    "npu.network.pauses": ("mac_rx_pfc_pkt_num",),
+}
 METRICS = ("npu.link.up", "npu.link.speed", "npu.link.changes", *_COUNTS)
 
 

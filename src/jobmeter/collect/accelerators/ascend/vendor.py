@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from jobmeter.collect.accelerators.ascend.device import METRICS as NETWORK
@@ -314,7 +313,7 @@ VENDOR = Vendor(
     measures=MEASURES,
     slow_measures=SLOW_MEASURES,
     check=health_of,
-    device_numbers=MappingProxyType({}),  # the kernel chooses the major number
+    device_numbers={},  # the kernel chooses the major number
     device_files="/dev/davinci",
     driver_folder="driver/davinci",
     unit_devices=("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"),
@@ -326,12 +325,10 @@ VENDOR = Vendor(
         VisibleVariable("ASCEND_VISIBLE_DEVICES", parse_visible_devices),
     ),
     uuid_prefix=UUID_PREFIX,
-    advice=MappingProxyType(
-        {
-            DeviceState.NO_PERMISSION: "run the agent as root, or as a user of the group HwHiAiUser",
-            DeviceState.LIBRARY_MISSING: "mount /usr/local/dcmi and /usr/local/Ascend/driver into its container",
-        }
-    ),
+    advice={
+        DeviceState.NO_PERMISSION: "run the agent as root, or as a user of the group HwHiAiUser",
+        DeviceState.LIBRARY_MISSING: "mount /usr/local/dcmi and /usr/local/Ascend/driver into its container",
+    },
     help="see `npu-smi info` and the kernel's log",
     recovery="See `npu-smi info -t health` and the kernel's log, and reset or replace it.",
 )

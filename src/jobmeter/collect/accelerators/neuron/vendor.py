@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from jobmeter.collect.accelerators.device import close_all, open_due
 from jobmeter.collect.accelerators.neuron.device import CLASS, UUID_PREFIX, NeuronDevice
@@ -139,7 +138,7 @@ VENDOR = Vendor(
     measures=MEASURES,
     slow_measures=SLOW_MEASURES,
     check=health_of,
-    device_numbers=MappingProxyType({}),  # the kernel chooses the major number
+    device_numbers={},  # the kernel chooses the major number
     device_files="/dev/neuron",
     unit_devices=("char-neuron",),  # neuron-monitor needs the device files; the files in /sys need no rule
     domain="aws.amazon.com",
@@ -152,12 +151,10 @@ VENDOR = Vendor(
         VisibleVariable("AWS_NEURON_VISIBLE_DEVICES", _parse_visible_cores),
     ),
     uuid_prefix=UUID_PREFIX,
-    advice=MappingProxyType(
-        {
-            DeviceState.DRIVER_NOT_LOADED: "load the kernel's module neuron (package aws-neuronx-dkms)",
-            DeviceState.NO_PERMISSION: "let the agent read /sys/devices/virtual/neuron_device",
-        }
-    ),
+    advice={
+        DeviceState.DRIVER_NOT_LOADED: "load the kernel's module neuron (package aws-neuronx-dkms)",
+        DeviceState.NO_PERMISSION: "let the agent read /sys/devices/virtual/neuron_device",
+    },
     help="see `neuron-ls` and the kernel's log for neuron",
     recovery="See `neuron-ls` and the kernel's log for neuron, and reset or replace it.",
 )

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from jobmeter.collect.accelerators.vendor import DriverProblem
@@ -33,17 +32,15 @@ GONE = frozenset({GPU_IS_LOST, RESET_REQUIRED, GPU_NOT_FOUND})
 """Codes of a lost device: its handle is useless."""
 LIBRARY_ENDED = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH})
 """Codes after which the library has to be opened again: every handle is dead."""
-_STATES: Mapping[int, DeviceState] = MappingProxyType(
-    {
-        NO_PERMISSION: DeviceState.NO_PERMISSION,
-        OPERATING_SYSTEM: DeviceState.NO_PERMISSION,  # "blocked by the operating system/cgroups"
-        DRIVER_NOT_LOADED: DeviceState.DRIVER_NOT_LOADED,
-        TIMEOUT: DeviceState.HANGS,
-        LIBRARY_NOT_FOUND: DeviceState.LIBRARY_MISSING,
-        RESET_REQUIRED: DeviceState.RESET_REQUIRED,
-        LIB_RM_VERSION_MISMATCH: DeviceState.LIBRARY_MISMATCH,
-    }
-)
+_STATES: Mapping[int, DeviceState] = {
+    NO_PERMISSION: DeviceState.NO_PERMISSION,
+    OPERATING_SYSTEM: DeviceState.NO_PERMISSION,  # "blocked by the operating system/cgroups"
+    DRIVER_NOT_LOADED: DeviceState.DRIVER_NOT_LOADED,
+    TIMEOUT: DeviceState.HANGS,
+    LIBRARY_NOT_FOUND: DeviceState.LIBRARY_MISSING,
+    RESET_REQUIRED: DeviceState.RESET_REQUIRED,
+    LIB_RM_VERSION_MISMATCH: DeviceState.LIBRARY_MISMATCH,
+}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """NVIDIA as a vendor of accelerators, and the measures of its GPUs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 from jobmeter.collect.accelerators.device import NotSupportedError
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
@@ -240,7 +239,7 @@ VENDOR = Vendor(
     slow_measures=SLOW_MEASURES,
     check=_check,
     # https://docs.kernel.org/admin-guide/devices.html; 254 and 255 are ``nvidia-modeset`` and ``nvidiactl``.
-    device_numbers=MappingProxyType({195: range(254)}),
+    device_numbers={195: range(254)},
     device_files="/dev/nvidia",
     driver_folder="driver/nvidia",
     pci_driver="nvidia",
@@ -251,21 +250,15 @@ VENDOR = Vendor(
     id_of_part=id_of_part,
     variables=VARIABLES,
     uuid_prefix=UUID_PREFIX,
-    advice=MappingProxyType(
-        {
-            DeviceState.NO_PERMISSION: (
-                "let the agent open /dev/nvidia*: outside of the job's control group, or as root"
-            ),
-            DeviceState.LIBRARY_MISSING: (
-                "in a container: NVIDIA_DRIVER_CAPABILITIES=utility; else install the library"
-            ),
-            DeviceState.LIBRARY_MISMATCH: (
-                "the driver was replaced: reboot, or give the agent's container the new library"
-            ),
-            DeviceState.DRIVER_NOT_LOADED: "load the driver: `modprobe nvidia`",
-            DeviceState.RESET_REQUIRED: "drain the node, send the agent SIGUSR2, and `nvidia-smi --gpu-reset -i N`",
-        }
-    ),
+    advice={
+        DeviceState.NO_PERMISSION: ("let the agent open /dev/nvidia*: outside of the job's control group, or as root"),
+        DeviceState.LIBRARY_MISSING: ("in a container: NVIDIA_DRIVER_CAPABILITIES=utility; else install the library"),
+        DeviceState.LIBRARY_MISMATCH: (
+            "the driver was replaced: reboot, or give the agent's container the new library"
+        ),
+        DeviceState.DRIVER_NOT_LOADED: "load the driver: `modprobe nvidia`",
+        DeviceState.RESET_REQUIRED: "drain the node, send the agent SIGUSR2, and `nvidia-smi --gpu-reset -i N`",
+    },
     help="see `nvidia-smi -L` and the kernel's log for XIDs",
     recovery="See the kernel's log for XIDs, and reset or replace it.",
 )
