@@ -85,15 +85,7 @@ class NodeIdentity:
     def of_replica(self, metric: str, owner: "Owner", labels: Labels = ()) -> Series:
         """Build a series of a replica's processes on this node."""
         return _series(
-            metric,
-            self.project,
-            self.cluster,
-            self.node,
-            "",
-            owner.job,
-            owner.replica,
-            owner.attempt,
-            labels,
+            metric, self.project, self.cluster, self.node, "", owner.job, owner.replica, owner.attempt, labels
         )
 
     def event(

@@ -132,12 +132,7 @@ def explain_difference(a: MeasuredRun, b: MeasuredRun, labels: tuple[str, str] =
     figures = DifferenceFigures(labels, [one.means for one in times], [_counts(own) for own in folded])
     ordered = sorted(
         (
-            CausePart(
-                cause=cause,
-                a=parts[0].get(cause, 0),
-                b=parts[1].get(cause, 0),
-                text=figures.text(cause),
-            )
+            CausePart(cause=cause, a=parts[0].get(cause, 0), b=parts[1].get(cause, 0), text=figures.text(cause))
             for cause in PhaseCause
             if parts[0].get(cause, 0) or parts[1].get(cause, 0)
         ),

@@ -16,17 +16,8 @@ FACILITIES = (
 """Names of facilities; their index is their number."""
 SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 """Names of severities, worst first; their index is their number."""
-_SYNONYMS = {
-    "emergency": 0,
-    "panic": 0,
-    "critical": 2,
-    "fatal": 2,
-    "error": 3,
-    "warn": 4,
-    "informational": 6,
-    "trace": 7,
-}
-WORDS: Mapping[str, int] = {word: number for number, word in enumerate(SEVERITIES)} | _SYNONYMS
+_MORE = {"emergency": 0, "panic": 0, "critical": 2, "fatal": 2, "error": 3, "warn": 4, "informational": 6, "trace": 7}
+WORDS: Mapping[str, int] = {word: number for number, word in enumerate(SEVERITIES)} | _MORE
 """Words for severities, in lower case, with their numbers."""
 _PRIORITY = re.compile(r"<(\d{1,3})>")
 _MOST_PRIORITY = 191

@@ -166,9 +166,7 @@ def encode_frames(query: int, series: Sequence[LabelledSamples]) -> bytes:
     )
 
 
-def _frames(
-    series: Sequence[LabelledSamples],
-) -> Iterator[tuple[bytes, list[bytes]]]:
+def _frames(series: Sequence[LabelledSamples]) -> Iterator[tuple[bytes, list[bytes]]]:
     for labels, times, values in series:
         pairs = encode_labels(labels)
         chunks = encode_chunks(times, values)

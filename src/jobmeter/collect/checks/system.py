@@ -180,10 +180,7 @@ class _Reading(NamedTuple):
 
 
 def check_processes(
-    owner_of: Callable[[int], Owner | None],
-    proc: str = "/proc",
-    pause: Event | None = None,
-    clock: Clock | None = None,
+    owner_of: Callable[[int], Owner | None], proc: str = "/proc", pause: Event | None = None, clock: Clock | None = None
 ) -> list[TaskCheck]:
     """Rank the processes by processor time and storage traffic within a second, and by resident memory.
 

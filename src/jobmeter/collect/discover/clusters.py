@@ -84,11 +84,7 @@ def slurm_place(groups: Mapping[str, str]) -> SlurmPlace | None:
             uid = parts.get("uid")
             task = parts["number"]
             found = SlurmPlace(
-                parts["id"] or "",
-                step,
-                int(task) if task else None,
-                int(uid) if uid else None,
-                root=parts["root"],
+                parts["id"] or "", step, int(task) if task else None, int(uid) if uid else None, root=parts["root"]
             )
     return found and replace(found, groups=own, job_groups=whole)
 

@@ -155,10 +155,7 @@ def claims(
 
 
 def _claim_visible(
-    devices: DeviceSet,
-    free: Mapping[int, dict[Owner, DeviceClaim]],
-    members: Iterable[Member],
-    permitted: Permitted,
+    devices: DeviceSet, free: Mapping[int, dict[Owner, DeviceClaim]], members: Iterable[Member], permitted: Permitted
 ) -> None:
     for member in members:
         allowed = permitted(member)

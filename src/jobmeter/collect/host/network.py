@@ -112,14 +112,7 @@ class LinkCollector:
     """
 
     name = "host.links"
-    metrics = (
-        "node.network.speed",
-        "node.network.carrier",
-        "node.rdma.speed",
-        *_DATA,
-        *_RECORDED.values(),
-        *_KINDS,
-    )
+    metrics = ("node.network.speed", "node.network.carrier", "node.rdma.speed", *_DATA, *_RECORDED.values(), *_KINDS)
 
     def __init__(self, place: NodeIdentity, sys_root: str = "/sys") -> None:
         self._place = place

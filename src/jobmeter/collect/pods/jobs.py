@@ -96,10 +96,7 @@ class Pod:
         if not ranked and not allocations:
             return None
         return JobRecord(
-            job_id=owner.job,
-            project=owner.project or record.project,
-            replicas=list(ranked),
-            allocations=allocations,
+            job_id=owner.job, project=owner.project or record.project, replicas=list(ranked), allocations=allocations
         )
 
     def _replica(self, record: ReplicaRecord) -> ReplicaRecord:

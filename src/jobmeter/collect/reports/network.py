@@ -121,11 +121,7 @@ class StatsdPort:
     """UDP socket for StatsD. ``port`` 0: the system chooses. Raises OSError if the port is taken."""
 
     def __init__(
-        self,
-        port: int,
-        owners: PortOwners,
-        take: Callable[[int, bytes], None],
-        budget: MeasuringBudget | None = None,
+        self, port: int, owners: PortOwners, take: Callable[[int, bytes], None], budget: MeasuringBudget | None = None
     ) -> None:
         """``budget`` bounds the CPU time, by default to ``SHARE``. If overdrawn, the kernel drops datagrams."""
         self.lost = 0
@@ -251,10 +247,7 @@ class OtlpPort:
     def environment(self) -> dict[str, str]:
         """Variables by which an OpenTelemetry SDK finds the port."""
         endpoint = self._server.url + _PATH
-        return {
-            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": endpoint,
-            "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf",
-        }
+        return {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf"}
 
     def start(self) -> None:
         """Begin to serve."""

@@ -83,10 +83,6 @@ RULE = Rule(
     advice="Reset the device once it is idle; if it stays so, reseat the card or its riser, and check BIOS settings.",
     source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html#background-health-checks",
     find=find,
-    metrics=(
-        "gpu.utilization",
-        "gpu.sm.active",
-        *(name for metric in _TEXTS for name in (metric, f"{metric}.limit")),
-    ),
+    metrics=("gpu.utilization", "gpu.sm.active", *(name for metric in _TEXTS for name in (metric, f"{metric}.limit"))),
     counters=(_REPLAY,),
 )

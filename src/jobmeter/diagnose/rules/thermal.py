@@ -32,11 +32,6 @@ RULE = Rule(
     advice="Look at fans, air flow and the neighbours in the rack; lower the power limit until then.",
     source="https://github.com/facebookresearch/gcm",
     find=find,
-    metrics=(
-        "gpu.temperature",
-        "npu.temperature",
-        "gpu.throttle.thermal.hardware",
-        "gpu.throttle.thermal.software",
-    ),
+    metrics=("gpu.temperature", "npu.temperature", "gpu.throttle.thermal.hardware", "gpu.throttle.thermal.software"),
     running=True,
 )

@@ -14,13 +14,7 @@ from jobmeter.model.series import SPECIAL
 
 OPEN_PREFIXES = ("app.", "external.", SPECIAL)
 
-METRICS: tuple[Metric, ...] = (
-    *replica.METRICS,
-    *accelerator.METRICS,
-    *host.METRICS,
-    *flink.METRICS,
-    *agent.METRICS,
-)
+METRICS: tuple[Metric, ...] = (*replica.METRICS, *accelerator.METRICS, *host.METRICS, *flink.METRICS, *agent.METRICS)
 
 CATALOG: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
 

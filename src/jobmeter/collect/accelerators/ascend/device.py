@@ -10,15 +10,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from jobmeter.collect.accelerators.ascend.library import (
-    Chip,
-    ChipInfo,
-    Dcmi,
-    DcmiError,
-    DieId,
-    PcieInfo,
-    ProcessInfo,
-)
+from jobmeter.collect.accelerators.ascend.library import Chip, ChipInfo, Dcmi, DcmiError, DieId, PcieInfo, ProcessInfo
 from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError, DeviceProcess, NotSupportedError
 from jobmeter.collect.base import Machine
 from jobmeter.collect.call_thread import CallThread
