@@ -26,7 +26,7 @@ from jobmeter.collect.process import surroundings
 from jobmeter.collect.process.count import Departed, Ended, ProcessCounters
 from jobmeter.collect.process.counter_file import CounterFile
 from jobmeter.collect.process.stat import Key
-from jobmeter.collect.process_events.counts import ProcessCounts, counts_file
+from jobmeter.collect.process_events.connector import ProcessCounts, counts_file
 from jobmeter.collect.replica import ReplicaMemory, ReplicaProcesses
 from jobmeter.collect.starts import COUNTERS, GIVEN, SHORTEST_MS, Starts
 from jobmeter.model.sample import Sample

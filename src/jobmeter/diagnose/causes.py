@@ -1,8 +1,10 @@
 """Shared by the rules about a job's end: patterns, exit statuses and reasons that indicate a cause."""
 
 import re
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from importlib.resources import files
 
 import msgspec
 
@@ -100,6 +102,12 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return [line_evidence(line) for line in death.tail if was_raised(line.text)]
         own = self.exception and death.signal is None and raised.name not in _INTERRUPTIONS
         return [line_evidence(line) for line in raised.lines] if own or was_raised(raised.text) else []
+
+
+def load_causes() -> Iterator[Rule]:
+    """Yield the rules of ``causes.toml``."""
+    for name, table in tomllib.loads(files("jobmeter.diagnose").joinpath("causes.toml").read_text("utf-8")).items():
+        yield msgspec.convert({"name": name, **table}, Cause).rule
 
 
 def root_finding(

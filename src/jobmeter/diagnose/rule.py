@@ -1,4 +1,4 @@
-"""The contract of rules."""
+"""The contract of rules, and the names that a rule needs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
@@ -8,6 +8,8 @@ import msgspec
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject
+
+__all__ = ["Case", "Evidence", "Finding", "FindingRole", "Findings", "Numbers", "Rule", "Severity", "Subject", "Weight"]
 
 MOST_LINES = 20
 """Most log lines in the evidence of one finding."""

@@ -6,25 +6,24 @@ from functools import partial
 from threading import Lock
 from typing import Generic, TypeVar
 
+from jobmeter.collect.accelerators.device import (
+    Accelerator,
+    DeviceLostError,
+    DeviceProcess,
+    EndedUse,
+    NotSupportedError,
+)
 from jobmeter.collect.accelerators.ended import EndedProcesses, shares_of_ended
 from jobmeter.collect.accelerators.names import VendorNames
 from jobmeter.collect.accelerators.states import DeviceStates
-from jobmeter.collect.accelerators.vendor import (
-    Accelerator,
-    D,
-    DeviceLostError,
-    DeviceProcess,
-    Driver,
-    EndedUse,
-    Measure,
-    NotSupportedError,
-)
+from jobmeter.collect.accelerators.vendor import D, Driver, Measure
 from jobmeter.collect.accelerators.visible import VisibleVariable, scheduler_variables
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.discover.devices import (
     AllocationTracker,
     DeviceAllocator,
     DeviceClaim,
+    DeviceGroups,
     DeviceSet,
     Permitted,
     allocations_by_source,
@@ -32,7 +31,6 @@ from jobmeter.collect.discover.devices import (
 )
 from jobmeter.collect.discover.disagree import DisagreementWatch, disagreements
 from jobmeter.collect.discover.member import Member, MemberTable
-from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.model.device import DeviceState
 from jobmeter.model.sample import Sample
 from jobmeter.model.time import SECOND, SystemClock

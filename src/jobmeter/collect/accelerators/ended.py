@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobmeter.collect.accelerators.vendor import DeviceProcess, EndedUse
+from jobmeter.collect.accelerators.device import DeviceProcess, EndedUse
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.member import Member, MemberTable, Process
 from jobmeter.model.time import SECOND

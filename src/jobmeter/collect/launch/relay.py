@@ -228,12 +228,7 @@ class MlflowRelay:
         key = check_key(request.metric_key, "metric_key")
         size = check_size(MOST_HISTORY if request.max_results is None else request.max_results, MOST_HISTORY)
         id_ = _read_run_id(request)
-        given = {
-            "run_id": id_,
-            "metric_key": key,
-            "max_results": size,
-            "page_token": request.page_token,
-        }
+        given = {"run_id": id_, "metric_key": key, "max_results": size, "page_token": request.page_token}
         answer = self._fetch_about_run(id_, f"{PREFIX}/metrics/get-history?{urlencode(given)}")
         if answer is not None:
             return answer

@@ -16,10 +16,9 @@ from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.collect.host.network import NetworkCollector
 from jobmeter.collect.incidents import RunIncidents
-from jobmeter.collect.launch.children import ChildExit, Children
+from jobmeter.collect.launch.children import ChildExit, Children, OwnGroups
 from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import RunFigures, traffic_beside
-from jobmeter.collect.launch.groups import OwnGroups
 from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
 from jobmeter.collect.launch.memory import OomWatch

@@ -4,13 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, PREFIXES, average_by_minute, find_low_level
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, title
-from jobmeter.model.finding import Evidence, Severity
 
 _OFTEN = 0.95
 _MEMORY = tuple(f"{prefix}.memory.utilization" for prefix in PREFIXES)

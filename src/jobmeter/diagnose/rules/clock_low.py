@@ -5,14 +5,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import level_beside, measure_load, read_level_beside
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Finding, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Member, Signal, device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of
 from jobmeter.model.batch import Bools
-from jobmeter.model.finding import Evidence, Finding, Severity
 from jobmeter.query.stretches import Stretch
 
 _CLOCK, _LIMIT = "gpu.clock.sm", "gpu.clock.sm.limit"

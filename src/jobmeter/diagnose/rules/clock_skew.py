@@ -4,10 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Severity, Subject
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:

@@ -6,13 +6,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, PREFIXES, has_devices
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Member, Signal, align_signals, device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, amount_of, title
-from jobmeter.model.finding import Finding, Severity, Subject
 
 _LINKS = {f"node.{kind}.speed": tuple(f"node.{kind}.{way}" for way in ("receive", "transmit"))
           for kind in ("network", "rdma")}  # fmt: skip

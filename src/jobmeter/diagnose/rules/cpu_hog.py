@@ -5,13 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Signal, make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
 from jobmeter.model.batch import Float64s
-from jobmeter.model.finding import Finding, Severity, Subject
 
 _TIME, _COUNT, _USED, _LIMIT = "node.cpu.time", "node.cpu.count", "cpu.usage", "cpu.limit"
 _WAITS, _NODE_WAITS, _RUNNABLE = "pressure.cpu", "node.pressure.cpu", "node.processes.running"

@@ -2,12 +2,9 @@
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.peers import role
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, replica
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:

@@ -2,11 +2,8 @@
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.wording import minutes
-from jobmeter.model.finding import Severity, Subject
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:

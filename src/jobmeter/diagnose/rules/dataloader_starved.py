@@ -2,15 +2,12 @@
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, average_replica, measure_load
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, replica
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, title
 from jobmeter.model.batch import Float64s
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.finding import Evidence, Severity
 
 _LOADS = ("disk.read", "network.receive", "cpu.usage")
 _FEWEST = 20

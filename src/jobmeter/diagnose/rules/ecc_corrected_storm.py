@@ -1,11 +1,8 @@
 """Device memory has many corrected errors."""
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import growth_storm
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import device
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:

@@ -2,13 +2,10 @@
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import Cause
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import replica
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Severity, Subject
 from jobmeter.model.time import SECOND
 
 _STORAGE, _WRITE = "storage.ephemeral.utilization", "disk.write"

@@ -4,14 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import PREFIXES, read_level_beside
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, device, make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, title
 from jobmeter.model.batch import Float64s
-from jobmeter.model.finding import Evidence, Severity
 from jobmeter.query.stretches import Stretch
 
 _OFTEN = 0.9

@@ -4,12 +4,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Member, Signal, device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, minutes
-from jobmeter.model.finding import Severity
 
 _MEMORY, _PROCESSES, _FOREIGN, _BUSY = "gpu.memory.usage", "gpu.processes", "gpu.processes.foreign", "gpu.utilization"
 

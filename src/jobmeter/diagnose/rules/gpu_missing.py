@@ -5,15 +5,12 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import event_evidence
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Finding, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import minutes
 from jobmeter.model.device import STATES, DeviceState
 from jobmeter.model.event import DEVICE_HANGS, DRIVER_MISMATCH, GPU_BACK, GPU_LOST, GPU_NOT_PERMITTED, Event
-from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 
 _STATES = {
     GPU_LOST: DeviceState.LOST,

@@ -1,12 +1,9 @@
 """The devices of a job work steadily, and are never near their limit."""
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, find_low_level
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:

@@ -5,16 +5,13 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import PREFIXES
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Signal, make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, title
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.event import STACK_EVIDENCE, Level
-from jobmeter.model.finding import Evidence, Severity, Subject
 
 _FLOWS = ("network.receive", "network.transmit", "disk.read", "disk.write", "gpu.nvlink.transmit", "gpu.nvlink.receive")
 _CPU = ("cpu.usage",)

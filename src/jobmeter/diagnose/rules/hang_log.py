@@ -2,11 +2,8 @@
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule, quote_line
-from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, quote_line
 from jobmeter.diagnose.wording import minutes
-from jobmeter.model.finding import Evidence, Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.time import NS_PER_MS
 

@@ -3,9 +3,8 @@
 from functools import partial
 
 from jobmeter.diagnose.memory import find_near_limits
-from jobmeter.diagnose.rule import Rule
+from jobmeter.diagnose.rule import Rule, Severity
 from jobmeter.diagnose.signal import replica
-from jobmeter.model.finding import Severity
 
 RULE = Rule(
     name="host_mem_near_limit",

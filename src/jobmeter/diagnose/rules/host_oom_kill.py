@@ -3,14 +3,23 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import event_evidence, line_evidence
 from jobmeter.diagnose.incidents import IncidentReport, incidents
 from jobmeter.diagnose.lives import Death, deaths
-from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quote_line
-from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.rule import (
+    MOST_LINES,
+    Case,
+    Evidence,
+    Finding,
+    Findings,
+    Numbers,
+    Rule,
+    Severity,
+    Subject,
+    Weight,
+    quote_line,
+)
 from jobmeter.diagnose.wording import amount, format_count
-from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import NS_PER_MS
 

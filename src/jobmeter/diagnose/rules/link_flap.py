@@ -2,13 +2,10 @@
 
 import re
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
 from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, incidents
-from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.wording import often
-from jobmeter.model.finding import Evidence, Severity, Subject
 
 _NAME = r"(?P<link>[a-z][\w.@-]*\d[\w.@-]*)"
 _DOWN = re.compile(

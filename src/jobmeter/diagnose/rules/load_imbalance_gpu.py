@@ -5,16 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import PREFIXES
 from jobmeter.diagnose.peers import Peers, peers_of
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, median
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, title
 from jobmeter.model.batch import Float64s
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.finding import Finding, Severity
 from jobmeter.query.stretches import steady_stretches
 
 _TAIL = 1 / 16

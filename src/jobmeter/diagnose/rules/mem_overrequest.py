@@ -1,13 +1,10 @@
 """A replica was given far more memory than it uses."""
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.memory import limit_of
 from jobmeter.diagnose.peers import role
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, replica
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Severity
 
 _USED, _PEAK, _LIMIT, _TOTAL = "memory.usage", "memory.peak", "memory.limit", "node.memory.total"
 

@@ -4,14 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, average_by_minute, measure_load, works
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, amount_of, title
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.finding import Evidence, Severity
 
 _BUSIEST = 0.95
 _LIMITS = {"gpu.memory.usage": "memory", "cpu.usage": "cores", "memory.usage": "host_memory"}

@@ -5,12 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Signal
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Evidence, Severity, Subject
 from jobmeter.query.stretches import Stretch
 
 _PACKETS, _SENT, _AGAIN = "node.network.packets", "node.tcp.sent", "node.tcp.retransmitted"

@@ -5,13 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import growth_storm, level_beside, measure_load, read_level_beside
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.finding import Evidence, Severity
 from jobmeter.query.stretches import Stretch
 
 _REPLAY = "gpu.pcie.replay"
@@ -86,10 +83,6 @@ RULE = Rule(
     advice="Reset the device once it is idle; if it stays so, reseat the card or its riser, and check BIOS settings.",
     source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html#background-health-checks",
     find=find,
-    metrics=(
-        "gpu.utilization",
-        "gpu.sm.active",
-        *(name for metric in _TEXTS for name in (metric, f"{metric}.limit")),
-    ),
+    metrics=("gpu.utilization", "gpu.sm.active", *(name for metric in _TEXTS for name in (metric, f"{metric}.limit"))),
     counters=(_REPLAY,),
 )

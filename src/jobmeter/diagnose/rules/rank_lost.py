@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import describe_end, root_finding
 from jobmeter.diagnose.lives import Death, deaths
-from jobmeter.diagnose.rule import Findings, Rule, Weight
+from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity, Subject, Weight
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import minutes
-from jobmeter.model.finding import Finding, Severity, Subject
 from jobmeter.model.job import JobState, Replica
 from jobmeter.query.stretches import GAP_INTERVALS
 

@@ -3,11 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
-from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Severity, Subject
+from jobmeter.diagnose.rule import MOST_LINES, Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.model.log import LogLine
 
 _LONGEST = 4_000

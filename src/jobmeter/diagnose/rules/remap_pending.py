@@ -3,8 +3,7 @@
 from functools import partial
 
 from jobmeter.diagnose.devices import find_raised_flags
-from jobmeter.diagnose.rule import Rule
-from jobmeter.model.finding import Severity
+from jobmeter.diagnose.rule import Rule, Severity
 
 RULE = Rule(
     name="remap_pending",

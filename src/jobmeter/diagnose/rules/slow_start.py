@@ -5,12 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, align_signals, make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import minutes
-from jobmeter.model.finding import Severity
 from jobmeter.model.phase import Phase, PhaseSpan
 from jobmeter.model.time import SECOND
 from jobmeter.query.course import Course

@@ -4,16 +4,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import PREFIXES, models
 from jobmeter.diagnose.peers import Outlier, Peers, peers_of
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Finding, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import device, make_metric_evidence, median
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, title
 from jobmeter.model.batch import Bools
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.finding import Evidence, Finding, Severity
 
 _SIGNS = {
     "utilization": "computes at {}",

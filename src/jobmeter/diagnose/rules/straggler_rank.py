@@ -5,15 +5,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, has_devices
 from jobmeter.diagnose.peers import Outlier, Peers, peers_of
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, replica
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, amount_of
 from jobmeter.model.batch import Bools
-from jobmeter.model.finding import Evidence, Severity
 
 _CPU, _WAITS, _WANTED = "cpu.usage", "pressure.cpu", "wanted"
 

@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Signal
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, minutes
 from jobmeter.model.batch import Bools
-from jobmeter.model.finding import Evidence, Severity, Subject
 
 _OUT, _FAULTS, _PRESSURE = "node.swap.out", "node.memory.major.faults", "node.pressure.memory"
 

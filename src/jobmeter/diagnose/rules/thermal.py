@@ -1,11 +1,8 @@
 """A device is too hot."""
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Member, device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
@@ -35,11 +32,6 @@ RULE = Rule(
     advice="Look at fans, air flow and the neighbours in the rack; lower the power limit until then.",
     source="https://github.com/facebookresearch/gcm",
     find=find,
-    metrics=(
-        "gpu.temperature",
-        "npu.temperature",
-        "gpu.throttle.thermal.hardware",
-        "gpu.throttle.thermal.software",
-    ),
+    metrics=("gpu.temperature", "npu.temperature", "gpu.throttle.thermal.hardware", "gpu.throttle.thermal.software"),
     running=True,
 )

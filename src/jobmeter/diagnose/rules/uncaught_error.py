@@ -6,12 +6,9 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import describe_end, line_evidence, root_finding
 from jobmeter.diagnose.lives import Death, deaths, strip_rank
-from jobmeter.diagnose.rule import Findings, Rule, Weight, quote_line
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Severity
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Weight, quote_line
 from jobmeter.model.log import LogLine
 
 _ENDS = frozenset({None, 4, 5, 6})

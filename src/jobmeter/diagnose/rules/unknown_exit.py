@@ -1,11 +1,8 @@
 """A replica failed and nothing shows why."""
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import describe_end, line_evidence, root_finding
 from jobmeter.diagnose.lives import deaths
-from jobmeter.diagnose.rule import Findings, Rule, Weight
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Severity
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity, Weight
 from jobmeter.model.job import JobState
 
 _SHOWN = 5

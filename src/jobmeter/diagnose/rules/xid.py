@@ -4,15 +4,12 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
 from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, incidents
-from jobmeter.diagnose.rule import Findings, Rule, quote_line
-from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Subject, quote_line
 from jobmeter.diagnose.wording import often
 from jobmeter.model.device import pci_address
 from jobmeter.model.event import EventSource, EventType
-from jobmeter.model.finding import Evidence, Subject
 from jobmeter.model.xid import XidReport, read_xid
 
 

@@ -8,13 +8,11 @@ Their formats: https://github.com/aws-neuron/aws-neuron-driver (``neuron_sysfs_m
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from jobmeter.collect import files
+from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError, DeviceProcess, NotSupportedError
 from jobmeter.collect.accelerators.neuron.monitor import MonitorReader, MonitorReport
-from jobmeter.collect.accelerators.threaded import ThreadedDevice
-from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess, NotSupportedError
-from jobmeter.collect.machine import Machine
+from jobmeter.collect.base import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import DEVICE_FAULT, Level
 from jobmeter.model.time import Clock
@@ -25,11 +23,14 @@ UUID_PREFIX = "neuron-"
 _LONGEST = 4_096
 _MOST_CORES = 128
 _GIB = 2**30
-_MEMORY: Mapping[str, int] = MappingProxyType(
-    {"Inferentia": 8 * _GIB, "Inferentia2": 32 * _GIB, "Trainium1": 32 * _GIB, "Trainium2": 96 * _GIB}
-)
+_MEMORY: Mapping[str, int] = {
+    "Inferentia": 8 * _GIB,
+    "Inferentia2": 32 * _GIB,
+    "Trainium1": 32 * _GIB,
+    "Trainium2": 96 * _GIB,
+}
 """Bytes of memory by product: awsdocs-neuron.readthedocs-hosted.com, "AWS Neuron architecture guides"."""
-_GROUPED: Mapping[str, int] = MappingProxyType({"Trainium2": 2, "Trainium3": 2})
+_GROUPED: Mapping[str, int] = {"Trainium2": 2, "Trainium3": 2}
 """Physical cores of a logical core by default; other products have one.
 
 https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/arch/neuron-features/logical-neuroncore-config.html
@@ -40,7 +41,7 @@ _ECC = ("mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected", "sram_ecc_uncor
 _POWER = re.compile(r"POWER_STATUS_VALID,\d+,\d+\.\d+,\d+\.\d+,(\d+\.\d+)", re.ASCII)
 
 
-class NeuronDevice(ThreadedDevice):
+class NeuronDevice(Accelerator):
     """Neuron device. ``index`` is its number in /sys and /dev. A container sees the same number as the node."""
 
     def __init__(self, number: int, clock: Clock, machine: Machine, monitor: MonitorReader) -> None:

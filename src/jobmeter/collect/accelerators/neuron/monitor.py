@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from jobmeter.collect.accelerators.vendor import DeviceProcess
+from jobmeter.collect.accelerators.device import DeviceProcess
 from jobmeter.collect.backoff import Backoff
 from jobmeter.model.time import Clock
 
@@ -28,9 +28,7 @@ _SILENT_SECONDS = 60.0
 """Seconds without a line after which the reader ends the program as hanging."""
 _CONFIGURATION = {
     "period": "5s",
-    "neuron_runtimes": [
-        {"tag_filter": ".*", "metrics": [{"type": "neuroncore_counters"}, {"type": "memory_used"}]},
-    ],
+    "neuron_runtimes": [{"tag_filter": ".*", "metrics": [{"type": "neuroncore_counters"}, {"type": "memory_used"}]}],
     "system_metrics": [{"type": "neuron_hw_counters"}],
 }
 V = TypeVar("V")

@@ -1,11 +1,10 @@
-"""Device whose calls run in a thread, so that a call that hangs holds up this device alone."""
+"""Device of a vendor: what its driver answers, in a thread, so that a call that hangs holds up this device alone."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from jobmeter.collect.accelerators.vendor import DeviceEvent, EndedUse, NotSupportedError
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread
 from jobmeter.model.device import DeviceState
@@ -24,23 +23,87 @@ LATE_LOOKS = 3
 """Consecutive collections with late calls after which a device counts as hanging, if ``HANGS_SECONDS`` have passed."""
 
 
-class ThreadedDevice:
+class NotSupportedError(Exception):
+    """Value that the device, its driver or our rights do not provide now. It is absent, never 0.
+
+    ``lasting``: the device never gives this value; else the next call may. ``state`` is the device's state if all its
+    calls fail for this reason.
+    """
+
+    def __init__(self, text: str, *, lasting: bool = False, state: DeviceState = DeviceState.LOST) -> None:
+        super().__init__(text)
+        self.lasting = lasting
+        self.state = state
+
+
+class DeviceLostError(Exception):
+    """Lost device: no call succeeds before it is opened again, because it fell off the bus or its driver ended."""
+
+
+class DeviceProcess(NamedTuple):
+    """Process with a context on a device; ``memory`` in bytes, absent if the driver does not give it.
+
+    ``shared``: it computes through another process, under whose number its work may be counted (NVIDIA's MPS server).
+    """
+
+    pid: int
+    memory: int | None
+    shared: bool = False
+
+
+class EndedUse(NamedTuple):
+    """Use of a device by a process that has ended.
+
+    ``began`` is the time at which it opened the device, in seconds since the epoch. ``seconds`` is the time for which
+    the device was open, and ``busy`` the percent of this time in which kernels ran, None if unknown.
+    """
+
+    pid: int
+    began: float
+    seconds: float
+    busy: float | None
+
+
+class DeviceEvent(NamedTuple):
+    """Event that a driver reports about a device. ``text`` follows the device's name in the message.
+
+    ``age_ms`` is the time since the report in milliseconds.
+    """
+
+    reason: str
+    level: Level
+    text: str
+    age_ms: int = 0
+
+
+class Accelerator:
     """Base of a vendor's device: identity, thread and state.
 
-    ``retry`` says when a device that could not be read is opened again. The subclass opens it in ``begin``'s thread and
-    calls ``answered`` after each successful call.
+    Calls of the driver may block for ever: ``begin`` runs them in the device's own thread. Any may raise
+    NotSupportedError or DeviceLostError. ``retry`` says when a device that could not be read is opened again. The
+    subclass opens it in ``begin``'s thread and calls ``answered`` after each successful call.
     """
 
     def __init__(self, index: int, clock: Clock, thread: str) -> None:
-        """``thread`` begins the name of the thread."""
+        """``index`` is its number among the vendor's devices of the node; ``thread`` begins the name of the thread."""
         self.index = index
         self.uuid = ""
+        """Globally unique name, independent of the order."""
         self.minor: int | None = None
+        """Number of its file, None if unknown: ``/dev/nvidia2`` is 2."""
         self.name = ""
+        """Product name."""
         self.pci = ""
+        """Its address on the bus as ``model.device.pci_address`` has it, by which kernels name it; empty: unknown."""
         self.reason = ""
+        """Reason why it is not measured, in the words of the driver; empty if it is."""
         self.part: Partition | None = None
+        """Place of a partition in the whole device; None for a whole device."""
         self.details: dict[str, str | int] = {}
+        """Further facts for the node's record: ``vendor``, ``serial``, ``driver``, ``memory`` in bytes.
+
+        Also ``parent`` and ``slices`` of a partition: the UUID of the whole device, and the slices that compute.
+        """
         self.retry = Backoff()
         self._clock = clock
         self._calls: CallThread[Any] = CallThread(f"{thread}{index}")
@@ -93,12 +156,23 @@ class ThreadedDevice:
         self._events.append((self._clock.monotonic(), DeviceEvent(reason, level, text)))
 
     def events(self) -> list[DeviceEvent]:
-        """Return the events since the last call."""
+        """Return the events since the last call, without a call of the driver."""
         now, found = self._clock.monotonic(), [self._events.popleft() for _ in range(len(self._events))]
         return [event._replace(age_ms=int((now - at) * SECOND)) for at, event in found]
 
+    def processes(self) -> Sequence[DeviceProcess]:
+        """Return the processes that compute on it."""
+        raise NotImplementedError
+
+    def process_utilization(self) -> Mapping[int, float] | None:
+        """Percent of time, by process number, in which its kernels ran since the last call; idle processes are absent.
+
+        The first call returns no data, because it has no start time.
+        """
+        raise NotImplementedError
+
     def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:  # noqa: ARG002 - of drivers that remember them
-        """Return no use by processes that have ended."""
+        """Return the use by these processes if they have ended. Empty if the driver does not remember them."""
         return ()
 
     def answered(self) -> None:
@@ -126,7 +200,7 @@ class ThreadedDevice:
         self._calls.close()
 
 
-T = TypeVar("T", bound=ThreadedDevice)
+T = TypeVar("T", bound=Accelerator)
 
 
 def open_due(devices: Iterable[T], work: Callable[[T], Callable[[], object]], deadline: float, clock: Clock) -> None:
@@ -137,14 +211,14 @@ def open_due(devices: Iterable[T], work: Callable[[T], Callable[[], object]], de
     wait_for([one for one in devices if not one.attached and one.retry.due and one.begin(work(one))], deadline, clock)
 
 
-def wait_for(devices: Iterable[ThreadedDevice], deadline: float, clock: Clock) -> None:
+def wait_for(devices: Iterable[Accelerator], deadline: float, clock: Clock) -> None:
     """Wait for the running calls until ``deadline``. Raises the error of a call; a late call goes on."""
     for device in devices:
         with suppress(TimeoutError):
             device.finish(deadline - clock.monotonic())
 
 
-def close_all(devices: Iterable[ThreadedDevice]) -> bool:
+def close_all(devices: Iterable[Accelerator]) -> bool:
     """End the devices' threads and drop their handles. A device with a running call keeps its handle; then False."""
     is_quiet = True
     for device in devices:
