@@ -6,7 +6,6 @@ most answers. ``jobmeter.server.native.openapi`` describes the endpoints.
 
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import cast
 
 from jobmeter.access.call import Call
@@ -267,4 +266,4 @@ _FIXED: Mapping[tuple[str, str], Endpoint] = {
     (one.method, BASE + one.path): one for one in ENDPOINTS if "{" not in one.path
 }
 """Endpoints without path parameters, by method and path."""
-_NO_VALUES: Mapping[str, str] = MappingProxyType({})
+_NO_VALUES: Mapping[str, str] = {}
