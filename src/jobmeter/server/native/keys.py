@@ -7,9 +7,8 @@ import msgspec
 
 from jobmeter.access.decide import key_project
 from jobmeter.access.keys import change_policies, create_key, revoke_key
-from jobmeter.access.policy import MOST_POLICIES, encode_policies
+from jobmeter.access.policy import MOST_POLICIES, SYSTEM_POLICIES, encode_policies
 from jobmeter.access.principal import Role
-from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import WhoAmI
 from jobmeter.query.administration import KeyPoliciesQuestion, KeysQuestion
