@@ -9,9 +9,9 @@ from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import print_finding
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples, make_since_option, names_option
+from jobmeter.cli.options import make_since_option, names_option
 from jobmeter.cli.output import cell, console, format_count, moment, print_json, state_cell
 from jobmeter.client.api import Api
 from jobmeter.diagnose.places import place_of
@@ -115,9 +115,7 @@ _STYLES = {
 _VERDICTS = {Verdict.HEALTHY: "green", Verdict.FAULT: "bold red", Verdict.UNKNOWN: "yellow"}
 
 
-@click.command(
-    cls=GroupedCommand, epilog=examples("jobmeter diagnose last", "jobmeter diagnose --node node-1 --since 2h")
-)
+@define_verb("jobmeter diagnose last", "jobmeter diagnose --node node-1 --since 2h")
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @names_option("--node", "nodes", complete=completion.nodes, help_text="Check this node instead; may be repeated.")
 @click.option("--cluster", default="", metavar="NAME", help="The cluster of the nodes.")

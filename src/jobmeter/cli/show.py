@@ -9,10 +9,9 @@ from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import headline, origin
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.history import show_history
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples
 from jobmeter.cli.output import (
     TrendColumn,
     cell,
@@ -81,7 +80,7 @@ MOST_SENTENCES = 3
 """Most sentences about the quality of a job's data."""
 
 
-@click.command(cls=GroupedCommand, epilog=examples("jobmeter show last", "jobmeter show train-1 --json"))
+@define_verb("jobmeter show last", "jobmeter show train-1 --json")
 @click.argument("job", shell_complete=completion.jobs)
 @click.option(
     "--json",
