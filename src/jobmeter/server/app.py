@@ -175,7 +175,7 @@ def assemble(
     lanes = _lanes()
     cache = store.cache if isinstance(store, WindowedStore) else Cache(settings.window_bytes // CACHE_SHARE)
     executor = Executor(store, registry, clock, settings.limits, cache, ENCODERS)
-    late, senders = LateGroups(store, registry, clock, outbox), SenderCache(settings.window_bytes // SENDER_SHARE)
+    late, senders = LateGroups(store, registry, clock, outbox), SenderCache(bound=settings.window_bytes // SENDER_SHARE)
     pipeline = IngestPipeline(store, registry, clock, settings.limits, senders, outbox.put, late)
     services = Services(
         settings=settings,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jobmeter.errors import JobmeterError, LimitExceededError
-from jobmeter.kernel.series_table import SeriesTable
+from jobmeter.kernel.number_table import NumberTable
 from jobmeter.model.batch import Bools, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import SPECIAL, NamePart, Series
@@ -57,7 +57,7 @@ class Catalog:
         self._clock = clock
         self._is_alone = is_alone
         self._lock = threading.Lock()
-        self._days = SeriesTable()
+        self._days = NumberTable()
         self._generation = 0
         self._since = clock.monotonic()
         # True once the table has every series that has ever had a descriptor.
@@ -241,7 +241,7 @@ class Catalog:
             self._clear()
 
     def _clear(self) -> None:
-        self._days = SeriesTable()
+        self._days = NumberTable()
         self._is_complete = False
         self._generation += 1
         self._since = self._clock.monotonic()

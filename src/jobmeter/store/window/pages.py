@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel import samples as kernel
 from jobmeter.kernel.marks import GROUP, Marks
-from jobmeter.kernel.series_table import Allocate, SeriesTable
+from jobmeter.kernel.number_table import Allocate, NumberTable
 from jobmeter.kernel.window import PAGE
 from jobmeter.model.batch import Bools, Float64s, Int64s, SampleColumns, SeriesKeys, Uint64s
 
@@ -144,7 +144,7 @@ class SeriesRows:
 
     def __init__(self, most: int, allocate: Allocate = np.zeros) -> None:
         self._generation: memoryview = allocate(1, np.int64).data  # quicker than an array to read a number from
-        self._table = SeriesTable(most, allocate)
+        self._table = NumberTable(most, allocate)
         self._free: list[int] = []
         self._end = 0
         self.series: Uint64s = allocate(most, np.uint64)
