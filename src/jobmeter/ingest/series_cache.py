@@ -38,8 +38,8 @@ class SeriesBounds(msgspec.Struct, frozen=True, eq=False):
 class SeriesCache:
     """Series of this hour and of the previous hour, whose number in each project ``project_series`` limits.
 
-    A new series is checked. ``table`` has its bounds, its project, and the hour of its last samples; another generation
-    of the table restarts the count. Safe for several threads.
+    A new series is checked. ``table`` has its bounds, its project, and the hour of its last samples; series that it
+    drops no longer count. Safe for several threads.
     """
 
     def __init__(self, table: SeriesTable, clock: Clock, project_series: int) -> None:
@@ -49,10 +49,11 @@ class SeriesCache:
         self._lowest, self._highest = table.column(np.nan), table.column(np.nan)
         self._project, self._hour = table.column(_NEVER), table.column(_NEVER)
         self._unknown = table.column(fill=False)
-        self._generation = table.generation
         self._projects: dict[str, int] = {}
         self._counts: Int64s = np.empty(0, np.int64)
         self._now = 1
+        self._valid = 1, table.generation
+        """Hour and generation of the table in which cached bounds are valid."""
         self._turned = clock.monotonic()
 
     def look_up(self, series: SeriesList) -> SeriesBounds:
@@ -63,8 +64,8 @@ class SeriesCache:
         derived = series.keys.derived
         with self._table.lock:
             self._turn()
-            cached: tuple[int, SeriesBounds] | None = derived.get(self)
-            if cached is not None and cached[0] == self._now:
+            cached: tuple[tuple[int, int], SeriesBounds] | None = derived.get(self)
+            if cached is not None and cached[0] == self._valid:
                 return cached[1]
             rows = self._table.rows(series.keys)
             self._turn()  # the table may have begun another generation
@@ -73,18 +74,18 @@ class SeriesCache:
                 self._learn(series, rows, missing)
                 self._admit(rows[missing])
             bounds = self._bounds_of(series, rows)
-            derived[self] = self._now, bounds
+            derived[self] = self._valid, bounds
             return bounds
 
     def _turn(self) -> None:
-        if self._generation != self._table.generation:
-            self._generation, self._counts = self._table.generation, np.zeros_like(self._counts)
-            self._now += 1  # bounds that are cached with lists no longer count
         passed = self._clock.monotonic() - self._turned
-        if passed < GENERATION_SECONDS:
+        if passed >= GENERATION_SECONDS:
+            self._now += 1 if passed < 2 * GENERATION_SECONDS else 2
+            self._turned = self._clock.monotonic()
+        valid = self._now, self._table.generation
+        if self._valid == valid:
             return
-        self._now += 1 if passed < 2 * GENERATION_SECONDS else 2
-        self._turned = self._clock.monotonic()
+        self._valid = valid
         live = self._project.values[self._hour.values >= self._now - 1]
         self._counts = np.bincount(live, minlength=len(self._projects))
 

@@ -7,8 +7,9 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.kernel.number_table import NumberTable
-from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint32s
+from jobmeter.errors import LimitExceededError
+from jobmeter.kernel.number_table import Allocate, NumberTable
+from jobmeter.model.batch import Bools, Float64s, Int64s, SampleBatch, SeriesKeys, Uint32s, Uint64s
 from jobmeter.model.series import Series
 
 T = TypeVar("T", bound=np.generic)
@@ -77,16 +78,26 @@ class Column(Generic[T]):
 
 
 class SeriesTable:
-    """Series by their ids, with a row each. ``column`` adds a property of all series.
+    """At most ``most`` series by their ids, with a row each. ``column`` adds a property of all series.
 
-    A row belongs to its series until ``generation`` changes: a full table drops its series, and those that come again
-    get new rows. Hold ``lock`` from the look-up of rows to the end of their use.
+    A row belongs to its series until ``generation`` changes: a full table drops all series but those in the window
+    (``there``), and others get their rows. Hold ``lock`` from the look-up of rows to the end of their use.
+
+    ``ids`` uint64 and ``there`` bool, by row, and the numbers of rows lie in arrays of ``allocate``, which never move.
+    Another process may read these without the lock: see ``NumberTable``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST, allocate: Allocate = np.zeros) -> None:
         self.lock = threading.RLock()
         self.generation = 0
-        self._rows = NumberTable()
+        self.most = most
+        self.allocate = allocate
+        self.end = 0
+        """Number of rows that were ever in use."""
+        self._rows = NumberTable(most, allocate)
+        self.ids: Uint64s = allocate(most, np.uint64)
+        self.there: Bools = allocate(most, np.bool_)
+        self._free: Int64s = np.empty(0, np.int64)
         self._columns: list[Column[Any]] = []
         self._names: Column[np.object_] = self.column(None)
         self._bytes = 0
@@ -94,26 +105,40 @@ class SeriesTable:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def find(self, ids: Uint64s) -> Int64s:
+        """Return the row of each series, int64[k], -1 for an unknown series."""
+        return self._rows.find(ids)
+
     def column(self, fill: Any) -> Column[Any]:  # noqa: ANN401 - a number of the column's type
         """Add a property of each series."""
         with self.lock:
-            self._columns.append(Column(fill, max(len(self), 1)))
+            self._columns.append(Column(fill, max(self.end, 1)))
             return self._columns[-1]
 
     def rows(self, keys: SeriesKeys) -> Int64s:
-        """Return the row of each series, int64[k]. New series get rows. The caller holds ``lock``."""
+        """Return the row of each series, int64[k]. New series get rows. The caller holds ``lock``.
+
+        Raises LimitExceededError for more series than a table without others has room for.
+        """
         rows = self._rows.find(keys.series)
         if not len(rows) or int(rows.min()) >= 0:
             return rows
         new = np.unique(keys.series[rows < 0])
-        if len(self) + len(new) > MOST and len(self):
-            self._clear()
-            return self.rows(keys)
-        end = len(self) + len(new)
+        if len(self) + len(new) > self.most:
+            self._evict()
+            rows = self._rows.find(keys.series)
+            new = np.unique(keys.series[rows < 0])
+            if len(self) + len(new) > self.most:
+                raise LimitExceededError(f"{len(new)} new series are too many at once", "series")
+        again, self._free = self._free[: len(new)], self._free[len(new) :]
+        fresh = np.arange(self.end, self.end + len(new) - len(again))
+        self.end += len(fresh)
         for column in self._columns:
-            if end > len(column.values):
-                column.grow(end)
-        self._rows.put(new, np.arange(len(self), end))
+            if self.end > len(column.values):
+                column.grow(self.end)
+        added = np.concatenate((again, fresh))
+        self.ids[added] = new
+        self._rows.put(new, added)
         return self._rows.find(keys.series)
 
     def intern(self, series: Sequence[Series]) -> SeriesList:
@@ -121,7 +146,7 @@ class SeriesTable:
         keys = SeriesKeys.of(series)
         with self.lock:
             if self._bytes >= MOST_BYTES:
-                self._clear()
+                self._evict()
             rows = self.rows(keys)
             names = self._names.values
             for row, one in zip(rows.tolist(), series, strict=True):
@@ -130,12 +155,18 @@ class SeriesTable:
                     self._bytes += _SERIES_BYTES + sum(len(name) + len(value) for name, value in one.labels)
             return SeriesList(names[rows], keys)
 
-    def _clear(self) -> None:
-        self._rows = NumberTable()
+    def _evict(self) -> None:
+        """Drop all objects of series, and all series but those in the window."""
+        outside = ~self.there[: self.end]
+        outside[self._free] = False
+        gone = np.flatnonzero(outside)
+        self._rows.remove(self.ids[gone])
+        self._free = np.concatenate((self._free, gone))
+        for column in self._columns:
+            column[gone] = column.fill
+        self._names.clear()
         self._bytes = 0
         self.generation += 1
-        for column in self._columns:
-            column.clear()
 
 
 def grow(column: NDArray[T], count: int, fill: Any) -> NDArray[T]:  # noqa: ANN401 - a number of the column's type

@@ -10,7 +10,7 @@ from tests.support.fakes import NOW, FakeRegistry, SetClock
 
 from jobmeter.errors import UnavailableError
 from jobmeter.ingest.observe import NOTICEABLE_MS, Observer
-from jobmeter.model.batch import SampleBatch
+from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.log import LogLine
 from jobmeter.model.series import Series
 from jobmeter.model.series_table import SeriesTable
@@ -212,13 +212,13 @@ def test_very_many_entities_are_forgotten_but_not_what_has_yet_to_be_reported(mo
     assert [(reported.job, reported.last_ms) for reported in registry.observations] == [("a", NOW + SECOND)]
 
 
-def test_another_generation_of_the_table_changes_nothing(monkeypatch):
-    monkeypatch.setattr("jobmeter.model.series_table.MOST", 4)
-    registry, clock = FakeRegistry(), SetClock()
-    observer = Observer(registry, clock, SeriesTable())
+def test_another_generation_of_the_table_changes_nothing():
+    registry, clock, table = FakeRegistry(), SetClock(), SeriesTable(len(SERIES))
+    observer = Observer(registry, clock, table)
     observer.observe_all([batch([(0, NOW)])])
-    for first in range(0, len(SERIES), 2):
-        observer.observe_all([batch([(at, NOW) for at in (first, first + 1)])])
+    table.rows(SeriesKeys.of([Series("cpu.usage", job="another")]))
+    assert table.generation == 1
+    observer.observe_all([batch([(at, NOW) for at in range(len(SERIES))])])
     reported = [
         (sighting.project, sighting.job, sighting.replica, sighting.node, sighting.device)
         for sighting in registry.observations

@@ -1,9 +1,11 @@
 """Rows of series, and lists of series."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobmeter.errors import LimitExceededError
 from jobmeter.model import series_table
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.series import Series
@@ -66,16 +68,24 @@ def test_distinct_series_keep_their_order(chosen):
     assert [found[at] for at in (range(len(series)) if places is None else places.tolist())] == series
 
 
-def test_a_full_table_begins_another_generation_and_lists_go_on(monkeypatch):
-    monkeypatch.setattr(series_table, "MOST", 5)
-    table = SeriesTable()
+def test_a_full_table_drops_all_series_but_those_in_the_window():
+    table = SeriesTable(7)
     column = table.column(-1)
-    series_list = table.intern(many(3, "full"))
-    column[table.rows(series_list.keys)] = 7
-    table.rows(SeriesKeys.of(many(3)))
-    assert (table.generation, len(table), column.values.max()) == (1, 3, -1)
-    assert series_list[:] == many(3, "full")
-    assert table.rows(SeriesKeys.of(many(9))).tolist() == table.rows(SeriesKeys.of(many(9))).tolist()
+    first, others = table.intern(many(5)), many(4, "k")
+    column[table.rows(first.keys)] = 7
+    table.there[table.find(first.keys.series[:2])] = True
+    for round_number in range(1, 4):
+        rows = table.rows(SeriesKeys.of(others))
+        assert (table.generation, len(table)) == (round_number, 6)
+        assert column[np.concatenate([table.find(first.keys.series[:2]), rows])].tolist() == [7, 7, -1, -1, -1, -1]
+        assert (table.find(first.keys.series[2:]) == -1).all()
+        assert len(set(table.rows(SeriesKeys.of([*others, *first[:2]])).tolist())) == 6
+        others = many(4, f"{round_number}")
+    assert first[:] == many(5)
+    assert table.intern(many(1))[0] is not first[0]
+    with pytest.raises(LimitExceededError) as error:
+        table.rows(SeriesKeys.of(many(8, "x")))
+    assert error.value.field == "series"
 
 
 def test_long_labels_fill_a_table_too(monkeypatch):

@@ -12,6 +12,7 @@ from jobmeter.ingest.exporters.label_resolver import LabelResolver
 from jobmeter.ingest.exporters.resolve import owner_of, resolve
 from jobmeter.model.catalog import CATALOG, Kind, MetricScope
 from jobmeter.model.series import Series
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import DAY
 
 _TEXT = re.compile(r'(\w+)="([^"]*)"')
@@ -410,9 +411,8 @@ def test_the_unit_is_that_of_the_labels_even_where_two_mean_the_same_series():
     assert (len(found.series), found.value.tolist()) == (1, [0.5, 0.25])
 
 
-def test_another_generation_of_the_table_begins_anew(monkeypatch):
-    monkeypatch.setattr("jobmeter.model.series_table.MOST", 4)
-    resolver = LabelResolver()
+def test_another_generation_of_the_table_begins_anew():
+    resolver = LabelResolver(SeriesTable(4))
     first, _, _ = batch(resolver, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
     batch(resolver, [([("__name__", f"m{at}")], 1.0, T) for at in range(3)])
     again, _, _ = batch(resolver, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
