@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jobmeter.ingest.join import extremes, number_batch
+from jobmeter.ingest.join import extremes, join
 from jobmeter.model.batch import Bools, Int64s, SampleBatch
-from jobmeter.model.interner import SeriesInterner, SeriesList, grow, series_of
 from jobmeter.model.series import Series
+from jobmeter.model.series_table import Column, SeriesList, SeriesTable, grow, series_of
 from jobmeter.registry.stored import Observation
 
 NEVER = np.iinfo(np.int64).max
@@ -111,14 +111,17 @@ class _Members:
 
 
 class Entities:
-    """Numbers of entities, and the entity of each series of an interner. Not safe for several threads."""
+    """Numbers of entities, and the entity of each series of a table. Not safe for several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: SeriesTable, of_series: "Column[np.int64] | None" = None) -> None:
+        """``of_series``: the column that earlier entities of the table used."""
         self._numbers: dict[Entity, int] = {}
         self._entities: list[Entity] = []
-        self._interner = SeriesInterner()
-        self._of_series: Int64s = np.empty(0, np.int64)
+        self._table = table
+        self.of_series: Column[np.int64] = table.column(_UNKNOWN) if of_series is None else of_series
         self._numbering = object()
+        with table.lock:
+            self.of_series.clear()
 
     def __len__(self) -> int:
         return len(self._entities)
@@ -141,13 +144,9 @@ class Entities:
 
     def sighting(self, batch: SampleBatch) -> Sighting:
         """Return the entities of a batch, with the times of their samples."""
-        if not isinstance(batch.series, SeriesList) or batch.series.interner is not self._interner:
-            batch = number_batch(batch)
+        batch = join([batch])
         series = series_of(batch)
-        if series.interner is not self._interner:
-            self._interner, self._of_series = series.interner, np.empty(0, np.int64)
-            self._numbering = object()
-        members: _Members | None = series.derived.get(Entities)
+        members: _Members | None = series.keys.derived.get(Entities)
         if members is not None and members.numbering is not self._numbering:
             members = None
         if members is not None and batch.single and batch.span[0] == batch.span[1]:
@@ -156,17 +155,16 @@ class Entities:
         if len(positions) < len(series):
             return self._find_members(series, positions).spans(first, last)
         if members is None:
-            members = series.derived[Entities] = self._find_members(series, positions)
+            members = series.keys.derived[Entities] = self._find_members(series, positions)
         return members.spans(first, last)
 
     def _find_members(self, series: SeriesList, positions: Int64s) -> "_Members":
         """Return the entities of some of the series."""
-        if len(self._interner) > len(self._of_series):
-            self._of_series = grow(self._of_series, len(self._interner), _UNKNOWN)
-        numbers = series.numbers[positions]
-        for place in np.flatnonzero(self._of_series[numbers] == _UNKNOWN).tolist():
-            self._of_series[numbers[place]] = self._number_of(series[int(positions[place])])
-        return _Members(self._of_series[numbers], self._numbering)
+        with self._table.lock:
+            rows = self._table.rows(series.keys)[positions]
+            for place in np.flatnonzero(self.of_series[rows] == _UNKNOWN).tolist():
+                self.of_series[rows[place]] = self._number_of(series[int(positions[place])])
+            return _Members(self.of_series[rows], self._numbering)
 
     def observations(self, sighting: Sighting) -> list[Observation]:
         """Convert a sighting to the registry's observations."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jobmeter.errors import JobmeterError, LimitExceededError
+from jobmeter.kernel.number_table import NumberTable
 from jobmeter.model.batch import Bools, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import SPECIAL, NamePart, Series
@@ -20,7 +21,6 @@ from jobmeter.store.clickhouse.order import run_starts
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import PARAMETERS, pieces
-from jobmeter.store.clickhouse.written_days import WrittenDays
 
 NAMELESS = "nameless"
 """Row of ``progress`` with the time before which there may be samples of series without a descriptor."""
@@ -45,9 +45,9 @@ _PARTS = {
 class Catalog:
     """The series in the engine. Safe for any number of threads.
 
-    It caches which descriptors are durable, so that further samples of a series write no second one. The cache holds at
-    most ``_MOST_CACHED`` series. If other servers may delete series, it holds them for five minutes. On each new day
-    the descriptors of live series are written again.
+    A table has the days after the days of durable descriptors, 0 for a series whose descriptor is of an unknown day or
+    is about to be written. So further samples of a series write no second descriptor, except on each new day. The table
+    is emptied when it has more than ``_MOST_CACHED`` series, and every five minutes if other servers may delete series.
     """
 
     def __init__(self, read: Pool, clock: Clock, pending: Callable[[], Pending], is_alone: Callable[[], bool]) -> None:
@@ -57,11 +57,11 @@ class Catalog:
         self._clock = clock
         self._is_alone = is_alone
         self._lock = threading.Lock()
-        self._written = WrittenDays()
+        self._days = NumberTable()
         self._generation = 0
         self._since = clock.monotonic()
-        # Every series that has ever had a descriptor, once they were read. None before that, and if there are too many.
-        self._all: WrittenDays | None = None
+        # True once the table has every series that has ever had a descriptor.
+        self._is_complete = False
         self._countless = False
         self._nameless_until_ms = 0
 
@@ -73,12 +73,8 @@ class Catalog:
         than ``_MOST_CACHED`` series, no series is certain.
         """
         with self._lock:
-            alone = self._is_alone()
-            if alone and self._all is None and not self._countless:
-                self._read_all()
-            new = np.zeros(len(keys), np.bool_)
-            if alone and self._all is not None and since_ms >= self._nameless_until_ms:
-                new[self._all.older(keys.series, np.zeros(len(keys), np.int64))] = True
+            is_certain = self._has_all() and since_ms >= self._nameless_until_ms
+            new: Bools = self._days.find(keys.series) < (0 if is_certain else -1)
             return new
 
     def nameless(self, ids: Uint64s) -> Bools:
@@ -99,6 +95,14 @@ class Catalog:
         with self._lock:
             self._nameless_until_ms = max(self._nameless_until_ms, until_ms)
 
+    def _has_all(self) -> bool:
+        """Return True if a series without a descriptor is not in the table. The first call reads all series."""
+        if not self._is_alone():
+            return False
+        if not self._is_complete and not self._countless:
+            self._read_all()
+        return self._is_complete
+
     def _read_all(self) -> None:
         waiting = self._pending().descriptors()
         with translated("read series"), self._read.client() as client:
@@ -111,15 +115,20 @@ class Catalog:
         ids = np.unique(np.concatenate([stored, *(one.ids for one in waiting)]))
         self._countless = len(ids) > _MOST_CACHED
         if not self._countless:
-            self._all = WrittenDays()
-            self._note(ids)
+            self._add(ids)
+            self._is_complete = True
 
-    def _note(self, ids: Uint64s) -> None:
-        """Record that these series have descriptors, or are about to; each id comes once."""
-        if self._all is not None:
-            self._all.put(ids, np.zeros(len(ids), np.int64))
-            if len(self._all) > _MOST_CACHED:
-                self._all, self._countless = None, True
+    def _add(self, ids: Uint64s) -> Uint64s:
+        """Add series that have descriptors, or are about to. Return those that are new to the table."""
+        new = ids[self._days.find(ids) < 0]
+        self._put(new, np.zeros(len(new), np.int64))
+        return new
+
+    def _put(self, ids: Uint64s, days: Int64s) -> None:
+        if len(self._days) > _MOST_CACHED:
+            self._clear()
+            self._countless = True
+        self._days.put(ids, days)
 
     def missing(
         self, batches: Sequence[SampleBatch], retention: Retention, *, seeks_new: bool = True
@@ -133,23 +142,14 @@ class Catalog:
             self._forget_old()
             found = [self._find_missing(batch, keep_days) for batch in batches]
             ids = [one.ids for one in found if one is not None]
-            new = (
-                np.concatenate([self._find_new(some) for some in ids]) if ids and seeks_new else np.empty(0, np.uint64)
-            )
-            for some in ids:
-                self._note(some)
-            return MissingDescriptors(found, self._generation, new)
-
-    def _find_new(self, ids: Uint64s) -> Uint64s:
-        """Return the series that certainly have no samples; see ``lacks_descriptor``. Empty if reading fails."""
-        if not self._is_alone():
-            return ids[:0]
-        if self._all is None and not self._countless:
-            with suppress(JobmeterError):  # a write must not fail because the engine cannot be read now
-                self._read_all()
-        if self._all is None or self._nameless_until_ms:
-            return ids[:0]
-        return ids[self._all.older(ids, np.zeros(len(ids), np.int64))]
+            is_certain = False
+            if ids and seeks_new:
+                with suppress(JobmeterError):  # a write must not fail because the engine cannot be read now
+                    is_certain = self._has_all() and not self._nameless_until_ms
+            new = [self._add(some) for some in ids]
+            # The table may have been emptied meanwhile.
+            certain = np.concatenate(new) if is_certain and self._is_complete else np.empty(0, np.uint64)
+            return MissingDescriptors(found, self._generation, certain)
 
     def note(self, written: "MissingDescriptors") -> None:
         """Record that these are durable, unless some were deleted since."""
@@ -162,9 +162,7 @@ class Catalog:
         with self._lock:
             if self._generation != written.generation:
                 return
-            if len(self._written) > _MOST_CACHED:
-                self._clear()
-            self._written.put(ids[last], days[last])
+            self._put(ids[last], days[last] + 1)
 
     def _find_missing(self, batch: SampleBatch, keep_days: int) -> Descriptors | None:
         """Return the descriptors of a batch that are not written yet, or not for its day."""
@@ -174,7 +172,7 @@ class Catalog:
         if generation == self._generation and day >= batch.span[1] // DAY:
             return None
         days = _find_last_days(batch)
-        missing = self._written.older(keys.series, days)
+        missing = np.flatnonzero((days >= 0) & (self._days.find(keys.series) <= days))
         if not len(missing):
             keys.derived[self] = self._generation, int(days.min())
             return None
@@ -185,7 +183,6 @@ class Catalog:
         """Drop the cache of written descriptors, because some were deleted, or restored from a backup."""
         with self._lock:
             self._clear()
-            self._all = None
 
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. Raises LimitExceededError past the selector's limit."""
@@ -244,7 +241,8 @@ class Catalog:
             self._clear()
 
     def _clear(self) -> None:
-        self._written = WrittenDays()
+        self._days = NumberTable()
+        self._is_complete = False
         self._generation += 1
         self._since = self._clock.monotonic()
 

@@ -1,4 +1,4 @@
-"""Table of a number for each series, read for thousands of series at once (``series_table.c``)."""
+"""Table of a number for each series, read for thousands of series at once (``number_table.c``)."""
 
 import ctypes
 import os
@@ -39,7 +39,7 @@ class _Slots(ctypes.Structure):
     )
 
 
-class SeriesTable:
+class NumberTable:
     """Numbers from 0 to 2**31 - 2 by series. One thread writes, and none reads meanwhile.
 
     Arrays of ``allocate`` have room for ``most`` series and never move. Another process with the same arrays may read
