@@ -136,7 +136,9 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     ``series``, their ``bytes`` in memory and on ``disk``, ``flushes`` and ``failures`` since the start. It is empty
     without a journal. ``rows`` and ``bytes`` of the tables include it. ``damaged``: see ``Store.damaged``.
 
-    ``replicas`` has for each replica 1 if it answers and has all data, else 0. It is empty without replicas.
+    ``replicas`` has for each replica 1 if it answers and has all data, else 0. It is empty without replicas. ``shards``
+    has for each shard, by its number from 1, 1 if it can be read, else 0: the other sizes lack its rows. It is empty
+    without shards.
     """
 
     rows: dict[str, int]
@@ -147,6 +149,7 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     merges: dict[str, int] = msgspec.field(default_factory=dict)
     damaged: Sequence[DamagedPart] = ()
     replicas: dict[str, int] = msgspec.field(default_factory=dict)
+    shards: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class StoreMemory(Protocol):

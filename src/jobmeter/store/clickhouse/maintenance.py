@@ -45,7 +45,7 @@ class Maintenance:
     ) -> None:
         self.pool = pool
         self.target = target
-        self._rollup_state = rollup_state
+        self.rollup_state = rollup_state
         self._catalog = catalog
         self._rollup_job = rollup_job
         self._commit_log = log
@@ -71,7 +71,7 @@ class Maintenance:
             for table in (*_SIZED, "progress", "marks"):
                 with translated("erase its tables"), self.pool.client() as client:
                     client.command(f"TRUNCATE TABLE {self._name_stored(table)}{make_cluster_clause(self.target)}")
-            self._rollup_state.reload()
+            self.rollup_state.reload()
 
     def statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data, samples in the journal included.
@@ -131,13 +131,13 @@ class Maintenance:
                     client.command(f"TRUNCATE TABLE {table}{make_cluster_clause(self.target)}")
             for name, names in present.items():
                 self._run("restore", "RESTORE", "FROM", folder / name, names)
-            self._rollup_state.write_marks()
-            self._rollup_state.reload()
+            self.rollup_state.write_marks()
+            self.rollup_state.reload()
 
     def flush(self) -> None:
         """Bring all durable samples and marks into the engine."""
         self._commit_log.flush()
-        self._rollup_state.write_marks()
+        self.rollup_state.write_marks()
 
     @contextmanager
     def refusing(self) -> Iterator[Callable[[], None]]:

@@ -323,12 +323,13 @@ def _listed(places: Iterable[Place]) -> str:
 
 
 def joined_replicas(target: EngineTarget, clock: Clock, journals: Path | None, *, discard: bool) -> ReplicaSet | None:
-    """Return the replicas of a target, joined; None for a server that never was one of several.
+    """Return the replicas of a target, joined; None for a whole store on a server that never was one of several.
 
     ``journals`` is the folder for the record. See ``ReplicaSet.join`` for ``discard``.
     """
-    file = None if journals is None else RecordFile(journals / f"{target.database}.replicas")
-    if len(target.places) == 1 and (file is None or file.read() is None):
+    number = f".{target.shard}" if target.shard > 1 else ""
+    file = None if journals is None else RecordFile(journals / f"{target.database}{number}.replicas")
+    if len(target.places) == 1 and not target.shard and (file is None or file.read() is None):
         with closing(connect(target, None)) as client, translated("read its replicas"):
             if not read_content(client, target).id:
                 return None

@@ -47,7 +47,7 @@ class SliceCopy:
         self._destination = destination
         self._clock = clock
         self._flush = flush
-        self._tables = tables
+        self.tables = tables
         self._equal: dict[tuple[str, str], _EqualPartition] = {}
         self.copied = 0
         """Number of rows copied."""
@@ -85,7 +85,7 @@ class SliceCopy:
         ``again``: an earlier copy did not make them equal, so the destination has rows that the first engine lacks.
         """
         self._flush()
-        for table in self._tables:
+        for table in self.tables:
             changed = self.changed(table)
             pairs, _ = self.compared(table, changed)
             surplus = [one for one, here, there in pairs if there.rows and (again or there.rows > here.rows)]
@@ -124,15 +124,16 @@ class SliceCopy:
             numbers = sorted(number for number in here.keys() | there.keys() if here.get(number) != there.get(number))
             differing += [(number, here.get(number, NO_ROWS), there.get(number, NO_ROWS)) for number in numbers]
             if not numbers:
-                self._equal[table.table, name] = _EqualPartition(state, _total(here.values()))
-        return differing, _total(one for sums in source.values() for one in sums.values())
+                self._equal[table.table, name] = _EqualPartition(state, add_up(here.values()))
+        return differing, add_up(one for sums in source.values() for one in sums.values())
 
     def agreed_on(self, table: TableSlices) -> SliceSum:
         """Return the sum of the rows of a table on which both engines agreed."""
-        return _total(equal.total for (name, _), equal in self._equal.items() if name == table.table)
+        return add_up(equal.total for (name, _), equal in self._equal.items() if name == table.table)
 
 
-def _total(sums: Iterable[SliceSum]) -> SliceSum:
+def add_up(sums: Iterable[SliceSum]) -> SliceSum:
+    """Return the sum of disjoint rows."""
     rows = checksum = 0
     for one in sums:
         rows, checksum = rows + one.rows, (checksum + one.checksum) % _WORD
