@@ -15,7 +15,7 @@ from jobmeter.model.quantity import quantity
 @click.option("--json", "as_json", is_flag=True, help="The server's own object.")
 @local.server_options
 def command(as_json: bool, connection: local.LocalConnection) -> None:
-    """Show the server's state: its sizes, its work, damaged data, shards and replicas, and the schedulers of clusters."""
+    """Show the state of the server: sizes, work, damaged data, shards, replicas, and schedulers of clusters."""
     api = connection.open()
     status = api.status()
     if as_json:
