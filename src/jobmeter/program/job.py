@@ -125,7 +125,7 @@ class JobHandle(Table):
                 raise TimeoutError(f"job {self.id} is {job.state} after {timeout}: give a longer timeout, or none")
             yield job, min(interval, left)
 
-    def metrics(self, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
+    def metrics(self, /, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
         """Read its usage over time; without names, every metric that was measured.
 
         ``how`` are fields of ``MetricSearch``: ``start``, ``end`` (ISO 8601 or epoch ms), ``since``, ``step`` (``5m``),
@@ -151,7 +151,7 @@ class JobHandle(Table):
         """Log lines, oldest first, read while iterated over. ``which`` are fields of ``LogSearch``."""
         return LogLines(self._api, self.id, search(LogSearch, which, project=self.project))
 
-    def events(self, **which: Any) -> RecordList[Event]:  # noqa: ANN401 - the fields of EventSearch
+    def events(self, /, **which: Any) -> RecordList[Event]:  # noqa: ANN401 - the fields of EventSearch
         """Read its events, oldest first. ``which`` are fields of ``EventSearch`` such as ``level``."""
         asked = search(EventSearch, which, project=self.project)
         found, _ = self._api.newest_events(self.id, asked, sys.maxsize)
