@@ -17,7 +17,7 @@ import msgspec
 
 from jobmeter.access.actions import names_of
 from jobmeter.access.limit import Per
-from jobmeter.access.system_policies import SYSTEM_POLICIES
+from jobmeter.access.policy import SYSTEM_POLICIES
 from jobmeter.cli.grouped import GroupedCommand, Record
 from jobmeter.cli.main import cli
 from jobmeter.cli.registry import VERBS
