@@ -77,11 +77,11 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if case.job.state not in self.states:
             return
         for death in deaths(case, numbers):
-            evidence = self._evidence(case, death)
+            evidence = self._find_evidence(case, death)
             if evidence:
                 yield root_finding(rule, death, evidence, self.severity, self.confidence)
 
-    def _evidence(self, case: Case, death: Death) -> list[Evidence]:
+    def _find_evidence(self, case: Case, death: Death) -> list[Evidence]:
         """Return the evidence of the cause in one replica's end, its status last; empty without evidence."""
         in_lines, _, in_reasons = self._matchers
         found = [line_evidence(line) for line in death.lines if in_lines(line.text)]

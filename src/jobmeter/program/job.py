@@ -224,11 +224,11 @@ class JobHandle(Table):
             present = [(at, value) for at, value in points if value is not None]
             mean, peak = (html.text(quantity(figure, one.unit)) for figure in (one.job_mean, one.job_max))
             rows.append([html.text(one.metric), mean, peak, html.curve(present, summary.start_ms, end)])
-        facts = " · ".join(html.text(fact) for fact in self._facts() if fact)
+        facts = " · ".join(html.text(fact) for fact in self._list_facts() if fact)
         shown = html.table(("metric", "mean", "peak", "over its life"), rows) if rows else "<p>nothing was measured</p>"
         return f"<p><b>{html.text(self.id)}</b> {html.text(self.state)}<br>{facts}</p>{shown}"
 
-    def _facts(self) -> Sequence[str]:
+    def _list_facts(self) -> Sequence[str]:
         started = "" if self.start is None else f"started {moment(self.start)} UTC"
         lasted = "" if self.summary.duration_ms is None else duration(self.summary.duration_ms)
         return (self.name, self.type, self.user, started, lasted, self.error)

@@ -128,7 +128,7 @@ class Vendor(Generic[D]):
         found = Path(machine.dev).glob(f"{names}[0-9]*")
         return [path for path in sorted(found) if path.relative_to(machine.dev).as_posix()[len(names) :].isdigit()]
 
-    def character_numbers(self, machine: Machine) -> Mapping[int, range]:
+    def find_character_numbers(self, machine: Machine) -> Mapping[int, range]:
         """Return the minor numbers of the devices by major number, from their files in /dev: the kernel chose them."""
         if self.device_numbers:
             return self.device_numbers

@@ -27,7 +27,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         memory, cpu = (amount(one.value or 0.0, "1") for one in evidence[1:])
         sentence = f"the devices compute for {amount(level, '1')} of the time, use {memory} of their memory and {cpu} "
         sentence += f"of the CPU: each is below {amount(numbers['busiest'], '1')}, a larger batch fits"
-        span = case.judged(numbers)
+        span = case.skip_warm_up(numbers)
         moments = span.start_ms, span.end_ms
         yield rule.finding(case.subject, Severity.INFO, moments, evidence, 0.8, sentence=sentence)
 

@@ -83,7 +83,7 @@ def _links_of_nodes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
     for limit, metrics in _LINKS.items():
         speeds = {(one.node, one.part): float(one.value.max()) for one in case.nodes.get(limit, ()) if len(one)}
         for metric in metrics:
-            for place, traffic in case.levels_of_nodes(metric, numbers).items():
+            for place, traffic in case.average_nodes(metric, numbers).items():
                 use = _share(traffic, speeds.get(place, 0.0), numbers["full"], numbers)
                 if use is None:
                     continue
@@ -104,11 +104,11 @@ def _share(traffic: Signal, speed: float, full: float, numbers: Numbers) -> Sign
 
 def _lanes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
     """Yield the PCIe links that are full at times, by the highest measured speed: idle links lower theirs."""
-    widths = case.by_member(_WIDTH)
+    widths = case.map_by_member(_WIDTH)
     works: Mapping[Member, Signal] | None = None
     for metric in _PCIE:
         for traffic in case.levels(metric, numbers):
-            generations, lanes = case.by_member(_GENERATION).get(traffic.member), widths.get(traffic.member)
+            generations, lanes = case.map_by_member(_GENERATION).get(traffic.member), widths.get(traffic.member)
             if generations is None or lanes is None or not len(generations) or not len(lanes):
                 continue
             generation, width = int(generations.value.max()), int(lanes.value.max())

@@ -79,7 +79,7 @@ def _hog(
 def _totals(case: Case, numbers: Numbers) -> dict[str, Signal]:
     """Return the used CPUs of each node: the sum over all busy modes."""
     modes: dict[str, list[Signal]] = {}
-    for (node, mode), signal in case.levels_of_nodes(_TIME, numbers).items():
+    for (node, mode), signal in case.average_nodes(_TIME, numbers).items():
         if mode not in _REST:
             modes.setdefault(node, []).append(signal)
     return {node: _sum(own) for node, own in modes.items()}
@@ -104,12 +104,12 @@ def _waits(case: Case, total: Signal, pressure: Sequence[Signal], count: float, 
     Without pressure of the job, the pressure of the node counts. Without either, runnable processes beyond the number
     of CPUs count.
     """
-    of_node = case.levels_of_nodes(_NODE_WAITS, numbers).get((total.node, ""))
+    of_node = case.average_nodes(_NODE_WAITS, numbers).get((total.node, ""))
     own = pressure or ([] if of_node is None else [of_node])
     if own:
         found: Float64s = np.max([np.nan_to_num(one.at(total.time)) for one in own], axis=0)
         return found
-    runnable = case.levels_of_nodes(_RUNNABLE, numbers).get((total.node, ""))
+    runnable = case.average_nodes(_RUNNABLE, numbers).get((total.node, ""))
     if runnable is None:
         return np.zeros(len(total))
     return np.clip(np.nan_to_num(runnable.at(total.time)) / count - 1, 0.0, 1.0)

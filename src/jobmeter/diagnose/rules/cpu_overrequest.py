@@ -18,7 +18,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     needed: set[str] = set()
     for signal in case.signals("cpu.usage", numbers):
         limit = limits.get(signal.replica, case.job.limits.get("cpu.limit", 0.0))
-        most = float(np.percentile(signal.averaged(numbers["busiest"]).value, 99))
+        most = float(np.percentile(signal.average_over(numbers["busiest"]).value, 99))
         if waiting.get(signal.replica, 0.0) > numbers["waiting"] or most >= numbers["use"] * limit > 0:
             needed.add(role(signal))
         start, end = signal.span

@@ -38,7 +38,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     text = f"{len(found)} {devices} between {amount(level, '1')} and idle every {minutes(cycle)}, "
     text += f"idle for {amount(idle, '1')} of the time"
     evidence = make_metric_evidence(used[0].metric, text, idle, numbers["least"], "1")
-    span = case.judged(numbers)
+    span = case.skip_warm_up(numbers)
     severity = Severity.WARNING if idle >= numbers["much"] else Severity.INFO
     yield rule.finding(case.subject, severity, (span.start_ms, span.end_ms), [evidence], 0.85)
 

@@ -35,7 +35,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _select_job_signals(case: Case) -> Mapping[str, Mapping[Member, Signal]]:
-    return {name: case.by_member(name) for name in (_MEMORY, _PROCESSES, _FOREIGN, _BUSY)}
+    return {name: case.map_by_member(name) for name in (_MEMORY, _PROCESSES, _FOREIGN, _BUSY)}
 
 
 def _select_node_signals(case: Case) -> Mapping[str, Mapping[Member, Signal]]:

@@ -10,7 +10,7 @@ from jobmeter.diagnose.wording import amount
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find a low mean over the devices that did anything."""
-    span = case.judged(numbers)
+    span = case.skip_warm_up(numbers)
     used = [one for one in measure_load(case, numbers) if works(one, numbers)]
     if not used or span.length_ms < numbers["hold"]:
         return

@@ -16,7 +16,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     text = f"{devices}: the 95th percentile of utilization is {amount(level, '1')}; "
     text += f"below {amount(numbers['busiest'], '1')} is low"
     evidence = make_metric_evidence(used[0].metric, text, level, numbers["busiest"], "1")
-    span = case.judged(numbers)
+    span = case.skip_warm_up(numbers)
     yield rule.finding(case.subject, Severity.INFO, (span.start_ms, span.end_ms), [evidence], 0.85)
 
 

@@ -131,7 +131,9 @@ def _measure_standstill(kind: str, signal: Signal, numbers: Numbers, hold_ms: fl
     level = float(np.median(tail)) if len(tail) else 0.0
     if len(tail) < 2 or float(_find_stays(kind, tail, level, usual, numbers).mean()) < numbers["steady"]:
         return None
-    stretches = signal.stretches(_find_stays(kind, signal.value, level, usual, numbers), hold_ms, numbers["steady"])
+    stretches = signal.find_stretches(
+        _find_stays(kind, signal.value, level, usual, numbers), hold_ms, numbers["steady"]
+    )
     if not stretches or stretches[-1].end < end - 2 * signal.interval:
         return None
     since = stretches[-1].start

@@ -9,7 +9,7 @@ from jobmeter.diagnose.wording import amount, title
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find pressure on storage for most of the time, beside idle devices, or an idle CPU for jobs without devices."""
     devices = measure_load(case, numbers)
-    cpus = case.by_member("cpu.utilization")
+    cpus = case.map_by_member("cpu.utilization")
     for io in _pressure(case, numbers):
         gpu = average_replica(devices, io.replica)
         waiting, limit = (gpu, numbers["gpu"]) if gpu else (cpus.get((io.replica, "", "")), numbers["cpu"])

@@ -15,7 +15,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     A limit as large as the node's memory is no request. If the node's memory is unknown, there is no finding. All
     replicas of a role have the same limit, so all of them must stay below it.
     """
-    whole, peaks = case.by_member(_USED), case.by_member(_PEAK)
+    whole, peaks = case.map_by_member(_USED), case.map_by_member(_PEAK)
     totals = {one.node: float(one.value.max()) for one in case.nodes.get(_TOTAL, ()) if len(one)}
     nodes = {one.name: one.node for one in case.view.replicas}
     found: list[tuple[Signal, float, float]] = []

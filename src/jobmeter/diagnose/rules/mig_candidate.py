@@ -17,7 +17,7 @@ _LIMITS = {"gpu.memory.usage": "memory", "cpu.usage": "cores", "memory.usage": "
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find the only device of a job with little load and little memory in use, for a program on one core."""
-    span = case.judged(numbers)
+    span = case.skip_warm_up(numbers)
     signals = measure_load(case, numbers)
     if len(signals) != 1 or span.length_ms < numbers["hold"] or not works(signals[0], numbers):
         return

@@ -56,8 +56,8 @@ def _find_lossy_links(case: Case, numbers: Numbers) -> Iterator[tuple[str, Stret
 
 def _pairs(case: Case, part: str, whole: str, numbers: Numbers) -> dict[tuple[str, str], tuple[Signal, Signal]]:
     """Return lost and all packets in equal windows, by node and link."""
-    wholes = case.levels_of_nodes(whole, numbers)
-    parts = case.levels_of_nodes(part, numbers)
+    wholes = case.average_nodes(whole, numbers)
+    parts = case.average_nodes(part, numbers)
     return {place: (one, wholes[place]) for place, one in parts.items() if place in wholes}
 
 

@@ -58,7 +58,7 @@ def _find_odd(peers: Peers, prefix: str, severity: Severity, numbers: Numbers) -
     signs = [name for one in _SIGNS if (name := f"{prefix}.{one}") in peers.metrics]
     far = {name: peers.metrics[name].far(numbers["z"]) & works for name in signs}
     least = 2 if len(peers) >= numbers["pair"] else 1
-    odd = peers.outliers(_find_apart(peers, far, prefix, severity, numbers), numbers, least)
+    odd = peers.find_outliers(_find_apart(peers, far, prefix, severity, numbers), numbers, least)
     for one in odd:
         own = [name for name in signs if _share(far[name][one.row], one) >= _MOSTLY]
         if _is_fault(peers, one, odd, own, prefix, numbers):

@@ -27,7 +27,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     for scales in peers_of(signals, [_CPU], numbers["replicas"], dict.fromkeys(signals, numbers["floor"]), numbers):
         reported: set[int] = set()
         for peers in scales:
-            odd = peers.outliers(_find_apart(peers, numbers), numbers)
+            odd = peers.find_outliers(_find_apart(peers, numbers), numbers)
             rows = {one.row for one in odd}
             for one in odd:
                 if one.row not in reported and peers.is_parted(_CPU, one, rows, numbers["gap"]):

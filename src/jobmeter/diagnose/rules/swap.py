@@ -27,9 +27,9 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 def _conditions(case: Case, numbers: Numbers) -> Iterator[tuple[Signal, Bools, list[Evidence]]]:
     """Yield the first symptom of each node, and its points."""
-    pressure = case.levels_of_nodes(_PRESSURE, numbers)
-    written = case.levels_of_nodes(_OUT, numbers)
-    for (node, part), faults in case.levels_of_nodes(_FAULTS, numbers).items():
+    pressure = case.average_nodes(_PRESSURE, numbers)
+    written = case.average_nodes(_OUT, numbers)
+    for (node, part), faults in case.average_nodes(_FAULTS, numbers).items():
         waiting = pressure.get((node, part))
         out = written.pop((node, part), None)
         if out is not None and case.stretch(out, out.value > numbers["out"], numbers):

@@ -39,7 +39,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
 
 def _subject(case: Case, node: str, address: str, xid: XidReport) -> Subject:
     """Return the MIG instance that a report names, else the device."""
-    whole = case.subject_at(node, [address])
+    whole = case.find_subject_at(node, [address])
     if whole.kind == "node" or xid.instance is None:
         return whole
     return replace(whole, name=f"{whole.name}:{xid.instance}{f':{xid.place}' if xid.place else ''}")
