@@ -1,4 +1,4 @@
-"""A link of a node or of a device is full while the job's devices there wait."""
+"""A link carries nearly what it can, or NVLink more than usual, while the job's devices there have little to do."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -39,7 +39,16 @@ class LoadedLink(msgspec.Struct, frozen=True):
     confidence: float = 0.8
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Comm bound",
+    advice="Exchange less (gradient accumulation, compression), overlap it with computing, or use faster links.",
+    source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+    metrics=(*BUSY, _CPU, *_PCIE, _GENERATION, _WIDTH, *_NVLINK),
+    nodes=(*_LINKS, *(name for metrics in _LINKS.values() for name in metrics)),
+    hides=frozenset({"gpu_busy_but_empty", "io_bound_input", "cpu_overrequest"}),
+    running=True,
+)
+def comm_bound(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find traffic near a link's speed while devices, or CPUs of a job without devices, are rarely active.
 
     The utilization of a device does not count, because a collective that waits for the network keeps it high. The speed
@@ -171,18 +180,3 @@ def _mean(signals: list[Signal], node: str) -> Signal:
     """Return the mean of signals at the times of any sample."""
     time, values = align_signals(signals)
     return replace(signals[0], time=time, value=np.nanmean(values, axis=0), node=node, device="")
-
-
-RULE = Rule(
-    name="comm_bound",
-    title="Comm bound",
-    sees="A link carries nearly what it can, or NVLink more than usual, while the job's devices there have little "
-    "to do.",
-    advice="Exchange less (gradient accumulation, compression), overlap it with computing, or use faster links.",
-    source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
-    find=find,
-    metrics=(*BUSY, _CPU, *_PCIE, _GENERATION, _WIDTH, *_NVLINK),
-    nodes=(*_LINKS, *(name for metrics in _LINKS.values() for name in metrics)),
-    hides=frozenset({"gpu_busy_but_empty", "io_bound_input", "cpu_overrequest"}),
-    running=True,
-)

@@ -1,4 +1,4 @@
-"""Processes outside the job use the CPUs that the job requested."""
+"""Processes outside the job take CPUs of a node that the job asked for, while it waits for them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,16 @@ _WAITS, _NODE_WAITS, _RUNNABLE = "pressure.cpu", "node.pressure.cpu", "node.proc
 _REST = frozenset({"idle", "iowait"})
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="CPU hog",
+    advice="Look on the node for who that is (top, systemd-cgtop); ask for the node alone, or for CPUs that are bound.",
+    source="https://docs.kernel.org/accounting/psi.html",
+    metrics=(_USED, _LIMIT, _WAITS),
+    nodes=(_TIME, _COUNT, _NODE_WAITS, _RUNNABLE),
+    hides=frozenset({"straggler_rank", "straggler_gpu", "cpu_bound_input", "cpu_overrequest"}),
+    running=True,
+)
+def cpu_hog(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find full nodes on which others use more CPUs than the job left them, while the job waits for CPU."""
     counts = {one.node: float(one.value.max()) for one in case.nodes.get(_COUNT, ()) if len(one)}
     totals = {
@@ -113,17 +122,3 @@ def _waits(case: Case, total: Signal, pressure: Sequence[Signal], count: float, 
     if runnable is None:
         return np.zeros(len(total))
     return np.clip(np.nan_to_num(runnable.at(total.time)) / count - 1, 0.0, 1.0)
-
-
-RULE = Rule(
-    name="cpu_hog",
-    title="CPU hog",
-    sees="Processes outside the job take CPUs of a node that the job asked for, while it waits for them.",
-    advice="Look on the node for who that is (top, systemd-cgtop); ask for the node alone, or for CPUs that are bound.",
-    source="https://docs.kernel.org/accounting/psi.html",
-    find=find,
-    metrics=(_USED, _LIMIT, _WAITS),
-    nodes=(_TIME, _COUNT, _NODE_WAITS, _RUNNABLE),
-    hides=frozenset({"straggler_rank", "straggler_gpu", "cpu_bound_input", "cpu_overrequest"}),
-    running=True,
-)
