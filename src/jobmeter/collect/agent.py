@@ -88,7 +88,7 @@ class Agent:
         incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place, kernel) if reads_kernel else None)
         sources: list[RecordSource] = [
             NodeReporter(place, jobs.devices, interval_ms=interval_ms, state=state),
-            JobReporter(place, jobs.table.processes, clock.at_elapsed_ms),
+            JobReporter(place, jobs.table.processes, clock.convert_elapsed_ms),
             OwnerReporter(place, owners, jobs.table.processes),
             ClockReporter(place, clock),
             *jobs.sources,
@@ -108,7 +108,7 @@ class Agent:
             sources,
             (EnergyDivision(place, jobs.claims, state).divide, incidents.watch, kills.watch),
             node=_node_collectors(place, jobs, finding),
-            counters=self._log_counters,
+            counters=self._read_log_counters,
             attribution=pods,
         )
         self._logs = system_logs(
@@ -159,11 +159,11 @@ class Agent:
             return f"the server accepted no sample: {reasons}"
         return ""
 
-    def _log_counters(self) -> Mapping[str, int]:
+    def _read_log_counters(self) -> Mapping[str, int]:
         return self._logs.counters if self._logs else {}
 
     def _finish(self) -> bool:
-        self._pod_poller.last_poll()
+        self._pod_poller.poll_last()
         self._loop.release()
         delivered = self._delivery.flush(_FLUSH_SECONDS)
         self._delivery.stop()

@@ -54,7 +54,7 @@ class IncidentWatch:
             if metric in _COUNTS:
                 self._count(sample)
             elif metric in _SHARES:
-                self._share(sample)
+                self._watch_share(sample)
             elif metric == "gpu.remapped.rows.failed":
                 self._remap(sample)
 
@@ -79,7 +79,7 @@ class IncidentWatch:
             reason, message = _COUNTS[sample.series.metric]
             self._report(sample, reason, message.format(count=sample.value - before.value), Level.ERROR)
 
-    def _share(self, sample: Sample) -> None:
+    def _watch_share(self, sample: Sample) -> None:
         before = self._swap_last_sample(sample)
         if before is None or sample.time_ms <= before.time_ms or sample.value < before.value:
             return

@@ -58,29 +58,31 @@ class AgentMetrics:
         ``waiting`` is the number of samples whose job is not known yet; None if samples are not assigned to jobs.
         """
         values = [
-            (self._series("agent.cpu.time"), time.process_time()),
-            (self._series("agent.clock.offset"), clock_offset),
-            (self._series("agent.samples"), float(taken)),
-            (self._series("agent.spool.size"), float(outbox.size)),
-            (self._series("agent.spool.damaged"), float(outbox.damaged)),
+            (self._make_series("agent.cpu.time"), time.process_time()),
+            (self._make_series("agent.clock.offset"), clock_offset),
+            (self._make_series("agent.samples"), float(taken)),
+            (self._make_series("agent.spool.size"), float(outbox.size)),
+            (self._make_series("agent.spool.damaged"), float(outbox.damaged)),
         ]
         if waiting is not None:
-            values.append((self._series("agent.samples.waiting"), float(waiting)))
+            values.append((self._make_series("agent.samples.waiting"), float(waiting)))
         if self._processes is not None:
             missed, active = self._processes()
-            values.append((self._series("agent.processes.missed"), float(missed)))
-            values.append((self._series("agent.processes.events"), float(active)))
+            values.append((self._make_series("agent.processes.missed"), float(missed)))
+            values.append((self._make_series("agent.processes.events"), float(active)))
         memory = _read_resident_memory()
         if memory is not None:
-            values.append((self._series("agent.memory.usage"), memory))
-        values += [(self._series(name), float(count)) for name, count in self._counters().items()]
-        values += [(self._series("agent.dropped", "reason", name), float(count)) for name, count in dropped.items()]
+            values.append((self._make_series("agent.memory.usage"), memory))
+        values += [(self._make_series(name), float(count)) for name, count in self._counters().items()]
+        values += [
+            (self._make_series("agent.dropped", "reason", name), float(count)) for name, count in dropped.items()
+        ]
         for name, outcome in outcomes.items():
-            values.append((self._series("agent.collect.success", "collector", name), float(outcome.success)))
-            values.append((self._series("agent.collect.duration", "collector", name), outcome.duration))
+            values.append((self._make_series("agent.collect.success", "collector", name), float(outcome.success)))
+            values.append((self._make_series("agent.collect.duration", "collector", name), outcome.duration))
         return [Sample(series, now_ms, value) for series, value in values]
 
-    def _series(self, metric: str, label: str = "", value: str = "") -> Series:
+    def _make_series(self, metric: str, label: str = "", value: str = "") -> Series:
         labels = ((label, value),) if label else ()
         if self._job:
             return self._place.of_replica(metric, Owner(self._job, ""), labels)

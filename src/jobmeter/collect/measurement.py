@@ -66,9 +66,9 @@ class Measurement:
             attribution=attribution,
         )
 
-    def poller(self, interval_ms: int, gone: Callable[[], Sequence[GoneRank]] = lambda: ()) -> CheckPoller:
+    def make_poller(self, interval_ms: int, gone: Callable[[], Sequence[GoneRank]] = lambda: ()) -> CheckPoller:
         """Return what answers the server's requests for evidence of the job's ranks; ``gone`` gives ended ranks."""
-        stacks = StackCollector(self.collectors.processes_of, lambda _job: gone())
+        stacks = StackCollector(self.collectors.list_processes_of, lambda _job: gone())
         return CheckPoller(self._place, lambda: self.delivery.requester, None, stacks, interval_ms, self._job)
 
     def close_allocations(self, loop: Loop, now_ms: int) -> None:

@@ -163,7 +163,7 @@ class JobCollectors:
             for part in [1.0 if name == wholes[name] else sizes[name] / sums[wholes[name]]]
         }
 
-    def processes_of(self, job: str) -> list[tuple[Process, Owner]]:
+    def list_processes_of(self, job: str) -> list[tuple[Process, Owner]]:
         """Return the processes of a job, each with its replica."""
         found = [(process, process.member.owner) for process in self.table.processes()]
         return [(process, owner) for process, owner in found if owner.job == job]
@@ -194,7 +194,7 @@ def job_collectors(
     hierarchies = Hierarchies()
     reader = GroupReader(hierarchies)
     ends = EndWatch(reader)
-    jobs = JobsCollector(place, table, reader, state=state, ends=ends, starts=Starts(clock.at_elapsed_ms))
+    jobs = JobsCollector(place, table, reader, state=state, ends=ends, starts=Starts(clock.convert_elapsed_ms))
     names = DeviceNames(vendors.vendors(), Machine(), state)
     accelerators = accelerator_collectors(
         place, table, clock, hierarchies, names, alone=alone, patience=patience, job_mapping=job_mapping
@@ -240,7 +240,7 @@ def accelerator_collectors(
                 table,
                 alone=alone,
                 allocated=allocated,
-                groups=DeviceGroups(hierarchies, partial(vendor.character_numbers, machine)),
+                groups=DeviceGroups(hierarchies, partial(vendor.find_character_numbers, machine)),
                 patience=patience,
             )
         )

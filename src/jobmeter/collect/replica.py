@@ -160,7 +160,7 @@ class ReplicaMemory:
         inside, apart = _divide_processes(replica)
         # A group without processes still has the file cache that they left.
         charged = sum(_list_charged_memory(replica)) if replica.living else 0.0
-        by_process, measure = self._processes.proportional(apart)
+        by_process, measure = self._processes.read_proportional(apart)
         if replica.living:
             self.measures[owner] = MemoryMeasure.GROUP if inside or not apart else measure
         # A living replica uses some memory: 0 is a moment between two processes.

@@ -94,7 +94,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The job as the subject of a finding."""
         return Subject("job", self.job.id)
 
-    def judged(self, numbers: Numbers) -> TimeRange:
+    def skip_warm_up(self, numbers: Numbers) -> TimeRange:
         """Return the job's life without its warm-up: the rule's own, or max(warm_up, a share of the life)."""
         start, end = self.span.start_ms, self.span.end_ms
         began = start if self.began_ms is None else self.began_ms
@@ -113,7 +113,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def levels(self, metric: str, numbers: Numbers, reaching: float = -np.inf) -> list[Signal]:
         """Return ``signals`` averaged over windows of a fifth of the hold time: samples scatter around a level."""
         return [
-            one.averaged(numbers["hold"] / _WINDOWS)
+            one.average_over(numbers["hold"] / _WINDOWS)
             for one in self._select_measured_enough(self.means, metric, numbers, reaching)
         ]
 
@@ -125,11 +125,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return the signals of the nodes that the job was on, in the form of ``signals``."""
         return list(self._select_measured_enough(self.nodes, metric, numbers))
 
-    def levels_of_nodes(self, metric: str, numbers: Numbers) -> dict[tuple[str, str], Signal]:
+    def average_nodes(self, metric: str, numbers: Numbers) -> dict[tuple[str, str], Signal]:
         """Return ``of_nodes`` averaged as ``levels`` are, by node and part."""
         length = numbers["hold"] / _WINDOWS
         return {
-            (one.node, one.part): one.averaged(length)
+            (one.node, one.part): one.average_over(length)
             for one in self._select_measured_enough(self.nodes, metric, numbers)
         }
 
@@ -139,7 +139,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         The condition may fail for the share 1 - ``steady`` of that time. Of several results, the last one counts if the
         job runs and the time lasts to the end of the samples. Otherwise the longest one counts.
         """
-        found = signal.stretches(true, numbers[hold], numbers["steady"])
+        found = signal.find_stretches(true, numbers[hold], numbers["steady"])
         if not found:
             return None
         if self.job.state is JobState.RUNNING and found[-1].end >= self.span.end_ms - numbers["recent"]:
@@ -164,12 +164,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if subject.kind == "device":
             return self.name_at(self.owner_of(node, part, time), node, part)
         place = f"{part} of {node}" if part else node
-        names = self.replicas_on(node)
+        names = self.list_replicas_on(node)
         if not names or names == [node]:
             return place
         return f"{place} ({', '.join(names) if len(names) <= _FEW else f'{len(names)} replicas'})"
 
-    def replicas_on(self, node: str) -> list[str]:
+    def list_replicas_on(self, node: str) -> list[str]:
         """Return the replicas that are or were on a node."""
         return list(dict.fromkeys(one.name for one in self.view.replicas if one.node == node))
 
@@ -206,7 +206,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         members = (one.member for signals in self.means.values() for one in signals)
         return next((one[0] for one in members if (one[1] or one[0], one[2]) == (node, device)), "")
 
-    def subject_at(self, node: str, addresses: Iterable[str]) -> Subject:
+    def find_subject_at(self, node: str, addresses: Iterable[str]) -> Subject:
         """Return the device of a node at one of the PCI addresses, as the node's agent named it.
 
         Return the node if no agent has reported the address.
@@ -223,7 +223,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         place = ", ".join(filter(None, (node if node != replica else "", device)))
         return f"{replica} ({place})" if place else replica
 
-    def by_member(self, metric: str) -> Mapping[Member, Signal]:
+    def map_by_member(self, metric: str) -> Mapping[Member, Signal]:
         """Return the means of a metric by member, over the whole span."""
         if metric not in self._by_metric:
             self._by_metric[metric] = {signal.member: signal for signal in self.means.get(metric, ())}
@@ -242,7 +242,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         key = signals is self.nodes, metric, numbers["warm_up"], numbers["warm_up_share"], numbers["coverage"]
         found = self._judged.get(key)
         if found is None:
-            span = self.judged(numbers)
+            span = self.skip_warm_up(numbers)
             inside = (signal.within(span.start_ms, span.end_ms) for signal in signals[metric])
             # The coverage of a member's own life: it may have started later, or ended earlier, than the job.
             found = [one for one in inside if len(one) and one.coverage >= numbers["coverage"]]

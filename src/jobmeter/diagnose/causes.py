@@ -10,7 +10,7 @@ import msgspec
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.lives import Death, deaths, strip_rank
-from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quote_line
+from jobmeter.diagnose.rule import MOST_LINES, Find, Findings, Rule, Weight, quote_line
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.event import FINDING, Event, EventType
 from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity
@@ -46,7 +46,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     confidence: float = 0.9
     source: str = _NVRX
     running: bool = False
-    find_facts: Callable[[Rule, Case, Numbers], Findings] | None = None
+    find_facts: Find | None = None
     metrics: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     """See ``Rule``."""
@@ -77,11 +77,11 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if case.job.state not in self.states:
             return
         for death in deaths(case, numbers):
-            evidence = self._evidence(case, death)
+            evidence = self._find_evidence(case, death)
             if evidence:
                 yield root_finding(rule, death, evidence, self.severity, self.confidence)
 
-    def _evidence(self, case: Case, death: Death) -> list[Evidence]:
+    def _find_evidence(self, case: Case, death: Death) -> list[Evidence]:
         """Return the evidence of the cause in one replica's end, its status last; empty without evidence."""
         in_lines, _, in_reasons = self._matchers
         found = [line_evidence(line) for line in death.lines if in_lines(line.text)]

@@ -149,7 +149,7 @@ class _Parser:
             return Not(self._parse_condition(depth + 1, group))
         if token.kind == "(":
             return self._close_parenthesis(self._parse_or(depth + 1, group))
-        return self._field(depth, token) if token.kind == "field" else self._value(group, token)
+        return self._parse_field(depth, token) if token.kind == "field" else self._parse_value(group, token)
 
     def _make_missing_error(self, token: _Token) -> InvalidRequestError:
         where = f"before {token.text}" if token.kind else "at the end"
@@ -165,7 +165,7 @@ class _Parser:
         self._at = token.end
         return found
 
-    def _field(self, depth: int, token: _Token) -> LogQuery:
+    def _parse_field(self, depth: int, token: _Token) -> LogQuery:
         """Parse the condition of a field: one value, several with ``|`` between them, or a group."""
         value = self._peek_token(token.text)
         if value.kind == "(":
@@ -188,9 +188,9 @@ class _Parser:
         compared = value.compared if field.compared in {":", "!="} else field.compared
         if field.compared != ":" and value.compared != ":":
             raise _make_query_error(f"{field.text}{field.compared}{value.compared} is not a comparison")
-        return self._value(field.text, msgspec.structs.replace(value, compared=compared))
+        return self._parse_value(field.text, msgspec.structs.replace(value, compared=compared))
 
-    def _value(self, field: str, token: _Token) -> LogQuery:
+    def _parse_value(self, field: str, token: _Token) -> LogQuery:
         """Parse the condition of a term, or of a value of a field."""
         literal = token.kind == "phrase"
         self._terms += 1

@@ -83,7 +83,7 @@ class ExampleDriver:
             number = int(folder.name)
             self._devices.setdefault(number, ExampleDevice(number, self._clock, folder))
         for device in self._devices.values():
-            device.next_look(now_ms)
+            device.begin_round(now_ms)
         deadline = self._clock.monotonic() + self._patience
         open_due(self._devices.values(), lambda device: device.attach, deadline, self._clock)
         return [self._devices[number] for number in sorted(self._devices)]

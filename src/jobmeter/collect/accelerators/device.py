@@ -130,7 +130,7 @@ class Accelerator:
         """True while work in its thread has not returned."""
         return self._calls.busy
 
-    def next_look(self, now_ms: int | None) -> None:
+    def begin_round(self, now_ms: int | None) -> None:
         """Begin a collection at that time."""
         self.retry.tick(now_ms)
         self._late, self._missed = self._late + 1 if self._missed else 0, False

@@ -76,8 +76,8 @@ class Vendor(Generic[D]):
     ``measures`` are read at every collection, ``slow_measures`` once a minute. ``check`` reads the errors of a device.
 
     ``device_numbers`` are the minor numbers of the devices' character devices by major number; without any, the files
-    of the devices have them (``character_numbers``). ``device_files`` is the beginning of the names of these files in
-    /dev; a number follows. ``driver_folder`` is in /proc while the driver is loaded; empty if it has none there.
+    of the devices have them. ``device_files`` is the beginning of the names of these files in /dev; a number follows.
+    ``driver_folder`` is in /proc while the driver is loaded; empty if it has none there.
     ``pci_driver`` is the name of the kernel's driver, under which /sys lists the addresses of all devices of the node.
     ``unit_devices`` are the names by which a unit of systemd gives access to them (``DeviceAllow``).
 
@@ -128,7 +128,7 @@ class Vendor(Generic[D]):
         found = Path(machine.dev).glob(f"{names}[0-9]*")
         return [path for path in sorted(found) if path.relative_to(machine.dev).as_posix()[len(names) :].isdigit()]
 
-    def character_numbers(self, machine: Machine) -> Mapping[int, range]:
+    def find_character_numbers(self, machine: Machine) -> Mapping[int, range]:
         """Return the minor numbers of the devices by major number, from their files in /dev: the kernel chose them."""
         if self.device_numbers:
             return self.device_numbers

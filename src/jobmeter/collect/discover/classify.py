@@ -59,12 +59,12 @@ class ContainerRuns:
         pods: dict[str, str] = {}
         for name in names[:_MOST]:
             container = name.removesuffix(".log").rpartition("-")[2]
-            if (place := self._target(name)) is not None:
+            if (place := self._read_target(name)) is not None:
                 found[container], pod, namespace = place
                 pods[pod] = namespace
         self._runs, self._pods = found, pods
 
-    def _target(self, name: str) -> tuple[int, str, str] | None:
+    def _read_target(self, name: str) -> tuple[int, str, str] | None:
         """Return the run number that a link leads to, the uid of its pod, and the pod's namespace."""
         try:
             path = PurePath(os.readlink(f"{self._folder}/{name}"))  # noqa: PTH115 - beside scandir
@@ -134,7 +134,7 @@ class NodeClassifier:
         variables = read_environment(self._proc, stat.key.pid)
         try:
             slurm, pod = slurm_place(groups), pod_place(groups)
-            member = self._member(_Candidate(stat.key.pid, groups, variables, parent, slurm, pod))
+            member = self._find_member(_Candidate(stat.key.pid, groups, variables, parent, slurm, pod))
         except InvalidRequestError:
             return None
         group = groups.get("devices", "")
@@ -144,7 +144,7 @@ class NodeClassifier:
         """Return the jobs whose members may have changed since the last call."""
         return self._owners.displaced()
 
-    def _member(self, candidate: "_Candidate") -> Member | None:
+    def _find_member(self, candidate: "_Candidate") -> Member | None:
         """Return the membership by the first source that decides, else the parent's."""
         for source in self._sources:
             found = source(candidate)
@@ -198,9 +198,9 @@ class NodeClassifier:
         """True if a process may name this job in its environment: see ``JobOwners``."""
         if candidate.parent is not None and candidate.parent.owner.job == job:
             return True
-        return self._owners.accepts(job, self._principals(candidate))
+        return self._owners.accepts(job, self._read_principals(candidate))
 
-    def _principals(self, candidate: "_Candidate") -> Principals:
+    def _read_principals(self, candidate: "_Candidate") -> Principals:
         """Return the principals of a process; empty if it has ended."""
         place = candidate.pod or candidate.slurm
         group = tuple(ProcessOwner("group", path) for path in sorted({*place.groups.values()})[:1]) if place else ()
@@ -239,7 +239,7 @@ class NodeClassifier:
         restarts = number(variables, "SLURM_RESTART_COUNT") or 0
         owner = Owner(check_job_id(self._clusters.job_id(job, cluster)), check_name(replica, "replica"), restarts)
         if owner.job == place.job:
-            self._owners.assign(owner.job, self._principals(candidate))
+            self._owners.assign(owner.job, self._read_principals(candidate))
         elif not self._accepts(owner.job, candidate):
             return None
         return Member(

@@ -277,7 +277,7 @@ class DeviceGroups:
             self._read_ms = now_ms
             self._lists.clear()
         if member.device_group not in self._lists:
-            self._lists[member.device_group] = self._minors(member.device_group)
+            self._lists[member.device_group] = self._read_minors(member.device_group)
         minors = self._lists[member.device_group]
         whole = [device for device in devices if device.part is None]
         if minors is None or any(device.minor is None for device in whole):
@@ -285,7 +285,7 @@ class DeviceGroups:
         open_to = {device.index for device in whole if device.minor in minors}
         return [one.index for one in devices if (one.part.parent if one.part else one.index) in open_to]
 
-    def _minors(self, path: str) -> frozenset[int] | None:
+    def _read_minors(self, path: str) -> frozenset[int] | None:
         folder = self._hierarchies.directory("devices", path)
         text = files.read(f"{folder}/devices.list") if folder else None
         return None if text is None else minors_of(text.decode(errors="replace"), self._device_numbers())

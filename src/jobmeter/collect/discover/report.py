@@ -131,11 +131,11 @@ class JobReporter:
         self._sightings.update(fresh)
         over = [owner for owner, sighting in self._sightings.items() if not 0 <= now_ms - sighting.last_ms <= _GRACE_MS]
         ended = [(owner, self._sightings.pop(owner)) for owner in over]
-        jobs = [self._job(owner, sighting, None) for owner, sighting in fresh.items()]
-        jobs += [self._job(owner, sighting, max(sighting.start_ms, sighting.last_ms)) for owner, sighting in ended]
+        jobs = [self._make_job(owner, sighting, None) for owner, sighting in fresh.items()]
+        jobs += [self._make_job(owner, sighting, max(sighting.start_ms, sighting.last_ms)) for owner, sighting in ended]
         return Records(jobs=jobs)
 
-    def _job(self, owner: Owner, sighting: _Sighting, end: int | None) -> JobRecord:
+    def _make_job(self, owner: Owner, sighting: _Sighting, end: int | None) -> JobRecord:
         member = sighting.member
         replica = ReplicaRecord(
             name=owner.replica,
@@ -186,7 +186,7 @@ class NodeReporter:
 
     def records(self, now_ms: int) -> Records:
         """Return the node's record if it is due."""
-        info = self._info(now_ms)
+        info = self._describe(now_ms)
         if info == self._sent and 0 <= now_ms - self._sent_ms < _AGAIN_MS:
             return Records()
         self._history.save()
@@ -195,7 +195,7 @@ class NodeReporter:
         node = NodeRecord(name=place.node, cluster=place.cluster, resource_group=place.resource_group, info=info)
         return Records(nodes=[node])
 
-    def _info(self, now_ms: int) -> dict[str, Any]:
+    def _describe(self, now_ms: int) -> dict[str, Any]:
         devices = [_describe_device(name, device) for name, device in self._devices().items()]
         since, former = self._history.update(now_ms, devices)
         if not 0 <= now_ms - self._read_ms < _MACHINE_MS:

@@ -55,7 +55,7 @@ class CpuCollector:
             if not words:
                 continue
             if words[0] == b"cpu":
-                samples += self._times(now_ms, words[1:])
+                samples += self._sample_times(now_ms, words[1:])
             elif words[0].startswith(b"cpu"):
                 count += 1
             elif words[0] in _PROCESSES:
@@ -63,7 +63,7 @@ class CpuCollector:
         samples.append(Sample(self._place.of_node("node.cpu.count"), now_ms, float(count)))
         return samples
 
-    def _times(self, now_ms: int, ticks: list[bytes]) -> Samples:
+    def _sample_times(self, now_ms: int, ticks: list[bytes]) -> Samples:
         samples = []
         for mode, text in zip(_MODES, ticks, strict=False):
             self._highest[mode] = highest = max(self._highest[mode], int(text))

@@ -117,10 +117,10 @@ class FilesystemCollector:
                 continue
             del self._calls[path]
             if call.answer is not None and call.answer.f_blocks:
-                samples += self._samples(now_ms, path, call.answer)
+                samples += self._make_samples(now_ms, path, call.answer)
         return samples
 
-    def _samples(self, now_ms: int, path: str, found: os.statvfs_result) -> Samples:
+    def _make_samples(self, now_ms: int, path: str, found: os.statvfs_result) -> Samples:
         values = dict(zip(_SPACE, (found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize), strict=True))
         if found.f_files:  # btrfs, FAT and most network filesystems do not count them
             values |= zip(_FILES, (found.f_files, found.f_favail), strict=True)

@@ -33,14 +33,14 @@ class NumaCollector:
         """Read the nodes and the controllers; a machine without error-correcting memory has no controllers."""
         samples = [
             Sample(self._place.of_node(metric, (("numa", numa),)), now_ms, value)
-            for metric, numa, value in self._nodes()
+            for metric, numa, value in self._read_nodes()
         ]
-        for controller, kind, count in self._errors():
+        for controller, kind, count in self._read_errors():
             labels = (("controller", controller), ("kind", kind))
             samples.append(Sample(self._place.of_node(_ERRORS, labels), now_ms, float(count)))
         return samples
 
-    def _nodes(self) -> Iterator[tuple[str, str, float]]:
+    def _read_nodes(self) -> Iterator[tuple[str, str, float]]:
         folder = f"{self._root}/node"
         for name in files.names(folder):
             number = name.removeprefix("node")
@@ -54,7 +54,7 @@ class NumaCollector:
                 if key in _PAGES:
                     yield _PAGES[key], number, float(count)
 
-    def _errors(self) -> Iterator[tuple[str, str, int]]:
+    def _read_errors(self) -> Iterator[tuple[str, str, int]]:
         folder = f"{self._root}/edac/mc"
         for name in files.names(folder):
             for kind, total in _KINDS.items():

@@ -120,16 +120,16 @@ class LinkCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``. A link that is down has no speed."""
-        found = (*self._interfaces(), *self._ports())
+        found = (*self._read_interfaces(), *self._read_ports())
         samples = [
             Sample(self._place.of_node(metric, (("interface", name),)), now_ms, value) for metric, name, value in found
         ]
-        for metric, name, kind, value in self._kinds():
+        for metric, name, kind, value in self._read_kinds():
             labels = (("interface", name), ("kind", kind))
             samples.append(Sample(self._place.of_node(metric, labels), now_ms, value))
         return samples
 
-    def _interfaces(self) -> Iterator[tuple[str, str, float]]:
+    def _read_interfaces(self) -> Iterator[tuple[str, str, float]]:
         folder = f"{self._sys}/class/net"
         for name in hardware(files.names(folder), self._sys):
             megabits = files.read_number(f"{folder}/{name}/speed") or -1
@@ -139,15 +139,15 @@ class LinkCollector:
             if changes is not None:
                 yield "node.network.carrier", name, float(changes)
 
-    def _places(self) -> Iterator[tuple[str, str]]:
+    def _list_places(self) -> Iterator[tuple[str, str]]:
         """Yield the name and the folder of each port."""
         folder = f"{self._sys}/class/infiniband"
         for device in files.names(folder):
             for port in files.names(f"{folder}/{device}/ports"):
                 yield f"{device}:{port}", f"{folder}/{device}/ports/{port}"
 
-    def _ports(self) -> Iterator[tuple[str, str, float]]:
-        for name, place in self._places():
+    def _read_ports(self) -> Iterator[tuple[str, str, float]]:
+        for name, place in self._list_places():
             rate = _RATE.match(files.read_text(f"{place}/rate"))
             is_active = "ACTIVE" in files.read_text(f"{place}/state")
             if rate and is_active:
@@ -160,9 +160,9 @@ class LinkCollector:
                 if (count := files.read_number(f"{place}/counters/{counter}")) is not None:
                     yield metric, name, float(count)
 
-    def _kinds(self) -> Iterator[tuple[str, str, str, float]]:
+    def _read_kinds(self) -> Iterator[tuple[str, str, str, float]]:
         """Yield metric, port, counter and value of the counters that a driver has."""
-        for name, place in self._places():
+        for name, place in self._list_places():
             for metric, counters in _KINDS.items():
                 for counter in counters:
                     read = (files.read_number(f"{place}/{folder}/{counter}") for folder in _FOLDERS)

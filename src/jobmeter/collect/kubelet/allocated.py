@@ -52,7 +52,7 @@ class KubeletAllocations:
         if not self._given:
             return {}
         runs = {member.pod_id: member.owner for member in self._members() if member.pod_id}
-        uids = self._uids(runs)
+        uids = self._map_uids(runs)
         found: dict[int, list[Owner]] = {}
         for given in self._given:
             uid = uids.get((given.namespace, given.pod))
@@ -77,7 +77,7 @@ class KubeletAllocations:
         self._problem = ""
         return [one for one in given if vendor_of_resource(one.resource) in (self._vendor, None)]
 
-    def _uids(self, living: Iterable[str]) -> dict[tuple[str, str], str]:
+    def _map_uids(self, living: Iterable[str]) -> dict[tuple[str, str], str]:
         """Return the uid of each pod by namespace and name; among pods of one name the one with processes."""
         try:
             names = sorted(entry.name for entry in os.scandir(self._folder))

@@ -62,7 +62,7 @@ class ProcessEnd:
         self.stat: ProcessStat = stat
         """State at the beginning."""
 
-    def final_stat(self) -> ProcessStat | None:
+    def read_final_stat(self) -> ProcessStat | None:
         """Return its entry in /proc after its end; None if its parent has already reaped it."""
         found = read_stat(self._proc, self.stat.key.pid)
         return found if found is not None and found.key == self.stat.key else None
@@ -85,7 +85,7 @@ class ProcessEnd:
         os.close(self.descriptor)
 
     def _read_zombie_status(self) -> int | None:
-        stat = self.final_stat()
+        stat = self.read_final_stat()
         if stat is None or not stat.ended or not self._may_trace():
             return None
         text = files.read(f"{self._proc}/{self.stat.key.pid}/stat") or b""
@@ -144,7 +144,7 @@ def find_target(pid: int, clock: SampleClock) -> AttachTarget:
         raise ConflictError(f"process {pid} belongs to job {job}, which `jobmeter run` already measures")
     line = files.read(f"{_PROC}/{pid}/cmdline") or files.read(f"{_PROC}/{pid}/comm") or b""
     words = tuple(valid_text(os.fsdecode(word)) for word in line.rstrip(b"\0\n").split(b"\0"))
-    started = clock.at_elapsed_ms(end.stat.key.start * 1000 // _TICKS)
+    started = clock.convert_elapsed_ms(end.stat.key.start * 1000 // _TICKS)
     return AttachTarget(end, words, _owner(pid), min(started, clock.now_ms()))
 
 
@@ -186,7 +186,7 @@ class Attachment:
         start = self._clock.now_ms()
         limits = read_limits(_PROC, self._target.end.stat.key.pid, Hierarchies())
         recorder = JobRecorder(self._plan, self._place, limits, self._target.start_ms)
-        loop = self._loop(interval_ms)
+        loop = self._make_loop(interval_ms)
         loop.spool_records(recorder.attached(self._life, start, self._target.end.stat.key.pid))
         self._measurement.programs.open(self._plan.programs, os.getpid())
         stop = Event()
@@ -194,7 +194,7 @@ class Attachment:
         with _watch_signals() as signals:
             ticking.start()
             self._delivery.start()
-            poller = self._measurement.poller(interval_ms)
+            poller = self._measurement.make_poller(interval_ms)
             poller.start()
             self._wait(signals)
             poller.stop()
@@ -214,7 +214,7 @@ class Attachment:
         self._detached = end.descriptor not in ready
         if self._detached:
             return
-        stat = end.final_stat()
+        stat = end.read_final_stat()
         moved = read_io(_PROC, end.stat.key.pid)
         if stat is not None:
             waited = stat.waited_ticks / _TICKS
@@ -252,7 +252,7 @@ class Attachment:
             remaining=frozenset() if self._detached else remaining,
         )
 
-    def _loop(self, interval_ms: int) -> Loop:
+    def _make_loop(self, interval_ms: int) -> Loop:
         sources = [*self._collectors.allocations, *self._collectors.device_events, self._incidents]
         return self._measurement.loop(turn_seconds(interval_ms), sources, [self._watch])
 

@@ -68,7 +68,7 @@ class LineSplitter:
         """Return the current text of a rewritten line, when it is time to store it."""
         if not self._rewritten or now_ns - self._state_ns < STATE_NS:
             return []
-        shown = self._text() if self._length else self._state
+        shown = self._decode_text() if self._length else self._state
         return self._save_state(shown, now_ns)
 
     def end(self, now_ns: int) -> list[Timed]:
@@ -94,7 +94,7 @@ class LineSplitter:
             self._partial += data[start : min(end, start + room)]
         self._length += end - start
 
-    def _text(self) -> str:
+    def _decode_text(self) -> str:
         if self._length > MAX_TEXT_BYTES:
             return cut_bytes(bytes(self._partial), self._length)
         text = self._partial.decode(errors="replace")
@@ -103,14 +103,14 @@ class LineSplitter:
 
     def _restart_line(self, now_ns: int) -> list[Timed]:
         """Handle a carriage return, which restarts the line."""
-        self._state = self._text()
+        self._state = self._decode_text()
         self._rewritten = True
         self._clear()
         return self._save_state(self._state, now_ns) if now_ns - self._state_ns >= STATE_NS else []
 
     def _end_line(self, now_ns: int) -> list[Timed]:
         drawn = _UP.search(self._partial) is not None
-        shown = self._text() if self._length or not self._rewritten else self._state
+        shown = self._decode_text() if self._length or not self._rewritten else self._state
         self._clear()
         if drawn:
             self._state, self._rewritten, self._drawn = shown, True, True
@@ -214,13 +214,13 @@ class LogSender:
         self._thread.join()
         self._request_flush()
         while self._pieces:
-            self._round()
+            self._make_lines()
         with self._lock:
             missing, self._left_out = self._left_out, {}
         for key, count in missing.items():
             self._miss(key, count)
         for key in {*self._splitters, *self._missing}:
-            self._gather(key, self._splitter(key).end(self._now_ns()))
+            self._gather(key, self._get_splitter(key).end(self._now_ns()))
             self._write_gap(key, self._now_ns())
         self._pass_on()
 
@@ -233,7 +233,7 @@ class LogSender:
 
     def turn(self) -> None:
         """Make lines of the waiting bytes, and pass them on."""
-        self._round()
+        self._make_lines()
         for key, splitter in self._splitters.items():
             self._gather(key, splitter.tick(self._now_ns()))
         self._pass_on()
@@ -246,7 +246,7 @@ class LogSender:
                 self._waiting_bytes -= len(piece.data)
                 self._miss(piece.key, piece.missing + piece.data.count(b"\n"))
 
-    def _round(self) -> None:
+    def _make_lines(self) -> None:
         """Make lines of waiting bytes, up to the limit of one round."""
         made = 0
         while made < _ROUND_LINES:
@@ -255,7 +255,7 @@ class LogSender:
                     return
                 piece = self._pieces.popleft()
                 self._waiting_bytes -= len(piece.data)
-            splitter = self._splitter(piece.key)
+            splitter = self._get_splitter(piece.key)
             if piece.missing:
                 # The line before the gap lacks its end, and the first one after it its beginning.
                 self._gather(piece.key, splitter.end(piece.time_ns))
@@ -265,7 +265,7 @@ class LogSender:
             self._gather(piece.key, lines)
             made += len(lines)
 
-    def _splitter(self, key: _Key) -> LineSplitter:
+    def _get_splitter(self, key: _Key) -> LineSplitter:
         return self._splitters.setdefault(key, LineSplitter())
 
     def _miss(self, key: _Key, count: int) -> None:
@@ -282,7 +282,7 @@ class LogSender:
         missing = self._missing.pop(key, 0)
         if missing:
             text = f"[jobmeter: {missing} lines are missing here, they came faster than they could be recorded]"
-            self._add(key, self._splitter(key).moment(time_ns), text, Level.WARNING)
+            self._add(key, self._get_splitter(key).moment(time_ns), text, Level.WARNING)
 
     def _add(self, key: _Key, time_ns: int, text: str, level: Level | None) -> None:
         replica, stream = key

@@ -87,7 +87,7 @@ class Pod:
 
         None if nothing is left; the watcher reports starts and ends.
         """
-        replicas = [self._replica(one) for one in record.replicas or () if isinstance(one, ReplicaRecord)]
+        replicas = [self._make_replica(one) for one in record.replicas or () if isinstance(one, ReplicaRecord)]
         owner = self.owner(0)
         allocations = [msgspec.structs.replace(one, replica=owner.replica) for one in record.allocations or ()]
         if self.replica is None:
@@ -99,7 +99,7 @@ class Pod:
             job_id=owner.job, project=owner.project or record.project, replicas=list(ranked), allocations=allocations
         )
 
-    def _replica(self, record: ReplicaRecord) -> ReplicaRecord:
+    def _make_replica(self, record: ReplicaRecord) -> ReplicaRecord:
         owner = self.owner(record.attempt)
         if self.replica is None:
             return msgspec.structs.replace(record, name=owner.replica)
@@ -208,7 +208,7 @@ class PodJobs:
                 uid = pod_of_job(sample.series.job)
                 if not uid:
                     ready.append(sample)
-                elif (pod := self._pod(uid, now)).resolved:
+                elif (pod := self._get_pod(uid, now)).resolved:
                     ready.append(pod.sample(sample))
                 else:
                     pod.samples.append(sample)
@@ -229,7 +229,7 @@ class PodJobs:
             for job in records.jobs:
                 if not (uid := pod_of_job(job.job_id)):
                     jobs.append(job)
-                elif (pod := self._pod(uid, now)).resolved:
+                elif (pod := self._get_pod(uid, now)).resolved:
                     jobs += filter(None, [pod.job(job)])
                 else:
                     pod.jobs.append(job)
@@ -237,7 +237,7 @@ class PodJobs:
             for event in records.events:
                 if not (uid := pod_of_job(event.job)):
                     events.append(event)
-                elif (pod := self._pod(uid, now)).resolved:
+                elif (pod := self._get_pod(uid, now)).resolved:
                     events.append(pod.event(event))
                 else:
                     pod.events.append(event)
@@ -257,7 +257,7 @@ class PodJobs:
                     pod.events.clear()
         return Records(jobs=jobs, events=events)
 
-    def unresolved(self) -> list[str]:
+    def list_unresolved(self) -> list[str]:
         """Return the pods to request from the server now, least recently requested first."""
         now = self._monotonic()
         with self._lock:
@@ -298,11 +298,11 @@ class PodJobs:
         for process in self._processes():
             member = process.member
             if member.pod_id and pod_of_job(member.owner.job):
-                pod = self._pod(member.pod_id, now)
+                pod = self._get_pod(member.pod_id, now)
                 if not self._found_any:
                     pod.guess = pod.guess or member.guess
 
-    def _pod(self, uid: str, now: float) -> Pod:
+    def _get_pod(self, uid: str, now: float) -> Pod:
         pod = self._pods.get(uid)
         if pod is None:
             self._pods[uid] = pod = Pod(uid, now, replica=self._directory.get(uid), abandoned=not self._patient)

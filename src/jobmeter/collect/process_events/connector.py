@@ -31,7 +31,7 @@ class ForkCount:
         """Read the count before the processes are listed."""
         self._now = (files.read_pairs(f"{self._proc}/stat") or {}).get(b"processes")
 
-    def unseen(self, pids: Collection[int]) -> int:
+    def count_unseen(self, pids: Collection[int]) -> int:
         """Return an upper bound of processes that began since the last scan and ended: threads are counted too."""
         before, self._forks = self._forks, self._now
         listed, self._listed = self._listed, frozenset(pids)

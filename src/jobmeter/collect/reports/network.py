@@ -73,8 +73,8 @@ class PortOwners:
         word = f"{struct.unpack('=I', socket.inet_aton(host))[0]:08X}"
         # The same port of another address, or a connection to another port, may belong to another process.
         inodes = [
-            *self._inodes(protocol, {f"{word}:{local:04X}", f"{_ANY}:{local:04X}"}, port),
-            *self._inodes(f"{protocol}6", {f"{_MAPPED}{word}:{local:04X}", f"{_ANY * 4}:{local:04X}"}, port),
+            *self._find_inodes(protocol, {f"{word}:{local:04X}", f"{_ANY}:{local:04X}"}, port),
+            *self._find_inodes(f"{protocol}6", {f"{_MAPPED}{word}:{local:04X}", f"{_ANY * 4}:{local:04X}"}, port),
         ]
         sought = {f"socket:[{inode}]" for inode in inodes}
         if not sought:
@@ -92,7 +92,7 @@ class PortOwners:
                     continue
         return 0
 
-    def _inodes(self, table: str, addresses: set[str], port: int) -> list[str]:
+    def _find_inodes(self, table: str, addresses: set[str], port: int) -> list[str]:
         """Return the inodes of the open sockets of these addresses that send to our port, or to any."""
         ends = f":{port:04X}", ":0000"
         lines = (files.read(str(Path(self._proc, "net", table)), _MOST_BYTES) or b"").decode().splitlines()[1:]
@@ -280,7 +280,7 @@ class OtlpPort:
             self._reports.damaged += 1
             return 400, error.message
         # Times are of the wall clock; samples have the clock of this measurement.
-        offset_ms = self._clock.wall_offset_ms()
+        offset_ms = self._clock.measure_wall_offset_ms()
         grouped: defaultdict[tuple[int, float | None, tuple[tuple[str, str], ...]], dict[str, float]]
         grouped = defaultdict(dict)
         for one in found.numbers:

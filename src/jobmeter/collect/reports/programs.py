@@ -70,7 +70,7 @@ class EventFileCollector:
             for process in self._processes():
                 self._find(process, now_ms)
         left = MOST_BYTES
-        offset_ms = self._clock.wall_offset_ms()
+        offset_ms = self._clock.measure_wall_offset_ms()
         for key, file in list(self._files.items()):
             left -= self._read(file, left, offset_ms)
             if file.reader.damaged or now_ms - file.last_ms > max(_ENDED_MS, 3 * self._every_ms):
@@ -141,7 +141,7 @@ class ProgramReceiver:
         self._open: list[DatagramSocket | StatsdPort | OtlpPort] = []
         self._environment: dict[str, str] = {}
         self._form: Callable[[str], LineNumbers | None] | None = None
-        self.reports = ProgramReports(place, clock, self._member_of, self._products)
+        self.reports = ProgramReports(place, clock, self._find_member, self._list_products)
         self._files = EventFileCollector(self.reports, self._processes, clock, every_ms)
 
     @property
@@ -149,7 +149,7 @@ class ProgramReceiver:
         """The collectors, at every tick."""
         return [Planned(self._files), Planned(self.reports)]
 
-    def added_to(self, environment: Mapping[str, str]) -> dict[str, str]:
+    def extend_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a program, with the variables by which it finds the places.
 
         The socket of an outer run is replaced; other variables that the user set stay.
@@ -191,7 +191,7 @@ class ProgramReceiver:
         owners = PortOwners(self._processes)
         reports = self.reports
         if settings.socket != "":
-            self._try("the socket of programs", lambda: self._datagrams(settings.socket, process), say)
+            self._try("the socket of programs", lambda: self._open_datagrams(settings.socket, process), say)
         if (statsd := settings.statsd) is not None:
             self._try("the port of StatsD", lambda: StatsdPort(statsd, owners, reports.receive), say)
         if (otlp := settings.otlp) is not None:
@@ -217,15 +217,15 @@ class ProgramReceiver:
         self._open.append(made)
         self._environment |= made.environment if not isinstance(made, DatagramSocket) else {VARIABLE: made.place}
 
-    def _datagrams(self, place: str | None, process: int | None) -> DatagramSocket:
+    def _open_datagrams(self, place: str | None, process: int | None) -> DatagramSocket:
         place = place or (agent_socket() if process is None else run_socket(process))
         return DatagramSocket(place, self.reports.receive)
 
-    def _member_of(self, pid: int) -> Member | None:
+    def _find_member(self, pid: int) -> Member | None:
         return self._roots(pid) or self._collectors.table.member_of(pid)
 
     def _processes(self) -> list[int]:
         return [process.stat.key.pid for process in self._collectors.table.processes()]
 
-    def _products(self) -> set[str]:
+    def _list_products(self) -> set[str]:
         return {device.name for device in self._collectors.devices().values()}

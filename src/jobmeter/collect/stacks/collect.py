@@ -197,11 +197,11 @@ class StackCollector:
         found = [self._describe_rank(one, py_spy, end) for one in ranks]
         switches = [context_switches(one.pid, self._proc) for one in ranks]
         self._stop.wait(self._between)
-        found = [self._second_look(one, before, py_spy, end) for one, before in zip(found, switches, strict=True)]
+        found = [self._look_again(one, before, py_spy, end) for one, before in zip(found, switches, strict=True)]
         found = [
             self._add_recorder_dump(evidence, one, requested, end) for evidence, one in zip(found, ranks, strict=True)
         ]
-        ras, problem = self._ras(ranks)
+        ras, problem = self._query_ras(ranks)
         if problem:
             missing.append(problem)
         return NodeEvidence([*found, *gone][:MOST_RANKS], ras, missing)
@@ -219,9 +219,7 @@ class StackCollector:
         threads, problem = python_stacks(one.pid, py_spy)
         return replace(evidence, threads=threads, missing=[*([problem] if problem else []), *evidence.missing])
 
-    def _second_look(
-        self, evidence: RankEvidence, switches: int | None, py_spy: str | None, end: float
-    ) -> RankEvidence:
+    def _look_again(self, evidence: RankEvidence, switches: int | None, py_spy: str | None, end: float) -> RankEvidence:
         """Return the evidence with whether the rank has moved since the first look."""
         if time.monotonic() > end or evidence.state == "X":
             return evidence
@@ -239,7 +237,7 @@ class StackCollector:
         groups, problem = read_dump(one.pid, max(one.key[2], 0), one.variables, requested, self._proc)
         return replace(evidence, groups=groups, missing=[*evidence.missing, *([problem] if problem else [])])
 
-    def _ras(self, ranks: Sequence[_Rank]) -> tuple[list[str], str]:
+    def _query_ras(self, ranks: Sequence[_Rank]) -> tuple[list[str], str]:
         address = next((one.variables[_RAS] for one in ranks if one.variables.get(_RAS)), "")
         return query_ras([one.pid for one in ranks], address, self._proc)
 
@@ -248,14 +246,14 @@ class StackCollector:
         members: dict[RankKey, list[Process]] = {}
         for process, owner in processes:
             if not process.stat.ended:
-                rank = self._rank(process)
+                rank = self._find_rank(process)
                 members.setdefault((owner.replica, owner.attempt, rank), []).append(process)
         members = _leave_out_launchers(members)
-        chosen = ((key, self._worker(own)) for key, own in members.items())
-        ranks = [_Rank(key, pid, self._variables(pid)) for key, pid in chosen]
+        chosen = ((key, self._find_worker(own)) for key, own in members.items())
+        ranks = [_Rank(key, pid, self._read_variables(pid)) for key, pid in chosen]
         return sorted(ranks, key=lambda one: (len(one.key[0]), one.key))
 
-    def _rank(self, process: Process) -> int:
+    def _find_rank(self, process: Process) -> int:
         if process.member.process_rank is not None:
             return process.member.process_rank
         found = rank_of(read_environment(self._proc, process.stat.key.pid))
@@ -263,7 +261,7 @@ class StackCollector:
             found = process.member.rank
         return -1 if found is None else found
 
-    def _worker(self, own: Sequence[Process]) -> int:
+    def _find_worker(self, own: Sequence[Process]) -> int:
         """Return the process that does the work of a rank: the first one that is no shell or launcher of another."""
         by_parent: dict[int, list[Process]] = {}
         pids = {one.stat.key.pid for one in own}
@@ -281,7 +279,7 @@ class StackCollector:
         program = files.link_target(f"{self._proc}/{pid}/exe") or files.read_text(f"{self._proc}/{pid}/comm")
         return program.rpartition("/")[2].startswith(_PYTHON)
 
-    def _variables(self, pid: int) -> dict[str, str]:
+    def _read_variables(self, pid: int) -> dict[str, str]:
         """Return the variables of a process that name its flight recorder and RAS, and no others."""
         wanted = {name.encode(): name for name in (*VARIABLES, _RAS)}
         found = {}

@@ -127,7 +127,7 @@ class Files(Protocol):
         """Request a listing of all folders."""
         ...
 
-    def live_path(self, path: Path) -> Path | None:
+    def find_live_path(self, path: Path) -> Path | None:
         """Return the live path that a path is, or was rotated from; None for any other."""
         ...
 
@@ -220,7 +220,7 @@ class Changes:
                 self._born[file.live] -= 1
             del self._due[path]
             file.reader = file.live
-            if self._files.live_path(path) != file.live:
+            if self._files.find_live_path(path) != file.live:
                 self._aside[path] = file
                 if len(self._aside) > _MOST_NAMES:
                     del self._aside[next(iter(self._aside))]
@@ -237,14 +237,14 @@ class Changes:
     def _appear(self, path: Path) -> None:
         """Handle a new file at a path: it is opened if the path is live."""
         self._drop(path)
-        if self._files.live_path(path) == path:
+        if self._files.find_live_path(path) == path:
             self._born[path] += 1
             self._open_later(path, _File(path))
 
     def _leave(self, path: Path) -> _File | None:
         """Return the file that a name had."""
         file = self._drop(path)
-        live = self._files.live_path(path)
+        live = self._files.find_live_path(path)
         return file or (_File(live, live) if live is not None else None)
 
     def _arrive(self, path: Path, file: _File | None) -> None:
@@ -252,7 +252,7 @@ class Changes:
         if file is None:
             self._appear(path)
             return
-        if self._files.live_path(path) == path != file.live:
+        if self._files.find_live_path(path) == path != file.live:
             if file.is_new:  # its lines belong to another path now
                 self._born[file.live] -= 1
                 self._born[path] += 1

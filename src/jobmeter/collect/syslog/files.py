@@ -176,7 +176,7 @@ class FileSource:
 
     def _continue_truncated(self) -> LogReading | None:
         """Handle truncation: continue in the copy that was made before, or at the beginning."""
-        descriptor, spot = self._require_descriptor(), self._place()
+        descriptor, spot = self._require_descriptor(), self._get_place()
         if is_whole(descriptor, spot):
             return None
         for path in reversed(rotated(self.path)):
@@ -191,7 +191,7 @@ class FileSource:
         return self._start_over("")
 
     def _forward(self) -> LogReading | None:
-        descriptor, spot = self._require_descriptor(), self._place()
+        descriptor, spot = self._require_descriptor(), self._get_place()
         for _ in range(_CHUNKS):
             data = os.pread(descriptor, _CHUNK, spot.offset + self._cutter.pending)
             if not data:
@@ -277,7 +277,7 @@ class FileSource:
             raise FileNotFoundError(f"{self.path} is not open")
         return self._descriptor
 
-    def _place(self) -> Spot:
+    def _get_place(self) -> Spot:
         if self._spot is None:
             raise FileNotFoundError(f"{self.path} has no place")
         return self._spot

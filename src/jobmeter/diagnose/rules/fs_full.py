@@ -67,7 +67,7 @@ def _severity(most: float, numbers: Numbers) -> Severity:
     return Severity.WARNING if most >= numbers["warning"] else Severity.INFO
 
 
-RULE = Cause(
+fs_full = Cause(
     name="fs_full",
     title="File system full",
     sees="A filesystem that the job uses is full or nearly: of a node, or the ephemeral storage of a pod.",

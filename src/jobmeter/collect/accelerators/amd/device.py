@@ -198,14 +198,14 @@ class AmdDevice(Accelerator):
             return None
         return files.read_number(str(self.folder / name))
 
-    def sensor(self, name: str) -> int | None:
+    def read_sensor(self, name: str) -> int | None:
         """Return the reading of a sensor in the units of hwmon: ``temperature edge``, ``power``, ``clock sclk``."""
         path = self._sensors.get(name)
         return None if path is None else files.read_number(path)
 
     def table(self) -> Mapping[Value, Sequence[float]]:
         """Return the values of the firmware's table; empty without a known one."""
-        data = self.raw_table()
+        data = self.read_raw_table()
         if not data:
             return {}
         try:
@@ -216,7 +216,7 @@ class AmdDevice(Accelerator):
                 _log.warning("%s: %s: its values are left out", self.pci, error)
             return {}
 
-    def raw_table(self) -> bytes | None:
+    def read_raw_table(self) -> bytes | None:
         """Return the bytes of the firmware's table; None without a table. Thread-safe: partitions share a reading."""
         with self._reading:
             now = self._clock.monotonic()

@@ -72,13 +72,13 @@ class AmdPartition(AmdDevice):
             return sum(process.memory or 0 for process in self.processes())
         return None
 
-    def sensor(self, name: str) -> int | None:  # noqa: ARG002 - sensors are the GPU's
+    def read_sensor(self, name: str) -> int | None:  # noqa: ARG002 - sensors are the GPU's
         """Return None: only the whole GPU has sensors."""
         return None
 
     def table(self) -> Mapping[Value, Sequence[float]]:
         """Return the partition's utilization; empty if the firmware's table does not have it."""
-        data = self.parent.raw_table()
+        data = self.parent.read_raw_table()
         busy = partition_busy(data, self.place) if data else None
         return {} if busy is None else {Value.BUSY: [busy]}
 
@@ -125,7 +125,7 @@ class AmdDriver:
         deadline = self._clock.monotonic() + self._patience
         self._topology.begin_collection()
         for device in self._devices:
-            device.next_look(now_ms)
+            device.begin_round(now_ms)
         open_due(self._devices, lambda device: device.attach, deadline, self._clock)
         self._find_partitions(deadline, now_ms)
         return [
@@ -144,7 +144,7 @@ class AmdDriver:
                 self._partitions.append(found or AmdPartition(device, place, node, self._clock))
         for one in self._partitions:
             one.adopt()
-            one.next_look(now_ms)
+            one.begin_round(now_ms)
         for gone in before.values():
             gone.close()
 
@@ -193,7 +193,7 @@ _SLOW = (
 
 def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
     table = device.table()
-    edge, junction = device.sensor("temperature edge"), device.sensor("temperature junction")
+    edge, junction = device.read_sensor("temperature edge"), device.read_sensor("temperature junction")
     hotspot = _scale(junction, _MILLI, _mean(table, Value.HOTSPOT))
     found = {
         "gpu.utilization": _scale(device.number("gpu_busy_percent"), _PERCENT, _mean(table, Value.BUSY, _PERCENT)),
@@ -202,15 +202,15 @@ def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
         ),
         "gpu.memory.usage": _scale(device.number("mem_info_vram_used"), 1.0),
         "gpu.memory.limit": _scale(device.number("mem_info_vram_total"), 1.0),
-        "gpu.power": _scale(device.sensor("power"), _MICRO, _mean(table, Value.POWER)),
+        "gpu.power": _scale(device.read_sensor("power"), _MICRO, _mean(table, Value.POWER)),
         "gpu.energy": _mean(table, Value.ENERGY, _JOULES),
         "gpu.temperature": _scale(edge, _MILLI, hotspot),
         "gpu.temperature.hotspot": hotspot,
         "gpu.temperature.memory": _scale(
-            device.sensor("temperature mem"), _MILLI, _mean(table, Value.MEMORY_TEMPERATURE)
+            device.read_sensor("temperature mem"), _MILLI, _mean(table, Value.MEMORY_TEMPERATURE)
         ),
-        "gpu.clock.sm": _scale(device.sensor("clock sclk"), 1.0, _mean(table, Value.CLOCK, _MEGA)),
-        "gpu.clock.memory": _scale(device.sensor("clock mclk"), 1.0, _mean(table, Value.MEMORY_CLOCK, _MEGA)),
+        "gpu.clock.sm": _scale(device.read_sensor("clock sclk"), 1.0, _mean(table, Value.CLOCK, _MEGA)),
+        "gpu.clock.memory": _scale(device.read_sensor("clock mclk"), 1.0, _mean(table, Value.MEMORY_CLOCK, _MEGA)),
         "gpu.xgmi.receive": _sum(table, Value.XGMI_READ, _KIBI),
         "gpu.xgmi.transmit": _sum(table, Value.XGMI_WRITE, _KIBI),
         **device.limited(table),
@@ -220,9 +220,9 @@ def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
 
 def _measure_slow(device: AmdDevice) -> Mapping[str, float]:
     errors = device.errors()
-    fan, fastest = device.sensor("fan"), device.sensor("fan limit")
+    fan, fastest = device.read_sensor("fan"), device.read_sensor("fan limit")
     found = {
-        "gpu.power.limit": _scale(device.sensor("power limit"), _MICRO),
+        "gpu.power.limit": _scale(device.read_sensor("power limit"), _MICRO),
         "gpu.fan": fan / fastest if fan is not None and fastest else None,
         "gpu.ecc.corrected": _scale(errors.get("ce"), 1.0),
         "gpu.ecc.uncorrected": _scale(errors.get("ue"), 1.0),
@@ -280,7 +280,7 @@ def _check(device: AmdDevice) -> DeviceHealth:
         values["ecc_uncorrected"] = float(counts["ue"])
         errors += [f"{counts['ue']} memory errors were not corrected"] if counts["ue"] else []
     for name in ("edge", "junction", "mem"):
-        heat, critical = (device.sensor(f"{prefix}temperature {name}") for prefix in ("", "critical "))
+        heat, critical = (device.read_sensor(f"{prefix}temperature {name}") for prefix in ("", "critical "))
         if heat is not None:
             values[f"temperature_{name}"] = heat / 1_000
             if critical and heat >= critical:

@@ -154,7 +154,7 @@ class Dcmi:
 
     def chips(self) -> list[Chip]:
         """Return the chips that compute. Raises DcmiError."""
-        return self._second_chips() if self._second else self._list_first_chips()
+        return self._list_second_chips() if self._second else self._list_first_chips()
 
     def ask(self, chip: Chip, name: str, *arguments: Any) -> None:  # noqa: ANN401
         """Call ``get_device_NAME`` of a chip. Raises DcmiError, and DeviceLostError if the chip is gone."""
@@ -203,7 +203,7 @@ class Dcmi:
                     found.append(Chip((card, chip), physical.value))
         return sorted(found, key=lambda one: one.number)
 
-    def _second_chips(self) -> list[Chip]:
+    def _list_second_chips(self) -> list[Chip]:
         found: list[Chip] = []
         for device in self._list_numbers("dcmiv2_get_device_list", first=False):
             physical = ctypes.c_uint()

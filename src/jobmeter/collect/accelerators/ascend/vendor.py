@@ -67,7 +67,7 @@ class AscendDriver:
         self._retry.tick(now_ms)
         present = self._list_device_files()
         for device in self._devices.values():
-            device.next_look(now_ms)
+            device.begin_round(now_ms)
         if self._began is None and self._is_due(now_ms) and (present or self._devices):
             self._calls.begin(partial(_open, self._load, self._dcmi))
             self._began, self._listed_ms = self._clock.monotonic(), now_ms

@@ -147,7 +147,7 @@ class MonitorReport(Struct):
                 found[one.pid] = sum(mine.values()) / self.cores
         return found
 
-    def corrected(self, device: int) -> int | None:
+    def count_corrected(self, device: int) -> int | None:
         """Return the corrected memory errors of a device; None if unknown."""
         counters = self.system_data and self.system_data.neuron_hw_counters
         rows = (counters.neuron_devices or []) if counters and not counters.error else []

@@ -39,7 +39,7 @@ class NeuronDriver:
             self._monitor.update(now_ms)
         deadline = self._clock.monotonic() + self._patience
         for device in self._devices.values():
-            device.next_look(now_ms)
+            device.begin_round(now_ms)
         open_due(self._devices.values(), lambda device: device.attach, deadline, self._clock)
         return [self._devices[number] for number in sorted(self._devices)]
 
@@ -72,16 +72,16 @@ def _measure_fast(device: NeuronDevice) -> Mapping[str, float]:
 def _measure_slow(device: NeuronDevice) -> Mapping[str, float]:
     return device.answer(
         {
-            "npu.power.utilization": _scale(device.power_share(), _PERCENT),
-            "npu.ecc.corrected": _scale(device.corrected_errors()),
-            "npu.ecc.uncorrected": _scale(device.uncorrected_errors()),
+            "npu.power.utilization": _scale(device.measure_power_share(), _PERCENT),
+            "npu.ecc.corrected": _scale(device.count_corrected_errors()),
+            "npu.ecc.uncorrected": _scale(device.count_uncorrected_errors()),
         }
     )
 
 
 def health_of(device: NeuronDevice) -> DeviceHealth:
     """Read the errors of a device for a check on request."""
-    counts = {"ecc_uncorrected": device.uncorrected_errors(), "executions_failed": device.faults()}
+    counts = {"ecc_uncorrected": device.count_uncorrected_errors(), "executions_failed": device.faults()}
     values = {name: float(count) for name, count in counts.items() if count is not None}
     device.answer(values)
     errors = [f"{lost} memory errors were not corrected"] if (lost := counts["ecc_uncorrected"]) else []

@@ -71,7 +71,7 @@ class PynvmlLibrary:
         for backoff in (self._retry, self._reopen):
             backoff.tick(now_ms)
         for device in self._list_devices():
-            device.next_look(now_ms)
+            device.begin_round(now_ms)
         if self._began is not None:
             self._finish_open(deadline)
         elif self._session is None:
@@ -215,7 +215,7 @@ class PynvmlLibrary:
         A GPU that used up the time of opening must not leave the others busy with their lists.
         """
         deadline = max(deadline, self._clock.monotonic() + self.patience * _LISTING)
-        asked = [device for device in self._devices if device.attached and device.begin(device.instances)]
+        asked = [device for device in self._devices if device.attached and device.begin(device.list_instances)]
         for device in asked:
             try:
                 found = device.finish(deadline - self._clock.monotonic())

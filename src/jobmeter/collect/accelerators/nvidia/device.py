@@ -169,7 +169,7 @@ class PynvmlDevice(Accelerator):
         if self.partitioned and reading is Reading.MEMORY:
             raise NvmlError("its MIG instances have its memory")
         if reading is Reading.UTILIZATION:
-            return self._utilization()
+            return self._read_utilization()
         if reading in self._lacking:
             raise NvmlError("the device does not give it")
         try:
@@ -197,7 +197,7 @@ class PynvmlDevice(Accelerator):
             self._links = range(min(int(found), _MOST_LINKS))
         return self._links
 
-    def link_states(self) -> Sequence[bool]:
+    def read_link_states(self) -> Sequence[bool]:
         """Return the state of each NVLink, True if the link is up. A link without a state is left out."""
         found = []
         for link in self.links():
@@ -205,7 +205,7 @@ class PynvmlDevice(Accelerator):
                 found.append(bool(self._call(self._module.nvmlDeviceGetNvLinkState, link)))
         return found
 
-    def structure(self, kind: str, function: str) -> Any:  # noqa: ANN401
+    def read_structure(self, kind: str, function: str) -> Any:  # noqa: ANN401
         """Return a structure that a function of the module fills. Raises NvmlError if the module lacks either."""
         made, call = getattr(self._module, kind, None), getattr(self._module, function, None)
         if made is None or call is None:
@@ -214,7 +214,7 @@ class PynvmlDevice(Accelerator):
         self._call(call, ctypes.byref(structure))
         return structure
 
-    def _utilization(self) -> Sequence[float]:
+    def _read_utilization(self) -> Sequence[float]:
         """Return the mean utilization since the last call where the driver has samples, else the last period's.
 
         The first call has no start, so the driver's last period counts.
@@ -222,11 +222,11 @@ class PynvmlDevice(Accelerator):
         rates = self._call(self._module.nvmlDeviceGetUtilizationRates)
         found = [float(rates.gpu), float(rates.memory)]
         for place, kind in enumerate((_SAMPLES_OF_KERNELS, _SAMPLES_OF_MEMORY)):
-            mean = self._mean_since(kind)
+            mean = self._average_since(kind)
             found[place] = found[place] if mean is None else mean
         return found
 
-    def _mean_since(self, kind: int) -> float | None:
+    def _average_since(self, kind: int) -> float | None:
         last_us = self._averaged_us.get(kind, 0)
         try:
             form, samples = self._call(self._module.nvmlDeviceGetSamples, kind, last_us)
@@ -236,7 +236,7 @@ class PynvmlDevice(Accelerator):
         self._averaged_us[kind] = max((one.timeStamp for one in samples), default=last_us)
         return sum(values) / len(values) if values and last_us else None
 
-    def profile(self, requested: Sequence[int]) -> Mapping[int, float]:
+    def read_profile(self, requested: Sequence[int]) -> Mapping[int, float]:
         """Return the available GPM metrics over the time since the last call."""
         if self._profiled is None:
             self._profiled = self._is_profiled()
@@ -269,7 +269,7 @@ class PynvmlDevice(Accelerator):
         """Fill a GPM sample."""
         self._call(self._module.nvmlGpmSampleGet, sample)
 
-    def instances(self) -> "list[MigInstance]":
+    def list_instances(self) -> "list[MigInstance]":
         """Return the MIG instances of the device, and note whether it has MIG. Empty without MIG."""
         module = self._module
         try:
@@ -285,7 +285,7 @@ class PynvmlDevice(Accelerator):
             min(self._call_library(module.nvmlDeviceGetMaxMigDeviceCount, self._handle), _MOST_INSTANCES)
         ):
             try:
-                found.append(self._instance(ordinal))
+                found.append(self._read_instance(ordinal))
             except NvmlError as error:
                 # No instance has this number, or it is not this container's. After any other failure the instances
                 # would seem to be removed.
@@ -293,7 +293,7 @@ class PynvmlDevice(Accelerator):
                     raise
         return found
 
-    def _instance(self, ordinal: int) -> "MigInstance":
+    def _read_instance(self, ordinal: int) -> "MigInstance":
         module = self._module
         handle = self._call_library(module.nvmlDeviceGetMigDeviceHandleByIndex, self._handle, ordinal)
         instance, place = (

@@ -102,7 +102,7 @@ class MigDevice(PynvmlDevice):
         """Return no NVLinks: they are measured for the whole GPU."""
         return ()
 
-    def structure(self, kind: str, function: str) -> Any:  # noqa: ANN401, ARG002 - the form of PynvmlDevice
+    def read_structure(self, kind: str, function: str) -> Any:  # noqa: ANN401, ARG002 - the form of PynvmlDevice
         """Raise NvmlError: structures are read for the whole GPU."""
         raise NvmlError("it is measured for the whole GPU")
 

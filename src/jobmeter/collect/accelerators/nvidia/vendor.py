@@ -118,7 +118,7 @@ def _health(device: PynvmlDevice) -> Mapping[str, float]:
     for metric, (each, added) in _LINK_ERRORS.items():
         by_link = _sum(found, [(number, link) for number in each for link in links])
         values[metric] = _sum(found, [(number, 0) for number in added]) if by_link is None else by_link
-    states = device.link_states()
+    states = device.read_link_states()
     if states:
         values |= {"gpu.nvlink.links": float(len(states)), "gpu.nvlink.links.down": float(states.count(False))}
     return {metric: value for metric, value in values.items() if value is not None}
@@ -130,18 +130,18 @@ def _sum(found: Mapping[Field, float], fields: Iterable[Field]) -> float | None:
 
 
 def _sram(device: PynvmlDevice) -> Mapping[str, float]:
-    status = device.structure("c_nvmlEccSramErrorStatus_v1_t", "nvmlDeviceGetSramEccErrorStatus")
+    status = device.read_structure("c_nvmlEccSramErrorStatus_v1_t", "nvmlDeviceGetSramEccErrorStatus")
     lost = status.volatileUncParity + status.volatileUncSecDed
     return dict(zip(_SRAM, map(float, (status.volatileCor, lost, status.bThresholdExceeded)), strict=True))
 
 
 def _fabric(device: PynvmlDevice) -> Mapping[str, float]:
-    found = device.structure("c_nvmlGpuFabricInfo_v2_t", "nvmlDeviceGetGpuFabricInfoV")
+    found = device.read_structure("c_nvmlGpuFabricInfo_v2_t", "nvmlDeviceGetGpuFabricInfoV")
     return {"gpu.fabric.state": float(found.state)} if found.state else {}
 
 
 def _profile(device: PynvmlDevice) -> Mapping[str, float]:
-    found = device.profile([number for numbers, _ in _PROFILE.values() for number in numbers])
+    found = device.read_profile([number for numbers, _ in _PROFILE.values() for number in numbers])
     values = {}
     for metric, (numbers, scale) in _PROFILE.items():
         if given := [found[number] for number in numbers if number in found]:

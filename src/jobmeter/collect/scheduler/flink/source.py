@@ -113,7 +113,7 @@ class FlinkMeter:
             number, _, metric = name.partition(".")
             by_subtask.setdefault(int(number), {})[metric] = value
         for at, read in by_subtask.items():
-            place = self._place(job, task_manager(subtasks[at]), endpoint_host(subtasks[at].endpoint))
+            place = self._make_place(job, task_manager(subtasks[at]), endpoint_host(subtasks[at].endpoint))
             labels = (("subtask", str(at)), ("task", task))
             for one in meaning.measure_subtask(read):
                 yield _sample(place, one._replace(labels=(*_shorten_labels(one.labels), *labels)), now_ms)
@@ -122,13 +122,13 @@ class FlinkMeter:
         self, job: FlinkJob, name: str, node: str, exclusive: frozenset[str], now_ms: int
     ) -> Iterator[Sample]:
         read = self.rest.values(f"/taskmanagers/{name}/metrics", meaning.TASK_MANAGER)
-        place = self._place(job, name, node)
+        place = self._make_place(job, name, node)
         for one in meaning.measure_task_manager(read):
             yield _sample(place, one, now_ms)
         if name in exclusive and (used := read.get(meaning.CPU_TIME, -1.0)) >= 0:
             yield Sample(replace(place, metric="cpu.time"), now_ms, used / 1e9)
 
-    def _place(self, job: FlinkJob, replica: str, node: str) -> Series:
+    def _make_place(self, job: FlinkJob, replica: str, node: str) -> Series:
         return Series("", "", self.cluster, node, job=job.listed.jid, replica=replica, attempt=job.restarts)
 
 

@@ -123,7 +123,7 @@ class ClusterState:
         self.jobs: dict[str, ClusterJob] = {}
         self._by_namespace = by_namespace
         self._namespaces = namespaces
-        self._owners = OwnerTable(self._pod_metadata)
+        self._owners = OwnerTable(self._get_pod_metadata)
         self._job_of_pod: dict[str, str] = {}
         self._mirrors: dict[tuple[str, str], dict[str, None]] = {}
         """Pods that claim to mirror a static pod, by its node and uid."""
@@ -137,20 +137,20 @@ class ClusterState:
         owner = self._owners.add(kind, found)
         root, above = owner.root, found.metadata.owner
         if root.key in self.jobs or (kind.name not in _PASSIVE and (above is None or above.kind in SCHEDULES)):
-            job = self._job(root)
+            job = self._get_job(root)
             job.root, job.owner = root, owner
             self._dirty[root.key] = None
 
-    def workload_deleted(self, uid: str, now_ms: int, presence: OwnerPresence) -> None:
+    def delete_workload(self, uid: str, now_ms: int, presence: OwnerPresence) -> None:
         """Note that a workload was deleted."""
         if (owner := self._owners.get(uid)) is not None and owner.presence is OwnerPresence.THERE:
             owner.presence, owner.deleted_ms = presence, now_ms
             self._dirty[owner.root.key] = None
 
-    def missing_workloads(self, kind: OwnerKind, there: frozenset[str], now_ms: int) -> None:
+    def list_missing_workloads(self, kind: OwnerKind, there: frozenset[str], now_ms: int) -> None:
         """Remove the workloads of a kind that are not in a complete list."""
         for uid in self._owners.listed(kind, there):
-            self.workload_deleted(uid, now_ms, OwnerPresence.MISSING)
+            self.delete_workload(uid, now_ms, OwnerPresence.MISSING)
 
     def pods(self, found: Iterable[PodObject], now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
         """Add or update pods; several states of one pod in order of time.
@@ -168,7 +168,7 @@ class ClusterState:
             waiting.tries += 1
         self.pods([waiting.pod for waiting in self._waiting.values()], now_ms, behind)
 
-    def pod_deleted(self, uid: str, presence: OwnerPresence) -> None:
+    def delete_pod(self, uid: str, presence: OwnerPresence) -> None:
         """Note that a pod was deleted."""
         self._waiting.pop(uid, None)
         job = self.jobs.get(self._job_of_pod.get(uid, ""))
@@ -182,10 +182,10 @@ class ClusterState:
         self._withdraw(member)
         self._note(job, member)
 
-    def missing_pods(self, there: frozenset[str]) -> None:
+    def list_missing_pods(self, there: frozenset[str]) -> None:
         """Remove the pods that are not in a complete list."""
         for uid in [uid for uid in [*self._job_of_pod, *self._waiting] if uid not in there]:
-            self.pod_deleted(uid, OwnerPresence.MISSING)
+            self.delete_pod(uid, OwnerPresence.MISSING)
 
     def touched(self) -> Iterator[ClusterJob]:
         """Return the jobs that changed since the last call."""
@@ -266,17 +266,17 @@ class ClusterState:
         waiting = self._waiting.pop(metadata.uid, None)
         if not self._includes_namespace(metadata):
             return False
-        root = self._root(pod, waiting, now_ms, behind)
+        root = self._find_root(pod, waiting, now_ms, behind)
         if root is None:
             self._waiting[metadata.uid] = _Waiting(pod, now_ms) if waiting is None else replace(waiting, pod=pod)
             return False
-        job = self._job(root, metadata.uid)
+        job = self._get_job(root, metadata.uid)
         job.owner = job.owner or self._owners.of(root)
-        job.members[metadata.uid] = ClusterMember(pod, self._place(job, pod))
+        job.members[metadata.uid] = ClusterMember(pod, self._get_place(job, pod))
         self._job_of_pod[metadata.uid] = root.key
         return True
 
-    def _root(
+    def _find_root(
         self, pod: PodObject, waiting: _Waiting | None, now_ms: int, behind: Collection[OwnerKind]
     ) -> RootOwner | None:
         """Return the root of a pod's owners; None while it may still arrive."""
@@ -298,11 +298,11 @@ class ClusterState:
         saved = self.saved.jobs.get(owner.key)
         return saved is not None and pod.metadata.uid in saved.pods
 
-    def _pod_metadata(self, uid: str) -> Metadata | None:
+    def _get_pod_metadata(self, uid: str) -> Metadata | None:
         job = self.jobs.get(self._job_of_pod.get(uid, ""))
         return job.members[uid].pod.metadata if job else None
 
-    def _job(self, root: RootOwner, pod: str = "") -> ClusterJob:
+    def _get_job(self, root: RootOwner, pod: str = "") -> ClusterJob:
         """Return the job of a root owner, created if missing; ``pod`` is the uid of the joining pod."""
         if root.key not in self.jobs:
             project = root.namespace if self._by_namespace else ""
@@ -310,7 +310,7 @@ class ClusterState:
             self.jobs[root.key] = ClusterJob(saved.job_id, project, root)
         return self.jobs[root.key]
 
-    def _place(self, job: ClusterJob, pod: PodObject) -> SavedPod:
+    def _get_place(self, job: ClusterJob, pod: PodObject) -> SavedPod:
         places = self.saved.jobs.setdefault(job.root.key, SavedJob(job.job_id, job.project)).pods
         for uid, member in job.members.items():
             places.setdefault(

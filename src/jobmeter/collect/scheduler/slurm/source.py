@@ -28,7 +28,7 @@ class Components:
             for one in jobs
         }
 
-    def with_ranks(self, facts: SlurmJob) -> SlurmJob:
+    def add_ranks(self, facts: SlurmJob) -> SlurmJob:
         """Return a job whose steps have the ranks of their tasks in the whole heterogeneous job.
 
         The steps of a component are left out while the steps of an earlier one are unknown.
@@ -132,15 +132,15 @@ class SlurmScheduler(Scheduler):
         if self._answered_ms is not None:
             # The records of the last answer are in the outbox by now.
             self._state.save(_SavedState(self._answered_ms))
-        accounted = self._accounts(listed, now_ms)
+        accounted = self._read_accounts(listed, now_ms)
         for number, facts in listed.items():
             self._observe(number, facts)
         for number, facts in accounted.items():
             self._update_accounting(number, facts, listed=number in listed)
         whole = {number: _merge_accounting(job.current, job.accounted) for number, job in sorted(self._jobs.items())}
         components = Components(whole.values())
-        found = [record for number, facts in whole.items() for record in self._changes(number, components, facts)]
-        events = [event for number, facts in whole.items() for event in self._events(self._jobs[number], facts)]
+        found = [record for number, facts in whole.items() for record in self._take_changes(number, components, facts)]
+        events = [event for number, facts in whole.items() for event in self._take_events(self._jobs[number], facts)]
         self._forget(listed)
         if not self._silent:
             self._answered_ms = now_ms
@@ -171,7 +171,7 @@ class SlurmScheduler(Scheduler):
         if _agree(job.current, facts):
             job.tries = 0
 
-    def _accounts(self, listed: Mapping[int, SlurmJob], now_ms: int) -> JobsByNumber:
+    def _read_accounts(self, listed: Mapping[int, SlurmJob], now_ms: int) -> JobsByNumber:
         """Return jobs from the accounting; empty while it does not answer, which is logged once."""
         if self._database is None:
             return {}
@@ -210,16 +210,16 @@ class SlurmScheduler(Scheduler):
         whole = {_find_heterogeneous_job(listed[number]) for number in numbers & listed.keys()} - {None}
         return sorted(numbers | {number for number, facts in listed.items() if _find_heterogeneous_job(facts) in whole})
 
-    def _changes(self, number: int, components: Components, facts: SlurmJob) -> Iterable[JobRecord]:
+    def _take_changes(self, number: int, components: Components, facts: SlurmJob) -> Iterable[JobRecord]:
         job = self._jobs[number]
-        fresh = records(components.with_ranks(facts), self._cluster)
+        fresh = records(components.add_ranks(facts), self._cluster)
         body = msgspec.json.encode(fresh[-1:])
         if body == job.sent:
             return []
         first_time, job.sent = not job.sent, body
         return fresh if first_time else fresh[-1:]
 
-    def _events(self, job: _Job, facts: SlurmJob) -> list[EventRecord]:
+    def _take_events(self, job: _Job, facts: SlurmJob) -> list[EventRecord]:
         """Return new events; a step's state comes from the accounting and is final."""
         events = [*allocation_events(facts, self._cluster), *job_events(facts, self._cluster)]
         fresh = {body: event for event in events if (body := msgspec.json.encode(event)) not in job.events}

@@ -84,7 +84,7 @@ class AcmeDriver:
         count = int((folder / "count").read_text())
         self._devices += [AcmeDevice(at, self._clock, folder / str(at)) for at in range(len(self._devices), count)]
         for device in self._devices:
-            device.next_look(now_ms)
+            device.begin_round(now_ms)
         deadline = self._clock.monotonic() + self._patience
         open_due(self._devices, lambda device: device.attach, deadline, self._clock)
         return self._devices

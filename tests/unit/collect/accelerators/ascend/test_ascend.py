@@ -290,9 +290,9 @@ def test_its_major_number_is_that_of_its_files(node, monkeypatch):
             return found
         return os.stat_result([stat.S_IFCHR, *found[1:]], {"st_rdev": os.makedev(236, int(str(path)[-1]))})
 
-    assert VENDOR.character_numbers(node.machine) == {}
+    assert VENDOR.find_character_numbers(node.machine) == {}
     monkeypatch.setattr(os, "stat", stated)
-    assert set(VENDOR.character_numbers(node.machine)) == {236}
+    assert set(VENDOR.find_character_numbers(node.machine)) == {236}
 
 
 def test_ports_are_read_once_a_minute_beside_the_chips(tmp_path):
