@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel.remote_write import ScannedWrite, scan_1, scan_2
-from jobmeter.kernel.table import Texts
+from jobmeter.kernel.text_table import Texts
 from jobmeter.model.batch import Float64s, Int64s, Uint32s
 from jobmeter.wire.protobuf import fields
 from jobmeter.wire.remote_write.reference import RequestFields, label, read

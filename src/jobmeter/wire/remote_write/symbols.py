@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jobmeter.kernel.table import Texts, TextTable
+from jobmeter.kernel.text_table import Texts, TextTable
 from jobmeter.model.batch import Int64s, Uint64s
 from jobmeter.wire.protobuf import make_damage_error
 
