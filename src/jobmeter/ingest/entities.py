@@ -8,11 +8,12 @@ import numpy as np
 from jobmeter.ingest.join import extremes, join
 from jobmeter.model.batch import Bools, Int64s, SampleBatch
 from jobmeter.model.series import Series
-from jobmeter.model.series_table import Column, SeriesList, SeriesTable, grow, series_of
+from jobmeter.model.series_table import SeriesList, SeriesTable, grow, series_of
 from jobmeter.registry.stored import Observation
 
 NEVER = np.iinfo(np.int64).max
-_NOBODY, _UNKNOWN = -1, -2
+_NOBODY, _UNKNOWN = -1, 0
+"""Values in the column of entities besides the number of an entity, plus one."""
 
 
 class Entity(NamedTuple):
@@ -87,14 +88,14 @@ class _Members:
     """Groups some series by their entity."""
 
     def __init__(self, entities: Int64s, numbering: object) -> None:
-        """``entities`` int64[n]: the entity of each series, or ``_NOBODY``. ``numbering`` identifies the numbering."""
+        """``entities`` int64[n]: the entity of each series, below 0 without one. ``numbering``: of the entities."""
         self.numbering = numbering
         # A stable sort of 16-bit numbers is much faster.
         few = len(entities) and int(entities.max()) - int(entities.min()) < 2**16
         order = np.argsort((entities - entities.min()).astype(np.uint16) if few else entities, kind="stable")
         self._order = order[np.searchsorted(entities[order], 0) :]
         ordered = entities[self._order]
-        self._starts = np.flatnonzero(np.diff(ordered, prepend=_NOBODY))
+        self._starts = np.flatnonzero(np.diff(ordered, prepend=-1))
         self._entities = ordered[self._starts]
 
     def all_at(self, time_ms: int) -> Sighting:
@@ -113,15 +114,15 @@ class _Members:
 class Entities:
     """Numbers of entities, and the entity of each series of a table. Not safe for several threads."""
 
-    def __init__(self, table: SeriesTable, of_series: "Column[np.int64] | None" = None) -> None:
+    def __init__(self, table: SeriesTable, of_series: Int64s | None = None) -> None:
         """``of_series``: the column that earlier entities of the table used."""
         self._numbers: dict[Entity, int] = {}
         self._entities: list[Entity] = []
         self._table = table
-        self.of_series: Column[np.int64] = table.column(_UNKNOWN) if of_series is None else of_series
+        self.of_series = table.column(np.int64) if of_series is None else of_series
         self._numbering = object()
         with table.lock:
-            self.of_series.clear()
+            self.of_series[: table.end] = _UNKNOWN
 
     def __len__(self) -> int:
         return len(self._entities)
@@ -161,10 +162,10 @@ class Entities:
     def _find_members(self, series: SeriesList, positions: Int64s) -> "_Members":
         """Return the entities of some of the series."""
         with self._table.lock:
-            rows = self._table.rows(series.keys)[positions]
+            rows = self._table.rows(series.keys.series)[positions]
             for place in np.flatnonzero(self.of_series[rows] == _UNKNOWN).tolist():
                 self.of_series[rows[place]] = self._number_of(series[int(positions[place])])
-            return _Members(self.of_series[rows], self._numbering)
+            return _Members(self.of_series[rows] - 1, self._numbering)
 
     def observations(self, sighting: Sighting) -> list[Observation]:
         """Convert a sighting to the registry's observations."""
@@ -179,4 +180,4 @@ class Entities:
         if not series.job and not series.node:
             return _NOBODY
         place = series.cluster, series.node, series.device
-        return self.number(Entity(series.project, series.job, series.replica, series.attempt, *place))
+        return 1 + self.number(Entity(series.project, series.job, series.replica, series.attempt, *place))

@@ -16,7 +16,6 @@ from jobmeter.model.time import MAX_TIME_MS, Clock
 GENERATION_SECONDS = 3_600.0
 MAX_UNKNOWN = 16
 """Most names of unknown metrics in a receipt."""
-_NEVER = -1
 
 
 class SeriesBounds(msgspec.Struct, frozen=True, eq=False):
@@ -46,13 +45,13 @@ class SeriesCache:
         self._clock = clock
         self._limit = project_series
         self._table = table
-        self._lowest, self._highest = table.column(np.nan), table.column(np.nan)
-        self._project, self._hour = table.column(_NEVER), table.column(_NEVER)
-        self._unknown = table.column(fill=False)
-        self._projects: dict[str, int] = {}
+        self._lowest, self._highest = table.column(np.float64), table.column(np.float64)
+        self._project, self._hour = table.column(np.int64), table.column(np.int64)
+        self._unknown = table.column(np.bool_)
+        self._projects = {"": 0}
         self._counts: Int64s = np.empty(0, np.int64)
-        self._now = 1
-        self._valid = 1, table.generation
+        self._now = 2
+        self._valid = self._now, table.generation
         """Hour and generation of the table in which cached bounds are valid."""
         self._turned = clock.monotonic()
 
@@ -67,7 +66,7 @@ class SeriesCache:
             cached: tuple[tuple[int, int], SeriesBounds] | None = derived.get(self)
             if cached is not None and cached[0] == self._valid:
                 return cached[1]
-            rows = self._table.rows(series.keys)
+            rows = self._table.rows(series.keys.series)
             self._turn()  # the table may have begun another generation
             missing = np.flatnonzero(self._hour[rows] != self._now)
             if len(missing):
@@ -86,11 +85,11 @@ class SeriesCache:
         if self._valid == valid:
             return
         self._valid = valid
-        live = self._project.values[self._hour.values >= self._now - 1]
+        live = self._project[: self._table.end][self._hour[: self._table.end] >= self._now - 1]
         self._counts = np.bincount(live, minlength=len(self._projects))
 
     def _learn(self, series: SeriesList, rows: Int64s, places: Int64s) -> None:
-        for place in places[self._project[rows[places]] == _NEVER].tolist():
+        for place in places[self._project[rows[places]] == 0].tolist():
             one = series[place]
             row = rows[place]
             metric = catalog.find(check_series(one).metric)
@@ -112,9 +111,8 @@ class SeriesCache:
 
     def _bounds_of(self, series: SeriesList, rows: Int64s) -> SeriesBounds:
         names = list(self._projects)
-        lowest, highest, project, unknown = (
-            column[rows] for column in (self._lowest, self._highest, self._project, self._unknown)
-        )
+        lowest, highest = self._lowest[rows], self._highest[rows]
+        project, unknown = self._project[rows], self._unknown[rows]
         floor, ceiling = float(lowest.max(initial=-np.inf)), float(highest.min(initial=np.inf))
         if len(project) and (project == project[0]).all() and not unknown.any():
             return SeriesBounds(lowest, highest, floor, ceiling, [(names[int(project[0])], None)])

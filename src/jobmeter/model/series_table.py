@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,35 +53,12 @@ class SeriesList(Sequence[Series]):
         return iter(self[:])
 
 
-class Column(Generic[T]):
-    """A property of each series of a table, by row. Rows without a series have ``fill``; ``values`` has all rows."""
-
-    def __init__(self, fill: T, count: int) -> None:
-        self.fill = fill
-        self.values: NDArray[T] = np.full(count, fill)
-
-    def __getitem__(self, rows: Int64s) -> NDArray[T]:
-        """Return the values of some rows."""
-        return self.values[rows]
-
-    def __setitem__(self, rows: "Int64s | int", value: Any) -> None:  # noqa: ANN401 - as NumPy's own
-        """Set the values of some rows."""
-        self.values[rows] = value
-
-    def grow(self, count: int) -> None:
-        """Make room for more rows, at least twice as many."""
-        self.values = grow(self.values, count, self.fill)
-
-    def clear(self) -> None:
-        """Give every row the value of a row without a series."""
-        self.values[:] = self.fill
-
-
 class SeriesTable:
-    """At most ``most`` series by their ids, with a row each. ``column`` adds a property of all series.
+    """At most ``most`` series by their ids, with a row each. ``column`` adds a property of all series: 0 at first.
 
     A row belongs to its series until ``generation`` changes: a full table drops all series but those in the window
-    (``there``), and others get their rows. Hold ``lock`` from the look-up of rows to the end of their use.
+    (``there``), and others get their rows. Hold ``lock`` from the look-up of rows to the end of their use. A column
+    takes memory for rows that were in use.
 
     ``ids`` uint64 and ``there`` bool, by row, and the numbers of rows lie in arrays of ``allocate``, which never move.
     Another process may read these without the lock: see ``NumberTable``.
@@ -98,8 +75,8 @@ class SeriesTable:
         self.ids: Uint64s = allocate(most, np.uint64)
         self.there: Bools = allocate(most, np.bool_)
         self._free: Int64s = np.empty(0, np.int64)
-        self._columns: list[Column[Any]] = []
-        self._names: Column[np.object_] = self.column(None)
+        self._columns: list[NDArray[Any]] = []
+        self._names: Names = np.empty(0, np.object_)
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -109,37 +86,32 @@ class SeriesTable:
         """Return the row of each series, int64[k], -1 for an unknown series."""
         return self._rows.find(ids)
 
-    def column(self, fill: Any) -> Column[Any]:  # noqa: ANN401 - a number of the column's type
-        """Add a property of each series."""
-        with self.lock:
-            self._columns.append(Column(fill, max(self.end, 1)))
-            return self._columns[-1]
+    def column(self, kind: type[T]) -> NDArray[T]:
+        """Add a property of each series, by row."""
+        self._columns.append(np.zeros(self.most, kind))
+        return self._columns[-1]
 
-    def rows(self, keys: SeriesKeys) -> Int64s:
+    def rows(self, ids: Uint64s) -> Int64s:
         """Return the row of each series, int64[k]. New series get rows. The caller holds ``lock``.
 
         Raises LimitExceededError for more series than a table without others has room for.
         """
-        rows = self._rows.find(keys.series)
+        rows = self._rows.find(ids)
         if not len(rows) or int(rows.min()) >= 0:
             return rows
-        new = np.unique(keys.series[rows < 0])
+        new = np.unique(ids[rows < 0])
         if len(self) + len(new) > self.most:
             self._evict()
-            rows = self._rows.find(keys.series)
-            new = np.unique(keys.series[rows < 0])
+            new = np.unique(ids[self._rows.find(ids) < 0])
             if len(self) + len(new) > self.most:
                 raise LimitExceededError(f"{len(new)} new series are too many at once", "series")
         again, self._free = self._free[: len(new)], self._free[len(new) :]
         fresh = np.arange(self.end, self.end + len(new) - len(again))
         self.end += len(fresh)
-        for column in self._columns:
-            if self.end > len(column.values):
-                column.grow(self.end)
         added = np.concatenate((again, fresh))
         self.ids[added] = new
         self._rows.put(new, added)
-        return self._rows.find(keys.series)
+        return self._rows.find(ids)
 
     def intern(self, series: Sequence[Series]) -> SeriesList:
         """Return the objects that the table has for these series, and their keys; series may repeat."""
@@ -147,8 +119,10 @@ class SeriesTable:
         with self.lock:
             if self._bytes >= MOST_BYTES:
                 self._evict()
-            rows = self.rows(keys)
-            names = self._names.values
+            rows = self.rows(keys.series)
+            if self.end > len(self._names):
+                self._names = grow(self._names, self.end, None)
+            names = self._names
             for row, one in zip(rows.tolist(), series, strict=True):
                 if names[row] is None:
                     names[row] = one
@@ -163,8 +137,8 @@ class SeriesTable:
         self._rows.remove(self.ids[gone])
         self._free = np.concatenate((self._free, gone))
         for column in self._columns:
-            column[gone] = column.fill
-        self._names.clear()
+            column[gone] = 0
+        self._names[:] = None
         self._bytes = 0
         self.generation += 1
 

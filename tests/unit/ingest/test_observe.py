@@ -216,7 +216,7 @@ def test_another_generation_of_the_table_changes_nothing():
     registry, clock, table = FakeRegistry(), SetClock(), SeriesTable(len(SERIES))
     observer = Observer(registry, clock, table)
     observer.observe_all([batch([(0, NOW)])])
-    table.rows(SeriesKeys.of([Series("cpu.usage", job="another")]))
+    table.rows(SeriesKeys.of([Series("cpu.usage", job="another")]).series)
     assert table.generation == 1
     observer.observe_all([batch([(at, NOW) for at in range(len(SERIES))])])
     reported = [

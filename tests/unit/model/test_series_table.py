@@ -12,6 +12,10 @@ from jobmeter.model.series import Series
 from jobmeter.model.series_table import SeriesTable, find_distinct, list_of, make_batch
 
 
+def ids(series):
+    return SeriesKeys.of(series).series
+
+
 def many(count, name="j"):
     return [Series("cpu.usage", job=f"{name}{at}") for at in range(count)]
 
@@ -19,22 +23,22 @@ def many(count, name="j"):
 @given(st.lists(st.lists(st.integers(0, 20), max_size=12), max_size=5))
 def test_a_series_has_one_row_with_its_values(lists):
     table = SeriesTable()
-    column = table.column(-1)
+    column = table.column(np.int64)
     seen: set[int] = set()
     for chosen in lists:
         keys = SeriesKeys.of([Series("cpu.usage", job=f"j{at}") for at in chosen])
-        rows = table.rows(keys)
-        assert column[rows].tolist() == [at if at in seen else -1 for at in chosen]
-        column[rows] = chosen
+        rows = table.rows(keys.series)
+        assert column[rows].tolist() == [at + 1 if at in seen else 0 for at in chosen]
+        column[rows] = np.array(chosen, np.int64) + 1
         seen.update(chosen)
     assert len(table) == len(seen)
 
 
 def test_a_column_has_room_for_every_series_from_before_and_after_it():
     table = SeriesTable()
-    before, after = SeriesKeys.of(many(3_000)), SeriesKeys.of(many(3_000, "k"))
+    before, after = ids(many(3_000)), ids(many(3_000, "k"))
     table.rows(before)
-    column = table.column(fill=False)
+    column = table.column(np.bool_)
     column[table.rows(before)] = True
     assert not column[table.rows(after)].any()
     assert column[table.rows(before)].all()
@@ -70,21 +74,21 @@ def test_distinct_series_keep_their_order(chosen):
 
 def test_a_full_table_drops_all_series_but_those_in_the_window():
     table = SeriesTable(7)
-    column = table.column(-1)
+    column = table.column(np.int64)
     first, others = table.intern(many(5)), many(4, "k")
-    column[table.rows(first.keys)] = 7
+    column[table.rows(first.keys.series)] = 7
     table.there[table.find(first.keys.series[:2])] = True
     for round_number in range(1, 4):
-        rows = table.rows(SeriesKeys.of(others))
+        rows = table.rows(ids(others))
         assert (table.generation, len(table)) == (round_number, 6)
-        assert column[np.concatenate([table.find(first.keys.series[:2]), rows])].tolist() == [7, 7, -1, -1, -1, -1]
+        assert column[np.concatenate([table.find(first.keys.series[:2]), rows])].tolist() == [7, 7, 0, 0, 0, 0]
         assert (table.find(first.keys.series[2:]) == -1).all()
-        assert len(set(table.rows(SeriesKeys.of([*others, *first[:2]])).tolist())) == 6
+        assert len(set(table.rows(ids([*others, *first[:2]])).tolist())) == 6
         others = many(4, f"{round_number}")
     assert first[:] == many(5)
     assert table.intern(many(1))[0] is not first[0]
     with pytest.raises(LimitExceededError) as error:
-        table.rows(SeriesKeys.of(many(8, "x")))
+        table.rows(ids(many(8, "x")))
     assert error.value.field == "series"
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.resolve import ResolvedSeries, resolve
 from jobmeter.ingest.join import drop_unused
-from jobmeter.kernel.table import Texts, TextTable
+from jobmeter.kernel.text_table import Texts, TextTable
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint32s, Uint64s
 from jobmeter.model.series_table import Names, SeriesList, SeriesTable, find_distinct, list_of, make_batch
 from jobmeter.model.special import STALE_CODE

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jobmeter.errors import JobmeterError, LimitExceededError
-from jobmeter.kernel.number_table import NumberTable
 from jobmeter.model.batch import Bools, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import SPECIAL, NamePart, Series
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import DAY, Clock
 from jobmeter.store.base import SeriesPage, SeriesPlace, SeriesSelector, names_of
 from jobmeter.store.clickhouse.descriptors import Descriptors, select, series_of_row
@@ -45,9 +45,9 @@ _PARTS = {
 class Catalog:
     """The series in the engine. Safe for any number of threads.
 
-    A table has the days after the days of durable descriptors, 0 for a series whose descriptor is of an unknown day or
-    is about to be written. So further samples of a series write no second descriptor, except on each new day. The table
-    is emptied when it has more than ``_MOST_CACHED`` series, and every five minutes if other servers may delete series.
+    A column of the table of series has the day of each durable descriptor. So further samples of a series write no
+    second descriptor, except on each new day. The column is emptied every five minutes if other servers may delete
+    series.
     """
 
     def __init__(self, read: Pool, clock: Clock, pending: Callable[[], Pending], is_alone: Callable[[], bool]) -> None:
@@ -57,13 +57,25 @@ class Catalog:
         self._clock = clock
         self._is_alone = is_alone
         self._lock = threading.Lock()
-        self._days = NumberTable()
+        self._table = SeriesTable()
+        # By row: 0 without a descriptor, 1 for one that is about to be written or of an unknown day, else the day of
+        # the descriptor and 2.
+        self._days = self._table.column(np.int32)
         self._generation = 0
-        self._since = clock.monotonic()
-        # True once the table has every series that has ever had a descriptor.
-        self._is_complete = False
+        self._complete_for: int | None = None
+        """Generation of the table that had every series with a descriptor; None if they are not read yet."""
+        self._clear()
         self._countless = False
         self._nameless_until_ms = 0
+
+    def use_series(self, table: SeriesTable) -> None:
+        """Move the days of descriptors to another table."""
+        with self._lock, table.lock:
+            before, days = self._table, self._days
+            rows = np.flatnonzero(days[: before.end])
+            self._table, self._days = table, table.column(np.int32)
+            self._days[table.rows(before.ids[rows])] = days[rows]
+            self._complete_for = table.generation if self._complete_for == before.generation else None
 
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
         """Return bool[k]: series that certainly have no samples since a time, because they have no descriptor.
@@ -74,7 +86,11 @@ class Catalog:
         """
         with self._lock:
             is_certain = self._has_all() and since_ms >= self._nameless_until_ms
-            new: Bools = self._days.find(keys.series) < (0 if is_certain else -1)
+            new = np.zeros(len(keys), np.bool_)
+            with self._table.lock:
+                if is_certain and self._complete_for == self._table.generation:
+                    rows = self._table.find(keys.series)
+                    new = (rows < 0) | (self._days[rows] == 0)
             return new
 
     def nameless(self, ids: Uint64s) -> Bools:
@@ -96,12 +112,14 @@ class Catalog:
             self._nameless_until_ms = max(self._nameless_until_ms, until_ms)
 
     def _has_all(self) -> bool:
-        """Return True if a series without a descriptor is not in the table. The first call reads all series."""
-        if not self._is_alone():
+        """Return True if the column has every series with a descriptor. The first call reads all series."""
+        if not self._is_alone() or self._countless:
             return False
-        if not self._is_complete and not self._countless:
+        if self._complete_for is None:
             self._read_all()
-        return self._is_complete
+        elif self._complete_for != self._table.generation:
+            self._countless = True
+        return not self._countless
 
     def _read_all(self) -> None:
         waiting = self._pending().descriptors()
@@ -115,20 +133,18 @@ class Catalog:
         ids = np.unique(np.concatenate([stored, *(one.ids for one in waiting)]))
         self._countless = len(ids) > _MOST_CACHED
         if not self._countless:
-            self._add(ids)
-            self._is_complete = True
+            with self._table.lock:
+                self._add(ids)
+                self._complete_for = self._table.generation
 
     def _add(self, ids: Uint64s) -> Uint64s:
-        """Add series that have descriptors, or are about to. Return those that are new to the table."""
-        new = ids[self._days.find(ids) < 0]
-        self._put(new, np.zeros(len(new), np.int64))
-        return new
-
-    def _put(self, ids: Uint64s, days: Int64s) -> None:
-        if len(self._days) > _MOST_CACHED:
-            self._clear()
-            self._countless = True
-        self._days.put(ids, days)
+        """Add series that have descriptors, or are about to. Return the new ones."""
+        with self._table.lock:
+            rows = self._table.rows(ids)
+            new = self._days[rows] == 0
+            self._days[rows[new]] = 1
+            added: Uint64s = ids[new]
+            return added
 
     def missing(
         self, batches: Sequence[SampleBatch], retention: Retention, *, seeks_new: bool = True
@@ -147,8 +163,8 @@ class Catalog:
                 with suppress(JobmeterError):  # a write must not fail because the engine cannot be read now
                     is_certain = self._has_all() and not self._nameless_until_ms
             new = [self._add(some) for some in ids]
-            # The table may have been emptied meanwhile.
-            certain = np.concatenate(new) if is_certain and self._is_complete else np.empty(0, np.uint64)
+            is_certain = is_certain and self._has_all()  # the table may have dropped series meanwhile
+            certain = np.concatenate(new) if is_certain else np.empty(0, np.uint64)
             return MissingDescriptors(found, self._generation, certain)
 
     def note(self, written: "MissingDescriptors") -> None:
@@ -162,7 +178,8 @@ class Catalog:
         with self._lock:
             if self._generation != written.generation:
                 return
-            self._put(ids[last], days[last] + 1)
+            with self._table.lock:
+                self._days[self._table.rows(ids[last])] = days[last] + 2
 
     def _find_missing(self, batch: SampleBatch, keep_days: int) -> Descriptors | None:
         """Return the descriptors of a batch that are not written yet, or not for its day."""
@@ -172,7 +189,8 @@ class Catalog:
         if generation == self._generation and day >= batch.span[1] // DAY:
             return None
         days = _find_last_days(batch)
-        missing = np.flatnonzero((days >= 0) & (self._days.find(keys.series) <= days))
+        with self._table.lock:
+            missing = np.flatnonzero((days >= 0) & (self._days[self._table.rows(keys.series)] < days + 2))
         if not len(missing):
             keys.derived[self] = self._generation, int(days.min())
             return None
@@ -241,8 +259,9 @@ class Catalog:
             self._clear()
 
     def _clear(self) -> None:
-        self._days = NumberTable()
-        self._is_complete = False
+        with self._table.lock:
+            self._days[: self._table.end] = 0
+        self._complete_for = None
         self._generation += 1
         self._since = self._clock.monotonic()
 

@@ -188,7 +188,7 @@ class SeriesRows:
 
     def add_all(self, keys: SeriesKeys, since_ms: int) -> Int64s:
         """Add rows without samples for distinct series that have none. Return their numbers, int64[k]."""
-        rows = self._table.rows(keys)
+        rows = self._table.rows(keys.series)
         with self.marks.writing(rows):
             self.job[rows] = keys.job
             self.since[rows], self.last[rows] = since_ms, _NEVER
