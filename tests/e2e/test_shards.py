@@ -54,6 +54,10 @@ def ask(server: ServerProcess, job: str) -> Reply:
     return server.call("GET", f"{API}/jobs/{job}/samples", **query)
 
 
+def shards(server: ServerProcess) -> dict[str, bool]:
+    return server.request("GET", "/status").json()["shards"]
+
+
 def test_the_documented_commands_move_onto_shards_that_then_may_go_away(servers, tmp_path):
     data = tmp_path / "data"
     here, gone = job_on(0, "here"), job_on(1, "gone")
@@ -72,7 +76,7 @@ def test_the_documented_commands_move_onto_shards_that_then_may_go_away(servers,
         with ExitStack() as faults:
             for one in servers[2:]:
                 faults.enter_context(one.killed())
-            wait_until(lambda: server.request("GET", "/status").json()["shards"] == {"1": True, "2": False})
+            wait_until(lambda: shards(server) == {"1": True, "2": False})
             assert send(server, here, 1).status == 200
             found = ask(server, here)
             assert (found.status, found.body.count(b"\n"), found.headers.get("x-jobmeter-damaged")) == (200, 3, None)
@@ -88,7 +92,7 @@ def test_the_documented_commands_move_onto_shards_that_then_may_go_away(servers,
             assert (ready.status, b"degraded" in ready.body) == (200, True)
             assert b'jobmeter_store_shard_up{shard="2"} 0.0' in server.call("GET", "/metrics").body
             assert send(server, gone, 1).status == 200  # into the journal
-        wait_until(lambda: all(server.request("GET", "/status").json()["shards"].values()))
+        wait_until(lambda: all(shards(server).values()))
         assert ask(server, gone).body.count(b"\n") == 3
         assert server.call("GET", f"{API}/traces").headers.get("x-jobmeter-damaged") is None
     finally:

@@ -191,7 +191,7 @@ class StoreMove:
         for number, destination in enumerate(self._destinations, 1):
             if count > 1:
                 with translated("note its shard"), destination.pool.client() as client:
-                    write_record(client, ShardRecord(identity, number, 1, count))
+                    write_record(client, ShardRecord(identity, number, 0, count))
 
 
 def _describe_table(table: TableSlices, total: SliceSum) -> MovedTable:

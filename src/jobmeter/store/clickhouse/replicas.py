@@ -35,8 +35,8 @@ from jobmeter.store.clickhouse.replica_state import (
     write_record,
 )
 from jobmeter.store.clickhouse.servers import LIVE, ServerTable, other_server
-from jobmeter.store.clickhouse.statement_lock import StatementLock
 from jobmeter.store.clickhouse.target import EngineTarget, Place, place_name
+from jobmeter.store.statement_lock import StatementLock
 
 _log = logging.getLogger(__name__)
 _ID = "SELECT toString(uuid) FROM system.tables WHERE database = {database:String} AND name = 'replicas'"

@@ -40,6 +40,11 @@ class ShardRecord(NamedTuple):
     version: int
     shards: int
 
+    @property
+    def moves(self) -> bool:
+        """True if old shards may still have rows that new ones have: an odd version."""
+        return bool(self.version % 2)
+
 
 def read_record(client: Client, database: str) -> ShardRecord | None:
     """Read the record of a server; None for a server that is no shard."""

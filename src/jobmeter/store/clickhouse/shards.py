@@ -12,6 +12,7 @@ from jobmeter.store.clickhouse.engine import ClickHouseStore
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.move import move
 from jobmeter.store.clickhouse.moved_tables import EngineTables
+from jobmeter.store.clickhouse.shard_growth import StoreGrowth, drop_moved
 from jobmeter.store.clickhouse.shard_record import (
     ShardRecord,
     newest,
@@ -22,7 +23,7 @@ from jobmeter.store.clickhouse.shard_record import (
 )
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.shards.placement import NUMBERS
-from jobmeter.store.shards.shard import Shard
+from jobmeter.store.shards.shard import Shard, ShardSet
 from jobmeter.store.shards.store import ShardedStore
 
 
@@ -42,9 +43,12 @@ def open_shards(
     shards = [Shard(number, len(targets), partial(begin, one)) for number, one in enumerate(targets, 1)]
     try:
         _open_all(shards, known)
-        known = _note(shards, known)
-        _require_all(shards, known)
-        return ShardedStore(shards, partial(_move, shards, target, clock))
+        record = _note(shards, known)
+        _require_count(shards, record)
+        placement = ShardSet(shards, record.shards)
+        engines = [engine for shard in shards if isinstance(engine := shard.engine, ClickHouseStore)]
+        growth = StoreGrowth(placement, engines, record, clock) if record.shards < len(shards) else None
+        return ShardedStore(placement, partial(_move, shards, target, clock), None if for_move else growth)
     except BaseException:
         for shard in shards:
             shard.close()
@@ -59,40 +63,68 @@ def _move(shards: Sequence[Shard], target: EngineTarget, clock: Clock, order: Mo
 
 
 def _open_all(shards: Sequence[Shard], known: ShardRecord | None) -> None:
-    """Open the shards that can be reached. Raises UnavailableError for none, and for any of a new store."""
+    """Open the shards that can be reached.
+
+    Raises UnavailableError for none, and for any of a store that is new or whose number of shards changes.
+    """
     away: list[UnavailableError] = []
     for shard in shards:
         try:
             shard.open()
         except UnavailableError as error:
             away.append(error)
-    if away and (known is None or len(away) == len(shards)):
+    changes = known is None or known.shards != len(shards) or known.moves
+    if away and (changes or len(away) == len(shards)):
         raise away[0]
 
 
-def _require_all(shards: Sequence[Shard], known: ShardRecord) -> None:
-    """Raise ConfigurationError for a wrong number of shards."""
-    if known.shards != len(shards):
-        raise ConfigurationError(
-            f"the telemetry store has {known.shards} shards, and --store names {len(shards)}: name the hosts of all of "
-            "them, in the order of their numbers"
-        )
-
-
 def _note(shards: Sequence[Shard], known: ShardRecord | None) -> ShardRecord:
-    """Write the record of the open shards that lack one. Return the record of the store."""
+    """Write the record of the open shards that lack it. Return the record of the store."""
+    lacking: list[tuple[int, ClickHouseStore]] = []
     for number, shard in enumerate(shards, 1):
         engine = shard.engine
         if not isinstance(engine, ClickHouseStore):
             continue
-        with translated("note its shard"), engine.maintenance.pool.client() as client:
-            if read_record(client, engine.target.database) is not None:
-                continue
-            if EngineTables(engine.maintenance.pool, engine.target).has_rows(list(NUMBERS)):
+        with translated("read its shard"), engine.maintenance.pool.client() as client:
+            record = read_record(client, engine.target.database)
+        if record is None or (known is not None and record.version < known.version):
+            lacking.append((number, engine))
+        if record is None and _has_rows(engine):
+            if known is not None or number > 1:
                 raise ConfigurationError(
                     f"{engine.target.name} has other data: name a database that does not exist on any host"
                 )
-            known = known or ShardRecord(secrets.token_hex(8), number, 1, len(shards))
-            write_record(client, known._replace(number=number))
-    assert known is not None  # noqa: S101 - the first shard without a record made one
-    return known
+            known = ShardRecord(secrets.token_hex(8), 1, 0, 1)  # a store without shards becomes the first one
+    known = known or ShardRecord(secrets.token_hex(8), 1, 0, len(shards))
+    for number, engine in lacking:
+        _write(engine, known._replace(number=number))
+    return _tidy(shards, known) if known.moves else known
+
+
+def _tidy(shards: Sequence[Shard], known: ShardRecord) -> ShardRecord:
+    """Finish the placement on more shards, which a kill interrupted: old shards still have rows of new ones."""
+    clean = known._replace(version=known.version + 1)
+    engines = [engine for shard in shards if isinstance(engine := shard.engine, ClickHouseStore)]
+    for number, engine in enumerate(engines[: known.shards]):
+        drop_moved(engine, number, known.shards)
+    for number, engine in enumerate(engines, 1):
+        _write(engine, clean._replace(number=number))
+    return clean
+
+
+def _write(engine: ClickHouseStore, record: ShardRecord) -> None:
+    with translated("note its shard"), engine.maintenance.pool.client() as client:
+        write_record(client, record)
+
+
+def _has_rows(engine: ClickHouseStore) -> bool:
+    return EngineTables(engine.maintenance.pool, engine.target).has_rows(list(NUMBERS))
+
+
+def _require_count(shards: Sequence[Shard], known: ShardRecord) -> None:
+    """Raise ConfigurationError if hosts are missing."""
+    if known.shards > len(shards):
+        raise ConfigurationError(
+            f"the telemetry store has {known.shards} shards, and --store names {len(shards)}: name the hosts of all of "
+            "them, in the order of their numbers"
+        )

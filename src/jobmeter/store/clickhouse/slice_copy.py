@@ -43,7 +43,7 @@ class SliceCopy:
         tables: Sequence[TableSlices] = TABLES,
     ) -> None:
         """``flush`` is called before each pass: it brings all durable rows into the first engine."""
-        self._source = source
+        self.source = source
         self._destination = destination
         self._clock = clock
         self._flush = flush
@@ -94,12 +94,12 @@ class SliceCopy:
             for done, (number, here, _) in enumerate(pairs):
                 yield MoveStep(table=table.table, done=done, total=len(pairs), rows=self.copied, refusing=self.is_quiet)
                 if here.rows:
-                    self._source.copy(table, number, self._clock.now_ms() // SECOND, self._destination)
+                    self.source.copy(table, number, self._clock.now_ms() // SECOND, self._destination)
                     self.copied += here.rows
 
     def changed(self, table: TableSlices) -> dict[str, _State]:
         """Return the partitions that may differ, with their states in the first engine."""
-        here = self._source.partitions(table)
+        here = self.source.partitions(table)
         extra: dict[str, _State] = {name: (-1, -1) for name in self._destination.partitions(table) if name not in here}
         found = {**here, **extra}
         return {name: state for name, state in found.items() if self._state_of(table, name) != state}
@@ -117,7 +117,7 @@ class SliceCopy:
             return [], NO_ROWS
         # A row that expires during the comparison must not count in one engine only.
         at_seconds = (self._clock.now_ms() + HOUR) // SECOND
-        source, destination = (one.sums(table, list(changed), at_seconds) for one in (self._source, self._destination))
+        source, destination = (one.sums(table, list(changed), at_seconds) for one in (self.source, self._destination))
         differing: list[Difference] = []
         for name, state in changed.items():
             here, there = source[name], destination[name]

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from jobmeter.errors import UnavailableError
 from jobmeter.store.base import Store
 from jobmeter.store.shards.away import missing_shards
+from jobmeter.store.statement_lock import StatementLock
 
 _log = logging.getLogger(__name__)
 _Found = TypeVar("_Found")
@@ -113,6 +114,30 @@ def ask_all(
     for future in futures.values():
         future.exception()
     return {number: future.result() for number, future in futures.items()}
+
+
+class ShardSet:
+    """The shards of a store. Rows are on the first ``count`` of them; the others are being filled."""
+
+    def __init__(self, shards: Sequence[Shard], count: int) -> None:
+        self.shards = shards
+        self.count = count
+        self._lock = StatementLock()
+
+    @contextmanager
+    def placed(self) -> Iterator[int]:
+        """Return the number of shards that have rows. It does not change during the block. Do not nest blocks."""
+        with self._lock.shared():
+            yield self.count
+
+    def extend(self, count: int, work: Callable[[], None], seconds: float) -> None:
+        """Change the number of shards that have rows, and run a function before any call uses the new number.
+
+        Raises UnavailableError if running calls take longer than some seconds.
+        """
+        with self._lock.exclusive(seconds):
+            work()
+            self.count = count
 
 
 class ShardOpening:

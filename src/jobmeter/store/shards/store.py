@@ -7,15 +7,15 @@ and what the shards return is merged. Each row is on one shard, so the merged an
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, suppress
+from functools import partial, update_wrapper
 from pathlib import Path
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.errors import LimitExceededError
+from jobmeter.errors import LimitExceededError, UnavailableError
 from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
@@ -36,13 +36,39 @@ from jobmeter.store.damage import DamagedPart
 from jobmeter.store.meter import BudgetMeter
 from jobmeter.store.shards.away import AwayShard
 from jobmeter.store.shards.placement import find_shard
-from jobmeter.store.shards.shard import Shard, ShardEngine, ShardOpening, ask_all, ask_some
+from jobmeter.store.shards.shard import Shard, ShardEngine, ShardOpening, ShardSet, ask_all, ask_some
 from jobmeter.store.shards.split import KeyPart, merge_blocks, merge_columns, renumber, split_batches, split_keys
 from jobmeter.store.shards.tables import ShardedLogs, ShardedOutbox, ShardedSpans
 
 _RETENTION = Retention()
+_Arguments = ParamSpec("_Arguments")
 _Found = TypeVar("_Found")
 _Columns = TypeVar("_Columns", bound=SampleColumns | BucketColumns)
+
+
+def _while_placed(
+    method: "Callable[Concatenate[ShardedStore, _Arguments], _Found]",
+) -> "Callable[Concatenate[ShardedStore, _Arguments], _Found]":
+    """Run a method while rows keep their shards."""
+
+    def run(self: "ShardedStore", /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Found:
+        with self.placement.placed():
+            return method(self, *arguments, **options)
+
+    update_wrapper(run, method)
+    return run
+
+
+class ShardGrowth(Protocol):
+    """Fills further shards beside traffic."""
+
+    def start(self) -> None:
+        """Begin on a thread."""
+        ...
+
+    def stop(self) -> None:
+        """End. The next start continues."""
+        ...
 
 
 class ShardedStore:
@@ -51,26 +77,30 @@ class ShardedStore:
     memory: StoreMemory | None = None
     """Always None: this engine has no window."""
 
-    def __init__(self, shards: Sequence[Shard], move: Callable[[MoveOrder], Iterator[MoveLine]]) -> None:
-        """``shards`` that are not open yet are opened in the background. ``move`` moves the rows of all of them."""
-        self.shards = shards
+    def __init__(
+        self, placement: ShardSet, move: Callable[[MoveOrder], Iterator[MoveLine]], growth: ShardGrowth | None = None
+    ) -> None:
+        """Shards that are not open yet are opened in the background. ``move`` moves the rows of all shards.
+
+        ``growth`` fills further shards.
+        """
+        self.placement = placement
+        self.shards = placement.shards
         self.move = move
-        self.count = len(shards)
-        """Number of shards that have rows."""
-        count = self._get_count
-        self.logs, self.spans, self.outbox = (
-            ShardedLogs(shards, count),
-            ShardedSpans(shards, count),
-            ShardedOutbox(shards, count),
-        )
+        self._growth = growth
+        self.logs, self.spans, self.outbox = ShardedLogs(placement), ShardedSpans(placement), ShardedOutbox(placement)
         self.engine_use: EngineUse | None = ShardUse()
         self._use = self.engine_use
-        for shard in shards:
+        for shard in self.shards:
             self._use.add(shard)
-        self._opening = ShardOpening([one for one in shards if one.engine is None], self._use.add)
+        self._opening = ShardOpening([one for one in self.shards if one.engine is None], self._use.add)
+        if growth is not None:
+            growth.start()
 
-    def _get_count(self) -> int:
-        return self.count
+    @property
+    def count(self) -> int:
+        """The number of shards that have rows, inside ``placement.placed``."""
+        return self.placement.count
 
     def _ask(self, works: Mapping[int, Callable[[ShardEngine], _Found]]) -> dict[int, _Found]:
         return ask_some(self.shards, works)
@@ -100,6 +130,7 @@ class ShardedStore:
         """Store samples and their series. On return they are durable."""
         self.append_all((batch,), retention)
 
+    @_while_placed
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _RETENTION) -> None:
         """Append each batch in order. On return all of them are durable."""
         parts = split_batches(batches, self.count)
@@ -112,6 +143,7 @@ class ShardedStore:
             if shard.engine is not None:
                 shard.engine.check_writable()
 
+    @_while_placed
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
         """Return bool[k]: series that certainly have no samples since a time, because they have no descriptor."""
         lacking = np.zeros(len(keys), np.bool_)
@@ -119,6 +151,7 @@ class ShardedStore:
             lacking[part.places] = found
         return lacking
 
+    @_while_placed
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. Raises LimitExceededError past the selector's limit."""
         found = self._ask_selected(selector, lambda one: lambda engine: engine.find(one))
@@ -129,6 +162,7 @@ class ShardedStore:
             raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
         return series
 
+    @_while_placed
     def names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
         """Return the distinct names of a field in the matching series, sorted."""
         found = self._ask_selected(selector, lambda one: lambda engine: engine.names(one, part, prefix))
@@ -144,6 +178,7 @@ class ShardedStore:
             self._ask({shard: work(replace(selector, jobs=tuple(jobs))) for shard, jobs in parts.items()}).values()
         )
 
+    @_while_placed
     def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
         """Return a page of series that may have samples since a time."""
         pages = self._ask_everyone(lambda engine: engine.live(since_ms, most, place))
@@ -161,17 +196,20 @@ class ShardedStore:
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
         """Yield raw samples in blocks, sorted by (index, time)."""
-        parts = {part.shard: part for part in split_keys(keys, self.count)}
-        if not parts:
+        if not len(keys):
             return
-        if len(parts) == 1:
-            ((shard, _),) = parts.items()
-            yield from self.shards[shard].stream(lambda engine: engine.read(keys, span, budget))
-            return
+        with self.placement.placed() as count:
+            parts = {part.shard: part for part in split_keys(keys, count)}
+            if len(parts) == 1:
+                ((shard, _),) = parts.items()
+                yield from self.shards[shard].stream(lambda engine: engine.read(keys, span, budget))
+            else:
+                yield from self._read_parts(parts, span, budget)
+
+    def _read_parts(self, parts: Mapping[int, KeyPart], span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
         left = BudgetMeter.of(budget)
         with ExitStack() as stack:
-            works = {shard: partial(_read_keys, part.keys, span, budget) for shard, part in parts.items()}
-            streams = self._ask(works)
+            streams = self._ask({shard: partial(_read_keys, part.keys, span, budget) for shard, part in parts.items()})
             for stream in streams.values():
                 stack.callback(_close, stream)
 
@@ -185,10 +223,12 @@ class ShardedStore:
                 left.take(len(block))
                 yield block
 
+    @_while_placed
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """Return roll-up rows whose bucket start lies in ``span``."""
         return self._merge(keys, lambda engine, some: engine.read_buckets(some, span, tier, budget))
 
+    @_while_placed
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """Return for each series its last sample before that time."""
         return self._merge(keys, lambda engine, some: engine.previous(some, before_ms, budget))
@@ -201,6 +241,7 @@ class ShardedStore:
     def imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
         """Return None: a ClickHouse server has no statistics of imported samples."""
 
+    @_while_placed
     def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """Return the hour-aligned parts of ``span`` with complete roll-ups of all these jobs.
 
@@ -226,6 +267,7 @@ class ShardedStore:
         """
         return sum(self._change_everyone(lambda engine: engine.roll_up(until_ms)))
 
+    @_while_placed
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the times of the first and the last sample of each job key that has samples."""
         parts = self._group_jobs(jobs)
@@ -236,6 +278,7 @@ class ShardedStore:
                 times[job] = (min(first, span[0]), max(last, span[1]))
         return times
 
+    @_while_placed
     def delete_job(self, job: int) -> None:
         """Delete every sample, roll-up, series, log line and span of a job key. Its spans may be on every shard.
 
@@ -247,27 +290,31 @@ class ShardedStore:
     def damaged(self) -> Sequence[DamagedPart]:
         """Return the shards that cannot be read, and the unreadable parts of the others."""
         found: list[DamagedPart] = []
-        for number, shard in enumerate(self.shards):
+        for number, shard in enumerate(self.shards[: self.count]):
             if shard.engine is None or not shard.is_up:
-                found.append(AwayShard.of(number, len(self.shards)))
+                found.append(AwayShard.of(number, self.count))
             else:
                 found += shard.engine.damaged()
         return found
 
     def statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data on the shards that answer."""
-        works = {number: _read_statistics for number, shard in enumerate(self.shards) if shard.is_up}
-        found = list(self._ask(works).values()) if works else []
+        found: dict[int, StoreStatistics] = {}
+        for number, shard in enumerate(self.shards):
+            with suppress(UnavailableError):
+                found[number] = shard.call(lambda engine: engine.statistics())
         names = ("rows", "bytes", "parts", "merges", "journal", "replicas")
-        sums = {name: _add_up([getattr(one, name) for one in found]) for name in names}
-        states = {str(number): int(number - 1 in works) for number in range(1, len(self.shards) + 1)}
-        return StoreStatistics(**sums, damaged=[part for one in found for part in one.damaged], shards=states)
+        sums = {name: _add_up([getattr(one, name) for one in found.values()]) for name in names}
+        states = {str(number + 1): int(number in found) for number in range(len(self.shards))}
+        return StoreStatistics(**sums, damaged=[part for one in found.values() for part in one.damaged], shards=states)
 
+    @_while_placed
     def backup(self, directory: Path) -> None:
         """Write a copy of each shard into a folder of its own, on the machine of its server."""
         works = {number: partial(_back_up, directory / _folder(number)) for number in range(self.count)}
         ask_all(self.shards, works)
 
+    @_while_placed
     def restore(self, directory: Path) -> None:
         """Restore a copy of a store with as many shards."""
         works = {number: partial(_restore, directory / _folder(number)) for number in range(self.count)}
@@ -279,6 +326,8 @@ class ShardedStore:
 
     def close(self) -> None:
         """Finish running work, and close all shards."""
+        if self._growth is not None:
+            self._growth.stop()
         self._opening.stop()
         for shard in self.shards:
             shard.close()
@@ -354,10 +403,6 @@ def _read_ranges(jobs: Sequence[int], span: TimeRange, engine: ShardEngine) -> l
 
 def _read_times(jobs: Sequence[int], engine: ShardEngine) -> dict[int, tuple[int, int]]:
     return engine.last_times(jobs)
-
-
-def _read_statistics(engine: ShardEngine) -> StoreStatistics:
-    return engine.statistics()
 
 
 def _back_up(directory: Path, engine: ShardEngine) -> None:

@@ -15,7 +15,7 @@ from jobmeter.model.span import Span, Trace, TracePage
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter, TraceOrder
 from jobmeter.store.base import LogSelector, ReadBudget
 from jobmeter.store.shards.placement import find_shard, number_line, number_node, number_trace
-from jobmeter.store.shards.shard import Shard, ShardEngine, ask_all, ask_some
+from jobmeter.store.shards.shard import ShardEngine, ShardSet, ask_all, ask_some
 
 _RETENTION = Retention()
 _Row = TypeVar("_Row")
@@ -24,35 +24,35 @@ _Row = TypeVar("_Row")
 class ShardedLogs:
     """Implements ``jobmeter.store.base.LogStore``: all lines of a job, or of a node, are on one shard."""
 
-    def __init__(self, shards: Sequence[Shard], count: Callable[[], int]) -> None:
-        """``count`` returns the number of shards that have rows."""
-        self._shards = shards
-        self._count = count
+    def __init__(self, shards: ShardSet) -> None:
+        self._set = shards
+        self._shards = shards.shards
 
     def append(self, lines: Sequence[LogLine], retention: Retention = _RETENTION) -> None:
         """Store log lines. On return they are durable."""
-        parts = _group(lines, number_line, self._count())
-        ask_all(self._shards, {number: partial(_append_lines, part, retention) for number, part in parts.items()})
+        with self._set.placed() as count:
+            parts = _group(lines, number_line, count)
+            ask_all(self._shards, {shard: partial(_append_lines, part, retention) for shard, part in parts.items()})
 
     def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
         """Return one page of the lines of a job or a node."""
         number = job_key(selector.project, selector.job) if selector.job else number_node(selector.node)
-        shard = self._shards[find_shard(number, self._count())]
-        return shard.call(lambda engine: engine.logs.read(selector, budget))
+        with self._set.placed() as count:
+            return self._shards[find_shard(number, count)].call(lambda engine: engine.logs.read(selector, budget))
 
 
 class ShardedSpans:
     """Implements ``jobmeter.store.base.SpanStore``: all spans of a trace are on one shard, those of a job are not."""
 
-    def __init__(self, shards: Sequence[Shard], count: Callable[[], int]) -> None:
-        """``count`` returns the number of shards that have rows."""
-        self._shards = shards
-        self._count = count
+    def __init__(self, shards: ShardSet) -> None:
+        self._set = shards
+        self._shards = shards.shards
 
     def append(self, spans: Sequence[Span], retention: Retention = _RETENTION) -> None:
         """Store spans. On return they are durable."""
-        parts = _group(spans, lambda span: number_trace(span.trace), self._count())
-        ask_all(self._shards, {number: partial(_append_spans, part, retention) for number, part in parts.items()})
+        with self._set.placed() as count:
+            parts = _group(spans, lambda span: number_trace(span.trace), count)
+            ask_all(self._shards, {shard: partial(_append_spans, part, retention) for shard, part in parts.items()})
 
     def traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
         """Return one page of traces. A page of each shard has all that may be in it."""
@@ -78,35 +78,36 @@ class ShardedSpans:
         self, traces: frozenset[str], work: Callable[[frozenset[str]], Callable[[ShardEngine], _Row]]
     ) -> list[_Row]:
         """Ask the shards of some traces, or all shards for any trace."""
-        count = self._count()
-        parts: Mapping[int, Iterable[str]] = dict.fromkeys(range(count), ())
-        if traces:
-            parts = _group(sorted(traces), number_trace, count)
-        return list(ask_some(self._shards, {shard: work(frozenset(part)) for shard, part in parts.items()}).values())
+        with self._set.placed() as count:
+            parts: Mapping[int, Iterable[str]] = dict.fromkeys(range(count), ())
+            if traces:
+                parts = _group(sorted(traces), number_trace, count)
+            found = ask_some(self._shards, {shard: work(frozenset(part)) for shard, part in parts.items()})
+            return list(found.values())
 
 
 class ShardedOutbox:
     """Implements ``jobmeter.store.base.OutboxStore``: all lines of a shipper are on one shard."""
 
-    def __init__(self, shards: Sequence[Shard], count: Callable[[], int]) -> None:
-        """``count`` returns the number of shards that have rows."""
-        self._shards = shards
-        self._count = count
+    def __init__(self, shards: ShardSet) -> None:
+        self._set = shards
+        self._shards = shards.shards
 
     def append(self, shipper: int, rows: Sequence[OutboxRow]) -> None:
         """Store rows. On return they are durable."""
-        self._find(shipper).call(lambda engine: engine.outbox.append(shipper, rows))
+        self._call(shipper, lambda engine: engine.outbox.append(shipper, rows))
 
     def read(self, shipper: int, after: int, lines: int, size: int) -> list[OutboxRow]:
         """Return the rows after a number, in order, each once."""
-        return self._find(shipper).call(lambda engine: engine.outbox.read(shipper, after, lines, size))
+        return self._call(shipper, lambda engine: engine.outbox.read(shipper, after, lines, size))
 
     def trim(self, shipper: int, until: int | None) -> None:
         """Delete the rows up to a number; None: all of them."""
-        self._find(shipper).call(lambda engine: engine.outbox.trim(shipper, until))
+        self._call(shipper, lambda engine: engine.outbox.trim(shipper, until))
 
-    def _find(self, shipper: int) -> Shard:
-        return self._shards[find_shard(shipper, self._count())]
+    def _call(self, shipper: int, work: Callable[[ShardEngine], _Row]) -> _Row:
+        with self._set.placed() as count:
+            return self._shards[find_shard(shipper, count)].call(work)
 
 
 def _group(rows: Sequence[_Row], number: Callable[[_Row], int], count: int) -> dict[int, list[_Row]]:

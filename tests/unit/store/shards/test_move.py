@@ -15,6 +15,7 @@ from tests.unit.store.shards.support import CLOCK, address, new_database, slot_o
 
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.move import MoveLine, MoveOrder
+from jobmeter.store.clickhouse import parse_dsn
 from jobmeter.store.registry import cancel_move, move_store, open_store
 
 if TYPE_CHECKING:
@@ -53,20 +54,20 @@ def test_moves_beside_traffic_lose_and_double_nothing(servers, tmp_path, source,
         assert last.report.moved
         with pytest.raises(UnavailableError, match="were moved"):
             traffic.samples(slots[0])
-        before = contents(store, slots)
+        before = repr(contents(store, slots))  # NaN is not equal to itself
         *_, line = store.move(MoveOrder(to=to, compare=True))
         assert line.report is not None
         assert not any(table.slices for table in line.report.tables)
     require_moved(to, tmp_path, traffic, before)
     with pytest.raises(ConfigurationError, match="were moved to"):
         open_store(own, CLOCK, tmp_path / "from")
-    assert cancel_move(own, CLOCK) == to
+    assert cancel_move(own, CLOCK) == parse_dsn(to).name
     open_store(own, CLOCK, tmp_path / "from").close()
 
 
-def require_moved(to: str, tmp_path, traffic: Traffic, before: dict[str, object]) -> None:
+def require_moved(to: str, tmp_path, traffic: Traffic, before: str) -> None:
     with closing(open_store(to, CLOCK, tmp_path / "to")) as store:
-        assert contents(store, traffic.slots) == before
+        assert repr(contents(store, traffic.slots)) == before
         for slot in traffic.slots:
             assert read_all(store, series_of(slot), slot.span) == traffic.stored[slot.job]
         wait_until(lambda: all(cast("Store", store).statistics().replicas.values()), "the repair", 60)
@@ -81,7 +82,7 @@ def test_a_store_that_no_server_uses_is_moved_onto_shards(servers, tmp_path):
         traffic = Traffic(store, slots, random.Random(3))
         for _ in range(15):
             traffic.act()
-        before = contents(store, slots)
+        before = repr(contents(store, slots))  # NaN is not equal to itself
     *_, line = move_store(own, MoveOrder(to=to), CLOCK)
     assert line.report is not None
     require_moved(to, tmp_path, traffic, before)
