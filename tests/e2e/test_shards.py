@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def send(server: ServerProcess, job: str, at: int) -> Reply:
 
 
 def ask(server: ServerProcess, job: str) -> Reply:
-    span = {"start": BASE, "end": BASE + HOUR}
+    span: dict[str, Any] = {"start": BASE, "end": BASE + HOUR}
     return server.call("GET", f"{API}/jobs/{job}/samples", metric="app.loss", format="csv", **span)
 
 

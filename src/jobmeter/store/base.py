@@ -17,10 +17,11 @@ from jobmeter.model.batch import (
     SeriesKeys,
 )
 from jobmeter.model.log import LogLine, LogPage
-from jobmeter.model.log_filter import LogFilter
+from jobmeter.model.log_query import LogFilter
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series, job_key, node_key
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span, TracePage
 from jobmeter.model.special import is_special
@@ -288,6 +289,10 @@ class SampleStore(Protocol):
 
     def check_writable(self) -> None:
         """Raise UnavailableError while every write is refused, as in the last seconds of a move."""
+        ...
+
+    def use_series(self, table: SeriesTable) -> None:
+        """Use a table of series that others use, too."""
         ...
 
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:

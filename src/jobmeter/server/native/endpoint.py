@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -104,6 +105,7 @@ class Stream(msgspec.Struct, frozen=True):
 
 Result = Answer | Stream | Feed | Awaitable[Answer]
 Operation = Generator[Question[Any], Any, Answer | Stream]
+Work = Callable[["CallContext"], msgspec.Struct | list[Any] | Result | Operation]
 
 
 class CallContext(msgspec.Struct, kw_only=True, eq=False):
@@ -170,7 +172,6 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
     route: str
     """Method and path: ``GET /jobs/{job}``."""
     action: str | None
-    work: Callable[[CallContext], msgspec.Struct | list[Any] | Result | Operation]
     answer: type[msgspec.Struct] | None = None
     answer_type: str = "application/json"
     details: str = ""
@@ -186,6 +187,11 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
     large: bool = False
     schemes: Sequence[Scheme] = NATIVE
     begin: Callable[[CallContext], Awaitable[Answer] | None] | None = None
+    work: Work = lambda _: Answer(204, b"")
+
+    def __call__(self, work: Work) -> "Endpoint":
+        """Return the endpoint with its function: an endpoint decorates ``work``."""
+        return replace(self, work=work)
 
     @cached_property
     def summary(self) -> str:
@@ -256,9 +262,10 @@ def _documentation(endpoint: Endpoint) -> tuple[str, str, str]:
     return inspect.cleandoc(endpoint.work.__doc__ or "").partition("\n")
 
 
-def tag_endpoints(tag: str, *endpoints: Endpoint) -> Sequence[Endpoint]:
-    """Set the documentation heading of endpoints that have none."""
-    return tuple(replace(one, tag=one.tag or tag) for one in endpoints)
+def endpoints_of(module: ModuleType) -> Sequence[Endpoint]:
+    """Return the endpoints that a module declares, in order, under its ``HEADING`` unless they have their own."""
+    declared = [one for one in vars(module).values() if isinstance(one, Endpoint)]
+    return [replace(one, tag=one.tag or module.HEADING) for one in declared]
 
 
 def job_ref(context: CallContext) -> JobRef:

@@ -225,6 +225,7 @@ class ClickHouseStore:
         """Make methods of the parts methods of the store."""
         catalog = self.catalog
         self.lacks_descriptor, self.find, self.names = catalog.lacks_descriptor, catalog.find, catalog.names
+        self.use_series = catalog.use_series
         self.read = self.reader.read
         lookup = self._lookup
         self.read_buckets, self.previous, self.last_times = lookup.read_buckets, lookup.previous, lookup.last_times

@@ -39,7 +39,7 @@ class StoreGrowth:
     def __init__(
         self, placement: ShardSet, engines: Sequence[ClickHouseStore], record: ShardRecord, clock: Clock
     ) -> None:
-        """``engines`` are those of all shards. The record says how many of them have rows."""
+        """``engines`` are the engines of all shards. The record says how many of them have rows."""
         self._placement = placement
         self._old, self._new = engines[: record.shards], engines[record.shards :]
         self._engines = engines

@@ -1,4 +1,4 @@
-"""One shard of a store: an engine that may be away, or not be open yet."""
+"""Shards of a store: engines that may be away, or not be open yet."""
 
 import logging
 import threading

@@ -42,7 +42,7 @@ class ShardedLogs:
 
 
 class ShardedSpans:
-    """Implements ``jobmeter.store.base.SpanStore``: all spans of a trace are on one shard, those of a job are not."""
+    """Implements ``jobmeter.store.base.SpanStore``: all spans of a trace are on one shard."""
 
     def __init__(self, shards: ShardSet) -> None:
         self._set = shards

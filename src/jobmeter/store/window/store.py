@@ -57,12 +57,14 @@ class WindowedStore:
         self._engine = engine
         self.logs, self.spans, self.outbox = engine.logs, engine.spans, engine.outbox
         self.check_writable = engine.check_writable
-        self.lacks_descriptor, self.live, self.names = engine.lacks_descriptor, engine.live, engine.names
+        self.use_series, self.lacks_descriptor = engine.use_series, engine.lacks_descriptor
+        self.live, self.names = engine.live, engine.names
         self.read_buckets, self.last_times = engine.read_buckets, engine.last_times
         self.imported_buckets = engine.imported_buckets
         self.damaged, self.backup = engine.damaged, engine.backup
         self._clock = clock
         self.window = Window(length_ms, bound)
+        engine.use_series(self.window.series)
         self.engine_use = engine.engine_use
         self._is_alone = True
         self.cache = cache or Cache()
