@@ -63,7 +63,7 @@ def shards(server: ServerProcess) -> dict[str, bool]:
 def test_the_documented_commands_move_onto_shards_that_then_may_go_away(servers, tmp_path):
     data = tmp_path / "data"
     here, gone = job_on(0, "here"), job_on(1, "gone")
-    server = ServerProcess(data, environment={"JOBMETER_WINDOW_SECONDS": "0"}).start()
+    server = ServerProcess(data).start()
     try:
         for job in (here, gone):
             assert send(server, job, 0).status == 200

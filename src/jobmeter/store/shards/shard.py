@@ -77,11 +77,14 @@ class Shard:
     def _reached(self, *, journaled: bool = False) -> Iterator[ShardEngine]:
         engine = self._engine
         if engine is None or not (journaled or engine.answers()):
-            raise UnavailableError(f"{self.name}: its servers do not answer", _RETRY_AFTER_MS)
+            raise self._unavailable("its servers do not answer", None)
         try:
             yield engine
         except UnavailableError as error:
-            raise UnavailableError(f"{self.name}: {error.message}", error.retry_after_ms or _RETRY_AFTER_MS) from error
+            raise self._unavailable(error.message, error.retry_after_ms) from error
+
+    def _unavailable(self, message: str, retry_after_ms: int | None) -> UnavailableError:
+        return UnavailableError(f"{self.name}: {message}", retry_after_ms or _RETRY_AFTER_MS, is_partial=True)
 
     def close(self) -> None:
         """Close the engine, after the calls that run."""
