@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.options import (
     FILE,
     FOLDER,
@@ -17,7 +17,6 @@ from jobmeter.cli.options import (
     check_server,
     data_folder,
     env_option,
-    examples,
     job_ids_option,
     key_option,
     make_stop_event,
@@ -57,13 +56,10 @@ _GROUPS = {
 }
 
 
-@click.command(
-    cls=GroupedCommand,
+@define_verb(
+    "jobmeter agent --server https://meter.example --key TOKEN",
+    "jobmeter agent --server https://meter.example --key TOKEN --once",
     groups=_GROUPS,
-    epilog=examples(
-        "jobmeter agent --server https://meter.example --key TOKEN",
-        "jobmeter agent --server https://meter.example --key TOKEN --once",
-    ),
 )
 @env_option("--server", "The server ({}).", metavar="URL", required=True)
 @key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True)

@@ -10,9 +10,9 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import summary_line
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, examples, make_since_option, names_option
+from jobmeter.cli.options import choice, make_since_option, names_option
 from jobmeter.cli.output import console, duration, format_count, moment, print_json
 from jobmeter.cli.resource_columns import ALTERNATIVES, find_start
 from jobmeter.client.api import PAGE, Api
@@ -56,11 +56,7 @@ _GROUPS = {
 }
 
 
-@click.command(
-    cls=GroupedCommand,
-    groups=_GROUPS,
-    epilog=examples("jobmeter jobs --state Running", "jobmeter jobs --since 7d --finding any --sort duration"),
-)
+@define_verb("jobmeter jobs --state Running", "jobmeter jobs --since 7d --finding any --sort duration", groups=_GROUPS)
 @click.option("--state", "states", multiple=True, type=choice(JobState), help="Only jobs in this state.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only jobs of this type, such as PyTorchJob.")
 @names_option("--user", "users", complete=completion.users, help_text="Only jobs submitted by this user.")

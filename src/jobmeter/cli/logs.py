@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.named import check_milliseconds, check_parts
-from jobmeter.cli.options import examples, make_since_option, names_option
+from jobmeter.cli.options import make_since_option, names_option
 from jobmeter.cli.output import piped
 from jobmeter.cli.terminal import printable, printable_colours, printable_json
 from jobmeter.client.bodies import LogEntry
@@ -38,11 +38,7 @@ _GROUPS = {
 }
 
 
-@click.command(
-    cls=GroupedCommand,
-    groups=_GROUPS,
-    epilog=examples("jobmeter logs last --follow", "jobmeter logs train-1 --level error --tail 50"),
-)
+@define_verb("jobmeter logs last --follow", "jobmeter logs train-1 --level error --tail 50", groups=_GROUPS)
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option(
     "--node",

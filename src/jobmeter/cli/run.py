@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 import click
 
 from jobmeter.cli.attempt import determine_attempt
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.options import (
     ca_file_option,
     check_option,
     data_folder,
     data_option,
-    examples,
     key_option,
     parse_interval,
 )
@@ -68,11 +67,11 @@ _GROUPS = {
 }
 
 
-@click.command(
-    cls=GroupedCommand,
+@define_verb(
+    "jobmeter run -- python train.py",
+    "jobmeter run --name resnet --replicas 4 -- python train.py",
     groups=_GROUPS,
     context_settings={"allow_interspersed_args": False},
-    epilog=examples("jobmeter run -- python train.py", "jobmeter run --name resnet --replicas 4 -- python train.py"),
 )
 @click.option("--name", help="Name of the job (default: derived from the command).")
 @click.option("--type", "kind", default="", help="Type of the job, such as PyTorchJob.")

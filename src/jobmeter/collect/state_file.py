@@ -38,7 +38,7 @@ class StateFile(Generic[T]):
                 _log.warning(self._unreadable, self.path, error)
             return None
 
-    def written_ns(self) -> int | None:
+    def read_written_ns(self) -> int | None:
         """Return the last change of the file, in nanoseconds since the epoch; None if it is missing."""
         try:
             return self.path.stat().st_mtime_ns if self.path else None

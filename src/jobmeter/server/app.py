@@ -10,14 +10,12 @@ import msgspec
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.forwarded import TrustedProxies, parse_public_url
-from jobmeter.access.limit import RateLimiter, parse_budget, parse_rates
+from jobmeter.access.limit import FLUSH_SECONDS, RateLimiter, SharedRates, parse_budget, parse_rates
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.months import Calendar
-from jobmeter.access.nonces import NonceMemory
+from jobmeter.access.nonces import NonceMemory, SharedNonces
 from jobmeter.access.prices import load_prices
 from jobmeter.access.session import LIFE_MS, MOST_ENDED, Sessions
-from jobmeter.access.shared_nonces import SharedNonces
-from jobmeter.access.shared_rates import FLUSH_SECONDS, SharedRates
 from jobmeter.access.usage import UsageMeter
 from jobmeter.access.vault import Vault
 from jobmeter.alerts.config import load_config
@@ -34,8 +32,7 @@ from jobmeter.registry.base import Registry
 from jobmeter.registry.database import POSTGRESQL
 from jobmeter.registry.open import open_registry
 from jobmeter.server.admission import Admission, ConcurrencyLimiter, Lane
-from jobmeter.server.alert_delivery import AlertDelivery
-from jobmeter.server.alert_records import recorder_of
+from jobmeter.server.alert_delivery import AlertDelivery, recorder_of
 from jobmeter.server.alerting import Alerting
 from jobmeter.server.background import (
     Background,

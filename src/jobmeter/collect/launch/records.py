@@ -82,10 +82,12 @@ class JobRecorder:
 
     def started(self, lives: list[ReplicaLife]) -> Records:
         """Return the record of the job's start."""
-        records = self._records(JobState.RUNNING, lives)
+        records = self._make_records(JobState.RUNNING, lives)
         if self._plan.attempt:
             message = f"Started again, attempt {self._plan.attempt}."
-            records.events.extend(self._event(life, life.start, Level.WARNING, "Restarted", message) for life in lives)
+            records.events.extend(
+                self._make_event(life, life.start, Level.WARNING, "Restarted", message) for life in lives
+            )
         return records
 
     def ended(self, lives: list[ReplicaLife], end: int, *, stopped: bool) -> Records:
@@ -93,38 +95,40 @@ class JobRecorder:
         code = exit_status(lives)
         state = end_state(code, stopped=stopped)
         reasons = [f"{life.name}: {life.reason}" if len(lives) > 1 else life.reason for life in lives if life.reason]
-        records = self._records(state, lives, end=end, exit_code=code, error="; ".join(reasons))
+        records = self._make_records(state, lives, end=end, exit_code=code, error="; ".join(reasons))
         level = Level.WARNING if stopped else Level.ERROR
         for life in lives:
             if life.exit_code:
                 time_ms = end if life.end is None else life.end
-                records.events.append(self._event(life, time_ms, level, *describe_exit(life.exit_code, life.reason)))
+                records.events.append(
+                    self._make_event(life, time_ms, level, *describe_exit(life.exit_code, life.reason))
+                )
         return records
 
     def attached(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
         """Return the record of a running process's job, measured from ``time_ms`` on; its state is left open."""
-        records = self._records(None, [life])
+        records = self._make_records(None, [life])
         message = f"Measured from here on: attached to process {pid}, which was already running."
-        records.events.append(self._event(life, time_ms, Level.INFO, "Attached", message))
+        records.events.append(self._make_event(life, time_ms, Level.INFO, "Attached", message))
         return records
 
     def detached(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
         """Return the event that a running job is no longer measured."""
         message = f"No longer measured: detached from process {pid}, which is still running."
-        return Records(events=[self._event(life, time_ms, Level.WARNING, "Detached", message)])
+        return Records(events=[self._make_event(life, time_ms, Level.WARNING, "Detached", message)])
 
     def end_unknown(self, life: ReplicaLife, end: int) -> Records:
         """The end of a job whose exit status is unknown."""
         error = "its exit status is unknown: it was not a child of the process that measured it"
-        records = self._records(JobState.UNKNOWN, [life], end=end, error=error)
-        records.events.append(self._event(life, end, Level.WARNING, "Ended", f"The process ended; {error}."))
+        records = self._make_records(JobState.UNKNOWN, [life], end=end, error=error)
+        records.events.append(self._make_event(life, end, Level.WARNING, "Ended", f"The process ended; {error}."))
         return records
 
-    def _event(self, life: ReplicaLife, time_ms: int, level: Level, reason: str, message: str) -> EventRecord:
+    def _make_event(self, life: ReplicaLife, time_ms: int, level: Level, reason: str, message: str) -> EventRecord:
         owner = Owner(self._plan.job, life.name, self._plan.attempt)
         return self._place.event(time_ms, level, reason, message, owner=owner)
 
-    def _records(
+    def _make_records(
         self,
         state: JobState | None,
         lives: list[ReplicaLife],
@@ -148,11 +152,11 @@ class JobRecorder:
             command=valid_text(" ".join(redact_command(plan.command)))[:_LONGEST_COMMAND],
             limits=self._limits,
             lease=self._lease if state is JobState.RUNNING else None,
-            replicas=[self._replica(life, state) for life in lives],
+            replicas=[self._make_replica(life, state) for life in lives],
         )
         return Records(jobs=[job])
 
-    def _replica(self, life: ReplicaLife, job: JobState | None) -> ReplicaRecord:
+    def _make_replica(self, life: ReplicaLife, job: JobState | None) -> ReplicaRecord:
         state: JobState | None = job if job in {None, JobState.UNKNOWN} else JobState.RUNNING
         if life.exit_code is not None:
             state = JobState.SUCCEEDED if life.exit_code == 0 else JobState.FAILED

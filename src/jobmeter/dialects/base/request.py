@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
-from types import MappingProxyType, UnionType
+from types import UnionType
 from typing import (
     Annotated,
     Any,
@@ -39,7 +39,7 @@ R = TypeVar("R", bound="Request")
 Where = Literal["path", "query", "header", "body"]
 _WITHOUT_BODY = frozenset({"GET", "DELETE"})
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-_FLAGS = MappingProxyType({"true": True, "false": False})
+_FLAGS = {"true": True, "false": False}
 _SHOWN_BOUND = 10**6
 """Bounds from here on are left out of the documentation: they only limit the size of a number."""
 

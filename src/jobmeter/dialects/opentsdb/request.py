@@ -19,8 +19,7 @@ from jobmeter.query.tsdb.body import FilterBody, Flag, RateBody, few, filters_of
 from jobmeter.query.tsdb.compute import PointQuery
 from jobmeter.query.tsdb.downsample import parse as parse_downsample
 from jobmeter.query.tsdb.filters import parse_tag_filter
-from jobmeter.query.tsdb.functions import AGGREGATORS
-from jobmeter.query.tsdb.rate import LONG_MAX, RateOptions
+from jobmeter.query.tsdb.functions import AGGREGATORS, LONG_MAX, RateOptions
 from jobmeter.query.tsdb.times import moment, zone_of
 
 MOST_QUERIES = 32

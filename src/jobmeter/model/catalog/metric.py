@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from enum import Flag, StrEnum, auto
 from math import inf
-from types import MappingProxyType
 from typing import TypedDict, Unpack
 
 import msgspec
@@ -92,7 +91,7 @@ class Display(Flag):
     """The summary of a job."""
 
 
-NO_NAMES: Mapping[str, str] = MappingProxyType({})
+NO_NAMES: Mapping[str, str] = {}
 
 
 class Metric(msgspec.Struct, frozen=True):

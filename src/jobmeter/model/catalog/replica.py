@@ -67,12 +67,7 @@ METRICS: tuple[Metric, ...] = (
         views=Display.FIRST | Display.RANKS | Display.CORE,
     ),
     _amount(
-        "memory.limit",
-        "By",
-        "Memory that the replica may use.",
-        group=_MEMORY,
-        title="Memory limit",
-        views=_HIDDEN,
+        "memory.limit", "By", "Memory that the replica may use.", group=_MEMORY, title="Memory limit", views=_HIDDEN
     ),
     _metric(
         "memory.peak",

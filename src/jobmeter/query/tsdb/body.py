@@ -9,7 +9,7 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.query.tsdb.filters import MOST_FILTERS, Filter, make_filter, parse_tag_filter
-from jobmeter.query.tsdb.rate import LONG_MAX, RateOptions
+from jobmeter.query.tsdb.functions import LONG_MAX, RateOptions
 
 Flag = bool | str | int
 

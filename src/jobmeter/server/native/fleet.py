@@ -15,7 +15,7 @@ from jobmeter.query.request import GroupRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied, fault_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 from jobmeter.server.services import Services
 
 EVERY_SECONDS = 5.0
@@ -134,6 +134,10 @@ class UserList(msgspec.Struct, frozen=True):
     summary: UserBody
 
 
+HEADING = "nodes"
+
+
+@Endpoint("getFleet", "GET /fleet", "nodes:read", queries=(PROJECT,), by_resource=True)
 def _fleet(context: CallContext) -> FleetBody:
     """Show all nodes with their devices, the jobs that have them and their use.
 
@@ -175,6 +179,7 @@ def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
+@Endpoint("countNodes", "GET /fleet/counts", "nodes:read", queries=(PROJECT,), by_resource=True)
 def _counts(context: CallContext) -> NodeCounts:
     """Count the nodes by their state, and those with faults."""
     silent_ms = context.services.settings.node_seconds * SECOND
@@ -183,6 +188,15 @@ def _counts(context: CallContext) -> NodeCounts:
     return NodeCounts(states[NodeState.UP], states[NodeState.DOWN], states[NodeState.UNKNOWN], len(faulty))
 
 
+@Endpoint(
+    "followFleet",
+    "GET /live/fleet",
+    "nodes:read",
+    answer=FleetBody,
+    answer_type=CONTENT_TYPE,
+    queries=(PROJECT,),
+    by_resource=True,
+)
 def _follow(context: CallContext) -> Feed:
     """Follow the fleet.
 
@@ -198,6 +212,18 @@ def _make_update(services: Services, scope: Scope) -> Update:
     return Update(msgspec.json.encode(_body(services, scope)))
 
 
+@Endpoint(
+    "listUsers",
+    "GET /users",
+    "metrics:read",
+    queries=(
+        QueryArguments("resource_group", "The resource group. Default: jobs without a resource group."),
+        QueryArguments("last", f"How far back: {', '.join(LAST)}. Default: 15m."),
+        PROJECT,
+    ),
+    tag="usage",
+    by_resource=True,
+)
 def _users(context: CallContext) -> UserList:
     """List the usage of a resource group per user.
 
@@ -225,33 +251,3 @@ def _amounts(one: Amounts) -> AmountsBody:
 def _user(one: ResourceUsage) -> UserBody:
     nodes = sorted({*one.cpu_nodes, *one.device_nodes})
     return copied(UserBody, one, requested=_amounts(one.requested), nodes=nodes)
-
-
-ENDPOINTS = tag_endpoints(
-    "nodes",
-    Endpoint("getFleet", "GET /fleet", "nodes:read", _fleet, queries=(PROJECT,), by_resource=True),
-    Endpoint("countNodes", "GET /fleet/counts", "nodes:read", _counts, queries=(PROJECT,), by_resource=True),
-    Endpoint(
-        "followFleet",
-        "GET /live/fleet",
-        "nodes:read",
-        _follow,
-        answer=FleetBody,
-        answer_type=CONTENT_TYPE,
-        queries=(PROJECT,),
-        by_resource=True,
-    ),
-    Endpoint(
-        "listUsers",
-        "GET /users",
-        "metrics:read",
-        _users,
-        queries=(
-            QueryArguments("resource_group", "The resource group. Default: jobs without a resource group."),
-            QueryArguments("last", f"How far back: {', '.join(LAST)}. Default: 15m."),
-            PROJECT,
-        ),
-        tag="usage",
-        by_resource=True,
-    ),
-)

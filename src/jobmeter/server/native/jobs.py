@@ -18,7 +18,7 @@ from jobmeter.query.summary import SummaryQuestion
 from jobmeter.registry.conditions import FINDING, OPEN_FINDING, SORTS, TAG
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import Deleted, NextAttempt, Recorded, copied, job_detail
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json
 from jobmeter.server.native.findings import finding_condition
 from jobmeter.wire.json_shape import shape_of
 
@@ -37,6 +37,57 @@ _EXAMPLE = {
 }
 
 
+HEADING = "jobs"
+
+
+@Endpoint(
+    "listJobs",
+    "GET /jobs",
+    "jobs:read",
+    queries=(
+        QueryArguments("id", "Only these ids.", many=True),
+        QueryArguments(
+            "state", "Queued, Running, Succeeded, Failed, Stopped or Unknown.", many=True, example="Running"
+        ),
+        QueryArguments("type", "The job's type.", many=True, example="PyTorchJob"),
+        QueryArguments("user", "Who submitted it.", many=True),
+        QueryArguments("name", "A part of the name or the id, ignoring case."),
+        QueryArguments("resource_group", "Its resource group.", many=True),
+        QueryArguments("workspace", "Its workspace.", many=True),
+        QueryArguments("node", "A node that one of its replicas was on.", many=True),
+        QueryArguments("tag", "A tag that somebody put on the job.", many=True, example="baseline"),
+        QueryArguments(
+            "finding",
+            "A rule (see `/rules`) with a finding for the job, during its run or after its end, or `any`. "
+            "Jobs recorded more than an hour after their end have no stored findings.",
+            many=True,
+            example="gpu_idle_allocated",
+        ),
+        QueryArguments(
+            "severity",
+            "Severity of that finding, or of any: info, warning or critical.",
+            many=True,
+            example="critical",
+        ),
+        QueryArguments("open", "true: only a finding that is open counts, of a job that runs."),
+        QueryArguments(
+            "findings",
+            "true adds the findings of each job: `severity`, `sentence` and `start` of the worst one, "
+            "`count`, `rules` (worst first), and how many are `open`, which come first.",
+        ),
+        QueryArguments("sizes", "true adds the number of `replicas`, `devices` and `nodes` of each job."),
+        QueryArguments("tags", "true adds the tags of each job."),
+        QueryArguments("states", "true adds the number of jobs in each state, whatever `state` selects."),
+        QueryArguments("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
+        QueryArguments("created_to", "Created before this time."),
+        QueryArguments("sort", f"Sort key: {', '.join(_SORTS)}. Default: created."),
+        QueryArguments("order", "asc or desc. Default: desc."),
+        QueryArguments("limit", "Jobs in the answer, 1 to 1000. Default: 100.", type="integer"),
+        QueryArguments("offset", "Jobs to skip. Default: 0.", type="integer"),
+        PROJECT,
+    ),
+    by_resource=True,
+)
 def _list(context: CallContext) -> JobList:
     """List jobs."""
     given = context.arguments
@@ -96,6 +147,13 @@ def _conditions(context: CallContext) -> Iterator[Condition]:
         yield Condition(OPEN_FINDING if is_open else FINDING, Operator.IN, wanted or ("/",))
 
 
+@Endpoint(
+    "getJob",
+    "GET /jobs/{job}",
+    "jobs:read",
+    queries=(QueryArguments("summary", "false omits the summary, which takes long for a large job."), PROJECT),
+    by_resource=True,
+)
 def _show(context: CallContext) -> JobDetail:
     """Show a job with its replicas, devices, nodes and summary."""
     view = context.ask(JobQuestion(job_ref(context)))
@@ -104,6 +162,15 @@ def _show(context: CallContext) -> JobDetail:
     return job_detail(view, summary)
 
 
+@Endpoint(
+    "recordJobs",
+    "POST /jobs",
+    "jobs:write",
+    body_text='A job record, an array of them, or `{"jobs": [...], "nodes": [...], "events": [...]}`.',
+    example=_EXAMPLE,
+    lane="write",
+    large=True,
+)
 def _record(context: CallContext) -> Recorded:
     """Record jobs.
 
@@ -125,6 +192,13 @@ def _record(context: CallContext) -> Recorded:
     return Recorded(context.services.pipeline.records(records, context.principal))
 
 
+@Endpoint(
+    "getNextAttempt",
+    "GET /jobs/{job}/attempt",
+    "jobs:write",
+    queries=(QueryArguments("owner", "The caller's name as holder of the lease, if it holds the lease."), PROJECT),
+    lane="control",
+)
 def _attempt(context: CallContext) -> NextAttempt:
     """Get the number of a job's next attempt.
 
@@ -136,88 +210,8 @@ def _attempt(context: CallContext) -> NextAttempt:
     return NextAttempt(context.ask(NextAttemptQuestion(project, job, context.arguments.text("owner"))))
 
 
+@Endpoint("deleteJob", "DELETE /jobs/{job}", "jobs:delete", queries=(PROJECT,), lane="write")
 def _delete(context: CallContext) -> Deleted:
     """Delete a job and all its data."""
     context.ask(DeleteJob(job_ref(context)))
     return Deleted(deleted=True)
-
-
-ENDPOINTS = tag_endpoints(
-    "jobs",
-    Endpoint(
-        "listJobs",
-        "GET /jobs",
-        "jobs:read",
-        _list,
-        queries=(
-            QueryArguments("id", "Only these ids.", many=True),
-            QueryArguments(
-                "state", "Queued, Running, Succeeded, Failed, Stopped or Unknown.", many=True, example="Running"
-            ),
-            QueryArguments("type", "The job's type.", many=True, example="PyTorchJob"),
-            QueryArguments("user", "Who submitted it.", many=True),
-            QueryArguments("name", "A part of the name or the id, ignoring case."),
-            QueryArguments("resource_group", "Its resource group.", many=True),
-            QueryArguments("workspace", "Its workspace.", many=True),
-            QueryArguments("node", "A node that one of its replicas was on.", many=True),
-            QueryArguments("tag", "A tag that somebody put on the job.", many=True, example="baseline"),
-            QueryArguments(
-                "finding",
-                "A rule (see `/rules`) with a finding for the job, during its run or after its end, or `any`. "
-                "Jobs recorded more than an hour after their end have no stored findings.",
-                many=True,
-                example="gpu_idle_allocated",
-            ),
-            QueryArguments(
-                "severity",
-                "Severity of that finding, or of any: info, warning or critical.",
-                many=True,
-                example="critical",
-            ),
-            QueryArguments("open", "true: only a finding that is open counts, of a job that runs."),
-            QueryArguments(
-                "findings",
-                "true adds the findings of each job: `severity`, `sentence` and `start` of the worst one, "
-                "`count`, `rules` (worst first), and how many are `open`, which come first.",
-            ),
-            QueryArguments("sizes", "true adds the number of `replicas`, `devices` and `nodes` of each job."),
-            QueryArguments("tags", "true adds the tags of each job."),
-            QueryArguments("states", "true adds the number of jobs in each state, whatever `state` selects."),
-            QueryArguments("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
-            QueryArguments("created_to", "Created before this time."),
-            QueryArguments("sort", f"Sort key: {', '.join(_SORTS)}. Default: created."),
-            QueryArguments("order", "asc or desc. Default: desc."),
-            QueryArguments("limit", "Jobs in the answer, 1 to 1000. Default: 100.", type="integer"),
-            QueryArguments("offset", "Jobs to skip. Default: 0.", type="integer"),
-            PROJECT,
-        ),
-        by_resource=True,
-    ),
-    Endpoint(
-        "recordJobs",
-        "POST /jobs",
-        "jobs:write",
-        _record,
-        body_text='A job record, an array of them, or `{"jobs": [...], "nodes": [...], "events": [...]}`.',
-        example=_EXAMPLE,
-        lane="write",
-        large=True,
-    ),
-    Endpoint(
-        "getJob",
-        "GET /jobs/{job}",
-        "jobs:read",
-        _show,
-        queries=(QueryArguments("summary", "false omits the summary, which takes long for a large job."), PROJECT),
-        by_resource=True,
-    ),
-    Endpoint(
-        "getNextAttempt",
-        "GET /jobs/{job}/attempt",
-        "jobs:write",
-        _attempt,
-        queries=(QueryArguments("owner", "The caller's name as holder of the lease, if it holds the lease."), PROJECT),
-        lane="control",
-    ),
-    Endpoint("deleteJob", "DELETE /jobs/{job}", "jobs:delete", _delete, queries=(PROJECT,), lane="write"),
-)

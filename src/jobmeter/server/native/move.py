@@ -6,9 +6,21 @@ import msgspec
 
 from jobmeter.errors import JobmeterError
 from jobmeter.model.move import MoveLine, MoveOrder
-from jobmeter.server.native.endpoint import CallContext, Endpoint, Stream, tag_endpoints
+from jobmeter.server.native.endpoint import CallContext, Endpoint, Stream
+
+HEADING = "server"
 
 
+@Endpoint(
+    "moveStore",
+    "POST /store/move",
+    "server:admin",
+    answer=MoveLine,
+    answer_type="application/x-ndjson",
+    body=MoveOrder,
+    example={"to": "clickhousedb://jobmeter:PASSWORD@clickhouse:8123/jobmeter", "compare": True},
+    lane="control",
+)
 def _move(context: CallContext) -> Stream:
     """Move the samples, roll-ups, log lines and spans to another engine, or compare both.
 
@@ -32,19 +44,3 @@ def _lines(steps: Iterator[MoveLine]) -> Generator[bytes]:
     finally:
         if isinstance(steps, Generator):
             steps.close()
-
-
-ENDPOINTS = tag_endpoints(
-    "server",
-    Endpoint(
-        "moveStore",
-        "POST /store/move",
-        "server:admin",
-        _move,
-        answer=MoveLine,
-        answer_type="application/x-ndjson",
-        body=MoveOrder,
-        example={"to": "clickhousedb://jobmeter:PASSWORD@clickhouse:8123/jobmeter", "compare": True},
-        lane="control",
-    ),
-)

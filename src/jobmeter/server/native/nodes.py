@@ -8,9 +8,25 @@ from jobmeter.query.nodes import FaultyNode, NodeFaultsQuestion, NodesQuestion
 from jobmeter.query.records import PodsQuestion
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import NodeBody, NodeList, copied, fault_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+
+HEADING = "nodes"
 
 
+@Endpoint(
+    "listNodes",
+    "GET /nodes",
+    "nodes:read",
+    queries=(
+        QueryArguments("resource_group", "Only nodes of these resource groups.", many=True),
+        QueryArguments("name", "Only nodes of these names.", many=True),
+        QueryArguments(
+            "faults", "true adds the faults of nodes and their devices: which, since when, and the jobs hit."
+        ),
+        PROJECT,
+    ),
+    by_resource=True,
+)
 def _list(context: CallContext) -> NodeList:
     """List nodes.
 
@@ -31,6 +47,16 @@ def _faults(one: FaultyNode) -> NodeFaults:
     return NodeFaults(node=one.node, cluster=one.cluster, faults=[fault_body(fault) for fault in one.faults])
 
 
+@Endpoint(
+    "listNodePods",
+    "GET /nodes/{node}/pods",
+    "ingest:write",
+    queries=(
+        QueryArguments("cluster", "The cluster of the node; empty if it has none."),
+        QueryArguments("uid", f"The uids of the pods, at most {MOST_PODS}.", many=True, required=True),
+    ),
+    lane="write",
+)
 def _pods(context: CallContext) -> NodePods:
     """Map pods of a node to jobs and replicas.
 
@@ -46,34 +72,3 @@ def _pods(context: CallContext) -> NodePods:
     for uid in uids:
         check_job_id(uid, "uid")
     return context.ask(PodsQuestion(cluster, node, uids))
-
-
-ENDPOINTS = tag_endpoints(
-    "nodes",
-    Endpoint(
-        "listNodes",
-        "GET /nodes",
-        "nodes:read",
-        _list,
-        queries=(
-            QueryArguments("resource_group", "Only nodes of these resource groups.", many=True),
-            QueryArguments("name", "Only nodes of these names.", many=True),
-            QueryArguments(
-                "faults", "true adds the faults of nodes and their devices: which, since when, and the jobs hit."
-            ),
-            PROJECT,
-        ),
-        by_resource=True,
-    ),
-    Endpoint(
-        "listNodePods",
-        "GET /nodes/{node}/pods",
-        "ingest:write",
-        _pods,
-        queries=(
-            QueryArguments("cluster", "The cluster of the node; empty if it has none."),
-            QueryArguments("uid", f"The uids of the pods, at most {MOST_PODS}.", many=True, required=True),
-        ),
-        lane="write",
-    ),
-)

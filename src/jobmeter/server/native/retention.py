@@ -7,7 +7,7 @@ from jobmeter.model.job import ProjectsQuestion
 from jobmeter.model.retention import Retention
 from jobmeter.query.administration import RetentionQuestion
 from jobmeter.server.native.bodies import Deleted, copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 
 MAX_DAYS = 36_500
 
@@ -39,6 +39,10 @@ class RetentionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hour_days: int
 
 
+HEADING = "server"
+
+
+@Endpoint("listRetention", "GET /retention", "server:admin", queries=(PROJECT,), lane="control")
 def _list(context: CallContext) -> RetentionList:
     """List the retention of every project.
 
@@ -56,12 +60,20 @@ def _row(name: str, found: Retention, default: Retention) -> ProjectRetention:
     return copied(ProjectRetention, found, project=name, own=found != default)
 
 
+@Endpoint("getRetention", "GET /projects/{project}/retention", "server:admin")
 def _retention(context: CallContext) -> RetentionBody:
     """Show the retention of a project."""
     [found] = context.ask(RetentionQuestion((context.path["project"],)))
     return copied(RetentionBody, found)
 
 
+@Endpoint(
+    "setRetention",
+    "PUT /projects/{project}/retention",
+    "server:admin",
+    body=RetentionBody,
+    example={"raw_days": 30, "minute_days": 180, "hour_days": 730},
+)
 def _set_retention(context: CallContext) -> RetentionBody:
     """Set the retention of a project.
 
@@ -75,23 +87,8 @@ def _set_retention(context: CallContext) -> RetentionBody:
     return days
 
 
+@Endpoint("dropRetention", "DELETE /projects/{project}/retention", "server:admin")
 def _drop_retention(context: CallContext) -> Deleted:
     """Reset a project to the server's default retention."""
     context.services.registry.set_retention(context.path["project"], None)
     return Deleted(deleted=True)
-
-
-ENDPOINTS = tag_endpoints(
-    "server",
-    Endpoint("getRetention", "GET /projects/{project}/retention", "server:admin", _retention),
-    Endpoint(
-        "setRetention",
-        "PUT /projects/{project}/retention",
-        "server:admin",
-        _set_retention,
-        body=RetentionBody,
-        example={"raw_days": 30, "minute_days": 180, "hour_days": 730},
-    ),
-    Endpoint("dropRetention", "DELETE /projects/{project}/retention", "server:admin", _drop_retention),
-    Endpoint("listRetention", "GET /retention", "server:admin", _list, queries=(PROJECT,), lane="control"),
-)

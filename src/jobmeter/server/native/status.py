@@ -11,7 +11,7 @@ from jobmeter.model.answers import DamagedBody, Status
 from jobmeter.query.administration import StatisticsQuestion
 from jobmeter.server.backup import back_up
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import CallContext, Endpoint
 from jobmeter.store.damage import DamagedPart
 
 
@@ -34,11 +34,16 @@ class BackupDone(msgspec.Struct, frozen=True):
     directory: str
 
 
+HEADING = "server"
+
+
+@Endpoint("health", "GET /health", None, lane="control")
 def _health(context: CallContext) -> Health:  # noqa: ARG001 - the shape of every work function
     """Check that the server answers."""
     return Health("ok", __version__)
 
 
+@Endpoint("status", "GET /status", "server:read", lane="control")
 def _status(context: CallContext) -> Status:
     """Show sizes, running work, roll-ups and cluster schedulers."""
     services = context.services
@@ -56,6 +61,7 @@ def _status(context: CallContext) -> Status:
         rolled_until=services.telemetry.rolled_until_ms,
         damaged=[_describe_damage(part) for part in found.damaged],
         replicas={name: bool(complete) for name, complete in found.replicas.items()},
+        shards={name: bool(up) for name, up in found.shards.items()},
         schedulers=services.pipeline.schedulers.all(),
     )
 
@@ -65,6 +71,14 @@ def _describe_damage(part: DamagedPart) -> DamagedBody:
     return copied(DamagedBody, part, part=part.name, start=start, end=end)
 
 
+@Endpoint(
+    "backup",
+    "POST /backup",
+    "server:admin",
+    body=BackupBody,
+    example={"directory": "/var/backups/jobmeter/2026-11-20"},
+    lane="control",
+)
 def _backup(context: CallContext) -> BackupDone:
     """Write a backup while the server runs.
 
@@ -75,19 +89,3 @@ def _backup(context: CallContext) -> BackupDone:
         raise InvalidRequestError("directory must be an absolute path on the server's machine", "directory")
     back_up(context.services, directory)
     return BackupDone(str(directory))
-
-
-ENDPOINTS = tag_endpoints(
-    "server",
-    Endpoint("health", "GET /health", None, _health, lane="control"),
-    Endpoint("status", "GET /status", "server:read", _status, lane="control"),
-    Endpoint(
-        "backup",
-        "POST /backup",
-        "server:admin",
-        _backup,
-        body=BackupBody,
-        example={"directory": "/var/backups/jobmeter/2026-11-20"},
-        lane="control",
-    ),
-)

@@ -25,6 +25,7 @@ from jobmeter.store.base import (
 )
 from jobmeter.store.cache import Cache
 from jobmeter.store.meter import BudgetMeter
+from jobmeter.store.shards.away import missing_shards
 from jobmeter.store.window.window import Window
 
 _DEFAULT = Retention()
@@ -248,8 +249,9 @@ class WindowedStore:
         """Return a value that changes when data of these jobs may have changed; None while other servers may change it.
 
         It changes after every roll-up, after samples of hours that may be rolled up, and after new series of a job.
+        None also where answers may lack rows: they must not be cached.
         """
-        return self.window.revisions.of(jobs) if self._is_alone else None
+        return self.window.revisions.of(jobs) if self._is_alone and missing_shards() is None else None
 
     def roll_up(self, until_ms: int) -> int:
         """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""

@@ -1,7 +1,6 @@
 """EAS's words, and its requests for a page."""
 
 from collections.abc import Iterable
-from types import MappingProxyType
 from typing import Annotated
 
 from msgspec import Meta
@@ -18,26 +17,22 @@ NO_CLUSTER = "default"
 """Placeholder for an unnamed cluster: paths need a text there, and any text means this server."""
 STATUS = Statuses(
     dialect=NAME,
-    meanings=MappingProxyType(
-        {
-            **dict.fromkeys(
-                ("Creating", "Waiting", "Pending", "Committing", "Cloning", "Developing", "Starting"), JobState.QUEUED
-            ),
-            **dict.fromkeys(("Running", "Updating", "HotUpdate", "Scaling", "Stopping", "Deleting"), JobState.RUNNING),
-            "Complete": JobState.SUCCEEDED,
-            "Failed": JobState.FAILED,
-            **dict.fromkeys(("Stopped", "Deleted", "DeleteFailed"), JobState.STOPPED),
-        }
-    ),
-    words=MappingProxyType(
-        {
-            JobState.QUEUED: "Waiting",
-            JobState.RUNNING: "Running",
-            JobState.SUCCEEDED: "Complete",
-            JobState.FAILED: "Failed",
-            **dict.fromkeys((JobState.STOPPED, JobState.UNKNOWN), "Stopped"),
-        }
-    ),
+    meanings={
+        **dict.fromkeys(
+            ("Creating", "Waiting", "Pending", "Committing", "Cloning", "Developing", "Starting"), JobState.QUEUED
+        ),
+        **dict.fromkeys(("Running", "Updating", "HotUpdate", "Scaling", "Stopping", "Deleting"), JobState.RUNNING),
+        "Complete": JobState.SUCCEEDED,
+        "Failed": JobState.FAILED,
+        **dict.fromkeys(("Stopped", "Deleted", "DeleteFailed"), JobState.STOPPED),
+    },
+    words={
+        JobState.QUEUED: "Waiting",
+        JobState.RUNNING: "Running",
+        JobState.SUCCEEDED: "Complete",
+        JobState.FAILED: "Failed",
+        **dict.fromkeys((JobState.STOPPED, JobState.UNKNOWN), "Stopped"),
+    },
 )
 
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Annotated
 
 from msgspec import Meta, field
@@ -24,25 +23,23 @@ NODE_METRICS = map_dialect_names(f"{NAME}-nodes")
 """The metric of each MetricType of GetNodeMetrics."""
 
 # Metrics of the replicas on a node, for a node without samples of its own.
-_INSTEAD: Mapping[str, str] = MappingProxyType(
-    {
-        "node.cpu.utilization": "cpu.utilization",
-        "node.memory.utilization": "memory.utilization",
-        "node.network.receive": "network.receive",
-        "node.network.transmit": "network.transmit",
-        "node.disk.read": "disk.read",
-        "node.disk.write": "disk.write",
-        "gpu.utilization": "npu.utilization",
-        "gpu.memory.utilization": "npu.memory.utilization",
-    }
-)
+_INSTEAD: Mapping[str, str] = {
+    "node.cpu.utilization": "cpu.utilization",
+    "node.memory.utilization": "memory.utilization",
+    "node.network.receive": "network.receive",
+    "node.network.transmit": "network.transmit",
+    "node.disk.read": "disk.read",
+    "node.disk.write": "disk.write",
+    "gpu.utilization": "npu.utilization",
+    "gpu.memory.utilization": "npu.memory.utilization",
+}
 
 READY = "Ready"
 """The status of every existing group, machine group or quota."""
 GIB = 2**30
 _KB = 1024
 _MODEL = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]{0,2}")
-_TYPES: Mapping[str, str] = MappingProxyType({"TFJob": "TensorFlow"})
+_TYPES: Mapping[str, str] = {"TFJob": "TensorFlow"}
 
 
 class StudioPageRequest(AlibabaRequest, frozen=True, kw_only=True):

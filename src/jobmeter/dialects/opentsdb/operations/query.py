@@ -29,9 +29,8 @@ from jobmeter.model.question import Question
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.series import BucketsQuestion, SamplesQuestion
 from jobmeter.query.tsdb.columns import SeriesColumns
-from jobmeter.query.tsdb.compute import SeriesGroups, margin, points, prepare
+from jobmeter.query.tsdb.compute import SeriesGroups, group_tagged, margin, points, prepare, select_tagged
 from jobmeter.query.tsdb.downsample import Fill, reduce_steps
-from jobmeter.query.tsdb.select import group_tagged, select_tagged
 from jobmeter.query.tsdb.tags import Tagged, TagView, tag_series
 from jobmeter.wire.opentsdb.names import PROJECT
 

@@ -6,7 +6,6 @@ https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -30,7 +29,7 @@ VERSION = "2019-01-01"
 MOST = 1440
 """The longest page of points, as documented."""
 _LATELY_MS = 2 * HOUR
-_LONGEST_MS: Mapping[int, int] = MappingProxyType({5: 20 * MINUTE, 15: 20 * MINUTE, 3600: 2 * DAY})
+_LONGEST_MS: Mapping[int, int] = {5: 20 * MINUTE, 15: 20 * MINUTE, 3600: 2 * DAY}
 """Longest range of DescribeMetricData and DescribeMetricTop, by the period; else ``_LATELY_MS``."""
 
 _TIME = "Epoch milliseconds, `YYYY-MM-DD hh:mm:ss` or ISO 8601, UTC where no zone is named."

@@ -4,7 +4,6 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-eas-2021-07-01-
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -23,23 +22,19 @@ from jobmeter.dialects.alibaba.eas.names import READY, EasPageRequest, cluster_o
 from jobmeter.dialects.base import Steps, round_up
 from jobmeter.dialects.base.request import Choice
 
-SORTS: Mapping[str, GroupSort] = MappingProxyType(
-    {
-        "CreateTime": lambda group: group.created,
-        "ServiceCount": lambda group: group.jobs,
-        **dict.fromkeys(("PrePaidInstanceCount", "PostPaidInstanceCount"), lambda _: None),
-    }
-)
-SIZE_SORTS: Mapping[str, SizeSort] = MappingProxyType(
-    {
-        "CpuCount": lambda one: one.capacity.cpu,
-        "Memory": lambda one: one.capacity.memory,
-        "GpuCount": lambda one: one.capacity.devices,
-        "CpuUsed": lambda one: one.running.cpu,
-        "MemoryUsed": lambda one: one.running.memory,
-        "GpuUsed": lambda one: one.running.devices,
-    }
-)
+SORTS: Mapping[str, GroupSort] = {
+    "CreateTime": lambda group: group.created,
+    "ServiceCount": lambda group: group.jobs,
+    **dict.fromkeys(("PrePaidInstanceCount", "PostPaidInstanceCount"), lambda _: None),
+}
+SIZE_SORTS: Mapping[str, SizeSort] = {
+    "CpuCount": lambda one: one.capacity.cpu,
+    "Memory": lambda one: one.capacity.memory,
+    "GpuCount": lambda one: one.capacity.devices,
+    "CpuUsed": lambda one: one.running.cpu,
+    "MemoryUsed": lambda one: one.running.memory,
+    "GpuUsed": lambda one: one.running.devices,
+}
 
 
 @operation("GET /api/v2/resources", "nodes:read", by_resource=True)

@@ -6,7 +6,6 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-eas-2021-07-01-
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta, field
@@ -38,18 +37,17 @@ from jobmeter.query.defaults import job_created
 from jobmeter.query.request import JobQuestion, JobRef, JobViewsQuestion, LogQuestion
 from jobmeter.query.usage import LIMITS, promised_devices, read_recorded_limit
 
-SERVICE_TYPES: Mapping[str, str] = MappingProxyType(
-    {**{name: name for name in ("Async", "Standard", "OfflineTask", "Proxima")}, "Offline Task": "OfflineTask"}
-)
-SORTS: Mapping[str, str] = MappingProxyType(
-    {
-        "CreateTime": "created",
-        "UpdateTime": "updated",
-        "ServiceName": "id",
-        "Status": "state",
-        "Timestamp": "created",
-    }
-)
+SERVICE_TYPES: Mapping[str, str] = {
+    **{name: name for name in ("Async", "Standard", "OfflineTask", "Proxima")},
+    "Offline Task": "OfflineTask",
+}
+SORTS: Mapping[str, str] = {
+    "CreateTime": "created",
+    "UpdateTime": "updated",
+    "ServiceName": "id",
+    "Status": "state",
+    "Timestamp": "created",
+}
 """Job fields of the sorts."""
 STORED_FIELDS = (
     *("AppType", "AppVersion", "CurrentVersion", "Gateway", "Image", "LatestVersion", "ParentUid", "Reason", "Role"),

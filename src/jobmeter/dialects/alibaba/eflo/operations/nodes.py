@@ -8,7 +8,6 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as EncodingError
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import msgspec
@@ -23,9 +22,7 @@ from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.order import make_natural_key
 from jobmeter.query.nodes import NodesQuestion, NodeState, NodeStatus
 
-STATES: Mapping[NodeState, str] = MappingProxyType(
-    {NodeState.UP: "Using", NodeState.DOWN: "Stopped", NodeState.UNKNOWN: "Unknown"}
-)
+STATES: Mapping[NodeState, str] = {NodeState.UP: "Using", NodeState.DOWN: "Stopped", NodeState.UNKNOWN: "Unknown"}
 
 
 class _Pair(msgspec.Struct, frozen=True, rename="pascal"):

@@ -4,7 +4,6 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -18,18 +17,16 @@ from jobmeter.model.instance_types import MOST_JOBS, collect_named_types, type_i
 from jobmeter.model.job import InstanceType, Job, JobFilter
 from jobmeter.query.defaults import job_created
 
-RESOURCE_TYPES: Mapping[str, str] = MappingProxyType({"ECS": "ecs.", "Lingjun": "ml."})
+RESOURCE_TYPES: Mapping[str, str] = {"ECS": "ecs.", "Lingjun": "ml."}
 """Prefixes of the vendor's names of instance types, by the type of the resource."""
 _Entry = tuple[InstanceType, Job]
-SORTS: Mapping[str, Callable[[_Entry], Any]] = MappingProxyType(
-    {
-        "InstanceType": lambda one: type_id(one[0]),
-        "CPU": lambda one: one[0].cpu,
-        "GPU": lambda one: one[0].gpu_count,
-        "Memory": lambda one: one[0].memory,
-        "GmtCreateTime": lambda one: job_created(one[1]),
-    }
-)
+SORTS: Mapping[str, Callable[[_Entry], Any]] = {
+    "InstanceType": lambda one: type_id(one[0]),
+    "CPU": lambda one: one[0].cpu,
+    "GPU": lambda one: one[0].gpu_count,
+    "Memory": lambda one: one[0].memory,
+    "GmtCreateTime": lambda one: job_created(one[1]),
+}
 
 
 @operation("GET /api/v1/ecsspecs", "jobs:read", by_resource=True)

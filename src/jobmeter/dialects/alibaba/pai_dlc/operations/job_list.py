@@ -1,7 +1,6 @@
 """ListJobs."""
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
@@ -24,29 +23,25 @@ from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, JobFilter, JobPage, JobState, Operator
 
-SORTS: Mapping[str, str] = MappingProxyType(
-    {
-        "DisplayName": "name",
-        "JobType": "type",
-        "Status": "state",
-        "GmtCreateTime": "created",
-        "GmtFinishTime": "end",
-        "GmtRunningTime": "start",
-    }
-)
+SORTS: Mapping[str, str] = {
+    "DisplayName": "name",
+    "JobType": "type",
+    "Status": "state",
+    "GmtCreateTime": "created",
+    "GmtFinishTime": "end",
+    "GmtRunningTime": "start",
+}
 """The sort keys of a list."""
 _ALL = frozenset(JobState)
-TIMES: Mapping[str, tuple[str, frozenset[JobState]]] = MappingProxyType(
-    {
-        "GmtCreateTime": ("created", _ALL),
-        "GmtSubmittedTime": ("created", _ALL),
-        "GmtRunningTime": ("start", _ALL),
-        "GmtFinishTime": ("end", frozenset(state for state in JobState if state.finished)),
-        "GmtSuccessedTime": ("end", frozenset({JobState.SUCCEEDED})),
-        "GmtFailedTime": ("end", frozenset({JobState.FAILED})),
-        "GmtStoppedTime": ("end", frozenset({JobState.STOPPED, JobState.UNKNOWN})),
-    }
-)
+TIMES: Mapping[str, tuple[str, frozenset[JobState]]] = {
+    "GmtCreateTime": ("created", _ALL),
+    "GmtSubmittedTime": ("created", _ALL),
+    "GmtRunningTime": ("start", _ALL),
+    "GmtFinishTime": ("end", frozenset(state for state in JobState if state.finished)),
+    "GmtSuccessedTime": ("end", frozenset({JobState.SUCCEEDED})),
+    "GmtFailedTime": ("end", frozenset({JobState.FAILED})),
+    "GmtStoppedTime": ("end", frozenset({JobState.STOPPED, JobState.UNKNOWN})),
+}
 """Times that StartTime and EndTime may bound: our field, and the states that show it."""
 _SUMS = ("RequestCPU", "RequestGPU", "RequestMemory", "NodeCount")
 PAYMENTS = ("PrePaid", "Spot", "PostPaid")

@@ -5,7 +5,6 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-paistudio-2022-
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta, field
@@ -38,14 +37,12 @@ def _sort_by_nothing(_: ResourceGroup) -> None:
     """Return None for every group: the sort by a field that no group has keeps their order."""
 
 
-SORTS: Mapping[str, GroupSort] = MappingProxyType(
-    {
-        "DisplayName": lambda group: make_natural_key(group.name),
-        "GmtCreated": lambda group: group.created,
-        "GmtModified": lambda group: group.updated,
-        **dict.fromkeys(("RegionID", "Duration", "PricingCycle", "PayType"), _sort_by_nothing),
-    }
-)
+SORTS: Mapping[str, GroupSort] = {
+    "DisplayName": lambda group: make_natural_key(group.name),
+    "GmtCreated": lambda group: group.created,
+    "GmtModified": lambda group: group.updated,
+    **dict.fromkeys(("RegionID", "Duration", "PricingCycle", "PayType"), _sort_by_nothing),
+}
 
 
 @operation("GET /api/v1/resources", "nodes:read", by_resource=True)

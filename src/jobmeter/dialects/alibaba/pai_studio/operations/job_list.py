@@ -4,7 +4,6 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-paistudio-2022-
 """
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta, field
@@ -24,35 +23,29 @@ from jobmeter.query.usage import LIMITS, promised_devices, read_recorded_limit
 WEEK = 7 * DAY
 STATUS = Statuses(
     dialect=NAME,
-    meanings=MappingProxyType(
-        {
-            **dict.fromkeys(("Creating", "Created", "Initializing", "Submitted"), JobState.QUEUED),
-            "Running": JobState.RUNNING,
-            "Succeed": JobState.SUCCEEDED,
-            **dict.fromkeys(("Failed", "CreateFailed", "InitializeFailed"), JobState.FAILED),
-            "Terminated": JobState.STOPPED,
-        }
-    ),
-    words=MappingProxyType(
-        {
-            JobState.QUEUED: "Submitted",
-            JobState.RUNNING: "Running",
-            JobState.SUCCEEDED: "Succeed",
-            JobState.FAILED: "Failed",
-            **dict.fromkeys((JobState.STOPPED, JobState.UNKNOWN), "Terminated"),
-        }
-    ),
+    meanings={
+        **dict.fromkeys(("Creating", "Created", "Initializing", "Submitted"), JobState.QUEUED),
+        "Running": JobState.RUNNING,
+        "Succeed": JobState.SUCCEEDED,
+        **dict.fromkeys(("Failed", "CreateFailed", "InitializeFailed"), JobState.FAILED),
+        "Terminated": JobState.STOPPED,
+    },
+    words={
+        JobState.QUEUED: "Submitted",
+        JobState.RUNNING: "Running",
+        JobState.SUCCEEDED: "Succeed",
+        JobState.FAILED: "Failed",
+        **dict.fromkeys((JobState.STOPPED, JobState.UNKNOWN), "Terminated"),
+    },
 )
-SORTS: Mapping[str, str] = MappingProxyType(
-    {
-        "GmtCreateTime": "created",
-        "GmtModifiedTime": "updated",
-        "TrainingJobName": "name",
-        "TrainingJobId": "id",
-        "Status": "state",
-        "UserId": "user",
-    }
-)
+SORTS: Mapping[str, str] = {
+    "GmtCreateTime": "created",
+    "GmtModifiedTime": "updated",
+    "TrainingJobName": "name",
+    "TrainingJobId": "id",
+    "Status": "state",
+    "UserId": "user",
+}
 """Job fields of the sorts."""
 STORED_FIELDS = (
     *("AlgorithmId", "AlgorithmName", "AlgorithmProvider", "AlgorithmVersion", "AssignNodeSpec", "DlcJobId"),

@@ -5,7 +5,6 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-paistudio-2022-
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, field
@@ -39,17 +38,15 @@ class MachineKind(NamedTuple):
     models: str
 
 
-MACHINE_GROUP_SORTS: Mapping[str, Callable[[dict[str, Any]], Any]] = MappingProxyType(
-    {
-        "MachineGroupID": lambda one: one["MachineGroupID"],
-        "EcsCount": lambda one: one["EcsCount"],
-        "Cpu": lambda one: one.get("Cpu"),
-        "Memory": lambda one: one.get("Memory"),
-        "Gpu": lambda one: one.get("Gpu"),
-        "GmtCreatedTime": lambda one: one.get("GmtCreatedTime"),
-        "GmtModifiedTime": lambda one: one.get("GmtModifiedTime"),
-    }
-)
+MACHINE_GROUP_SORTS: Mapping[str, Callable[[dict[str, Any]], Any]] = {
+    "MachineGroupID": lambda one: one["MachineGroupID"],
+    "EcsCount": lambda one: one["EcsCount"],
+    "Cpu": lambda one: one.get("Cpu"),
+    "Memory": lambda one: one.get("Memory"),
+    "Gpu": lambda one: one.get("Gpu"),
+    "GmtCreatedTime": lambda one: one.get("GmtCreatedTime"),
+    "GmtModifiedTime": lambda one: one.get("GmtModifiedTime"),
+}
 
 
 @operation("GET /api/v1/resources/{ResourceGroupID}/machinegroups", "nodes:read", by_resource=True)

@@ -4,7 +4,6 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-paistudio-2022-
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, field
@@ -27,9 +26,7 @@ from jobmeter.model.order import make_natural_key
 from jobmeter.query.group import NodeLoad
 from jobmeter.query.nodes import NodeState
 
-STATUSES: Mapping[NodeState, str] = MappingProxyType(
-    {NodeState.UP: READY, NodeState.DOWN: "NotReady", NodeState.UNKNOWN: "Unknown"}
-)
+STATUSES: Mapping[NodeState, str] = {NodeState.UP: READY, NodeState.DOWN: "NotReady", NodeState.UNKNOWN: "Unknown"}
 _Unknown = Annotated[str, Meta(description="No node has it: a filter on it selects none.")]
 _UNKNOWN_FILTERS = (
     *("availability_zone", "clique_id", "disk_pl", "health_count", "health_rate", "hyper_node", "hyper_zone"),
@@ -45,22 +42,20 @@ class NodeMember(NamedTuple):
 
 
 NodeSort = Callable[[NodeMember], Any]
-NODE_SORTS: Mapping[str, NodeSort] = MappingProxyType(
-    {
-        "NodeName": lambda one: make_natural_key(one.load.node.name),
-        "NodeStatus": lambda one: STATUSES[one.load.state],
-        "CPU": lambda one: one.load.capacity.cpu,
-        "Memory": lambda one: one.load.capacity.memory,
-        "GPU": lambda one: one.load.capacity.devices,
-        "RequestCPU": lambda one: one.load.load.requested.cpu,
-        "RequestMemory": lambda one: one.load.load.requested.memory,
-        "RequestGPU": lambda one: one.load.load.requested.devices,
-        "PodNum": lambda one: one.load.load.replicas,
-        "WorkloadNum": lambda one: len(one.load.load.jobs),
-        "GmtCreateTime": lambda one: one.load.node.first_seen,
-        "GmtModifiedTime": lambda one: one.load.node.last_seen,
-    }
-)
+NODE_SORTS: Mapping[str, NodeSort] = {
+    "NodeName": lambda one: make_natural_key(one.load.node.name),
+    "NodeStatus": lambda one: STATUSES[one.load.state],
+    "CPU": lambda one: one.load.capacity.cpu,
+    "Memory": lambda one: one.load.capacity.memory,
+    "GPU": lambda one: one.load.capacity.devices,
+    "RequestCPU": lambda one: one.load.load.requested.cpu,
+    "RequestMemory": lambda one: one.load.load.requested.memory,
+    "RequestGPU": lambda one: one.load.load.requested.devices,
+    "PodNum": lambda one: one.load.load.replicas,
+    "WorkloadNum": lambda one: len(one.load.load.jobs),
+    "GmtCreateTime": lambda one: one.load.node.first_seen,
+    "GmtModifiedTime": lambda one: one.load.node.last_seen,
+}
 
 
 @operation("GET /api/v1/nodes", "nodes:read", by_resource=True)

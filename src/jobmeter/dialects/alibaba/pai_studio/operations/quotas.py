@@ -5,7 +5,6 @@ https://help.aliyun.com/en/pai/developer-reference/api-paistudio-2022-01-12-stru
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta, field
@@ -35,21 +34,17 @@ from jobmeter.model.job import JobState
 from jobmeter.model.order import make_natural_key
 from jobmeter.query.group import Amounts, ResourceGroup
 
-SORTS: Mapping[str, GroupSort] = MappingProxyType(
-    {
-        "QuotaName": lambda group: make_natural_key(group.name),
-        "Status": lambda _: None,
-        "GmtCreatedTime": lambda group: group.created,
-        "GmtModifiedTime": lambda group: group.updated,
-    }
-)
-SIZE_SORTS: Mapping[str, SizeSort] = MappingProxyType(
-    {
-        "CPU": lambda one: one.capacity.cpu,
-        "Memory": lambda one: one.capacity.memory,
-        "GPU": lambda one: one.capacity.devices,
-    }
-)
+SORTS: Mapping[str, GroupSort] = {
+    "QuotaName": lambda group: make_natural_key(group.name),
+    "Status": lambda _: None,
+    "GmtCreatedTime": lambda group: group.created,
+    "GmtModifiedTime": lambda group: group.updated,
+}
+SIZE_SORTS: Mapping[str, SizeSort] = {
+    "CPU": lambda one: one.capacity.cpu,
+    "Memory": lambda one: one.capacity.memory,
+    "GPU": lambda one: one.capacity.devices,
+}
 
 
 @operation("GET /api/v1/quotas/", "nodes:read", by_resource=True)
