@@ -166,7 +166,10 @@ class FileWatch:
         return lives[0] if lives else None
 
     def follow(self, live: Path, path: Path, reader: Path | None, *, is_new: bool) -> Followed:
-        """Open the file at a path for a live path."""
+        """Open the file that has the name ``path`` now for a live path.
+
+        ``reader`` is the live path for which it is already open. ``is_new``: it appeared while its folder was watched.
+        """
         return self._begin(live, path, reader, self._looked_ns or 0, is_new=is_new)
 
     def opened(self, live: Path) -> int:
@@ -174,7 +177,7 @@ class FileWatch:
         return self._sources[live].opened if live in self._sources else 0
 
     def balance(self, live: Path | None = None) -> None:
-        """Reset the count of opened files."""
+        """Reset the count of opened files of a live path, or of all."""
         for source in self._sources.values() if live is None else filter(None, [self._sources.get(live)]):
             source.balance()
 
