@@ -18,10 +18,10 @@ import msgspec
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.model.batch import SampleBatch
-from jobmeter.model.interner import SeriesList
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_batch import LogBatch
 from jobmeter.model.retention import Retention
+from jobmeter.model.series_table import SeriesList
 from jobmeter.model.span import Span
 from jobmeter.store.base import Store
 

@@ -30,6 +30,7 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.record import EventRecord, JobRecord, NodeRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.registry.open import open_registry
 from jobmeter.settings import Limits
@@ -284,7 +285,7 @@ def test_a_project_key_writes_to_its_project(house):
 
 def test_what_goes_on_is_reported_when_it_went_on_noticeably_or_the_line_is_quiet():
     registry, clock = FakeRegistry(), SetClock()
-    observer = Observer(registry, clock)
+    observer = Observer(registry, clock, SeriesTable())
     for second in range(25):
         clock.time_ms = NOW + second * SECOND
         observer.observe_all([batch((USAGE, clock.time_ms, 1.0))])
@@ -301,7 +302,7 @@ def test_what_goes_on_is_reported_when_it_went_on_noticeably_or_the_line_is_quie
 
 def test_a_flush_that_fails_is_made_up_for():
     registry, clock = FakeRegistry(), SetClock()
-    observer = Observer(registry, clock)
+    observer = Observer(registry, clock, SeriesTable())
     observer.observe_all([batch((USAGE, NOW, 1.0))])
     observer.observe_all([batch((USAGE, NOW + 1, 1.0))])
     registry.failure = UnavailableError("the registry is away")

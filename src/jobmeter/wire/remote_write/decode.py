@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.kernel.remote_write import ScannedWrite, scan_1, scan_2
-from jobmeter.kernel.table import Texts, TextTable
+from jobmeter.kernel.text_table import Texts, TextTable
 from jobmeter.model.batch import Float64s, Int64s, Uint32s, Uint64s
 from jobmeter.model.memory import Take
 from jobmeter.wire.protobuf import BYTES, fields, make_damage_error, varint

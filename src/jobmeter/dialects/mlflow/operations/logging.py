@@ -7,9 +7,10 @@ from msgspec import Meta
 
 from jobmeter.dialects.base import Context, Steps, ask
 from jobmeter.dialects.base.request import Typed
-from jobmeter.dialects.mlflow.metrics import find, history, write
+from jobmeter.dialects.mlflow.metrics import history, write
 from jobmeter.dialects.mlflow.operations.runs import change
 from jobmeter.dialects.mlflow.requests import NUMBER, PAGE_TOKEN, RunRequest, answer, operation
+from jobmeter.dialects.mlflow.runs import find
 from jobmeter.wire.mlflow.changes import logged
 from jobmeter.wire.mlflow.names import (
     MAX_PARAM,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.kernel.table import Texts, TextTable
+from jobmeter.kernel.text_table import Texts, TextTable
 
 lists = st.lists(st.lists(st.binary(max_size=40), max_size=30), max_size=6)
 

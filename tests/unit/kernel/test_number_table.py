@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.kernel.series_table import SeriesTable
+from jobmeter.kernel.number_table import NumberTable
 
 IDS = st.one_of(st.integers(0, 30), st.integers(0, 2**64 - 1))
 STEPS = st.lists(st.tuples(st.booleans(), st.dictionaries(IDS, st.integers(0, 2**31 - 2), max_size=60)), max_size=12)
@@ -17,7 +17,7 @@ def arrays(numbers):
 
 @given(STEPS, st.sampled_from([0, 800]))
 def test_a_table_finds_each_series_that_was_put_and_not_removed(steps, most):
-    table, truth = SeriesTable(most), dict[int, int]()
+    table, truth = NumberTable(most), dict[int, int]()
     for put, numbers in steps:
         ids, values = arrays(numbers)
         if put:
@@ -34,7 +34,7 @@ def test_a_table_finds_each_series_that_was_put_and_not_removed(steps, most):
 @pytest.mark.parametrize("most", [0, 40_000])
 def test_a_table_grows_and_every_second_series_is_removed_in_any_order(most):
     draw = np.random.default_rng(1)
-    table, ids = SeriesTable(most), draw.permutation(np.arange(40_000, dtype=np.uint64))
+    table, ids = NumberTable(most), draw.permutation(np.arange(40_000, dtype=np.uint64))
     for part in np.split(ids, 8):
         table.put(part, part.astype(np.int64))
     table.remove(draw.permutation(ids[::2]))

@@ -4,6 +4,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from jobmeter.errors import UnavailableError
+
 
 class StatementLock:
     """Shared by inserts, exclusive for others. New inserts wait for a waiting exclusive use."""
@@ -26,9 +28,13 @@ class StatementLock:
                 self._changed.notify_all()
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Run no other statement during the block."""
+    def exclusive(self, seconds: float | None = None) -> Iterator[None]:
+        """Run no other statement during the block.
+
+        Raises UnavailableError if the running ones take longer than some seconds; None waits for ever.
+        """
         with self._exclusive:
             with self._changed:
-                self._changed.wait_for(lambda: not self._sharing)
+                if not self._changed.wait_for(lambda: not self._sharing, seconds):
+                    raise UnavailableError("questions that run now take too long")
             yield

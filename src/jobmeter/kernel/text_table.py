@@ -1,26 +1,20 @@
-"""Numbers texts from 0, in the order in which they are added (``table.c``)."""
+"""Numbers texts from 0, in the order in which they are added (``text_table.c``)."""
 
 import os
 from collections.abc import Sequence
-from typing import TypeVar, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.kernel.bind import DATA, PLACE, SIZE, Function, bind
+from jobmeter.kernel.bind import DATA, PLACE, SIZE, bind
 from jobmeter.kernel.library import pointer
+from jobmeter.kernel.number_table import NumberTable
 
 Int64s = NDArray[np.int64]
-T = TypeVar("T", bound=np.generic)
-
-_ARRAYS = [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, *[PLACE] * 3, SIZE, PLACE]
-_FIND = bind("jobmeter_table_find", [DATA, *_ARRAYS])
-_ADD = bind("jobmeter_table_add", [DATA, *_ARRAYS], SIZE)
-_PLACE_ALL = bind("jobmeter_table_place", [PLACE, SIZE, PLACE, SIZE])
+_FIND = bind("jobmeter_texts_find", [DATA, PLACE, PLACE, SIZE, *[PLACE] * 4, SIZE, SIZE, PLACE], SIZE)
 
 _FIRST_TEXTS, _FIRST_BYTES = 1_024, 65_536
-_SPARSE = 2
-"""Hash slots for each text, at least."""
 
 
 class Texts(Sequence[bytes]):
@@ -69,8 +63,7 @@ class TextTable:
 
     def __init__(self) -> None:
         self._key = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
-        self._slots = np.zeros(_SPARSE * _FIRST_TEXTS, np.uint32)
-        self._hashes = np.empty(_FIRST_TEXTS, np.uint64)
+        self._numbers = NumberTable()
         self._edges = np.zeros(_FIRST_TEXTS + 1, np.int64)
         self._memory = np.empty(_FIRST_BYTES, np.uint8)
         self._count = 0
@@ -84,42 +77,28 @@ class TextTable:
         """Bytes of all texts together."""
         return int(self._edges[self._count])
 
-    def find(self, texts: Texts) -> Int64s:
+    def find(self, texts: Texts, *, adds: bool = False) -> Int64s:
         """Return the number of each text, int64[n]; -1 for an unknown text."""
-        return self._call(_FIND, texts)[0]
-
-    def add(self, texts: Texts) -> Int64s:
-        """Return the number of each text, int64[n]. New texts get the next numbers."""
-        self._reserve(len(texts), int((texts.end - texts.begin).sum()))
-        numbers, count = self._call(_ADD, texts)
-        self._count = int(count)
-        return numbers
-
-    def _call(self, function: Function, texts: Texts) -> tuple[Int64s, int]:
         count = len(texts)
         inside = len(texts.end) == count and bool((texts.begin >= 0).all() and (texts.begin <= texts.end).all())
         if not inside or int(texts.end.max(initial=0)) > len(texts.data):
             raise ValueError("a text lies outside of its data")
+        if adds:
+            self._reserve(count, int((texts.end - texts.begin).sum()))
         numbers = np.empty(count, np.int64)
-        inputs = (texts.data, pointer(texts.begin), pointer(texts.end), count, pointer(self._key))
-        slots = (pointer(self._slots), len(self._slots))
-        memory = (pointer(self._hashes), pointer(self._edges), pointer(self._memory), self._count)
-        return numbers, function(*inputs, *slots, *memory, pointer(numbers))
+        inputs = texts.data, pointer(texts.begin), pointer(texts.end), count, pointer(self._key)
+        memory = self._numbers.slots, pointer(self._edges), pointer(self._memory), self._count
+        self._count = int(_FIND(*inputs, *memory, adds, pointer(numbers)))
+        return numbers
+
+    def add(self, texts: Texts) -> Int64s:
+        """Return the number of each text, int64[n]. New texts get the next numbers."""
+        return self.find(texts, adds=True)
 
     def _reserve(self, texts: int, size: int) -> None:
         count, used = self._count, self.size
-        if count + texts > len(self._hashes):
-            room = max(2 * len(self._hashes), count + texts)
-            self._hashes = _grow(self._hashes, count, room)
-            self._edges = _grow(self._edges, count + 1, room + 1)
+        self._numbers.reserve(count + texts)
+        if count + texts >= len(self._edges):
+            self._edges = np.concatenate((self._edges, np.empty(max(len(self._edges), texts), np.int64)))
         if used + size > len(self._memory):
-            self._memory = _grow(self._memory, used, max(2 * len(self._memory), used + size))
-        if _SPARSE * (count + texts) > len(self._slots):
-            self._slots = np.zeros(1 << (_SPARSE * (count + texts) - 1).bit_length(), np.uint32)
-            _PLACE_ALL(pointer(self._slots), len(self._slots), pointer(self._hashes), count)
-
-
-def _grow(array: NDArray[T], used: int, room: int) -> NDArray[T]:
-    grown = np.empty(room, array.dtype)
-    grown[:used] = array[:used]
-    return grown
+            self._memory = np.concatenate((self._memory, np.empty(max(len(self._memory), size), np.uint8)))
