@@ -7,7 +7,7 @@ from jobmeter.dialects.base.request import operations_of
 from jobmeter.dialects.base.view import KEY, View, ViewCall, encode_part
 from jobmeter.dialects.modelarts import errors, names
 from jobmeter.dialects.modelarts.names import NAME
-from jobmeter.dialects.modelarts.operations.projects import PROJECTS_PATH
+from jobmeter.dialects.modelarts.operations.catalogs import PROJECTS_PATH
 
 _HEADER = f"X-Auth-Token: {KEY}"
 _REPORTED = "app."

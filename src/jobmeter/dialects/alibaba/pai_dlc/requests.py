@@ -6,9 +6,16 @@ from msgspec import Meta
 
 from jobmeter.dialects.alibaba.common.operation import TIME, AlibabaRequest, Lookup
 from jobmeter.dialects.base import ask
+from jobmeter.model.catalog import map_dialect_names
 from jobmeter.model.job import JobView
 from jobmeter.model.time import DAY
 from jobmeter.query.request import JobQuestion, JobRef
+
+NAME = "pai-dlc"
+
+METRICS = map_dialect_names(NAME)
+"""The metric of each MetricType."""
+
 
 WEEK = 7 * DAY
 TIME_TEXT = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."

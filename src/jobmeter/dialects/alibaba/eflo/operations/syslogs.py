@@ -16,7 +16,7 @@ from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.series import check_name
 from jobmeter.model.syslog import SEVERITIES
 from jobmeter.model.time import MAX_TIME_MS
-from jobmeter.query.log_pages import LogPageQuestion
+from jobmeter.query.logs import LogPageQuestion
 from jobmeter.query.request import LogQuestion, NodeRef
 
 MOST = 100

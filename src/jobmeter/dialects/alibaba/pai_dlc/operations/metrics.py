@@ -23,8 +23,7 @@ from jobmeter.dialects.alibaba.common.operation import (
     operation,
     pod_ids,
 )
-from jobmeter.dialects.alibaba.pai_dlc.names import METRICS
-from jobmeter.dialects.alibaba.pai_dlc.requests import TIME_TEXT, DlcJobRequest, Token
+from jobmeter.dialects.alibaba.pai_dlc.requests import METRICS, TIME_TEXT, DlcJobRequest, Token
 from jobmeter.dialects.base import MissingFieldError, Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.catalog import Metric

@@ -12,9 +12,8 @@ from msgspec import Meta, field
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, answer, json_body, json_operation, operation
 from jobmeter.dialects.alibaba.pai_dlc import specs
 from jobmeter.dialects.alibaba.pai_dlc.items import STORED_FIELDS, read_own_fields
-from jobmeter.dialects.alibaba.pai_dlc.names import NAME
 from jobmeter.dialects.alibaba.pai_dlc.operations.job_list import sums
-from jobmeter.dialects.alibaba.pai_dlc.requests import DlcJobRequest, job_view
+from jobmeter.dialects.alibaba.pai_dlc.requests import NAME, DlcJobRequest, job_view
 from jobmeter.dialects.base import Context, DeleteJob, RecordJobs, Steps, StopJob, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import ConflictError, InvalidRequestError

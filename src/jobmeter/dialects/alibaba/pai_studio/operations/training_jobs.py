@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from jobmeter.dialects.alibaba.common.instances import replicas_named
+from jobmeter.dialects.alibaba.common.listing import replicas_named
 from jobmeter.dialects.alibaba.common.operation import (
     ORDER,
     TIME,
