@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
 
 from jobmeter import __version__
 from jobmeter.alerts.muting import fulfils
@@ -70,7 +69,7 @@ class PostSilences(Request, frozen=True, kw_only=True):
 
     body: Annotated[
         bytes,
-        Meta(description="`matchers`, `startsAt`, `endsAt`, `createdBy`, `comment`, and `id` for a change."),
+        "`matchers`, `startsAt`, `endsAt`, `createdBy`, `comment`, and `id` for a change.",
     ]
 
     def _steps(self) -> Steps:

@@ -54,7 +54,7 @@ class ListTrainingProjects(Request, frozen=True, kw_only=True):
 class UpsertTrainingProject(Request, frozen=True, kw_only=True):
     """The project of that name. No project is created: a project begins with a key or its first job."""
 
-    training_project: Annotated[dict[str, Any], Meta(description="`{name}`: a project that the key sees.")]
+    training_project: Annotated[dict[str, Any], "`{name}`: a project that the key sees."]
 
     def _steps(self) -> Steps:
         name = self.training_project.get("name")
@@ -149,7 +149,7 @@ class GetTrainingJob(BasetenJobRequest, frozen=True, kw_only=True):
 class UpdateTrainingJob(BasetenJobRequest, frozen=True, kw_only=True):
     """Stores the fields in `extra.baseten` of the job's record, while the job is pending."""
 
-    priority: Annotated[int | None, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="A whole number.")] = None
+    priority: Annotated[int | None, "A whole number.", Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] = None
     availability_model: Annotated[Literal["dedicated", "spot"] | None, Choice(("dedicated", "spot"))] = None
 
     def _steps(self) -> Steps:

@@ -5,8 +5,6 @@ Jobmeter offers no machines and no images, so both read the newest ``MOST_JOBS``
 
 from typing import Annotated, Any
 
-from msgspec import Meta
-
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice, Request
 from jobmeter.dialects.modelarts.answers import answer
@@ -26,7 +24,7 @@ class KeystoneListProjects(Request, frozen=True, kw_only=True):
     It belongs to IAM; the SDK asks for it when it is given a region and no project, and rejects any other number.
     """
 
-    name: Annotated[str, Meta(description="A region; every region has the same project.")] = ""
+    name: Annotated[str, "A region; every region has the same project."] = ""
 
     def _steps(self) -> Steps:
         yield from ()
@@ -42,7 +40,7 @@ class ShowTrainingJobFlavors(ModelArtsProjectRequest, frozen=True, kw_only=True)
     Sizes are in the largest unit (powers of 1024) that leaves a whole number.
     """
 
-    flavor_type: Annotated[str, Meta(description="Default: all."), Choice(TYPES)] = ""
+    flavor_type: Annotated[str, "Default: all.", Choice(TYPES)] = ""
 
     def _steps(self) -> Steps:
         page = yield from ask(JobFilter(projects=frozenset({self.project}), limit=MOST_JOBS))

@@ -43,7 +43,7 @@ class ListTrainingJobTasks(ModelArtsJobRequest, frozen=True, kw_only=True):
     """
 
     schedule_count: Annotated[
-        int | None, Meta(ge=1, le=MAX_INTEGER, description="Only the tasks of that scheduling. Default: all.")
+        int | None, "Only the tasks of that scheduling. Default: all.", Meta(ge=1, le=MAX_INTEGER)
     ] = None
 
     def _steps(self) -> Steps:
@@ -59,7 +59,7 @@ class StopTrainingJob(ModelArtsJobRequest, frozen=True, kw_only=True):
     Jobmeter does not end processes: the system that runs the job does. A job that has already ended: 409.
     """
 
-    action_type: Annotated[str, Meta(description="`terminate`.")]
+    action_type: Annotated[str, "`terminate`."]
 
     def _steps(self) -> Steps:
         ref = self.ref

@@ -49,16 +49,14 @@ LastQuery = tuple[Sequence[LastSubQuery], bool, int]
 class LastRequest(PostRequest, frozen=True, kw_only=True):
     """The last reading of each series: `[{metric, timestamp (ms), value (a text), tags, tsuid}]`."""
 
-    timeseries: Annotated[str, Meta(description="`<metric>[{<tag>=<value>,...}]`; may be given several times.")] = ""
-    tsuids: Annotated[str, Meta(description="Ids, apart by commas; may be given several times.")] = ""
-    resolve: Annotated[bool, Meta(description="Present: results have metric and tags."), PRESENT] = False
-    back_scan: Annotated[int, Meta(le=1_000_000, description="Hours to look back; 0 is without end."), Count()] = 0
+    timeseries: Annotated[str, "`<metric>[{<tag>=<value>,...}]`; may be given several times."] = ""
+    tsuids: Annotated[str, "Ids, apart by commas; may be given several times."] = ""
+    resolve: Annotated[bool, "Present: results have metric and tags.", PRESENT] = False
+    back_scan: Annotated[int, "Hours to look back; 0 is without end.", Meta(le=1_000_000), Count()] = 0
     body: Annotated[
         bytes,
-        Meta(
-            description="With POST: `{queries: [{metric, tags} or {tsuids}], resolve, resolveNames, backScan}`, as in "
-            "the query string."
-        ),
+        "With POST: `{queries: [{metric, tags} or {tsuids}], resolve, resolveNames, backScan}`, as in "
+        "the query string.",
     ] = b""
 
     def _steps(self) -> Steps:

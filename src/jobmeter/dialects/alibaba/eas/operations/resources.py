@@ -6,8 +6,6 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-eas-2021-07-01-
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from msgspec import Meta
-
 from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.alibaba.common.groups import (
     GroupSort,
@@ -46,12 +44,12 @@ class ListResources(EasPageRequest, frozen=True, kw_only=True):
     UpdateTime}`: an instance is a node, and unknown fields are left out.
     """
 
-    resource_id: Annotated[str, Meta(description="The group of that name. Default: all.")] = ""
-    resource_name: Annotated[str, Meta(description="Another name of ResourceId.")] = ""
-    resource_status: Annotated[str, Meta(description=f"Groups in that status. Every group is `{READY}`.")] = ""
+    resource_id: Annotated[str, "The group of that name. Default: all."] = ""
+    resource_name: Annotated[str, "Another name of ResourceId."] = ""
+    resource_status: Annotated[str, f"Groups in that status. Every group is `{READY}`."] = ""
     resource_type: Annotated[
         str,
-        Meta(description="Changes nothing: the type of a group is unknown."),
+        "Changes nothing: the type of a group is unknown.",
         Choice(("Dedicated", "SelfManaged")),
     ] = ""
     sort: Annotated[str, Choice((*SORTS, *SIZE_SORTS))] = "CreateTime"
@@ -97,8 +95,8 @@ _PATH = "/api/v2/resources/{ClusterId}/{ResourceId}/log"
 class LogRequest(AlibabaRequest, frozen=True, kw_only=True):
     """A request about the shipper of a resource group."""
 
-    cluster_id: Annotated[str, Meta(description="The vendor's region. Every one means this server.")]
-    resource_id: Annotated[str, Meta(description="The resource group, as job and node records name it.")]
+    cluster_id: Annotated[str, "The vendor's region. Every one means this server."]
+    resource_id: Annotated[str, "The resource group, as job and node records name it."]
 
 
 @json_operation(f"POST {_PATH}", "shippers:write")
@@ -109,8 +107,8 @@ class CreateResourceLog(LogRequest, frozen=True, kw_only=True):
     role admin.
     """
 
-    project_name: Annotated[str, Meta(description="With LogStore: a sink of the server's settings.")]
-    log_store: Annotated[str, Meta(description="With ProjectName: a sink of the server's settings.")]
+    project_name: Annotated[str, "With LogStore: a sink of the server's settings."]
+    log_store: Annotated[str, "With ProjectName: a sink of the server's settings."]
 
     def _steps(self) -> Steps:
         group = self.resource_id

@@ -17,7 +17,7 @@ from jobmeter.model.event import Event, EventFilter, EventSource
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.time import TimeRange
 
-MaxEvents = Annotated[int, Meta(ge=1, le=10_000, description="Of more events, the newest are given.")]
+MaxEvents = Annotated[int, "Of more events, the newest are given.", Meta(ge=1, le=10_000)]
 
 
 @operation("GET /api/v1/jobs/{JobId}/events", "jobs:read", by_resource=True)

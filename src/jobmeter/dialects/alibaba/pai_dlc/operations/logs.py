@@ -24,14 +24,14 @@ class GetPodLogs(PodRequest, frozen=True, kw_only=True):
     `{JobId, PodId, PodUid, Containers, ContainerInfo, Logs, RequestId}`.
     """
 
-    max_lines: Annotated[int, Meta(ge=1, le=10_000, description="Of more lines, the newest are given.")] = 2000
+    max_lines: Annotated[int, "Of more lines, the newest are given.", Meta(ge=1, le=10_000)] = 2000
     start_time: WeekStart = None
     end_time: WeekEnd = None
     containers: Annotated[
         tuple[str, ...],
-        Meta(description=f"Names, separated by commas. A pod has one, `{CONTAINER}`; others have no lines."),
+        f"Names, separated by commas. A pod has one, `{CONTAINER}`; others have no lines.",
     ] = ()
-    download_to_file: Annotated[bool, Meta(description="The lines come in the answer either way.")] = False
+    download_to_file: Annotated[bool, "The lines come in the answer either way."] = False
 
     def _steps(self) -> Steps:
         view = yield from self.view()
