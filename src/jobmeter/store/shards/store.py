@@ -20,6 +20,7 @@ from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumn
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NO_JOB, NamePart, Series
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import TimeRange
 from jobmeter.store.base import (
     NEWEST,
@@ -142,6 +143,9 @@ class ShardedStore:
         for shard in self.shards:
             if shard.engine is not None:
                 shard.engine.check_writable()
+
+    def use_series(self, table: SeriesTable) -> None:
+        """Do nothing: each shard has a table of its own."""
 
     @_while_placed
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
