@@ -14,10 +14,10 @@ from typing import Any, get_args
 
 import click
 import msgspec
-from jobmeter.access.system_policies import SYSTEM_POLICIES
 
 from jobmeter.access.actions import names_of
 from jobmeter.access.limit import Per
+from jobmeter.access.policy import SYSTEM_POLICIES
 from jobmeter.cli.grouped import GroupedCommand, Record
 from jobmeter.cli.main import cli
 from jobmeter.cli.registry import VERBS

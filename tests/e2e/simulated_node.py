@@ -18,7 +18,7 @@ import msgspec
 
 import jobmeter.collect.agent as agent_module
 import jobmeter.collect.loop as loop_module
-import jobmeter.collect.process.counter_file as counter_module
+import jobmeter.collect.state_file as counter_module
 from jobmeter.client.transport import Transport
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.accelerators.names import DeviceNames

@@ -13,8 +13,8 @@ from queue import SimpleQueue
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.cgroup.count import GroupCounters, GroupKey, group_key
 from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
-from jobmeter.collect.cgroup.outside import CgroupPlace as GroupPlace
-from jobmeter.collect.cgroup.outside import InsideTime, places
+from jobmeter.collect.cgroup.paths import CgroupPlace as GroupPlace
+from jobmeter.collect.cgroup.paths import InsideTime, places
 from jobmeter.collect.cgroup.quota import QuotasAbove
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import CgroupUsage, merge_readings
@@ -24,11 +24,11 @@ from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.host.pressure import RESOURCES
 from jobmeter.collect.process import surroundings
 from jobmeter.collect.process.count import Departed, Ended, ProcessCounters
-from jobmeter.collect.process.counter_file import CounterFile
 from jobmeter.collect.process.stat import Key
 from jobmeter.collect.process_events.connector import ProcessCounts, counts_file
 from jobmeter.collect.replica import ReplicaMemory, ReplicaProcesses
 from jobmeter.collect.starts import COUNTERS, GIVEN, SHORTEST_MS, Starts
+from jobmeter.collect.state_file import CounterFile
 from jobmeter.model.sample import Sample
 
 _FORGET_AFTER_MS = 600_000

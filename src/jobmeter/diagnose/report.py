@@ -123,13 +123,9 @@ def log_peaks(case: Case) -> list[ChangePoint]:
         for replica, of_minute in counts.items()
         for minute, count in of_minute.items()
         if count >= PEAK_LINES
-        and (len(of_minute) == 1 or count >= PEAK_FACTOR * _find_usual_count(list(of_minute.values())))
+        and (len(of_minute) == 1 or count >= PEAK_FACTOR * float(np.median(list(of_minute.values()))))
     ]
     return sorted(found, key=lambda turn: turn.time)[:MOST]
-
-
-def _find_usual_count(counts: Sequence[int]) -> float:
-    return float(np.median(counts))
 
 
 MOST_NODE_EVENTS = 1_000

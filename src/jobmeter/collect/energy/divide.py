@@ -10,7 +10,7 @@ from typing import NamedTuple
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.energy.idle import IdlePower
 from jobmeter.collect.energy.sources import ACCELERATOR, CPU, MEMORY, NODE
-from jobmeter.collect.process.counter_file import CounterFile
+from jobmeter.collect.state_file import CounterFile
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 

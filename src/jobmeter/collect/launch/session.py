@@ -9,8 +9,7 @@ from threading import Event, Thread
 from typing import TypeVar
 
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
-from jobmeter.collect.cgroup.outside import CgroupPlace
-from jobmeter.collect.cgroup.paths import Groups, Hierarchies, groups_of
+from jobmeter.collect.cgroup.paths import CgroupPlace, Groups, Hierarchies, groups_of
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.member import Member, MembershipSource
@@ -21,10 +20,9 @@ from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import RunFigures, traffic_beside
 from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
-from jobmeter.collect.launch.memory import OomWatch
 from jobmeter.collect.launch.output import CommandOutput
 from jobmeter.collect.launch.plan import LaunchPlan, environments
-from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, end_state, exit_status
+from jobmeter.collect.launch.records import JobRecorder, OomWatch, ReplicaLife, end_state, exit_status
 from jobmeter.collect.launch.relay import MlflowRelay
 from jobmeter.collect.launch.result import Result, describe_accounting
 from jobmeter.collect.launch.tracked_runs import TrackedRuns

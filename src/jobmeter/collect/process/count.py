@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.cgroup.outside import CgroupPlace
+from jobmeter.collect.cgroup.paths import CgroupPlace
 from jobmeter.collect.discover.member import Process
 from jobmeter.collect.process.open_files import OpenFiles
 from jobmeter.collect.process.stat import Key, ProcessIo, parse_io

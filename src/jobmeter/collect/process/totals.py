@@ -140,7 +140,7 @@ class ProcessTotals(Generic[K, O]):
             self._add_to_owner(owner, missing)
             sums[owner] = _add(sums[owner], missing)
         for owner, values in sums.items():
-            sums[owner] = self._highest[owner] = _take_most(values, self._highest.get(owner, self._zero))
+            sums[owner] = self._highest[owner] = tuple(map(max, values, self._highest.get(owner, self._zero)))
         return sums
 
     def forget(self, owners: Iterable[O]) -> None:
@@ -301,7 +301,3 @@ def _subtract(left: Values, right: Values) -> Values:
 
 def _take_least(left: Values, right: Values) -> Values:
     return tuple(map(min, left, right))
-
-
-def _take_most(left: Values, right: Values) -> Values:
-    return tuple(map(max, left, right))

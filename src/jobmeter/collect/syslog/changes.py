@@ -9,9 +9,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from jobmeter.collect.syslog.successors import Followed
+
+if TYPE_CHECKING:
+    from jobmeter.collect.syslog.watch import FileWatch
 
 CREATE, MOVED_FROM, MOVED_TO, DELETE = 0x100, 0x40, 0x80, 0x200
 """Kinds of events: a name appears, is moved away, is moved here, disappears."""
@@ -120,33 +123,6 @@ _TRIES = 2
 """Searches for a file that has gone: the event with its new name may be on its way."""
 
 
-class Files(Protocol):
-    """Files that are read, by their live paths: those that match a pattern and are not rotated."""
-
-    def request_scan(self) -> None:
-        """Request a listing of all folders."""
-        ...
-
-    def find_live_path(self, path: Path) -> Path | None:
-        """Return the live path that a path is, or was rotated from; None for any other."""
-        ...
-
-    def follow(self, live: Path, path: Path, reader: Path | None, *, is_new: bool) -> Followed:
-        """Open the file that has the name ``path`` now for a live path.
-
-        ``reader`` is the live path for which it is already open. ``is_new``: it appeared while its folder was watched.
-        """
-        ...
-
-    def opened(self, live: Path) -> int:
-        """Return how many files of a live path were opened since ``balance``."""
-        ...
-
-    def balance(self, live: Path | None = None) -> None:
-        """Reset the count of opened files of a live path, or of all."""
-        ...
-
-
 @dataclass(slots=True)
 class _File:
     """File: the live path of its lines, and the one for which it is already open, if any."""
@@ -176,7 +152,7 @@ class Changes:
     event is read, its name may already lead to another file.
     """
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: "FileWatch") -> None:
         self._files = files
         self._due: dict[Path, _File] = {}
         self._aside: dict[Path, _File] = {}

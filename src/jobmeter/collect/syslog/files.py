@@ -4,9 +4,19 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobmeter.collect.syslog.base import LogReading, Position, SystemLogEntry
+from jobmeter.collect.syslog.base import (
+    LogReading,
+    Position,
+    Spot,
+    SystemLogEntry,
+    identity,
+    identity_of,
+    is_whole,
+    rotated,
+    spot_at,
+    spot_of,
+)
 from jobmeter.collect.syslog.opening import LogOpener
-from jobmeter.collect.syslog.rotation import Spot, identity, identity_of, is_whole, rotated, spot_at, spot_of
 from jobmeter.collect.syslog.successors import Followed, Successors
 from jobmeter.model.line_level import level_in
 from jobmeter.model.log import MAX_SYSTEM_NAME, MAX_TEXT_BYTES, cut_bytes

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from jobmeter.collect.syslog.base import Spot, identity, identity_of, is_whole, rotated, spot_at
 from jobmeter.collect.syslog.opening import LogOpener
-from jobmeter.collect.syslog.rotation import Spot, identity, identity_of, is_whole, rotated, spot_at
 
 MOST_WAITING, MOST_WAITING_IN_ALL = 16, 1_500
 """Most files of one path, and of all, that are open before they are read; others are opened later."""

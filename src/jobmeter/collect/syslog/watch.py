@@ -5,11 +5,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
+from jobmeter.collect.syslog.base import identity, list_live_names, rotated
 from jobmeter.collect.syslog.changes import Changes, Inotify
 from jobmeter.collect.syslog.files import FileSource
 from jobmeter.collect.syslog.opening import LogOpener
 from jobmeter.collect.syslog.patterns import MOST_ENTRIES, LogPattern, MatchBudget, NamePattern
-from jobmeter.collect.syslog.rotation import identity, list_live_names, rotated
 from jobmeter.collect.syslog.successors import Followed
 from jobmeter.model.time import NS_PER_MS, SystemClock
 
@@ -166,7 +166,10 @@ class FileWatch:
         return lives[0] if lives else None
 
     def follow(self, live: Path, path: Path, reader: Path | None, *, is_new: bool) -> Followed:
-        """Open the file at a path for a live path."""
+        """Open the file that has the name ``path`` now for a live path.
+
+        ``reader`` is the live path for which it is already open. ``is_new``: it appeared while its folder was watched.
+        """
         return self._begin(live, path, reader, self._looked_ns or 0, is_new=is_new)
 
     def opened(self, live: Path) -> int:
@@ -174,7 +177,7 @@ class FileWatch:
         return self._sources[live].opened if live in self._sources else 0
 
     def balance(self, live: Path | None = None) -> None:
-        """Reset the count of opened files."""
+        """Reset the count of opened files of a live path, or of all."""
         for source in self._sources.values() if live is None else filter(None, [self._sources.get(live)]):
             source.balance()
 

@@ -1,4 +1,4 @@
-"""One rank has no processes left, while other ranks still run."""
+"""A rank ended while the others continued."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,6 +13,7 @@ from jobmeter.query.stretches import GAP_INTERVALS
 
 @Rule(
     title="Rank lost",
+    sees="One rank has no processes left, while other ranks still run.",
     advice="Look at the node of that rank; errors of the other ranks are a consequence. "
     "jobmeter diagnose JOB --stacks shows where they wait.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",

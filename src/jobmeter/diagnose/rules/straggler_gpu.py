@@ -1,4 +1,4 @@
-"""One device differs from the others of the job, in several hardware metrics or far in one."""
+"""Devices that differ from the job's other devices in hardware metrics."""
 
 from collections.abc import Iterator, Mapping
 
@@ -33,6 +33,7 @@ _MOSTLY = 0.5
 
 @Rule(
     title="Straggler GPU",
+    sees="One device differs from the others of the job, in several hardware metrics or far in one.",
     advice="Exclude its node and compare; then look at its temperature, power cap, PCIe link and memory errors.",
     source="https://github.com/ROCm/omnistat",
     metrics=(

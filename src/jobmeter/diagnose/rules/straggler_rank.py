@@ -1,4 +1,4 @@
-"""One rank computes while the others of its role wait for it, or the other way round."""
+"""Ranks that work differently from the others, in jobs without devices."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,6 +17,7 @@ _CPU, _WAITS, _WANTED = "cpu.usage", "pressure.cpu", "wanted"
 
 @Rule(
     title="Straggler rank",
+    sees="One rank computes while the others of its role wait for it, or the other way round.",
     advice="Look at that rank's node and data shard: uneven shards, a busy neighbour, a slow disk or clock.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     metrics=("cpu.usage", "pressure.cpu", *BUSY),

@@ -9,14 +9,13 @@ from jobmeter.model.catalog.metric import (
     Display,
     Kind,
     Metric,
-    MetricGroup,
     MetricScope,
     Presentation,
     utilization,
 )
 
 _N = MetricScope.NODE
-_gauge = partial(Metric, scope=_N, group=MetricGroup.NODE, views=Display.HIDDEN)
+_gauge = partial(Metric, scope=_N, views=Display.HIDDEN)
 
 
 def _counter(
@@ -34,7 +33,6 @@ def _utilization(part: str, whole: str, text: str, studio: str, title: str) -> M
         whole,
         minimum=-0.05,
         names={"pai-studio-nodes": studio},
-        group=MetricGroup.NODE,
         title=title,
         views=Display.NODE,
     )

@@ -2,10 +2,9 @@
 
 from functools import partial
 
-from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, MetricGroup, MetricScope, utilization
+from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, MetricScope, utilization
 
 _R = MetricScope.REPLICA
-_CPU, _MEMORY, _NETWORK, _DISK = MetricGroup.CPU, MetricGroup.MEMORY, MetricGroup.NETWORK, MetricGroup.DISK
 _HIDDEN = Display.HIDDEN
 _metric = partial(Metric, scope=_R)
 _time = partial(_metric, unit="s", kind=Kind.COUNTER, read_unit="1")
@@ -14,33 +13,30 @@ _count = partial(_metric, kind=Kind.COUNTER)
 _total = partial(_amount, kind=Kind.COUNTER)
 
 METRICS: tuple[Metric, ...] = (
-    _total("cpu.time", "s", "CPU time used, user and system.", read_unit="{core}", group=_CPU, views=_HIDDEN),
+    _total("cpu.time", "s", "CPU time used, user and system.", read_unit="{core}", views=_HIDDEN),
     _amount(
         "cpu.usage",
         "{core}",
         "Cores in use.",
         rate_of="cpu.time",
         names={"baseten": "cpu_usage", "cms": "CPU_USED"},
-        group=_CPU,
         title="CPU in use",
         column="CPU",
         views=Display.FIRST | Display.RANKS | Display.USE | Display.CORE,
     ),
-    _amount("cpu.limit", "{core}", "Cores that the replica may use.", group=_CPU, title="CPU limit", views=_HIDDEN),
+    _amount("cpu.limit", "{core}", "Cores that the replica may use.", title="CPU limit", views=_HIDDEN),
     _time(
         "cpu.throttled.time",
         text="Time in which the replica was throttled by its CPU quota, over all of its tasks. Without a quota of its "
         "own group: by the nearest group above, which others may share, since its first measurement.",
-        group=_CPU,
         title="CPU throttled",
         views=Display.FIRST,
     ),
-    _count("cpu.periods", "{period}", "Periods of the CPU quota in which the replica ran.", group=_CPU, views=_HIDDEN),
+    _count("cpu.periods", "{period}", "Periods of the CPU quota in which the replica ran.", views=_HIDDEN),
     _count(
         "cpu.throttled.periods",
         "{period}",
         "Periods of the CPU quota in which the replica was throttled.",
-        group=_CPU,
         title="CPU periods throttled",
     ),
     utilization(
@@ -49,7 +45,6 @@ METRICS: tuple[Metric, ...] = (
         _R,
         maximum=10.0,
         names={"pai-dlc": "CpuCoreUsage", "pai-studio": "CpuCoreUsage", "modelarts": "cpuUsage", "cms": "CPU_UTIL"},
-        group=_CPU,
         title="CPU, share of limit",
         phrase="CPU in use",
         views=Display.CHART | Display.CORE,
@@ -61,96 +56,83 @@ METRICS: tuple[Metric, ...] = (
         "Without a group: the proportional set sizes of its processes (Pss), in which a page that several share counts "
         "once.",
         names={"baseten": "cpu_memory_usage_bytes", "cms": "MEMORY_USED"},
-        group=_MEMORY,
         title="Memory in use",
         column="Memory",
         views=Display.FIRST | Display.RANKS | Display.CORE,
     ),
-    _amount(
-        "memory.limit", "By", "Memory that the replica may use.", group=_MEMORY, title="Memory limit", views=_HIDDEN
-    ),
+    _amount("memory.limit", "By", "Memory that the replica may use.", title="Memory limit", views=_HIDDEN),
     _metric(
         "memory.peak",
         "By",
         "Most memory in use at once so far: at a sample or, by the high-water marks of its processes, between two. "
         "Excludes file cache that can be freed at once.",
         on_node=Aggregate.MAX,  # replicas may reach their peaks at different times
-        group=_MEMORY,
         title="Memory, highest",
         phrase="highest memory in use",
         views=Display.CHART | Display.SUMMARY,
     ),
-    _amount("memory.anonymous", "By", "Memory of its control group that no file backs.", group=_MEMORY),
-    _amount("memory.file", "By", "File contents that its control group is charged for.", group=_MEMORY),
-    _amount("memory.shared", "By", "Shared memory and files in memory; a part of memory.file.", group=_MEMORY),
-    _amount("memory.kernel", "By", "Memory of the kernel that its control group is charged for.", group=_MEMORY),
+    _amount("memory.anonymous", "By", "Memory of its control group that no file backs."),
+    _amount("memory.file", "By", "File contents that its control group is charged for."),
+    _amount("memory.shared", "By", "Shared memory and files in memory; a part of memory.file."),
+    _amount("memory.kernel", "By", "Memory of the kernel that its control group is charged for."),
     _total(
         "memory.limit.reached",
         "{event}",
         "Times that the replica reached its limit of memory and the kernel had to reclaim some.",
-        group=_MEMORY,
         title="Memory limit reached",
     ),
     _total(
         "memory.limit.slowed",
         "{event}",
         "Times that the replica was slowed down because it exceeded the high mark of its memory.",
-        group=_MEMORY,
         title="Slowed for memory",
     ),
     _total(
         "memory.oom.kills",
         "{process}",
         "Processes of the replica that were killed because memory ran out.",
-        group=_MEMORY,
         title="Killed for memory",
         views=Display.FIRST,
     ),
     _time(
         "pressure.cpu",
         text="Time in which some task of the replica waited for a CPU.",
-        group=_CPU,
         title="Waiting for CPU",
         phrase="time of waiting for a CPU",
     ),
     _time(
         "pressure.memory",
         text="Time in which some task of the replica waited for memory.",
-        group=_MEMORY,
         title="Waiting for memory",
         phrase="time of waiting for memory",
     ),
     _time(
         "pressure.io",
         text="Time in which some task of the replica waited for storage.",
-        group=_DISK,
         title="Waiting for disks",
         phrase="time of waiting for storage",
     ),
-    _time("pressure.cpu.full", text="Time in which all tasks of the replica waited for a CPU.", group=_CPU),
+    _time("pressure.cpu.full", text="Time in which all tasks of the replica waited for a CPU."),
     _time(
         "pressure.memory.full",
         text="Time in which all tasks of the replica waited for memory.",
-        group=_MEMORY,
         title="All waiting for memory",
         phrase="time of nothing but waiting for memory",
     ),
     _time(
         "pressure.io.full",
         text="Time in which all tasks of the replica waited for storage.",
-        group=_DISK,
         title="All waiting for disks",
         phrase="time of nothing but waiting for storage",
     ),
-    _amount("process.count", "{process}", "Processes of the replica.", group=_CPU),
-    _amount("thread.count", "{thread}", "Threads of the replica.", group=_CPU),
+    _amount("process.count", "{process}", "Processes of the replica."),
+    _amount("thread.count", "{thread}", "Threads of the replica."),
     utilization(
         "memory",
         "Memory in use over memory allowed.",
         _R,
         minimum=-0.05,
         names={"pai-dlc": "MemoryUsage", "pai-studio": "MemoryUsage", "modelarts": "memUsage", "cms": "MEMORY_UTIL"},
-        group=_MEMORY,
         title="Memory in use, share",
         phrase="memory in use",
         views=Display.CHART | Display.CORE,
@@ -161,7 +143,6 @@ METRICS: tuple[Metric, ...] = (
             "J",
             text,
             read_unit="W",
-            group=MetricGroup.ENERGY,
             title=title,
             phrase=title[:1].lower() + title[1:] if part == "total" else f"power of {of}",
             views=views,
@@ -191,7 +172,6 @@ METRICS: tuple[Metric, ...] = (
         "By",
         "Bytes received over the network.",
         names={"pai-dlc": "NetworkInputRate", "pai-studio": "NetworkInputRate", "cms": "NETWORK_RECEIVE"},
-        group=_NETWORK,
         title="Received",
         phrase="network traffic received",
         column="Net in",
@@ -202,7 +182,6 @@ METRICS: tuple[Metric, ...] = (
         "By",
         "Bytes sent over the network.",
         names={"pai-dlc": "NetworkOutputRate", "pai-studio": "NetworkOutputRate", "cms": "NETWORK_TRANSMIT"},
-        group=_NETWORK,
         title="Sent",
         phrase="network traffic sent",
         column="Net out",
@@ -213,7 +192,6 @@ METRICS: tuple[Metric, ...] = (
         "By",
         "Bytes read from storage.",
         names={"pai-dlc": "DiskReadRate", "pai-studio": "DiskReadRate", "cms": "DISK_READ"},
-        group=_DISK,
         title="Read",
         phrase="bytes read",
         column="Disk read",
@@ -224,58 +202,38 @@ METRICS: tuple[Metric, ...] = (
         "By",
         "Bytes written to storage.",
         names={"pai-dlc": "DiskWriteRate", "pai-studio": "DiskWriteRate", "cms": "DISK_WRITE"},
-        group=_DISK,
         title="Written",
         phrase="bytes written",
         column="Disk write",
         views=Display.FIRST | Display.CORE,
     ),
-    _total("disk.read.operations", "{operation}", "Reads from storage.", group=_DISK, title="Reads"),
-    _total("disk.write.operations", "{operation}", "Writes to storage.", group=_DISK, title="Writes"),
+    _total("disk.read.operations", "{operation}", "Reads from storage.", title="Reads"),
+    _total("disk.write.operations", "{operation}", "Writes to storage.", title="Writes"),
     _total(
         "io.read",
         "By",
         "Bytes that calls to read returned: files, cached or not, network filesystems, and pipes.",
-        group=_DISK,
         title="Read by calls",
     ),
     _total(
         "io.write",
         "By",
         "Bytes that calls to write took: files, written back later or not, network filesystems, and pipes.",
-        group=_DISK,
         title="Written by calls",
     ),
+    _amount("storage.processes", "{process}", "Processes whose working directory is on a filesystem, by mount point."),
+    _amount("storage.files.written", "{file}", "Files that are open for writing on a filesystem, by mount point."),
     _amount(
-        "storage.processes",
-        "{process}",
-        "Processes whose working directory is on a filesystem, by mount point.",
-        group=_DISK,
+        "storage.ephemeral.usage", "By", "Ephemeral storage in use.", names={"baseten": "ephemeral_storage.usage_bytes"}
     ),
-    _amount(
-        "storage.files.written",
-        "{file}",
-        "Files that are open for writing on a filesystem, by mount point.",
-        group=_DISK,
-    ),
-    _amount(
-        "storage.ephemeral.usage",
-        "By",
-        "Ephemeral storage in use.",
-        names={"baseten": "ephemeral_storage.usage_bytes"},
-        group=_DISK,
-    ),
-    _amount("storage.ephemeral.limit", "By", "Ephemeral storage allowed.", group=_DISK, views=_HIDDEN),
+    _amount("storage.ephemeral.limit", "By", "Ephemeral storage allowed.", views=_HIDDEN),
     utilization(
         "storage.ephemeral",
         "Ephemeral storage in use over allowed.",
         _R,
         names={"baseten": "ephemeral_storage.utilization"},
-        group=_DISK,
     ),
-    _metric("storage.cache.usage", "By", "Cache storage in use.", names={"baseten": "cache.usage_bytes"}, group=_DISK),
-    _metric("storage.cache.limit", "By", "Cache storage allowed.", group=_DISK, views=_HIDDEN),
-    utilization(
-        "storage.cache", "Cache storage in use over allowed.", _R, names={"baseten": "cache.utilization"}, group=_DISK
-    ),
+    _metric("storage.cache.usage", "By", "Cache storage in use.", names={"baseten": "cache.usage_bytes"}),
+    _metric("storage.cache.limit", "By", "Cache storage allowed.", views=_HIDDEN),
+    utilization("storage.cache", "Cache storage in use over allowed.", _R, names={"baseten": "cache.utilization"}),
 )

@@ -155,8 +155,6 @@ S = TypeVar("S", bound=ctypes.Structure)
 
 _PERCENT, _MEGA, _MEBI, _DECI, _CENTI = 0.01, 1e6, 2.0**20, 0.1, 0.01
 _AI_CORE, _AI_CPU, _HBM_BANDWIDTH, _VECTOR, _WHOLE = 2, 3, 10, 12, 13
-_PROFILED = 0xEF
-"""Utilization of a device while it is profiled: unknown."""
 _CLOCK_MEMORY, _CLOCK_CORE, _CLOCK_RATED = 6, 7, 9
 _HBM = 2
 _IMPORTANT = 2
@@ -254,7 +252,7 @@ def _read_scaled(device: AscendDevice, scale: float, name: str, *arguments: int)
 
 
 def _share(device: AscendDevice, kind: int) -> float | None:
-    """Return a utilization; None while the device is profiled."""
+    """Return a utilization; None while the device is profiled: then its number is 239."""
     dcmi, chip = device.library
     percent = _read_or_none(device, lambda: dcmi.number(chip, "utilization_rate", kind))
     return percent * _PERCENT if percent is not None and 0 <= percent <= 100 else None
@@ -293,10 +291,6 @@ def parse_visible_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
     return numbers_in(text, (device.index for device in devices), f"(?:{_NAME})?")
 
 
-def _runtime_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
-    return parse_ordered_devices(text, devices, UUID_PREFIX)
-
-
 def _number_of_id(_resource: str, text: str, _devices: Sequence[Numbered]) -> int | None:
     """Return the physical number in an id of the device plug-in: ``Ascend910-3``."""
     match = _ID.fullmatch(text)
@@ -321,7 +315,12 @@ VENDOR = Vendor(
     resource_kinds=("Ascend.+",),
     number_of_id=_number_of_id,
     variables=(
-        VisibleVariable("ASCEND_RT_VISIBLE_DEVICES", _runtime_devices, relative=True, within="ASCEND_VISIBLE_DEVICES"),
+        VisibleVariable(
+            "ASCEND_RT_VISIBLE_DEVICES",
+            partial(parse_ordered_devices, uuid_prefix=UUID_PREFIX),
+            relative=True,
+            within="ASCEND_VISIBLE_DEVICES",
+        ),
         VisibleVariable("ASCEND_VISIBLE_DEVICES", parse_visible_devices),
     ),
     uuid_prefix=UUID_PREFIX,

@@ -39,13 +39,9 @@ class Components:
         before = [self._known.get((leader, earlier)) for earlier in range(place)]
         attempts = [
             _add_ranks(attempt, _find_earlier_attempts(before, back))
-            for back, attempt in _enumerate_from_end(facts.attempts)
+            for back, attempt in enumerate(reversed(facts.attempts), 1)
         ]
         return replace(facts, attempts=tuple(reversed(attempts)))
-
-
-def _enumerate_from_end(attempts: Sequence[Attempt]) -> Iterable[tuple[int, Attempt]]:
-    return enumerate(reversed(attempts), 1)
 
 
 def _find_earlier_attempts(components: Sequence[SlurmJob | None], back: int) -> list[Attempt] | None:
