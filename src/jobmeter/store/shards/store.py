@@ -158,9 +158,6 @@ class ShardedStore:
             if shard.engine is not None:
                 shard.engine.check_writable()
 
-    def use_series(self, table: SeriesTable) -> None:
-        """Do nothing: each shard has a table of its own."""
-
     @_while_placed
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
         """Return bool[k]: series that certainly have no samples since a time, because they have no descriptor."""
