@@ -225,9 +225,7 @@ def test_device_hours_are_shown_by_project_and_user_over_time(viewer):
     texts = " ".join(bar.get_attribute("title") for bar in bars)
     assert re.search(r"0\.00 h idle, \d+\.\d+ h used, \d+\.\d+ h not measured", texts)
     page = viewer.open("use?by=project&over=30d", "#hours figcaption:has-text('by day')")
-    assert re.search(
-        r"default by day, up to 2[34]\.\d device hours in 3[01] days", page.inner_text("#hours figcaption")
-    )
+    assert re.search(r"default by day, up to 2\d\.\d device hours in 3[01] days", page.inner_text("#hours figcaption"))
 
 
 def test_who_wastes_what_and_who_uses_what(viewer):
