@@ -54,7 +54,7 @@ def is_readable(case, one):
         [owner] = one.replicas
         assert one.sentence.startswith(f"{owner} ({node}, {part})"), one.sentence
     elif kind != "job":
-        ranks = ", ".join(case.replicas_on(node))
+        ranks = ", ".join(case.list_replicas_on(node))
         assert one.sentence.startswith(f"{part} of {node} ({ranks})" if part else f"{node} ({ranks})"), one.sentence
     assert set(one.replicas) <= {replica.name for replica in case.view.replicas}
     written = [one.sentence] if one.evidence[0].kind in {"metric", "status"} else []
