@@ -61,9 +61,9 @@ def names(module: Path) -> Iterator[str]:
             yield node.name
 
 
-def names_of_tests(module: Path) -> Iterator[str]:
+def names_of_tests(module: Path) -> list[str]:
     """The names of a module's tests."""
-    return (name for name, _ in functions(module) if name.startswith("test_"))
+    return re.findall(r"^ *def (test_\w+)", module.read_text(), re.MULTILINE)
 
 
 def words(name: str) -> set[str]:

@@ -440,6 +440,31 @@ def test_a_joined_append_that_fails_fails_for_all_its_members():
     committer.close()
 
 
+class PartStore(GatedStore):
+    """Refuses batches with a value of 1, as if their shard were away."""
+
+    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = KEEP) -> None:
+        super().append_all(batches, retention)
+        if any(1.0 in batch.value for batch in batches):
+            raise UnavailableError("shard 2 of 2: its servers do not answer", is_partial=True)
+
+
+def test_of_a_joined_append_only_the_members_that_need_the_missing_part_fail():
+    store = PartStore()
+    committer = SampleCommitter(store, lambda _: None, lambda: False)
+    futures = [_first(store, committer), *(_append(committer, value) for value in (1.0, 2.0, 1.0, 3.0))]
+    store.gate.set()
+    assert [type(future.exception(30)) for future in futures] == [
+        type(None),
+        UnavailableError,
+        type(None),
+        UnavailableError,
+        type(None),
+    ]
+    committer.close()
+    assert store.sizes == [1, 4, 1, 1, 1, 1]
+
+
 def test_a_full_queue_throttles_and_closing_drains_it():
     store = GatedStore()
     committer = SampleCommitter(store, lambda _: None, lambda: False, queue_bytes=1_000)

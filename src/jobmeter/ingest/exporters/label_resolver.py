@@ -92,7 +92,7 @@ class _LabelCache:
 
     ``_sent`` has the series that holds the sent labels, and ``_days`` the day of its last sample (``_NEVER``: there is
     no such series).
-    The series objects are those of ``series_table``, in one generation.
+    The series objects come from ``series_table``, in one generation.
     """
 
     def __init__(self, series_table: SeriesTable) -> None:

@@ -131,7 +131,7 @@ class ClickHouseStore:
             require_whole(write, target)
         journal = target.path / _JOURNAL if target.path is not None else self._lock_journal_folder(write, journals)
         if target.journaled:
-            self.commit_log = self.node_log = NodeLog(write, journal)
+            self.commit_log = self.node_log = NodeLog(write, journal, target.siblings)
         # A commit may have to write marks: a frozen node must not block the commit for long.
         marks = self._pool(2, _MARKS_SILENCE_SECONDS) if target.journaled else write
         self.rollup_state = RollupState(marks, target, clock, self._is_alone)

@@ -7,7 +7,7 @@ of the shards changes, the old shards drop the rows, and writes continue.
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 
 from jobmeter.errors import JobmeterError, UnavailableError
@@ -28,6 +28,7 @@ AGAIN_SECONDS = 10.0
 """Seconds between two attempts."""
 _DRAIN_SECONDS = 3.0
 """Longest wait for questions that run, before rows are placed on the new shards."""
+_SWITCH_SECONDS = 0.5
 _STOP_SECONDS = 10.0
 _Copies = Sequence[tuple[int, SliceCopy]]
 
@@ -38,7 +39,7 @@ class StoreGrowth:
     def __init__(
         self, placement: ShardSet, engines: Sequence[ClickHouseStore], record: ShardRecord, clock: Clock
     ) -> None:
-        """``engines`` are those of all shards. The record says how many of them have rows."""
+        """``engines`` are the engines of all shards. The record says how many of them have rows."""
         self._placement = placement
         self._old, self._new = engines[: record.shards], engines[record.shards :]
         self._engines = engines
@@ -83,18 +84,41 @@ class StoreGrowth:
             for some in copies:
                 for _, copying in some:
                     self._follow(copying.passes())
-            with self._refusing():
+            with _refusing(self._old) as leave_old:
                 if len({engine.rollup_state.done() for engine in self._old}) > 1:
                     raise UnavailableError("a roll-up ran meanwhile")
                 for engine, some, number in zip(self._new, copies, numbers, strict=True):
                     self._check(_replicas(engine), some, number)
                 for engine in self._new:
                     engine.maintenance.adopt([one.rollup_state for one in self._old])
-                self._placement.extend(len(self._engines), self._switch, _DRAIN_SECONDS)
-        self._note(self._record.version + 2)
+                with _refusing(self._new) as leave_new:
+                    self._place(lambda: (leave_old(), leave_new()))
         took = self._clock.monotonic() - began
         copied = sum(copying.copied for some in copies for _, copying in some)
         _log.info("rows are on %d shards now: %d rows were copied in %.1f s", len(self._engines), copied, took)
+
+    def _place(self, leave: Callable[[], object]) -> None:
+        """Place rows on all shards. From the first record on there is no way back.
+
+        Writes are refused until each shard has the record. If the store is closed before, the next start goes on.
+        """
+        try:
+            self._placement.extend(len(self._engines), self._switch, _DRAIN_SECONDS)
+        except JobmeterError as error:
+            if self._placement.count == len(self._old):
+                raise
+            _log.warning("the placement of rows on more shards is not finished yet: %s", error.message)
+            while not self._is_switched():
+                if self._over.wait(_SWITCH_SECONDS):
+                    leave()
+                    raise UnavailableError("the store is closed") from error
+
+    def _is_switched(self) -> bool:
+        try:
+            self._switch()
+        except JobmeterError:
+            return False
+        return True
 
     def _open_copies(self, shard: int, stack: ExitStack) -> _Copies:
         """Return a copy from each old shard to each complete replica of a new shard, with the number of the old one."""
@@ -116,16 +140,6 @@ class StoreGrowth:
             if self._over.is_set():
                 raise UnavailableError("the store is closed")
 
-    @contextmanager
-    def _refusing(self) -> Iterator[None]:
-        """Refuse writes to the old shards."""
-        with ExitStack() as stack:
-            for engine in self._old:
-                stack.enter_context(
-                    engine.maintenance.refusing("rows are placed on more shards: try again in some seconds")
-                )
-            yield
-
     def _check(self, replicas: ReplicaSet, copies: _Copies, number: int) -> None:
         """Copy until each complete replica of a new shard has all rows. No repair ends meanwhile."""
         with replicas.statements.exclusive():
@@ -142,12 +156,24 @@ class StoreGrowth:
         self._note(self._record.version + 1)
         for number, engine in enumerate(self._old):
             drop_moved(engine, number, len(self._engines))
+        self._note(self._record.version + 2)
 
     def _note(self, version: int) -> None:
         for number, engine in enumerate(self._engines, 1):
             record = self._record._replace(number=number, version=version, shards=len(self._engines))
             with translated("note its shard"), engine.maintenance.pool.client() as client:
                 write_record(client, record)
+
+
+@contextmanager
+def _refusing(engines: Sequence[ClickHouseStore]) -> Iterator[Callable[[], None]]:
+    """Refuse writes to some shards. After the function that the block gets was called, for ever."""
+    reason = "rows are placed on more shards: try again in some seconds"
+    with ExitStack() as stack:
+        leaving = ExitStack()
+        for engine in engines:
+            leaving.callback(stack.enter_context(engine.maintenance.refusing(reason)))
+        yield leaving.close
 
 
 def drop_moved(engine: ClickHouseStore, shard: int, count: int) -> None:

@@ -1,7 +1,7 @@
 """Opens the shards of a store on ClickHouse servers, after it has checked that each server is where it belongs."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -53,6 +53,18 @@ def open_shards(
         for shard in shards:
             shard.close()
         raise
+
+
+def _open(begin: Callable[[], ClickHouseStore], known: ShardRecord | None) -> ClickHouseStore:
+    """Open a shard. Raises ConfigurationError if it belongs to another store than the shards that were read before."""
+    engine = begin()
+    try:
+        with translated("read its shard"), engine.maintenance.pool.client() as client:
+            require_one_store([known, read_record(client, engine.target.database)])
+    except BaseException:
+        engine.close()
+        raise
+    return engine
 
 
 def _move(shards: Sequence[Shard], target: EngineTarget, clock: Clock, order: MoveOrder) -> Iterator[MoveLine]:

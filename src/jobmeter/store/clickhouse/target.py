@@ -28,9 +28,10 @@ class EngineTarget:
     ``path`` is set for the embedded engine, ``places`` for one or more servers. ``cluster`` is the ClickHouse cluster
     over which the tables are distributed, empty for none. Any of several servers takes the statements for a cluster.
     Without a cluster, several servers are replicas that Jobmeter writes, of ``shards`` shards; the servers of a shard
-    follow each other. ``shard`` is the number, from 1, of the shard of a store with several shards that this target
-    is; 0 for a whole store. Without ``journal`` a ClickHouse server commits every sample. ``options`` go to the engine
-    (embedded) or to the HTTP client (server).
+    follow each other. ``shard`` is the number, from 1, of the shard of a store with several shards that this target is;
+    0 for a whole store. ``siblings`` counts the shards of that store, which share the memory for journals. Without
+    ``journal`` a ClickHouse server commits every sample. ``options`` go to the engine (embedded) or to the HTTP client
+    (server).
     """
 
     database: str = DEFAULT_DATABASE
@@ -41,6 +42,7 @@ class EngineTarget:
     cluster: str = ""
     shards: int = 1
     shard: int = 0
+    siblings: int = 1
     journal: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -71,11 +73,14 @@ class EngineTarget:
         return replace(self, places=(place,), shards=1)
 
     def split(self) -> "Sequence[EngineTarget]":
-        """Return the target of each shard."""
+        """Return the target of each shard; for a store without shards the target itself."""
+        if self.shards == 1:
+            return [self]
         size = len(self.places) // self.shards
+        parts = [self.places[first : first + size] for first in range(0, len(self.places), size)]
         return [
-            replace(self, places=self.places[number * size : (number + 1) * size], shards=1, shard=number + 1)
-            for number in range(self.shards)
+            replace(self, places=part, shards=1, shard=number, siblings=self.shards)
+            for number, part in enumerate(parts, 1)
         ]
 
 

@@ -29,7 +29,7 @@ class AwayShard(DamagedPart):
 
 
 class MissingShards:
-    """Shards whose rows answers may lack, and those of them that were left out."""
+    """Shards whose rows answers may lack. Shards that were left out are a part of them."""
 
     def __init__(self, may: Iterable[AwayShard]) -> None:
         self.may = {one.shard: one for one in may}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from jobmeter.model.batch import SeriesKeys, Uint64s
 from jobmeter.model.log import LogLine
+from jobmeter.model.log_batch import LogSource
 from jobmeter.model.series import NO_JOB
 
 _FACTOR = np.uint64(2_862_933_555_777_941_757)
@@ -53,8 +54,8 @@ def number_keys(keys: SeriesKeys) -> Uint64s:
     return np.where(keys.job == NO_JOB, keys.series, keys.job)
 
 
-def number_line(line: LogLine) -> int:
-    """Return the number of a log line: of its job, or of its node for a system log."""
+def number_line(line: LogLine | LogSource) -> int:
+    """Return the number of log lines: of their job, or of their node for a system log."""
     return number_node(line.node) if line.facility else line.key
 
 

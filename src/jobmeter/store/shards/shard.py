@@ -1,4 +1,4 @@
-"""One shard of a store: an engine that may be away, or not be open yet."""
+"""Shards of a store: engines that may be away, or not be open yet."""
 
 import logging
 import threading
@@ -77,11 +77,14 @@ class Shard:
     def _reached(self, *, journaled: bool = False) -> Iterator[ShardEngine]:
         engine = self._engine
         if engine is None or not (journaled or engine.answers()):
-            raise UnavailableError(f"{self.name}: its servers do not answer", _RETRY_AFTER_MS)
+            raise self._unavailable("its servers do not answer", None)
         try:
             yield engine
         except UnavailableError as error:
-            raise UnavailableError(f"{self.name}: {error.message}", error.retry_after_ms or _RETRY_AFTER_MS) from error
+            raise self._unavailable(error.message, error.retry_after_ms) from error
+
+    def _unavailable(self, message: str, retry_after_ms: int | None) -> UnavailableError:
+        return UnavailableError(f"{self.name}: {message}", retry_after_ms or _RETRY_AFTER_MS, is_partial=True)
 
     def close(self) -> None:
         """Close the engine, after the calls that run."""
@@ -133,11 +136,12 @@ class ShardSet:
     def extend(self, count: int, work: Callable[[], None], seconds: float) -> None:
         """Change the number of shards that have rows, and run a function before any call uses the new number.
 
-        Raises UnavailableError if running calls take longer than some seconds.
+        Raises UnavailableError, and changes nothing, if running calls take longer than some seconds. An error of the
+        function leaves the new number.
         """
         with self._lock.exclusive(seconds):
-            work()
             self.count = count
+            work()
 
 
 class ShardOpening:

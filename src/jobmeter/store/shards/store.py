@@ -20,6 +20,7 @@ from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumn
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NO_JOB, NamePart, Series
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import TimeRange
 from jobmeter.store.base import (
     NEWEST,
@@ -91,11 +92,25 @@ class ShardedStore:
         self.logs, self.spans, self.outbox = ShardedLogs(placement), ShardedSpans(placement), ShardedOutbox(placement)
         self.engine_use: EngineUse | None = ShardUse()
         self._use = self.engine_use
+        self._series: SeriesTable | None = None
         for shard in self.shards:
             self._use.add(shard)
-        self._opening = ShardOpening([one for one in self.shards if one.engine is None], self._use.add)
+        self._opening = ShardOpening([one for one in self.shards if one.engine is None], self._take_in)
         if growth is not None:
             growth.start()
+
+    def _take_in(self, shard: Shard) -> None:
+        """Use a shard that was away at the start."""
+        if self._series is not None and shard.engine is not None:
+            shard.engine.use_series(self._series)
+        self._use.add(shard)
+
+    def use_series(self, table: SeriesTable) -> None:
+        """Use a table of series that others use, too."""
+        self._series = table
+        for shard in self.shards:
+            if shard.engine is not None:
+                shard.engine.use_series(table)
 
     @property
     def count(self) -> int:

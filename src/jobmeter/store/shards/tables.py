@@ -8,6 +8,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.log_batch import LogBatch
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import job_key
 from jobmeter.model.shipper import OutboxRow
@@ -31,8 +32,11 @@ class ShardedLogs:
     def append(self, lines: Sequence[LogLine], retention: Retention = _RETENTION) -> None:
         """Store log lines. On return they are durable."""
         with self._set.placed() as count:
-            parts = _group(lines, number_line, count)
-            ask_all(self._shards, {shard: partial(_append_lines, part, retention) for shard, part in parts.items()})
+            batch = LogBatch.of(lines)
+            own = [find_shard(number_line(source), count) for source in batch.sources]
+            parts = {shard: batch.of_sources([one == shard for one in own]) for shard in set(own)}
+            works = {shard: partial(_append_lines, part, retention) for shard, part in parts.items() if len(part)}
+            ask_all(self._shards, works)
 
     def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
         """Return one page of the lines of a job or a node."""
@@ -42,7 +46,7 @@ class ShardedLogs:
 
 
 class ShardedSpans:
-    """Implements ``jobmeter.store.base.SpanStore``: all spans of a trace are on one shard, those of a job are not."""
+    """Implements ``jobmeter.store.base.SpanStore``: all spans of a trace are on one shard."""
 
     def __init__(self, shards: ShardSet) -> None:
         self._set = shards

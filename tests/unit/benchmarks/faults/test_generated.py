@@ -19,7 +19,7 @@ THRESHOLDS = load()
 _FAULTS = [(rule, number) for rule, makes in FAULTS.items() for number in range(len(makes))]
 
 
-@pytest.mark.parametrize("seed", [11, 12, 13])
+@pytest.mark.parametrize("seed", [11, 12])
 @pytest.mark.parametrize(("rule", "number"), _FAULTS)
 def test_a_fault_is_named_as_the_root_and_nothing_else_is(rule, number, seed):
     case = FAULTS[rule][number](np.random.default_rng(seed)).case()
@@ -72,7 +72,7 @@ _FLAGS = {"remap_pending", "remap_failure", "gpu_missing", "throttle_power"}
 """Rules of metrics that are a flag or a state, which has no unit."""
 
 
-@pytest.mark.parametrize("seed", range(20, 28))
+@pytest.mark.parametrize("seed", range(20, 23))
 @pytest.mark.parametrize("name", CLEAN)
 def test_a_healthy_job_has_no_finding(name, seed):
     assert examine(CLEAN[name](np.random.default_rng(seed)).case(), THRESHOLDS) == []

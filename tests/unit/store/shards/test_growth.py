@@ -17,6 +17,7 @@ from jobmeter.store.base import SeriesSelector, Store
 from jobmeter.store.clickhouse import shard_growth
 from jobmeter.store.registry import open_store
 from jobmeter.store.shards.placement import find_shard
+from jobmeter.store.shards.store import ShardedStore
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,11 @@ def act(traffic: Traffic) -> None:
         if "placed on more shards" not in error.message:
             raise
         traffic.generator.setstate(state)
+
+
+def is_grown(traffic: Traffic, store: ShardedStore, count: int) -> bool:
+    act(traffic)
+    return store.count == count
 
 
 @pytest.mark.parametrize(("before", "after"), [((0, 1, 1), (0, 3, 3)), ((0, 2, 1), (0, 4, 2))])
@@ -55,7 +61,7 @@ def test_rows_move_to_new_shards_beside_traffic(servers, tmp_path, before, after
             act(traffic)
     with opened(new, tmp_path) as store:
         traffic.store = store
-        wait_until(lambda: act(traffic) or store.count == count, "the growth", 120)
+        wait_until(lambda: is_grown(traffic, store, count), "the growth", 120)
         for _ in range(5):
             act(traffic)
         await_complete(store)
@@ -73,3 +79,41 @@ def test_rows_move_to_new_shards_beside_traffic(servers, tmp_path, before, after
     with opened(new, tmp_path) as store:
         assert repr(contents(store, slots)) == found
         assert store.count == count
+
+
+def refuse(*_: object) -> None:
+    raise UnavailableError("its servers do not answer")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_placement_that_fails_in_the_middle_is_finished(servers, tmp_path, monkeypatch, restarts):
+    database, slots = new_database(), [slot_on(0, 2), slot_on(1, 2)]
+    stored = {(slot.gauge(), slot.start): 1.0 for slot in slots}
+    with closing(open_store(address(servers[:1], database, 1), CLOCK, tmp_path)) as store:
+        store.append(batch_of(stored), FOREVER)
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_growth, "drop_moved", refuse)
+        with opened(address(servers[:2], database, 2), tmp_path) as store:
+            wait_until(lambda: store.count == 2, "the growth", 60)
+            with pytest.raises(UnavailableError, match="placed on more shards"):
+                store.append(batch_of({(slots[0].gauge(), slots[0].start + 1): 2.0}), FOREVER)
+            if not restarts:
+                patch.undo()
+                wait_until(lambda: is_writable(store), "the end of the placement", 60)
+            require_placed(store, slots, stored)
+    with opened(address(servers[:2], database, 2), tmp_path) as store:
+        require_placed(store, slots, stored)
+        assert len(store.find(SeriesSelector())) == 2
+
+
+def is_writable(store: Store) -> bool:
+    try:
+        store.check_writable()
+    except UnavailableError:
+        return False
+    return True
+
+
+def require_placed(store, slots, stored) -> None:
+    for slot in slots:
+        assert read_all(store, [slot.gauge()], slot.span) == {key: 1.0 for key in stored if key[0] == slot.gauge()}

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 from tests.store_contract.samples import read_all
@@ -17,9 +17,6 @@ from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.store.clickhouse import parse_dsn
 from jobmeter.store.registry import cancel_move, move_store, open_store
-
-if TYPE_CHECKING:
-    from jobmeter.store.base import Store
 
 Hosts = Callable[[Sequence[NodeProcess]], str]
 
@@ -41,17 +38,18 @@ def test_moves_beside_traffic_lose_and_double_nothing(servers, tmp_path, source,
         traffic = Traffic(store, slots, generator)
         for _ in range(20):
             traffic.act()
+        report = None
         for steps in (generator.randint(1, 12), None):
             with closing(cast("Generator[MoveLine]", store.move(MoveOrder(to=to)))) as lines:
                 for line in islice(lines, steps):
-                    last = line
+                    report = line.report
                     if line.step is not None and not line.step.refusing and generator.random() < 0.3:
                         traffic.act()
             if steps is not None:
                 with pytest.raises(ConfigurationError, match="not all in"):
                     open_store(to, CLOCK, tmp_path / "to")
-        assert last.report is not None
-        assert last.report.moved
+        assert report is not None
+        assert report.moved
         with pytest.raises(UnavailableError, match="were moved"):
             traffic.samples(slots[0])
         before = repr(contents(store, slots))  # NaN is not equal to itself
@@ -70,8 +68,8 @@ def require_moved(to: str, tmp_path, traffic: Traffic, before: str) -> None:
         assert repr(contents(store, traffic.slots)) == before
         for slot in traffic.slots:
             assert read_all(store, series_of(slot), slot.span) == traffic.stored[slot.job]
-        wait_until(lambda: all(cast("Store", store).statistics().replicas.values()), "the repair", 60)
-        traffic.store = cast("Store", store)
+        wait_until(lambda: all(store.statistics().replicas.values()), "the repair", 60)
+        traffic.store = store
         traffic.act()
 
 

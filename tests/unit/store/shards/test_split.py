@@ -16,7 +16,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 50)), max_size=80)
 
 
 def batch_of(rows):
-    index, time = (np.array([row[part] for row in rows], kind) for part, kind in ((0, np.uint32), (1, np.int64)))
+    index, time = np.array([row[0] for row in rows], np.uint32), np.array([row[1] for row in rows], np.int64)
     return SampleBatch(SERIES, index, time, np.arange(len(rows), dtype=np.float64))
 
 
