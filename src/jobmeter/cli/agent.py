@@ -101,7 +101,7 @@ _GROUPS = {
 )
 @env_option(
     "--log-rate",
-    "Most lines per second of each source ({}); a line reports the number dropped.",
+    "Most lines per second of each source ({}); one more line reports how many were dropped.",
     type=click.FloatRange(1, 1_000_000),
     default=10_000,
     show_default=True,
@@ -128,7 +128,9 @@ _GROUPS = {
     "--kubelet-token-file", "Token for the kubelet ({}; default: the service account's).", type=FILE, metavar="FILE"
 )
 @program_options(f"{places.SHARED_FOLDER}/{places.AGENT_SOCKET} for root, else in the user's folder")
-@click.option("--once", is_flag=True, help="Measure once, deliver, and exit; status 1 unless the server accepted it.")
+@click.option(
+    "--once", is_flag=True, help="Measure once, send, and exit: with status 1 if the server did not accept the samples."
+)
 def command(  # noqa: PLR0913 - one for each option
     *,
     server: str,

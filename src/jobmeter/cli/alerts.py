@@ -20,7 +20,7 @@ _SPARE = ("labels", "severity", "since")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.listing_options
 def command(firing: bool, as_json: bool, connection: local.LocalConnection) -> None:
-    """List the alerts that are pending or fire, with what mutes them."""
+    """List the pending and firing alerts, with the silences that mute them."""
     api = connection.open()
     found = [
         one

@@ -39,7 +39,10 @@ _TIMES = 3.0
     help="Usage of the whole job, or of one device (or replica): for jobs of different sizes.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="jobs, step, lines (times from each job's start), settings, differences."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="An object: jobs, step, lines (times from each job's start), settings, differences.",
 )
 @local.connection_options
 def command(

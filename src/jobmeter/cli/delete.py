@@ -12,7 +12,7 @@ from jobmeter.cli.retention import confirm
 
 @define_verb("jobmeter delete train-1", "jobmeter delete train-1 train-2 --yes")
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="The deleted jobs as an array of objects.")
 @local.connection_options
 def command(jobs: Sequence[str], yes: bool, as_json: bool, connection: local.LocalConnection) -> None:

@@ -49,7 +49,7 @@ def command(
     flink: str | None,
     as_json: bool,
 ) -> None:
-    """Show what is measured on this machine, what is not, why, and what to do; status 1 if there is a problem.
+    """Show what is measured on this machine, and for the rest the reason and the remedy. Exit status 1: a problem.
 
     Run it as the agent's user with the agent's settings, because rights and keys depend on them.
     """

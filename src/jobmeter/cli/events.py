@@ -31,7 +31,7 @@ _GROUPS = {
 @click.option("--source", "sources", multiple=True, type=choice(EventSource), help="Only events of this source.")
 @click.option("--level", type=choice(Level), help="Only events of this level or above.")
 @click.option("--contains", default="", metavar="TEXT", help="Only events whose reason or message contains this text.")
-@make_since_option("At most this long ago, such as 30m or 7d.")
+@make_since_option("Only events at most this long ago, such as 30m or 7d.")
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help=f"Only the newest N (default: {SHOWN}; with --json all)."
 )

@@ -101,7 +101,7 @@ _GROUPS = {"Filters": ("findings", "severities", "only_open", "since", "project"
 )
 @click.option("--severity", "severities", multiple=True, type=choice(Severity), help="Only findings of this severity.")
 @click.option("--open", "only_open", is_flag=True, help="Only open findings of running jobs, the worst first.")
-@make_since_option("Reported at most this long ago, such as 30m or 7d.")
+@make_since_option("Only findings reported at most this long ago, such as 30m or 7d.")
 @click.option(
     "--limit",
     type=click.IntRange(1, MOST),

@@ -38,7 +38,7 @@ _SECONDS = "the last of them is in 1970: are the times in seconds? Use milliseco
     "--format",
     "form",
     type=click.Choice(("csv", "jsonl", "parquet", "wandb")),
-    help="Default: detected by name or content.",
+    help="Format of the files (default: by name or content).",
 )
 @click.option(
     "--batch-rows",

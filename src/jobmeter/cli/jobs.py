@@ -81,7 +81,7 @@ _GROUPS = {
     help="Only jobs with a finding of this rule, or with `any` finding.",
 )
 @click.option("--severity", "severities", multiple=True, type=choice(Severity), help="Only findings of this severity.")
-@make_since_option("Created at most this long ago, such as 30m or 7d.")
+@make_since_option("Only jobs created at most this long ago, such as 30m or 7d.")
 @click.option(
     "--sort",
     type=click.Choice(_SORTS),
@@ -99,8 +99,8 @@ def command(
 ) -> None:
     """List jobs: running, then queued, then the others, each newest first.
 
-    Usage covers all replicas of a job; gpu is the mean of its devices. The size of a job is the number of its devices,
-    else of its replicas, and of its nodes. Its finding is the worst one; for a running job the worst open one.
+    The usage is that of all replicas; gpu is the mean of the devices. The size is the number of devices, or of replicas
+    without devices, and the number of nodes. The finding is the worst one; of a running job the worst open one.
 
     An option given several times matches any of its values.
     """

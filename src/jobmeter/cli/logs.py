@@ -46,15 +46,17 @@ _GROUPS = {
     shell_complete=completion.nodes,
     help="With JOB: only lines from this node. Without JOB: the node's system log.",
 )
-@click.option("--query", metavar="QUERY", help="Words, phrases, err*, a | b, NOT a, tag:sshd, severity>=4.")
+@click.option(
+    "--query", metavar="QUERY", help="Only lines that match: words, phrases, err*, a | b, NOT a, tag:sshd, severity>=4."
+)
 @click.option("--severity", metavar="NAME", help="Only lines of this severity or worse: err, warning, info.")
 @names_option("--replica", "replicas", complete=completion.replicas, help_text="Only this replica.")
 @click.option("--attempt", type=click.IntRange(0), metavar="N", help="Only this attempt of the replicas, from 0.")
 @click.option("--stream", metavar="NAME", help="Only this stream: stdout or stderr.")
 @click.option("--level", metavar="LEVEL", help="Only lines of this level or above: debug, info, warning, error.")
 @click.option("--contains", metavar="TEXT", help="Only lines that contain this text, ignoring case.")
-@click.option("--start", metavar="TIME", help="ISO 8601 or epoch milliseconds.")
-@click.option("--end", metavar="TIME", help="The same, exclusive.")
+@click.option("--start", metavar="TIME", help="Only lines from this time on: ISO 8601 or epoch milliseconds.")
+@click.option("--end", metavar="TIME", help="Only lines before this time, in the same forms.")
 @make_since_option("Instead of --start: duration before the end or now, such as 1h.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the newest N lines.")
 @click.option("-f", "--follow", is_flag=True, help="Follow new lines until the job has ended.")

@@ -23,7 +23,7 @@ _FIELDS = (("raw_days", "readings"), ("minute_days", "minutes"), ("hour_days", "
 @click.option("--json", "as_json", is_flag=True, help="The days as an object.")
 @local.connection("The project (default: default).")
 def command(back: bool, yes: bool, as_json: bool, connection: local.LocalConnection, **days: int | None) -> None:
-    """Show or set the retention in days of the samples of --project (default: the project "default").
+    """Show or set for how many days the samples of a project are stored.
 
     Stored samples keep the retention that was set when they arrived. Job summaries are stored for ever.
     """

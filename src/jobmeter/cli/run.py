@@ -117,7 +117,7 @@ def command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Run COMMAND as a job and measure it, or measure a running process. The exit status is the command's.
 
-    --pid does not affect the process: Ctrl-C detaches from it. Its outcome is Unknown unless something reports it.
+    With --pid, Ctrl-C ends the measurement and not the process. The outcome is Unknown unless a record reports it.
     """
     _check_usage(pid, replicas, words, pass_key=pass_key)
     _open_streams()

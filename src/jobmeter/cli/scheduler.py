@@ -85,7 +85,9 @@ _COMMON = (
     ),
     ca_file_option,
     job_ids_option("Form of job ids: the scheduler's own, or with @CLUSTER appended (JOBMETER_JOB_IDS)."),
-    click.option("--once", is_flag=True, help="Poll once, deliver, and exit; status 1 unless the server accepted it."),
+    click.option(
+        "--once", is_flag=True, help="Poll once, send, and exit: with status 1 if the server did not accept the jobs."
+    ),
 )
 
 

@@ -108,7 +108,7 @@ def command(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = load(None, **flags, alert_rules=",".join(alert_rules) or None)
     try:
-        from jobmeter.server.serving import run
+        from jobmeter.server.run import run
 
         run(
             settings,

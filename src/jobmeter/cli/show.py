@@ -92,7 +92,7 @@ MOST_SENTENCES = 3
 def command(job: str, as_json: bool, connection: local.LocalConnection) -> None:
     """Show JOB: its record, its problems, its replicas and devices, and its usage over its life.
 
-    Usage is the sum over its replicas (or devices); of ratios and temperatures the mean. With several replicas or
+    Usage is the sum over the replicas or devices; ratios and temperatures are means. With several replicas or
     devices, mean and peak of a single one are shown too. Sparklines begin at 0. The phases of the job (queue, start,
     training, checkpoints, restarts, end) are shown where they can be separated, and the numbers that the program
     reported. If samples are missing or late, or a clock was wrong, up to three lines report it (--json shows all). For

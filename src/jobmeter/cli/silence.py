@@ -31,9 +31,9 @@ def command() -> None:
     groups={"Silence": ("length", "comment", "author")},
 )
 @click.argument("matchers", nargs=-1, required=True)
-@click.option("--for", "length", required=True, metavar="DURATION", help="How long, such as 30m or 7d.")
-@click.option("--comment", required=True, help="Why.")
-@click.option("--author", help="Who. [default: the user of this machine]")
+@click.option("--for", "length", required=True, metavar="DURATION", help="Length of the silence, such as 30m or 7d.")
+@click.option("--comment", required=True, help="The reason, for everybody who sees the silence.")
+@click.option("--author", help="Who silences the alerts. [default: the user of this machine]")
 @local.server_options
 def add(
     matchers: Sequence[str], length: str, comment: str, author: str | None, connection: local.LocalConnection
@@ -47,7 +47,7 @@ def add(
 
 
 @command.define("jobmeter silence list --expired", name="list")
-@click.option("--expired", is_flag=True, help="Expired silences too, for five days.")
+@click.option("--expired", is_flag=True, help="Also list silences that ended in the last five days.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.server_options
 def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> None:
@@ -72,7 +72,7 @@ def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> No
 @click.argument("silence")
 @local.server_options
 def expire(silence: str, connection: local.LocalConnection) -> None:
-    """End SILENCE, an id, now."""
+    """End the silence with the id SILENCE now."""
     expire_silence(connection.open().transport, silence)
     console().print(f"silence {silence} has ended", markup=False)
 

@@ -56,7 +56,7 @@ def command(
 ) -> None:
     """Compute processor, memory and disk of a server from measured figures.
 
-    Figures are of a slow processor and on the safe side. docs/how-to/capacity.md says where they come from.
+    The figures were measured on a slow processor. docs/how-to/capacity.md says where they come from.
     """
     fleet = PlannedFleet(
         nodes=nodes,

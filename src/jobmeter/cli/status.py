@@ -12,7 +12,7 @@ from jobmeter.model.quantity import quantity
 
 
 @define_verb("jobmeter status", "jobmeter status --json")
-@click.option("--json", "as_json", is_flag=True, help="The server's own object.")
+@click.option("--json", "as_json", is_flag=True, help="The server's answer, an object.")
 @local.server_options
 def command(as_json: bool, connection: local.LocalConnection) -> None:
     """Show the state of the server: sizes, work, damaged data, shards, replicas, and schedulers of clusters."""

@@ -24,7 +24,7 @@ _DEEP = 16
 
 @define_verb("jobmeter traces last", "jobmeter traces train-1 --min-duration 1s --limit 10")
 @click.argument("job", shell_complete=completion.jobs)
-@make_since_option("Spans that began at most this long ago, such as 30m or 7d.")
+@make_since_option("Only spans that began at most this long ago, such as 30m or 7d.")
 @click.option("--name", metavar="NAME", help="Only traces with a span of this name.")
 @click.option(
     "--status", type=click.Choice([str(one) for one in SpanStatus]), help="Only traces with a span of this status."

@@ -22,7 +22,11 @@ _EVERY = ("1h", "1d", "7d")
 
 @define_verb("jobmeter utilization --by user", "jobmeter utilization --every 1d --since 7d --format csv")
 @click.option(
-    "--by", type=click.Choice(("project", "user")), default="project", show_default=True, help="Group by this."
+    "--by",
+    type=click.Choice(("project", "user")),
+    default="project",
+    show_default=True,
+    help="Group the hours by this.",
 )
 @click.option(
     "--every", type=click.Choice(_EVERY), help="Also show each hour, day or week of each group. Default: only the sums."

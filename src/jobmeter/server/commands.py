@@ -62,7 +62,7 @@ from jobmeter.query.administration import ShippersQuestion
 from jobmeter.query.alerts import JobAlertsQuestion
 from jobmeter.query.annotations import ChangeTags, DeleteNote, WriteNote
 from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion
-from jobmeter.query.log_pages import FoundLines, LogCursor, LogPageQuestion, read_next_lines
+from jobmeter.query.logs import FoundLines, LogCursor, LogPageQuestion, read_next_lines
 from jobmeter.query.permitted import check_scope
 from jobmeter.query.request import HeadQuestion
 from jobmeter.server.alerting import disk_facts

@@ -13,12 +13,11 @@ import msgspec
 
 from jobmeter.access.keys import create_key
 from jobmeter.access.principal import Role
-from jobmeter.kernel.library import require
-from jobmeter.model.time import Clock, SystemClock
+from jobmeter.model.time import Clock
 from jobmeter.server.address import bind, tls_files, url_of
 from jobmeter.server.app import Application, build
-from jobmeter.server.folder import ADMIN_KEY, claimed, noted, write_private
-from jobmeter.server.http.limits import MOST_GRPC, MOST_HTTP, MOST_TELNET, RESERVED, allow_descriptors, share
+from jobmeter.server.folder import ADMIN_KEY, noted, write_private
+from jobmeter.server.http.limits import MOST_GRPC, MOST_HTTP, MOST_TELNET, RESERVED, share
 from jobmeter.server.listen import HttpServer
 from jobmeter.server.memory import freeze_objects
 from jobmeter.server.missing import Recreate
@@ -56,7 +55,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def serve(start: Start, announce: Callable[[str], None]) -> None:
-    """Serve from a locked folder; see ``jobmeter.server.serving.run``."""
+    """Serve from a locked folder; see ``jobmeter.server.run.run``."""
     settings, clock, descriptors = start.settings, start.clock, start.descriptors
     stopping, bound = start.stopping, start.bound
     with ExitStack() as stack:
@@ -175,51 +174,3 @@ def _grpc(settings: Settings, most: int) -> "GrpcServer | None":
     from jobmeter.server.otlp_grpc import GrpcServer  # noqa: PLC0415 - takes time and memory that few need
 
     return GrpcServer(settings.host, settings.otlp_grpc_port, *tls_files(settings), most=most)
-
-
-def run(
-    settings: Settings,
-    idle_exit: int,
-    announce: Callable[[str], None],
-    *,
-    new_registry: bool = False,
-    new_secret_key: bool = False,
-    discard_journals: bool = False,
-    with_link: bool = False,
-) -> None:
-    """Serve until stopped, or until ``idle_exit`` seconds without a request (0: never).
-
-    ``announce`` gets a line with the URL when the server listens, and with ``with_link`` a line with a one-time sign-in
-    link for the page. For the other flags see ``jobmeter.server.missing.Recreate``. Raises
-    ConfigurationError or UnavailableError when the server cannot start.
-    """
-    require()
-    clock = SystemClock()
-    tls_files(settings)
-    _ = settings.worker_processes  # a wrong value is an error before anything starts
-    descriptors = allow_descriptors()
-    with ExitStack() as stack:
-        stopping = stack.enter_context(Stopping(settings.grace_seconds))
-        bound = stack.enter_context(bind(settings.host, settings.port))
-        stack.enter_context(claimed(settings.data))
-        from jobmeter.server.opening import Opening  # noqa: PLC0415 - said above
-        from jobmeter.store.registry import opener  # noqa: PLC0415 - said above
-
-        opening = Opening(opener(settings.store_dsn, clock, settings.journals, discard=discard_journals))
-        stack.callback(opening.close)
-        from jobmeter.server.missing import Recreate  # noqa: PLC0415 - said above
-        from jobmeter.server.serving import Start, serve  # noqa: PLC0415 - said above
-
-        recreate = Recreate(registry=new_registry, secret=new_secret_key, journals=discard_journals)
-        start = Start(
-            settings=settings,
-            clock=clock,
-            stopping=stopping,
-            bound=bound,
-            opening=opening,
-            descriptors=descriptors,
-            recreate=recreate,
-            with_link=with_link,
-            idle_exit=idle_exit,
-        )
-        serve(start, announce)

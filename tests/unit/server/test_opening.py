@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 from tests.support.memory_store import MemoryStore
 
-import jobmeter.server.serving
+import jobmeter.server.run
 import jobmeter.store.registry
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.server.opening import Opening
-from jobmeter.server.serving import run
+from jobmeter.server.run import run
 from jobmeter.settings import Settings
 
 LOADED = """
 import sys
-import jobmeter.server.serving
+import jobmeter.server.run
 print("\\n".join(sys.modules))
 """
 APART = """
 import sys
-import jobmeter.server.serving, jobmeter.server.opening
+import jobmeter.server.run, jobmeter.server.opening
 from jobmeter.model.time import SystemClock
 from jobmeter.store.registry import opener
 open_store = opener("chdb://" + sys.argv[1], SystemClock())
@@ -92,7 +92,7 @@ def test_an_engine_that_could_not_be_opened_says_why() -> None:
 @pytest.fixture
 def _unstoppable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A start within this process: the one that it would end after the grace time is that of the tests."""
-    monkeypatch.setattr(jobmeter.server.serving, "Stopping", nullcontext)
+    monkeypatch.setattr(jobmeter.server.run, "Stopping", nullcontext)
 
 
 @pytest.mark.usefixtures("_unstoppable")

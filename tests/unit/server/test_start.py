@@ -9,7 +9,7 @@ import pytest
 LOADED = """
 import sys
 from pathlib import Path
-import jobmeter.server.serving
+import jobmeter.server.run
 from jobmeter.server.app import build
 from jobmeter.settings import Settings
 application = build(Settings(data=Path(sys.argv[1])))
@@ -36,5 +36,5 @@ def _started(data: Path) -> set[str]:
     "module", ["alembic", "grpc", "pandas", "psycopg", "pyarrow", "sqlalchemy.dialects.postgresql", "starlette"]
 )
 def test_a_start_does_not_load_what_few_servers_need(loaded: set[str], module: str) -> None:
-    assert "jobmeter.server.serving" in loaded
+    assert "jobmeter.server.run" in loaded
     assert module not in loaded

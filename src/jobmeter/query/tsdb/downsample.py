@@ -14,9 +14,9 @@ import numpy as np
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import BucketColumns, Float64s, Int64s
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, ceil_to, floor_to
+from jobmeter.query.tsdb.body import duration
 from jobmeter.query.tsdb.columns import MOST_POINTS, SeriesColumns, make_points_error, run_starts
 from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Aggregator
-from jobmeter.query.tsdb.times import duration
 
 
 class Unit(StrEnum):

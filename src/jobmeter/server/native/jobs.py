@@ -9,9 +9,13 @@ from jobmeter.access.decide import write_project
 from jobmeter.dialects.base import DeleteJob
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator, SizesQuestion, StateCountsQuestion
 from jobmeter.model.job_answers import JobBody, JobDetail, JobList, JobSizeBody
+from jobmeter.model.phase import JobPhases
+from jobmeter.model.quality import JobQuality
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
 from jobmeter.model.series import check_job_id
 from jobmeter.query.annotations import TagsQuestion
+from jobmeter.query.phases import PhasesQuestion
+from jobmeter.query.quality import MOST_GAPS, MOST_NODES, QualityQuestion
 from jobmeter.query.records import FindingsQuestion, NextAttemptQuestion
 from jobmeter.query.request import JobQuestion, JobRef
 from jobmeter.query.summary import SummaryQuestion
@@ -215,3 +219,43 @@ def _delete(context: CallContext) -> Deleted:
     """Delete a job and all its data."""
     context.ask(DeleteJob(job_ref(context)))
     return Deleted(deleted=True)
+
+
+@Endpoint(
+    "getJobPhases",
+    "GET /jobs/{job}/phases",
+    "metrics:read",
+    details="Phases are queued, prepare (image pull, volumes, prolog), start (until its devices work for longer than a "
+    "moment), first_step (until the program reports a step), training, checkpoint, restart, repeat (steps made "
+    "before a restart), end, and "
+    "unattributed for time of which nothing says what it was. They come from the times of the job and its "
+    "attempts, events of the scheduler, device utilization, reported steps, writes beside waiting devices, "
+    "and log lines about checkpoints. The spans fill the time from the submission (else the start) to the end "
+    "(else now). `unknown` names phases that cannot be separated, and why. A long job is read in at most "
+    "720 steps: a phase that is shorter than a step may be part of its neighbour.",
+    queries=(PROJECT,),
+    by_resource=True,
+)
+def _phases(context: CallContext) -> JobPhases:
+    """The phases of a job and how long each took."""
+    return context.ask(PhasesQuestion(job_ref(context)))
+
+
+@Endpoint(
+    "getJobQuality",
+    "GET /jobs/{job}/quality",
+    "jobs:read",
+    details="Gaps of its replicas relative to their sampling interval, replicas that ran without measurements, the "
+    "state of its nodes' agents (times offline, samples that arrived late because they waited on disk, "
+    "dropped samples, clock errors), and damaged parts of the store. `complete` is true if nothing "
+    "is known to be missing, null if that cannot be judged; `sentences` summarise the result, empty "
+    "without problems. A gap is two or more missing samples in a row. Long jobs are evaluated in steps of "
+    f"`step` ms. At most the {MOST_GAPS} longest gaps are listed, and {MOST_NODES} nodes evaluated; `nodes` is "
+    "null for callers who may not see nodes. Arrival times are not stored: late samples are known "
+    "only from the agents' own measurements.",
+    queries=(PROJECT,),
+    by_resource=True,
+)
+def _quality(context: CallContext) -> JobQuality:
+    """Show how complete the stored data of a job is."""
+    return context.ask(QualityQuestion(job_ref(context)))

@@ -39,7 +39,7 @@ STATUS = Statuses(
 class EasPageRequest(AlibabaRequest, frozen=True, kw_only=True):
     """A request for a page of a list, in descending order by default."""
 
-    page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")] = 1
+    page_number: Annotated[int, "From 1.", Meta(ge=1, le=10**6)] = 1
     page_size: Annotated[int, Meta(ge=1, le=1_000)] = 100
     order: Annotated[bool, ORDER] = True
 

@@ -45,7 +45,7 @@ _TYPES: Mapping[str, str] = {"TFJob": "TensorFlow"}
 class StudioPageRequest(AlibabaRequest, frozen=True, kw_only=True):
     """A request for a page of a list."""
 
-    page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")] = 1
+    page_number: Annotated[int, "From 1.", Meta(ge=1, le=10**6)] = 1
     page_size: Annotated[int, Meta(ge=1, le=1000)] = 100
 
     @property
@@ -54,7 +54,7 @@ class StudioPageRequest(AlibabaRequest, frozen=True, kw_only=True):
         return (self.page_number - 1) * self.page_size, self.page_size
 
 
-Group = Annotated[str, Meta(description="The resource group, as job and node records name it.")]
+Group = Annotated[str, "The resource group, as job and node records name it."]
 
 
 class GroupRequest(AlibabaRequest, frozen=True, kw_only=True):

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-from msgspec import Meta
-
 from jobmeter.dialects.base import Answer, Steps, charge_nothing
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus.requests import API, operation
@@ -32,7 +30,7 @@ class RemoteRead(Request, frozen=True):
     A client that prefers chunks in a stream gets frames with XOR chunks, any other one message with samples.
     """
 
-    body: Annotated[bytes, Meta(description="A `prometheus.ReadRequest`, compressed by Snappy.")]
+    body: Annotated[bytes, "A `prometheus.ReadRequest`, compressed by Snappy."]
 
     def _steps(self) -> Steps:
         request = decode(unpack(self.call.body, _UNPACKED_BYTES, self.call.take))

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Annotated
 
 import numpy as np
-from msgspec import Meta, field
+from msgspec import field
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Steps, WriteSamples, ask, charge_nothing
@@ -49,12 +49,12 @@ class RemoteWrite(Request, frozen=True, kw_only=True):
     content_type: Annotated[
         str,
         HEADER,
-        Meta(description=f"`{_MEDIA}` for 1.0, `{_MEDIA};proto={_TWO}` for 2.0. Anything else is 415."),
+        f"`{_MEDIA}` for 1.0, `{_MEDIA};proto={_TWO}` for 2.0. Anything else is 415.",
     ] = field(default="", name="Content-Type")
-    content_encoding: Annotated[str, HEADER, Meta(description="`snappy`, the block format. Anything else is 415.")] = (
-        field(default="", name="Content-Encoding")
+    content_encoding: Annotated[str, HEADER, "`snappy`, the block format. Anything else is 415."] = field(
+        default="", name="Content-Encoding"
     )
-    body: Annotated[bytes, Meta(description="A message of that type, compressed.")]
+    body: Annotated[bytes, "A message of that type, compressed."]
 
     def _steps(self) -> Steps:
         message = _message(self.call)

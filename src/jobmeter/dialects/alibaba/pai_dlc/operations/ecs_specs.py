@@ -37,18 +37,12 @@ class ListEcsSpecs(AlibabaRequest, frozen=True, kw_only=True):
     fields without a record are left out. Jobmeter offers no machines, so the availability of a type is unknown.
     """
 
-    accelerator_type: Annotated[
-        str, Meta(description="Types without or with GPUs. Default: all."), Choice(("CPU", "GPU"))
-    ] = ""
-    instance_types: Annotated[tuple[str, ...], Meta(description="Names, separated by commas. Default: all.")] = ()
-    resource_type: Annotated[
-        str, Meta(description="By the vendor's names of types. Default: all."), Choice(tuple(RESOURCE_TYPES))
-    ] = ""
-    sort_by: Annotated[str, Meta(description="`GmtCreateTime`: the newest job's creation."), Choice(tuple(SORTS))] = (
-        "InstanceType"
-    )
+    accelerator_type: Annotated[str, "Types without or with GPUs. Default: all.", Choice(("CPU", "GPU"))] = ""
+    instance_types: Annotated[tuple[str, ...], "Names, separated by commas. Default: all."] = ()
+    resource_type: Annotated[str, "By the vendor's names of types. Default: all.", Choice(tuple(RESOURCE_TYPES))] = ""
+    sort_by: Annotated[str, "`GmtCreateTime`: the newest job's creation.", Choice(tuple(SORTS))] = "InstanceType"
     order: Annotated[bool, ORDER] = False
-    page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")] = 1
+    page_number: Annotated[int, "From 1.", Meta(ge=1, le=10**6)] = 1
     page_size: Annotated[int, Meta(ge=1, le=1000)] = 10
 
     def _steps(self) -> Steps:

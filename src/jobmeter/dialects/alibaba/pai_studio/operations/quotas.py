@@ -58,31 +58,27 @@ class ListQuotas(StudioPageRequest, frozen=True, kw_only=True):
     """
 
     # The most names in QuotaIds and WorkspaceIds are documented.
-    quota_ids: Annotated[tuple[str, ...], Meta(max_length=100, description="Separated by commas. Default: all.")] = ()
-    quota_name: Annotated[str, Meta(description="Part of the name, in any letter case.")] = ""
+    quota_ids: Annotated[tuple[str, ...], "Separated by commas. Default: all.", Meta(max_length=100)] = ()
+    quota_name: Annotated[str, "Part of the name, in any letter case."] = ""
     statuses: Annotated[
         tuple[str, ...],
-        Meta(description=f"Of {list_names((READY,))}, which every quota is, separated by commas. Default: all."),
+        f"Of {list_names((READY,))}, which every quota is, separated by commas. Default: all.",
     ] = ()
-    workspace_ids: Annotated[
-        tuple[str, ...], Meta(max_length=10, description="Quotas with jobs of one of these workspaces.")
-    ] = ()
-    workspace_name: Annotated[str, Meta(description="Part of a workspace's name: quotas with jobs of it.")] = ""
-    parent_quota_id: Annotated[str, Meta(description="No quota has a parent: a filter on it selects none.")] = ""
-    labels: Annotated[str, Meta(description="No quota has labels: a filter on them selects none.")] = ""
-    gpu_type: Annotated[
-        str, Meta(description="Part of the model of a device that the records of the group's nodes name.")
-    ] = field(default="", name="GPUType")
+    workspace_ids: Annotated[tuple[str, ...], "Quotas with jobs of one of these workspaces.", Meta(max_length=10)] = ()
+    workspace_name: Annotated[str, "Part of a workspace's name: quotas with jobs of it."] = ""
+    parent_quota_id: Annotated[str, "No quota has a parent: a filter on it selects none."] = ""
+    labels: Annotated[str, "No quota has labels: a filter on them selects none."] = ""
+    gpu_type: Annotated[str, "Part of the model of a device that the records of the group's nodes name."] = field(
+        default="", name="GPUType"
+    )
     has_resource: Annotated[
-        bool | None, Meta(description="`true`: groups that the records of nodes name; `false`: the others."), FLAG
+        bool | None, "`true`: groups that the records of nodes name; `false`: the others.", FLAG
     ] = None
     resource_type: ResourceType = ""
     cluster_type: Ignored = ""
     versions: Ignored = ""
-    layout_mode: Annotated[
-        str, Meta(description="Changes nothing: no quota has another inside."), Choice(("Tree", "List"))
-    ] = ""
-    verbose: Annotated[bool, Meta(description="`false`: without QuotaDetails.")] = True
+    layout_mode: Annotated[str, "Changes nothing: no quota has another inside.", Choice(("Tree", "List"))] = ""
+    verbose: Annotated[bool, "`false`: without QuotaDetails."] = True
     sort_by: Annotated[str, Choice((*SORTS, *SIZE_SORTS))] = "QuotaName"
     order: Annotated[bool, ORDER] = False
 
