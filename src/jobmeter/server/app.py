@@ -170,10 +170,7 @@ def assemble(
     ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
     sessions = Sessions(vault, clock, nonces, ended)
     lanes = _lanes()
-    if isinstance(store, WindowedStore):
-        cache, series = store.cache, store.window.series
-    else:
-        cache, series = Cache(settings.window_bytes // CACHE_SHARE), SeriesTable()
+    cache, series = _shared_memory(store, settings)
     executor = Executor(store, registry, clock, settings.limits, cache, ENCODERS)
     senders = SenderCache(series, settings.window_bytes // SENDER_SHARE)
     late = LateGroups(store, registry, clock, outbox)
@@ -272,6 +269,13 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     return works
+
+
+def _shared_memory(store: Store, settings: Settings) -> tuple[Cache, SeriesTable]:
+    """Return the cache of queries and the table of series. A window shares its own ones."""
+    if isinstance(store, WindowedStore):
+        return store.cache, store.window.series
+    return Cache(settings.window_bytes // CACHE_SHARE), SeriesTable()
 
 
 def _lanes() -> Lanes:
