@@ -16,6 +16,7 @@ from jobmeter.model.time import DAY, Clock
 from jobmeter.store.base import SeriesPage, SeriesPlace, SeriesSelector, names_of
 from jobmeter.store.clickhouse.descriptors import Descriptors, select, series_of_row
 from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.new_jobs import NewJobs
 from jobmeter.store.clickhouse.order import run_starts
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
@@ -62,6 +63,7 @@ class Catalog:
         self._since = clock.monotonic()
         # Every series that has ever had a descriptor, once they were read. None before that, and if there are too many.
         self._all: WrittenDays | None = None
+        self._new_jobs: NewJobs | None = None
         self._countless = False
         self._nameless_until_ms = 0
 
@@ -102,16 +104,17 @@ class Catalog:
     def _read_all(self) -> None:
         waiting = self._pending().descriptors()
         with translated("read series"), self._read.client() as client:
-            sql = "SELECT DISTINCT series FROM series LIMIT {most:UInt64}"
+            sql = "SELECT DISTINCT job, series FROM series LIMIT {most:UInt64}"
             columns = client.query(sql, parameters={"most": _MOST_CACHED + 1}).result_columns
             sql = "SELECT max(value) FROM progress WHERE name = {name:String}"
             (row,) = client.query(sql, parameters={"name": NAMELESS}).result_rows
         self._nameless_until_ms = max(self._nameless_until_ms, int(row[0]))
-        stored = np.array(columns[0] if columns else [], np.uint64)
+        jobs, stored = (np.array(column, np.uint64) for column in columns or ((), ()))
         ids = np.unique(np.concatenate([stored, *(one.ids for one in waiting)]))
         self._countless = len(ids) > _MOST_CACHED
         if not self._countless:
             self._all = WrittenDays()
+            self._new_jobs = NewJobs(np.unique(np.concatenate([jobs, *(one.job for one in waiting)])))
             self._note(ids)
 
     def _note(self, ids: Uint64s) -> None:
@@ -119,7 +122,7 @@ class Catalog:
         if self._all is not None:
             self._all.put(ids, np.zeros(len(ids), np.int64))
             if len(self._all) > _MOST_CACHED:
-                self._all, self._countless = None, True
+                self._all, self._new_jobs, self._countless = None, None, True
 
     def missing(
         self, batches: Sequence[SampleBatch], retention: Retention, *, seeks_new: bool = True
@@ -160,7 +163,12 @@ class Catalog:
         order = np.lexsort((days, ids))
         last = order[np.append(ids[order][1:] != ids[order][:-1], True)]
         with self._lock:
-            if self._generation != written.generation:
+            same = self._generation == written.generation
+            if self._new_jobs is not None:
+                for one in several:
+                    # Of these jobs, descriptors may be missing here.
+                    self._new_jobs.add(one) if same else self._new_jobs.close(one.job)
+            if not same:
                 return
             if len(self._written) > _MOST_CACHED:
                 self._clear()
@@ -185,12 +193,22 @@ class Catalog:
         """Drop the cache of written descriptors, because some were deleted, or restored from a backup."""
         with self._lock:
             self._clear()
-            self._all = None
+            self._all = self._new_jobs = None
+
+    def close_new_jobs(self) -> None:
+        """Find the series of all jobs in the engine from now on."""
+        with self._lock:
+            if self._new_jobs is not None:
+                self._new_jobs.close_all()
 
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. Raises LimitExceededError past the selector's limit."""
         found = {(one.job_key, one.id): one for one in self._list_waiting(selector)}
-        for conditions, parameters in _questions(selector):
+        with self._lock:
+            new = self._new_jobs.find(selector) if self._new_jobs is not None and self._is_alone() else None
+        if new is not None:
+            found.update(((one.job_key, one.id), one) for one in new)
+        for conditions, parameters in _questions(selector) if new is None else ():
             with translated("read series"), self._read.client() as client:
                 rows = client.query(
                     f"SELECT job, series, {', '.join(_COLUMNS)} FROM series WHERE {conditions} LIMIT 1 BY job, series "
@@ -199,7 +217,9 @@ class Catalog:
                 ).result_rows
             found.update(((row[0], row[1]), series_of_row(row[2:])) for row in rows)
             if len(found) > selector.limit:
-                raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
+                break
+        if len(found) > selector.limit:
+            raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
         return list(found.values())
 
     def live(self, since_ms: int, most: int, place: SeriesPlace) -> SeriesPage:
