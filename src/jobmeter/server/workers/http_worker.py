@@ -10,7 +10,7 @@ from jobmeter.model.time import SystemClock
 from jobmeter.server import LOG_FORMAT
 from jobmeter.server.http.limits import RESERVED, Connections, allow_descriptors
 from jobmeter.server.listen import HttpServer
-from jobmeter.server.memory import freeze_objects
+from jobmeter.server.memory import freeze_objects, unmap_files
 from jobmeter.server.stopping import Stopping
 from jobmeter.server.workers.answers import WorkerAnswers
 from jobmeter.server.workers.forward import Forwarder
@@ -54,6 +54,7 @@ class HttpWorker:
     def _begin_attaching(self) -> None:
         self._attaching = asyncio.get_running_loop().create_task(self._attach())
         freeze_objects()
+        unmap_files()
 
     async def _attach(self) -> None:
         await asyncio.get_running_loop().create_connection(lambda: self._channel, sock=self._connection)

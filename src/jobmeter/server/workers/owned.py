@@ -68,10 +68,10 @@ class _OwnedModules(MetaPathFinder, Loader):
 
 OWNED_MODULES = frozenset(
     {
-        "jobmeter.access.months",
         "jobmeter.alerts.messages",
         "jobmeter.alerts.muting",
         "jobmeter.alerts.notify",
+        "jobmeter.ingest.pipeline",
         "jobmeter.registry.base",
         "jobmeter.registry.batched",
         "jobmeter.registry.emit",
@@ -79,11 +79,11 @@ OWNED_MODULES = frozenset(
         "jobmeter.registry.finding_list",
         "jobmeter.registry.interval_cache",
         "jobmeter.registry.keys",
-        "jobmeter.registry.leases",
         "jobmeter.registry.rates",
         "jobmeter.registry.statements",
         "jobmeter.server.alerting",
         "jobmeter.server.backup",
+        "jobmeter.server.tasks",
         "jobmeter.server.telemetry",
         "jobmeter.ship.shipping",
     }
