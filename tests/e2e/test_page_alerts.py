@@ -43,8 +43,7 @@ def server(tmp_path_factory):
         yield made
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", ["wide", "phone"])
+@pytest.mark.parametrize(("width", "scheme"), [("wide", "light"), ("phone", "dark")])
 def test_the_alerts_of_a_job_are_listed_with_the_worst_first(browser, server, width, scheme):
     viewer = Viewer(browser, server, width, bypass_csp=True, color_scheme=scheme)
     page = viewer.open(TRAIN, f"{ALERTS} li")

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.e2e.page import EVIL, WIDTHS, Viewer, import_samples, needs_page, wait_for_page
+from tests.e2e.page import EVIL, LOOKS, Viewer, import_samples, needs_page, wait_for_page
 from tests.support.browser import check_view
 from tests.support.frames import frame
 from tests.support.frames import samples as samples_frame
@@ -82,8 +82,7 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_every_view_fits_its_width_and_has_no_serious_fault(browser, server, width, scheme):
     viewer = Viewer(browser, server, width, bypass_csp=True, color_scheme=scheme)
     for place, wanted in VIEWS.items():

@@ -333,8 +333,7 @@ def test_a_key_of_one_project_sees_the_devices_of_its_jobs_alone(browser, server
     context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), zip(WIDTHS, ["light", "dark"] * 2, strict=True))
 def test_lists_fit_every_width(browser, server, width, scheme):
     viewer = Viewer(browser, server, bypass_csp=True, color_scheme=scheme)
     viewer.page.set_viewport_size(dict(zip(("width", "height"), WIDTHS[width], strict=True)))

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.e2e.page import WIDTHS, Viewer, import_samples, needs_page, wait_for_page
+from tests.e2e.page import LOOKS, Viewer, import_samples, needs_page, wait_for_page
 from tests.support.browser import check_view
 from tests.support.processes import run_cli, running
 from tests.support.waiting import wait_until
@@ -138,8 +138,7 @@ def test_a_narrow_list_says_why_too(browser, server, width):
     viewer.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_the_verdict_fits_every_width(browser, server, width, scheme):
     viewer = Viewer(browser, server, width, bypass_csp=True, color_scheme=scheme)
     for place, wanted in {

@@ -13,9 +13,29 @@ from typing import Any, Literal
 import msgspec
 
 from jobmeter.access.actions import names_of, services_of
-from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.glob import Glob
+
+_PAI = ("pai", "paidlc", "eas", "eflo")
+_ARMS = ("arms", "xtrace", "paillmtrace")
+_EVERYTHING = ("*",)
+_READS = ("Get*", "List*", "Describe*")
+
+
+def _allow(services: tuple[str, ...], operations: tuple[str, ...]) -> Mapping[str, Any]:
+    actions = [f"{service}:{operation}" for service in services for operation in operations]
+    return {"Version": "1", "Statement": [{"Effect": "Allow", "Action": actions, "Resource": "*"}]}
+
+
+SYSTEM_POLICIES: Mapping[str, Mapping[str, Any]] = {
+    "AliyunPAIFullAccess": _allow(_PAI, _EVERYTHING),
+    "AliyunPAIReadOnlyAccess": _allow(_PAI, _READS),
+    "AliyunARMSFullAccess": _allow(_ARMS, _EVERYTHING),
+    "AliyunARMSReadOnlyAccess": _allow(_ARMS, _READS),
+    "JobmeterFullAccess": _allow(_EVERYTHING, _EVERYTHING),
+}
+"""Documents of the built-in policies by name."""
+
 
 MOST_BYTES, MOST_STATEMENTS, MOST_POLICIES, MOST_TEXT = 64 * 1024, 100, 20, 512
 _SLOTS = 5

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.options import (
     FILE,
     FOLDER,
@@ -17,7 +17,6 @@ from jobmeter.cli.options import (
     check_server,
     data_folder,
     env_option,
-    examples,
     job_ids_option,
     key_option,
     make_stop_event,
@@ -57,13 +56,10 @@ _GROUPS = {
 }
 
 
-@click.command(
-    cls=GroupedCommand,
+@define_verb(
+    "jobmeter agent --server https://meter.example --key TOKEN",
+    "jobmeter agent --server https://meter.example --key TOKEN --once",
     groups=_GROUPS,
-    epilog=examples(
-        "jobmeter agent --server https://meter.example --key TOKEN",
-        "jobmeter agent --server https://meter.example --key TOKEN --once",
-    ),
 )
 @env_option("--server", "The server ({}).", metavar="URL", required=True)
 @key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True)
@@ -105,7 +101,7 @@ _GROUPS = {
 )
 @env_option(
     "--log-rate",
-    "Most lines per second of each source ({}); a line reports the number dropped.",
+    "Most lines per second of each source ({}); one more line reports how many were dropped.",
     type=click.FloatRange(1, 1_000_000),
     default=10_000,
     show_default=True,
@@ -132,7 +128,9 @@ _GROUPS = {
     "--kubelet-token-file", "Token for the kubelet ({}; default: the service account's).", type=FILE, metavar="FILE"
 )
 @program_options(f"{places.SHARED_FOLDER}/{places.AGENT_SOCKET} for root, else in the user's folder")
-@click.option("--once", is_flag=True, help="Measure once, deliver, and exit; status 1 unless the server accepted it.")
+@click.option(
+    "--once", is_flag=True, help="Measure once, send, and exit: with status 1 if the server did not accept the samples."
+)
 def command(  # noqa: PLR0913 - one for each option
     *,
     server: str,

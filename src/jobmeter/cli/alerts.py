@@ -4,9 +4,8 @@ import click
 import msgspec
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, duration, print_json
 from jobmeter.client.alerts import ShownAlert, read_alerts
 from jobmeter.model.alert import ALERT_NAME
@@ -16,12 +15,12 @@ _HIDDEN = {ALERT_NAME, "severity", "sentence"}
 _SPARE = ("labels", "severity", "since")
 
 
-@click.command(cls=GroupedCommand, epilog=examples("jobmeter alerts", "jobmeter alerts --firing --json"))
+@define_verb("jobmeter alerts", "jobmeter alerts --firing --json")
 @click.option("--firing", is_flag=True, help="Only alerts that fire.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.listing_options
 def command(firing: bool, as_json: bool, connection: local.LocalConnection) -> None:
-    """List the alerts that are pending or fire, with what mutes them."""
+    """List the pending and firing alerts, with the silences that mute them."""
     api = connection.open()
     found = [
         one

@@ -6,20 +6,15 @@ import click
 import msgspec
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import FOLDER, ca_file_option, data_option, examples, key_option
+from jobmeter.cli.grouped import define_verb
+from jobmeter.cli.options import FOLDER, ca_file_option, data_option, key_option
 from jobmeter.client.transport import API
 
 HOURS_SECONDS = 6 * 3600.0
 """Longest duration of a copy in seconds."""
 
 
-@click.command(
-    cls=GroupedCommand,
-    epilog=examples(
-        "jobmeter backup /backup/jobmeter", "jobmeter backup /backup/jobmeter --server https://meter.example"
-    ),
-)
+@define_verb("jobmeter backup /backup/jobmeter", "jobmeter backup /backup/jobmeter --server https://meter.example")
 @click.argument("directory", type=FOLDER)
 @data_option
 @key_option("The token of an administrator's key (JOBMETER_KEY).")

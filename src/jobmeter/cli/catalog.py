@@ -4,16 +4,15 @@ from typing import Any
 
 import click
 
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, print_json
 from jobmeter.errors import NotFoundError
 from jobmeter.model import catalog
 from jobmeter.model.nearest import did_you_mean
 
 
-@click.command(cls=GroupedCommand, epilog=examples("jobmeter catalog", "jobmeter catalog --metric gpu.utilization"))
+@define_verb("jobmeter catalog", "jobmeter catalog --metric gpu.utilization")
 @click.option("--metric", multiple=True, metavar="NAME", help="Only this metric, with every field.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 def command(metric: tuple[str, ...], as_json: bool) -> None:

@@ -8,10 +8,9 @@ from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import summary_line
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import metric_option
-from jobmeter.cli.options import examples
 from jobmeter.cli.output import TrendColumn, cell, chart, console, duration, moment, print_hanging, print_json
 from jobmeter.cli.phases import show_causes, show_sentence
 from jobmeter.cli.resource_columns import find_start
@@ -28,10 +27,7 @@ _TIMES = 3.0
 """Ratio from which a difference is a multiple and not a percentage."""
 
 
-@click.command(
-    cls=GroupedCommand,
-    epilog=examples("jobmeter compare train-1 train-2", "jobmeter compare train-1 last --metric gpu.utilization"),
-)
+@define_verb("jobmeter compare train-1 train-2", "jobmeter compare train-1 last --metric gpu.utilization")
 @click.argument("jobs", metavar="JOB JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
 @metric_option("Also draw this metric over time.")
 @click.option("--step", metavar="DURATION", help="Length of a bucket, such as 1m.")
@@ -43,7 +39,10 @@ _TIMES = 3.0
     help="Usage of the whole job, or of one device (or replica): for jobs of different sizes.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="jobs, step, lines (times from each job's start), settings, differences."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="An object: jobs, step, lines (times from each job's start), settings, differences.",
 )
 @local.connection_options
 def command(

@@ -5,15 +5,14 @@ from collections.abc import Sequence
 import click
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import examples
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.output import console, format_count, print_json
 from jobmeter.cli.retention import confirm
 
 
-@click.command(cls=GroupedCommand, epilog=examples("jobmeter delete train-1", "jobmeter delete train-1 train-2 --yes"))
+@define_verb("jobmeter delete train-1", "jobmeter delete train-1 train-2 --yes")
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="The deleted jobs as an array of objects.")
 @local.connection_options
 def command(jobs: Sequence[str], yes: bool, as_json: bool, connection: local.LocalConnection) -> None:

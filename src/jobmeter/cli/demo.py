@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 import click
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.open import show_page
-from jobmeter.cli.options import examples, make_stop_event
+from jobmeter.cli.options import make_stop_event
 from jobmeter.client.api import Api
 from jobmeter.collect.launch.plan import make_job_id
 from jobmeter.errors import JobmeterError, NotFoundError, UnavailableError
@@ -29,7 +29,7 @@ _AWAKE_SECONDS = 60.0
 """Interval of requests in seconds, because a server that a verb started stops when idle."""
 
 
-@click.command(cls=GroupedCommand, epilog=examples("jobmeter demo", "jobmeter demo --seconds 600 --print"))
+@define_verb("jobmeter demo", "jobmeter demo --seconds 600 --print")
 @click.option(
     "--seconds", type=click.IntRange(1, 86_400), default=60, show_default=True, help="Duration of the job in seconds."
 )

@@ -8,14 +8,14 @@ import click
 from rich.markup import escape
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_option, examples, key_option
+from jobmeter.cli.grouped import define_verb
+from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_option, key_option
 from jobmeter.cli.output import console, format_count, print_json
 from jobmeter.cli.terminal import printable
 from jobmeter.client.transport import Transport
+from jobmeter.collect.base import Machine
 from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.doctor.examine import Questions, examine
-from jobmeter.collect.machine import Machine
 from jobmeter.errors import UnavailableError
 from jobmeter.model.time import SystemClock
 
@@ -27,9 +27,7 @@ _STYLES = {
 }
 
 
-@click.command(
-    cls=GroupedCommand, epilog=examples("jobmeter doctor", "jobmeter doctor --server https://meter.example --key TOKEN")
-)
+@define_verb("jobmeter doctor", "jobmeter doctor --server https://meter.example --key TOKEN")
 @click.option("--server", metavar="URL", help="The server (JOBMETER_SERVER; default: the data folder's own).")
 @key_option("The agent's token (JOBMETER_KEY).")
 @data_option
@@ -51,7 +49,7 @@ def command(
     flink: str | None,
     as_json: bool,
 ) -> None:
-    """Show what is measured on this machine, what is not, why, and what to do; status 1 if there is a problem.
+    """Show what is measured on this machine, and for the rest the reason and the remedy. Exit status 1: a problem.
 
     Run it as the agent's user with the agent's settings, because rights and keys depend on them.
     """

@@ -7,9 +7,9 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, examples, make_since_option, names_option
+from jobmeter.cli.options import choice, make_since_option, names_option
 from jobmeter.cli.output import console, format_count, moment, print_json
 from jobmeter.client.searches import EventSearch
 from jobmeter.model.event import Event, EventSource, EventType, Level
@@ -23,11 +23,7 @@ _GROUPS = {
 }
 
 
-@click.command(
-    cls=GroupedCommand,
-    groups=_GROUPS,
-    epilog=examples("jobmeter events last", "jobmeter events --node node-1 --since 1d"),
-)
+@define_verb("jobmeter events last", "jobmeter events --node node-1 --since 1d", groups=_GROUPS)
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @names_option("--node", "nodes", complete=completion.nodes, help_text="Only events of this node; may be repeated.")
 @names_option("--replica", "replicas", complete=completion.replicas, help_text="Only events of this replica.")
@@ -35,7 +31,7 @@ _GROUPS = {
 @click.option("--source", "sources", multiple=True, type=choice(EventSource), help="Only events of this source.")
 @click.option("--level", type=choice(Level), help="Only events of this level or above.")
 @click.option("--contains", default="", metavar="TEXT", help="Only events whose reason or message contains this text.")
-@make_since_option("At most this long ago, such as 30m or 7d.")
+@make_since_option("Only events at most this long ago, such as 30m or 7d.")
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help=f"Only the newest N (default: {SHOWN}; with --json all)."
 )

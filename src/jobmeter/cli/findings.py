@@ -7,9 +7,9 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, examples, make_since_option
+from jobmeter.cli.options import choice, make_since_option
 from jobmeter.cli.output import cell, console, moment, print_hanging, print_json
 from jobmeter.client.searches import FindingSearch
 from jobmeter.model.answers import FindingEntry
@@ -90,11 +90,7 @@ _SPARE = ("user", "since", "rule", "state", "name")
 _GROUPS = {"Filters": ("findings", "severities", "only_open", "since", "project")}
 
 
-@click.command(
-    cls=GroupedCommand,
-    groups=_GROUPS,
-    epilog=examples("jobmeter findings --open", "jobmeter findings --severity critical --since 7d"),
-)
+@define_verb("jobmeter findings --open", "jobmeter findings --severity critical --since 7d", groups=_GROUPS)
 @click.option(
     "--finding",
     "findings",
@@ -105,7 +101,7 @@ _GROUPS = {"Filters": ("findings", "severities", "only_open", "since", "project"
 )
 @click.option("--severity", "severities", multiple=True, type=choice(Severity), help="Only findings of this severity.")
 @click.option("--open", "only_open", is_flag=True, help="Only open findings of running jobs, the worst first.")
-@make_since_option("Reported at most this long ago, such as 30m or 7d.")
+@make_since_option("Only findings reported at most this long ago, such as 30m or 7d.")
 @click.option(
     "--limit",
     type=click.IntRange(1, MOST),

@@ -1,12 +1,13 @@
-"""Verb whose help groups its options under headings, and ends with examples."""
+"""Verbs whose help groups their options under headings, and ends with examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
 Record = tuple[str, str]
 """Option with its help text."""
+_Decorator = Callable[[Callable[..., Any]], click.Command]
 OTHERS = "Other options"
 """Heading of options that belong to no group."""
 _SHARED: Mapping[str, Sequence[str]] = {
@@ -48,4 +49,20 @@ class GroupedCommand(click.Command):
 class VerbGroup(click.Group):
     """Verb with verbs of its own, whose options are grouped too."""
 
-    command_class = GroupedCommand
+    def define(self, *examples: str, **options: Any) -> _Decorator:  # noqa: ANN401 - as click has them
+        """Make a verb of the group from a function, see ``define_verb``."""
+        return self.command(cls=GroupedCommand, epilog=_format_examples(examples), **options)
+
+
+def define_verb(*examples: str, cls: type[GroupedCommand] = GroupedCommand, **options: Any) -> _Decorator:  # noqa: ANN401 - as click has them
+    """Make a verb from a function. Its help ends with ``examples``, command lines."""
+    return click.command(cls=cls, epilog=_format_examples(examples), **options)
+
+
+def define_group(*examples: str, cls: type[VerbGroup] = VerbGroup) -> Callable[[Callable[..., Any]], VerbGroup]:
+    """Make a verb with verbs of its own from a function. Its help ends with ``examples``."""
+    return click.group(cls=cls, epilog=_format_examples(examples))
+
+
+def _format_examples(lines: Sequence[str]) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

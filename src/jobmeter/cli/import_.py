@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import examples
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.output import console, duration, format_count, moment, print_json
 from jobmeter.client.api import Api
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
@@ -33,16 +32,13 @@ _REASONS = {
 _SECONDS = "the last of them is in 1970: are the times in seconds? Use milliseconds or ISO 8601"
 
 
-@click.command(
-    cls=GroupedCommand,
-    epilog=examples("jobmeter import samples.csv", "jobmeter import --dry-run samples.parquet jobs.jsonl"),
-)
+@define_verb("jobmeter import samples.csv", "jobmeter import --dry-run samples.parquet jobs.jsonl")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--format",
     "form",
     type=click.Choice(("csv", "jsonl", "parquet", "wandb")),
-    help="Default: detected by name or content.",
+    help="Format of the files (default: by name or content).",
 )
 @click.option(
     "--batch-rows",

@@ -10,9 +10,9 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import summary_line
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, examples, make_since_option, names_option
+from jobmeter.cli.options import choice, make_since_option, names_option
 from jobmeter.cli.output import console, duration, format_count, moment, print_json
 from jobmeter.cli.resource_columns import ALTERNATIVES, find_start
 from jobmeter.client.api import PAGE, Api
@@ -56,11 +56,7 @@ _GROUPS = {
 }
 
 
-@click.command(
-    cls=GroupedCommand,
-    groups=_GROUPS,
-    epilog=examples("jobmeter jobs --state Running", "jobmeter jobs --since 7d --finding any --sort duration"),
-)
+@define_verb("jobmeter jobs --state Running", "jobmeter jobs --since 7d --finding any --sort duration", groups=_GROUPS)
 @click.option("--state", "states", multiple=True, type=choice(JobState), help="Only jobs in this state.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only jobs of this type, such as PyTorchJob.")
 @names_option("--user", "users", complete=completion.users, help_text="Only jobs submitted by this user.")
@@ -85,7 +81,7 @@ _GROUPS = {
     help="Only jobs with a finding of this rule, or with `any` finding.",
 )
 @click.option("--severity", "severities", multiple=True, type=choice(Severity), help="Only findings of this severity.")
-@make_since_option("Created at most this long ago, such as 30m or 7d.")
+@make_since_option("Only jobs created at most this long ago, such as 30m or 7d.")
 @click.option(
     "--sort",
     type=click.Choice(_SORTS),
@@ -103,8 +99,8 @@ def command(
 ) -> None:
     """List jobs: running, then queued, then the others, each newest first.
 
-    Usage covers all replicas of a job; gpu is the mean of its devices. The size of a job is the number of its devices,
-    else of its replicas, and of its nodes. Its finding is the worst one; for a running job the worst open one.
+    The usage is that of all replicas; gpu is the mean of the devices. The size is the number of devices, or of replicas
+    without devices, and the number of nodes. The finding is the worst one; of a running job the worst open one.
 
     An option given several times matches any of its values.
     """

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from jobmeter.cli.grouped import VerbGroup
-from jobmeter.cli.options import FOLDER, examples
+from jobmeter.cli.grouped import define_group
+from jobmeter.cli.options import FOLDER
 from jobmeter.errors import ConfigurationError, NotFoundError
 from jobmeter.model.event import COMMAND_LINE
 from jobmeter.model.time import SystemClock, iso
@@ -37,18 +37,14 @@ def _add_registry_options(function: _Command) -> _Command:
     return _data_option(registry(function))
 
 
-@click.group(
-    cls=VerbGroup,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=examples("jobmeter key create --name ci --role writer", "jobmeter key list"),
-)
+@define_group("jobmeter key create --name ci --role writer", "jobmeter key list")
 def command() -> None:
     """Create, show, list and revoke keys."""
 
 
-@command.command(
+@command.define(
+    "jobmeter key create --name ci --role writer --project vision",
     groups={"Key": ("name", "role", "policies", "project"), "Connection": ("data", "registry")},
-    epilog=examples("jobmeter key create --name ci --role writer --project vision"),
 )
 @click.option("--name", required=True, help="Name of the key in listings and logs.")
 @click.option(
@@ -100,7 +96,7 @@ def create(
     click.echo("Keep the token and the secret now: they are not shown again.", err=True)
 
 
-@command.command("list", epilog=examples("jobmeter key list --json"))
+@command.define("jobmeter key list --json", name="list")
 @click.option("--json", "as_json", is_flag=True, help="A JSON array.")
 @_add_registry_options
 def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
@@ -117,7 +113,7 @@ def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
         click.echo("No keys yet. Create one: jobmeter key create --name NAME --role reader")
 
 
-@command.command(epilog=examples("jobmeter key policies key-1f2e3d4c5b --policy policy.json"))
+@command.define("jobmeter key policies key-1f2e3d4c5b --policy policy.json")
 @click.argument("key_id", metavar="ID")
 @click.option(
     "--policy",
@@ -151,7 +147,7 @@ def _policy(given: str) -> tuple[str, bytes | None]:
         raise ConfigurationError(f"the policy {given} cannot be read: {error.strerror}") from error
 
 
-@command.command(epilog=examples("jobmeter key show key-1f2e3d4c5b"))
+@command.define("jobmeter key show key-1f2e3d4c5b")
 @click.argument("key_id", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="An object.")
 @_add_registry_options
@@ -176,7 +172,7 @@ def show(key_id: str, as_json: bool, data: Path | None, registry: str | None) ->
         click.echo(json.dumps(policy["document"], indent=2))
 
 
-@command.command(epilog=examples("jobmeter key revoke key-1f2e3d4c5b"))
+@command.define("jobmeter key revoke key-1f2e3d4c5b")
 @click.argument("key_id", metavar="ID")
 @_add_registry_options
 def revoke(key_id: str, data: Path | None, registry: str | None) -> None:
@@ -188,7 +184,7 @@ def revoke(key_id: str, data: Path | None, registry: str | None) -> None:
     click.echo(f"revoked {key_id}")
 
 
-@command.command(epilog=examples('eval "$(jobmeter key env)"'))
+@command.define('eval "$(jobmeter key env)"')
 @_data_option
 def env(data: Path | None) -> None:
     """Print JOBMETER_SERVER and JOBMETER_KEY for a shell: eval "$(jobmeter key env)".

@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.named import check_milliseconds, check_parts
-from jobmeter.cli.options import examples, make_since_option, names_option
+from jobmeter.cli.options import make_since_option, names_option
 from jobmeter.cli.output import piped
 from jobmeter.cli.terminal import printable, printable_colours, printable_json
 from jobmeter.client.bodies import LogEntry
@@ -38,11 +38,7 @@ _GROUPS = {
 }
 
 
-@click.command(
-    cls=GroupedCommand,
-    groups=_GROUPS,
-    epilog=examples("jobmeter logs last --follow", "jobmeter logs train-1 --level error --tail 50"),
-)
+@define_verb("jobmeter logs last --follow", "jobmeter logs train-1 --level error --tail 50", groups=_GROUPS)
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option(
     "--node",
@@ -50,15 +46,17 @@ _GROUPS = {
     shell_complete=completion.nodes,
     help="With JOB: only lines from this node. Without JOB: the node's system log.",
 )
-@click.option("--query", metavar="QUERY", help="Words, phrases, err*, a | b, NOT a, tag:sshd, severity>=4.")
+@click.option(
+    "--query", metavar="QUERY", help="Only lines that match: words, phrases, err*, a | b, NOT a, tag:sshd, severity>=4."
+)
 @click.option("--severity", metavar="NAME", help="Only lines of this severity or worse: err, warning, info.")
 @names_option("--replica", "replicas", complete=completion.replicas, help_text="Only this replica.")
 @click.option("--attempt", type=click.IntRange(0), metavar="N", help="Only this attempt of the replicas, from 0.")
 @click.option("--stream", metavar="NAME", help="Only this stream: stdout or stderr.")
 @click.option("--level", metavar="LEVEL", help="Only lines of this level or above: debug, info, warning, error.")
 @click.option("--contains", metavar="TEXT", help="Only lines that contain this text, ignoring case.")
-@click.option("--start", metavar="TIME", help="ISO 8601 or epoch milliseconds.")
-@click.option("--end", metavar="TIME", help="The same, exclusive.")
+@click.option("--start", metavar="TIME", help="Only lines from this time on: ISO 8601 or epoch milliseconds.")
+@click.option("--end", metavar="TIME", help="Only lines before this time, in the same forms.")
 @make_since_option("Instead of --start: duration before the end or now, such as 1h.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the newest N lines.")
 @click.option("-f", "--follow", is_flag=True, help="Follow new lines until the job has ended.")

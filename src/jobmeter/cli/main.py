@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from jobmeter import __version__
-from jobmeter.cli.registry import GROUPS, VERBS, plugin_verbs, verb
+from jobmeter.cli.registry import GROUPS, VERBS, load_plugin_verbs, load_verb
 from jobmeter.cli.terminal import guard
 from jobmeter.errors import JobmeterError
 from jobmeter.model.nearest import MOST, did_you_mean
@@ -18,17 +18,17 @@ class _Verbs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """List the verbs, in the order of ``VERBS``; verbs of plug-ins follow."""
-        return [*VERBS, *(one.name for one in plugin_verbs())]
+        return [*VERBS, *(one.name for one in load_plugin_verbs())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Load the verb of that name; None for an unknown one."""
-        return verb(cmd_name)
+        return load_verb(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb; the error for an unknown one suggests similar verbs."""
-        if args and not args[0].startswith("-") and verb(args[0]) is None:
+        if args and not args[0].startswith("-") and load_verb(args[0]) is None:
             raise click.UsageError(f"No such command {args[0]!r}{_suggest_verbs(args[0])}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -38,7 +38,7 @@ class _Verbs(click.Group):
         headings = {heading: list(verbs.items()) for heading, verbs in GROUPS.items()}
         headings["Plug-ins"] = [
             (one.name, f"Not loaded: {one.error}" if one.error else one.part.get_short_help_str())
-            for one in plugin_verbs()
+            for one in load_plugin_verbs()
         ]
         for heading, verbs in headings.items():
             if verbs:

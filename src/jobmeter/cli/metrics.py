@@ -11,10 +11,10 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import check_metrics, check_milliseconds, check_parts, metric_option
-from jobmeter.cli.options import FILE, choose_format, examples, format_of, make_since_option, names_option
+from jobmeter.cli.options import FILE, choose_format, format_of, make_since_option, names_option
 from jobmeter.cli.output import (
     TrendColumn,
     chart,
@@ -42,13 +42,10 @@ _GROUPS = {
 }
 
 
-@click.command(
-    cls=GroupedCommand,
+@define_verb(
+    "jobmeter metrics last --metric gpu.utilization",
+    "jobmeter metrics train-1 --metric cpu.usage --since 1h --format csv",
     groups=_GROUPS,
-    epilog=examples(
-        "jobmeter metrics last --metric gpu.utilization",
-        "jobmeter metrics train-1 --metric cpu.usage --since 1h --format csv",
-    ),
 )
 @click.argument("job", shell_complete=completion.jobs)
 @metric_option("A name of `jobmeter catalog`.")

@@ -10,8 +10,8 @@ import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.backup import HOURS_SECONDS
-from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import ca_file_option, examples, key_option, overwrite_argument
+from jobmeter.cli.grouped import define_verb
+from jobmeter.cli.options import ca_file_option, key_option, overwrite_argument
 from jobmeter.cli.output import console, format_count, print_json, table
 from jobmeter.client.transport import API, Transport
 from jobmeter.errors import ConfigurationError, UnavailableError
@@ -24,13 +24,10 @@ _DRY_RUN, _VERIFY, _CANCEL = "dry-run", "verify", "cancel"
 _Show = Callable[[MoveStep], None]
 
 
-@click.command(
-    "migrate-store",
-    cls=GroupedCommand,
-    epilog=examples(
-        "jobmeter migrate-store /srv/jobmeter clickhousedb://jobmeter:PASSWORD@clickhouse:8123/jobmeter",
-        "jobmeter migrate-store https://meter.example clickhousedb://... --dry-run",
-    ),
+@define_verb(
+    "jobmeter migrate-store /srv/jobmeter clickhousedb://jobmeter:PASSWORD@clickhouse:8123/jobmeter",
+    "jobmeter migrate-store https://meter.example clickhousedb://... --dry-run",
+    name="migrate-store",
 )
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO", required=False)

@@ -7,9 +7,9 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples, names_option
+from jobmeter.cli.options import names_option
 from jobmeter.cli.output import console, duration, format_count, moment, print_json
 from jobmeter.errors import NotFoundError
 from jobmeter.model.answers import FaultBody
@@ -23,7 +23,7 @@ _MOST_MISSING = 3
 _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "memory", "cores")
 
 
-@click.command(cls=GroupedCommand, epilog=examples("jobmeter nodes", "jobmeter nodes --json"))
+@define_verb("jobmeter nodes", "jobmeter nodes --json")
 @names_option(
     "--group", "--resource-group", "groups", complete=completion.groups, help_text="Only nodes of this resource group."
 )

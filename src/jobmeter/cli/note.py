@@ -6,20 +6,17 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import check_option, examples
+from jobmeter.cli.options import check_option
 from jobmeter.cli.output import console, moment, print_json
 from jobmeter.model.annotation import NewNote
 from jobmeter.model.time import parse_time
 
 
-@click.command(
-    cls=GroupedCommand,
-    epilog=examples(
-        "jobmeter note train-1 'Learning rate lowered.' --at 2026-11-20T15:00:00Z",
-        "jobmeter note train-1 --delete note-0123456789abcdef",
-    ),
+@define_verb(
+    "jobmeter note train-1 'Learning rate lowered.' --at 2026-11-20T15:00:00Z",
+    "jobmeter note train-1 --delete note-0123456789abcdef",
 )
 @click.argument("job", shell_complete=completion.jobs)
 @click.argument("text", required=False)

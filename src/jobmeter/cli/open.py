@@ -7,12 +7,11 @@ import webbrowser
 import click
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import examples
+from jobmeter.cli.grouped import define_verb
 from jobmeter.client.api import Api
 
 
-@click.command(cls=GroupedCommand, epilog=examples("jobmeter open", "jobmeter open last --print"))
+@define_verb("jobmeter open", "jobmeter open last --print")
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--print", "only_print", is_flag=True, help="Print the link without opening it.")
 @local.connection_options

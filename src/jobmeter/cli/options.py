@@ -189,8 +189,3 @@ def make_stop_event(on: Mapping[int, Callable[[], None]] = MappingProxyType({}))
 
 def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
     """Do nothing: without a handler no signal reaches the pipe."""
-
-
-def examples(*lines: str) -> str:
-    """Format example command lines as the epilog of a verb's help."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

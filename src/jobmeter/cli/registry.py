@@ -62,13 +62,13 @@ VERBS: Mapping[str, str] = {verb: text for verbs in GROUPS.values() for verb, te
 _MODULES = {"import": "import_", "migrate-store": "migrate_store"}
 
 
-def verb(name: str) -> click.Command | None:
+def load_verb(name: str) -> click.Command | None:
     """Load a verb; None for an unknown name. Raises ClickException for a broken plug-in."""
     if name in VERBS:
         command: click.Command = import_module(f"jobmeter.cli.{_MODULES.get(name, name)}").command
         command.short_help = VERBS[name]
         return command
-    plugin = next((one for one in plugin_verbs() if one.name == name), None)
+    plugin = next((one for one in load_plugin_verbs() if one.name == name), None)
     if plugin is None:
         return None
     if plugin.error:
@@ -77,6 +77,6 @@ def verb(name: str) -> click.Command | None:
     return found
 
 
-def plugin_verbs() -> Sequence[Plugin]:
+def load_plugin_verbs() -> Sequence[Plugin]:
     """Load the verbs of plug-ins, with the broken ones."""
     return load_plugins(PluginKind.VERBS, VERBS)

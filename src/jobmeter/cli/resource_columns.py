@@ -1,7 +1,6 @@
 """Current usage of jobs and their members as cells, for the tables and the screens of ``jobmeter top``."""
 
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 from jobmeter.cli.output import duration
@@ -22,7 +21,7 @@ BUSY = tuple(
     )
 )
 """Metrics that measure how busy a job is, devices first; the first one available is used."""
-ALTERNATIVES = MappingProxyType({f"{prefix}.utilization": f"{prefix}.sm.active" for prefix in ("gpu", "npu")})
+ALTERNATIVES = {f"{prefix}.utilization": f"{prefix}.sm.active" for prefix in ("gpu", "npu")}
 """Metrics for devices without the metric: a MIG instance has no utilization."""
 MISSING = "-"
 

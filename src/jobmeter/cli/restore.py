@@ -4,16 +4,13 @@ from pathlib import Path
 
 import click
 
-from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import FOLDER, examples
+from jobmeter.cli.grouped import define_verb
+from jobmeter.cli.options import FOLDER
 from jobmeter.errors import ConfigurationError
 from jobmeter.settings import load
 
 
-@click.command(
-    cls=GroupedCommand,
-    epilog=examples("jobmeter restore /backup/jobmeter", "jobmeter restore /backup/jobmeter --data /srv/jobmeter"),
-)
+@define_verb("jobmeter restore /backup/jobmeter", "jobmeter restore /backup/jobmeter --data /srv/jobmeter")
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--data", type=FOLDER, help="The data folder (JOBMETER_DATA).")
 @click.option("--store", help="The telemetry engine, if not in the data folder (JOBMETER_STORE).")

@@ -6,8 +6,7 @@ import click
 import msgspec
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import examples
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.output import console, print_json
 from jobmeter.errors import ConfigurationError
 
@@ -15,9 +14,7 @@ _DAYS = click.IntRange(1, 36_500)
 _FIELDS = (("raw_days", "readings"), ("minute_days", "minutes"), ("hour_days", "hours"))
 
 
-@click.command(
-    cls=GroupedCommand, epilog=examples("jobmeter retention", "jobmeter retention --project vision --raw-days 30")
-)
+@define_verb("jobmeter retention", "jobmeter retention --project vision --raw-days 30")
 @click.option("--raw-days", type=_DAYS, metavar="N", help="Store raw samples for N days from now on.")
 @click.option("--minute-days", type=_DAYS, metavar="N", help="Store minute values for N days.")
 @click.option("--hour-days", type=_DAYS, metavar="N", help="Store hour values for N days.")
@@ -26,7 +23,7 @@ _FIELDS = (("raw_days", "readings"), ("minute_days", "minutes"), ("hour_days", "
 @click.option("--json", "as_json", is_flag=True, help="The days as an object.")
 @local.connection("The project (default: default).")
 def command(back: bool, yes: bool, as_json: bool, connection: local.LocalConnection, **days: int | None) -> None:
-    """Show or set the retention in days of the samples of --project (default: the project "default").
+    """Show or set for how many days the samples of a project are stored.
 
     Stored samples keep the retention that was set when they arrived. Job summaries are stored for ever.
     """

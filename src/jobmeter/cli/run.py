@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 import click
 
 from jobmeter.cli.attempt import determine_attempt
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.options import (
     ca_file_option,
     check_option,
     data_folder,
     data_option,
-    examples,
     key_option,
     parse_interval,
 )
@@ -68,11 +67,11 @@ _GROUPS = {
 }
 
 
-@click.command(
-    cls=GroupedCommand,
+@define_verb(
+    "jobmeter run -- python train.py",
+    "jobmeter run --name resnet --replicas 4 -- python train.py",
     groups=_GROUPS,
     context_settings={"allow_interspersed_args": False},
-    epilog=examples("jobmeter run -- python train.py", "jobmeter run --name resnet --replicas 4 -- python train.py"),
 )
 @click.option("--name", help="Name of the job (default: derived from the command).")
 @click.option("--type", "kind", default="", help="Type of the job, such as PyTorchJob.")
@@ -118,7 +117,7 @@ def command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Run COMMAND as a job and measure it, or measure a running process. The exit status is the command's.
 
-    --pid does not affect the process: Ctrl-C detaches from it. Its outcome is Unknown unless something reports it.
+    With --pid, Ctrl-C ends the measurement and not the process. The outcome is Unknown unless a record reports it.
     """
     _check_usage(pid, replicas, words, pass_key=pass_key)
     _open_streams()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import GroupedCommand, VerbGroup, define_group
 from jobmeter.cli.options import (
     FOLDER,
     ca_file_option,
@@ -14,7 +14,6 @@ from jobmeter.cli.options import (
     check_server,
     data_folder,
     env_option,
-    examples,
     job_ids_option,
     key_option,
     make_stop_event,
@@ -24,9 +23,8 @@ from jobmeter.client.transport import Transport
 from jobmeter.collect.deliver import Delivery
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import SchedulerKind
-from jobmeter.collect.scheduler.health import SchedulerHealth
 from jobmeter.collect.scheduler.registry import SUMMARIES, scheduler_kind
-from jobmeter.collect.scheduler.watch import ClusterScopedIds, SchedulerWatch
+from jobmeter.collect.scheduler.watch import ClusterScopedIds, SchedulerHealth, SchedulerWatch
 from jobmeter.collect.spool import Spool
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.cluster import JobIds
@@ -40,7 +38,7 @@ _SHORTEST_INTERVAL_MS = 1000
 _FLUSH_SECONDS = 8.0
 
 
-class _Kinds(click.Group):
+class _Kinds(VerbGroup):
     """Kinds of schedulers; each module is loaded when its command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -50,12 +48,10 @@ class _Kinds(click.Group):
         return _command(cmd_name, scheduler_kind(cmd_name)) if cmd_name in SUMMARIES else None
 
 
-@click.group(
+@define_group(
+    "jobmeter scheduler slurm --cluster alpha --server https://meter.example --key TOKEN",
+    "jobmeter scheduler kubernetes --cluster beta --server https://meter.example --key TOKEN",
     cls=_Kinds,
-    epilog=examples(
-        "jobmeter scheduler slurm --cluster alpha --server https://meter.example --key TOKEN",
-        "jobmeter scheduler kubernetes --cluster beta --server https://meter.example --key TOKEN",
-    ),
 )
 def command() -> None:
     """Send a cluster's jobs from its scheduler to a server. Run one process per cluster."""
@@ -89,7 +85,9 @@ _COMMON = (
     ),
     ca_file_option,
     job_ids_option("Form of job ids: the scheduler's own, or with @CLUSTER appended (JOBMETER_JOB_IDS)."),
-    click.option("--once", is_flag=True, help="Poll once, deliver, and exit; status 1 unless the server accepted it."),
+    click.option(
+        "--once", is_flag=True, help="Poll once, send, and exit: with status 1 if the server did not accept the jobs."
+    ),
 )
 
 

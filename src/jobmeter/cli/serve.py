@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import FOLDER, examples
+from jobmeter.cli.grouped import define_verb
+from jobmeter.cli.options import FOLDER
 from jobmeter.errors import ConfigurationError
 from jobmeter.server import LOG_FORMAT
 from jobmeter.settings import load
@@ -24,11 +24,11 @@ _GROUPS = {
 }
 
 
-@click.command(
-    "serve",
-    cls=GroupedCommand,
+@define_verb(
+    "jobmeter serve",
+    "jobmeter serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key",
+    name="serve",
     groups=_GROUPS,
-    epilog=examples("jobmeter serve", "jobmeter serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key"),
 )
 @click.option("--host", help="Address to listen on. [default: 127.0.0.1]")
 @click.option("--port", type=_PORT, help="Port to listen on, 0 for any free one. [default: 8400]")

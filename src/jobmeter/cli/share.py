@@ -3,8 +3,7 @@
 import click
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import examples
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.output import moment, print_json
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import DAY, SECOND, parse_duration
@@ -12,7 +11,7 @@ from jobmeter.model.time import DAY, SECOND, parse_duration
 _LONGEST_MS = 365 * DAY
 
 
-@click.command(cls=GroupedCommand, epilog=examples("jobmeter share last", "jobmeter share train-1 --expires 30d"))
+@define_verb("jobmeter share last", "jobmeter share train-1 --expires 30d")
 @click.argument("job", shell_complete=completion.jobs)
 @click.option(
     "--expires", default="7d", show_default=True, metavar="DURATION", help="Lifetime of the token, up to 365d."
@@ -20,7 +19,7 @@ _LONGEST_MS = 365 * DAY
 @click.option("--json", "as_json", is_flag=True, help="An object: job, project, token, expires.")
 @local.connection_options
 def command(job: str, expires: str, as_json: bool, connection: local.LocalConnection) -> None:
-    """Print a token whose holder may read the metrics of JOB until it expires, and nothing else.
+    """Print a token that gives access to the metrics of JOB, and to nothing else, until it expires.
 
     PAI-DLC's GetJobMetrics accepts it as Token, without any key. It cannot be revoked before it expires.
     """

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import click
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import VerbGroup
+from jobmeter.cli.grouped import define_group
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, duration, print_json
 from jobmeter.client.api import Api
 from jobmeter.errors import ConflictError, NotFoundError
@@ -16,16 +15,12 @@ from jobmeter.model.answers import ShipperBody
 _json = click.option("--json", "as_json", is_flag=True, help="The shipper as an object.")
 
 
-@click.group(
-    cls=VerbGroup,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=examples("jobmeter shippers create vision --to logs/training", "jobmeter shippers list"),
-)
+@define_group("jobmeter shippers create vision --to logs/training", "jobmeter shippers list")
 def command() -> None:
     """Ship the log lines of resource groups to the sinks in the server's settings (JOBMETER_SINKS)."""
 
 
-@command.command("list", epilog=examples("jobmeter shippers list --json"))
+@command.define("jobmeter shippers list --json", name="list")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.listing_options
 def list_(as_json: bool, connection: local.LocalConnection) -> None:
@@ -39,7 +34,7 @@ def list_(as_json: bool, connection: local.LocalConnection) -> None:
         console().print("no shippers yet: jobmeter shippers create GROUP --to PROJECT/LOGSTORE", markup=False)
 
 
-@command.command(epilog=examples("jobmeter shippers create vision --to logs/training"))
+@command.define("jobmeter shippers create vision --to logs/training")
 @click.argument("group")
 @click.option("--to", "sink", required=True, metavar="PROJECT/LOGSTORE", help="The sink, by its name in the settings.")
 @_json
@@ -56,7 +51,7 @@ def create(group: str, sink: str, as_json: bool, connection: local.LocalConnecti
     console().print(f"{made.id} ships the logs of {made.resource_group} to {project}/{logstore}", markup=False)
 
 
-@command.command(epilog=examples("jobmeter shippers show vision"))
+@command.define("jobmeter shippers show vision")
 @click.argument("shipper")
 @_json
 @local.listing_options
@@ -70,7 +65,7 @@ def show(shipper: str, as_json: bool, connection: local.LocalConnection) -> None
         console().print(f"{name:<15} {value}", markup=False)
 
 
-@command.command(epilog=examples("jobmeter shippers delete vision"))
+@command.define("jobmeter shippers delete vision")
 @click.argument("shipper")
 @local.listing_options
 def delete(shipper: str, connection: local.LocalConnection) -> None:

@@ -9,10 +9,9 @@ from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import headline, origin
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.history import show_history
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples
 from jobmeter.cli.output import (
     TrendColumn,
     cell,
@@ -27,9 +26,9 @@ from jobmeter.cli.output import (
     state_cell,
 )
 from jobmeter.cli.phases import answer_or_none, show_phases
-from jobmeter.cli.reported import show_reported
 from jobmeter.cli.resource_columns import find_end, find_start
 from jobmeter.client.api import Api
+from jobmeter.client.searches import MetricSearch
 from jobmeter.errors import NotFoundError
 from jobmeter.model.annotation import Annotations
 from jobmeter.model.answers import MetricSummary
@@ -39,6 +38,41 @@ from jobmeter.model.phase import JobPhases
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.quantity import quantity
 
+_PREFIX = "app."
+_STEPS = ("app.step", "app.global_step", "app.iteration")
+MOST_NUMBERS = 16
+"""Most metrics in the table."""
+
+
+def show_reported(out: Console, api: Api, job: Job) -> None:
+    """Print the last values of what the program reported, with the last step; nothing without reports."""
+    names = answer_or_none(lambda: api.metric_names(job.id, job.project)) or []
+    reported = [name for name in names if name.startswith(_PREFIX)]
+    if not reported:
+        return
+    steps = [name for name in _STEPS if name in reported][:1]
+    shown = [name for name in reported if name not in steps]
+    search = MetricSearch(metrics=[*steps, *shown[:MOST_NUMBERS]], by="job", statistic="last", project=job.project)
+    answer = answer_or_none(lambda: api.metrics(job.id, search))
+    if answer is None:
+        return
+    last = {line.metric: line.points[-1][1] for line in answer.lines if line.points}
+    at = "".join(f", the last at step {last[name]:,.10g}" for name in steps if name in last)
+    more = f" ({len(shown) - MOST_NUMBERS} more)" if len(shown) > MOST_NUMBERS else ""
+    out.print(f"\n[bold]numbers of the program[/]{more}{at}")
+    width = course_width(out)
+    rows = [
+        (
+            line.metric,
+            quantity(last[line.metric], line.unit),
+            sparkline(TrendColumn(line.points, answer.start, answer.end, answer.step), width),
+        )
+        for line in answer.lines
+        if line.metric in last and line.metric not in steps
+    ]
+    show_listing(out, ("metric", "last", "over its life"), rows, right=("last",))
+
+
 _OF_ONE = ("mean of one", "peak of one")
 MOST_ROWS = 32
 """Most replicas or devices in a table; with more only their number is shown."""
@@ -46,7 +80,7 @@ MOST_SENTENCES = 3
 """Most sentences about the quality of a job's data."""
 
 
-@click.command(cls=GroupedCommand, epilog=examples("jobmeter show last", "jobmeter show train-1 --json"))
+@define_verb("jobmeter show last", "jobmeter show train-1 --json")
 @click.argument("job", shell_complete=completion.jobs)
 @click.option(
     "--json",
@@ -58,7 +92,7 @@ MOST_SENTENCES = 3
 def command(job: str, as_json: bool, connection: local.LocalConnection) -> None:
     """Show JOB: its record, its problems, its replicas and devices, and its usage over its life.
 
-    Usage is the sum over its replicas (or devices); of ratios and temperatures the mean. With several replicas or
+    Usage is the sum over the replicas or devices; ratios and temperatures are means. With several replicas or
     devices, mean and peak of a single one are shown too. Sparklines begin at 0. The phases of the job (queue, start,
     training, checkpoints, restarts, end) are shown where they can be separated, and the numbers that the program
     reported. If samples are missing or late, or a clock was wrong, up to three lines report it (--json shows all). For

@@ -8,9 +8,8 @@ import click
 import msgspec
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import VerbGroup
+from jobmeter.cli.grouped import define_group
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, print_json
 from jobmeter.client.alerts import add_silence, expire_silence, read_silences
 from jobmeter.model.alert import LabelMatcher
@@ -19,26 +18,22 @@ from jobmeter.model.time import SystemClock, iso, parse_duration
 _MATCHER = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(=~|!~|!=|=)"?(.*?)"?', re.DOTALL)
 
 
-@click.group(
-    cls=VerbGroup,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=examples(
-        "jobmeter silence add alertname=GpuIdle job_id=train-1 --for 2h --comment 'waiting for data'",
-        "jobmeter silence list",
-    ),
+@define_group(
+    "jobmeter silence add alertname=GpuIdle job_id=train-1 --for 2h --comment 'waiting for data'",
+    "jobmeter silence list",
 )
 def command() -> None:
     """Silence alerts: no message is sent about them while the silence lasts."""
 
 
-@command.command(
+@command.define(
+    "jobmeter silence add alertname=GpuIdle --for 2h --comment 'waiting for data'",
     groups={"Silence": ("length", "comment", "author")},
-    epilog=examples("jobmeter silence add alertname=GpuIdle --for 2h --comment 'waiting for data'"),
 )
 @click.argument("matchers", nargs=-1, required=True)
-@click.option("--for", "length", required=True, metavar="DURATION", help="How long, such as 30m or 7d.")
-@click.option("--comment", required=True, help="Why.")
-@click.option("--author", help="Who. [default: the user of this machine]")
+@click.option("--for", "length", required=True, metavar="DURATION", help="Length of the silence, such as 30m or 7d.")
+@click.option("--comment", required=True, help="The reason, for everybody who sees the silence.")
+@click.option("--author", help="Who silences the alerts. [default: the user of this machine]")
 @local.server_options
 def add(
     matchers: Sequence[str], length: str, comment: str, author: str | None, connection: local.LocalConnection
@@ -51,8 +46,8 @@ def add(
     console().print(f"silence {made} lasts until {span[1]}", markup=False)
 
 
-@command.command("list", epilog=examples("jobmeter silence list --expired"))
-@click.option("--expired", is_flag=True, help="Expired silences too, for five days.")
+@command.define("jobmeter silence list --expired", name="list")
+@click.option("--expired", is_flag=True, help="Also list silences that ended in the last five days.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.server_options
 def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> None:
@@ -73,11 +68,11 @@ def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> No
     show_listing(console(), columns, rows, spare=("comment", "author"), folded="matchers")
 
 
-@command.command(epilog=examples("jobmeter silence expire 3f2a9c4e-8d11-4b60-9c57-0e6b2f1d7a35"))
+@command.define("jobmeter silence expire 3f2a9c4e-8d11-4b60-9c57-0e6b2f1d7a35")
 @click.argument("silence")
 @local.server_options
 def expire(silence: str, connection: local.LocalConnection) -> None:
-    """End SILENCE, an id, now."""
+    """End the silence with the id SILENCE now."""
     expire_silence(connection.open().transport, silence)
     console().print(f"silence {silence} has ended", markup=False)
 

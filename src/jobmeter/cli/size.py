@@ -3,8 +3,8 @@
 import click
 import msgspec
 
-from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import examples, parse_interval
+from jobmeter.cli.grouped import define_verb
+from jobmeter.cli.options import parse_interval
 from jobmeter.cli.output import console, duration, print_hanging, print_json
 from jobmeter.model.quantity import quantity
 from jobmeter.model.retention import Retention
@@ -29,10 +29,7 @@ class _Retention(click.ParamType[Retention]):
         return Retention(**dict(zip(Retention.__struct_fields__, map(int, parts), strict=False)))
 
 
-@click.command(
-    cls=GroupedCommand,
-    epilog=examples("jobmeter size --nodes 1000 --devices 8", "jobmeter size --nodes 50 --interval 30s --retention 30"),
-)
+@define_verb("jobmeter size --nodes 1000 --devices 8", "jobmeter size --nodes 50 --interval 30s --retention 30")
 @click.option("--nodes", type=click.IntRange(1, _MOST), required=True, help="Number of nodes.")
 @click.option("--devices", type=click.IntRange(0, 1_000), default=8, show_default=True, help="Devices of each node.")
 @click.option(
@@ -59,7 +56,7 @@ def command(
 ) -> None:
     """Compute processor, memory and disk of a server from measured figures.
 
-    Figures are of a slow processor and on the safe side. docs/how-to/capacity.md says where they come from.
+    The figures were measured on a slow processor. docs/how-to/capacity.md says where they come from.
     """
     fleet = PlannedFleet(
         nodes=nodes,

@@ -7,9 +7,9 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import GroupedCommand, define_verb
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import check_option, examples
+from jobmeter.cli.options import check_option
 from jobmeter.cli.output import console, moment, print_json
 from jobmeter.model.annotation import TagChange, check_tag
 
@@ -29,10 +29,7 @@ def _removal(arg: str) -> tuple[str, ...]:
     return ("--remove", arg[1:]) if is_removal else (arg,)
 
 
-@click.command(
-    cls=TagCommand,
-    epilog=examples("jobmeter tag train-1 +baseline -draft", "jobmeter tag train-1"),
-)
+@define_verb("jobmeter tag train-1 +baseline -draft", "jobmeter tag train-1", cls=TagCommand)
 @click.argument("job", shell_complete=completion.jobs)
 @click.argument("tags", nargs=-1, metavar="[+TAG|-TAG]...")
 @click.option("--remove", "removed", multiple=True, metavar="TAG", help="Remove this tag; -TAG is short for it.")

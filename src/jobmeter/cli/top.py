@@ -15,10 +15,9 @@ from rich.text import Text
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import headline, origin, rank_marked_replicas, summary_line, summary_style
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.listing import fitted
-from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, format_count, moment
 from jobmeter.cli.resource_columns import COLUMNS, SPARE, age, cells, load, read_newest
 from jobmeter.client.api import Api
@@ -31,7 +30,7 @@ MOST_JOBS = 25
 _HINT = "for sorting, sparklines and findings: pip install 'jobmeter[top]'"
 
 
-@click.command(cls=GroupedCommand, epilog=examples("jobmeter top", "jobmeter top last --once"))
+@define_verb("jobmeter top", "jobmeter top last --once")
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--interval", default="2s", show_default=True, metavar="DURATION", help="Time between two updates.")
 @click.option("--once", is_flag=True, help="Print one table and exit; the default without a terminal.")

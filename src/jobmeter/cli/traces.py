@@ -8,8 +8,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import GroupedCommand
-from jobmeter.cli.options import examples, make_since_option
+from jobmeter.cli.grouped import define_verb
+from jobmeter.cli.options import make_since_option
 from jobmeter.cli.output import cell, console, format_count, moment, print_json
 from jobmeter.client import traces
 from jobmeter.client.traces import TraceSearch
@@ -22,11 +22,9 @@ SHOWN, SPANS, WIDTH = 5, 40, 80
 _DEEP = 16
 
 
-@click.command(
-    cls=GroupedCommand, epilog=examples("jobmeter traces last", "jobmeter traces train-1 --min-duration 1s --limit 10")
-)
+@define_verb("jobmeter traces last", "jobmeter traces train-1 --min-duration 1s --limit 10")
 @click.argument("job", shell_complete=completion.jobs)
-@make_since_option("Spans that began at most this long ago, such as 30m or 7d.")
+@make_since_option("Only spans that began at most this long ago, such as 30m or 7d.")
 @click.option("--name", metavar="NAME", help="Only traces with a span of this name.")
 @click.option(
     "--status", type=click.Choice([str(one) for one in SpanStatus]), help="Only traces with a span of this status."

@@ -9,9 +9,9 @@ import click
 from rich.console import Console
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import FILE, choose_format, examples, format_of
+from jobmeter.cli.options import FILE, choose_format, format_of
 from jobmeter.cli.output import console, format_count, piped, print_json
 from jobmeter.cli.save import writing
 from jobmeter.model.answers import UsageBody, UsageRow
@@ -21,7 +21,7 @@ _ENDINGS = {".csv": "csv", ".json": "json", ".txt": "table"}
 _NUMBERS = ("calls", "failed", "free left", "price", "cost")
 
 
-@click.command(cls=GroupedCommand, epilog=examples("jobmeter usage", "jobmeter usage --month 2026-11 --format csv"))
+@define_verb("jobmeter usage", "jobmeter usage --month 2026-11 --format csv")
 @click.option("--month", metavar="YYYY-MM", help="The month, in the server's time zone. Default: the current month.")
 @click.option(
     "--format",

@@ -8,9 +8,9 @@ import click
 from rich.console import Console
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choose_format, examples, make_since_option
+from jobmeter.cli.options import choose_format, make_since_option
 from jobmeter.cli.output import console, format_count, moment, piped, print_json
 from jobmeter.client.searches import HoursSearch
 from jobmeter.model.answers import DeviceHoursBody, DeviceHoursBucket, DeviceHoursGroup
@@ -20,12 +20,13 @@ _NUMBERS = ("allocated", "used", "idle", "idle cost")
 _EVERY = ("1h", "1d", "7d")
 
 
-@click.command(
-    cls=GroupedCommand,
-    epilog=examples("jobmeter utilization --by user", "jobmeter utilization --every 1d --since 7d --format csv"),
-)
+@define_verb("jobmeter utilization --by user", "jobmeter utilization --every 1d --since 7d --format csv")
 @click.option(
-    "--by", type=click.Choice(("project", "user")), default="project", show_default=True, help="Group by this."
+    "--by",
+    type=click.Choice(("project", "user")),
+    default="project",
+    show_default=True,
+    help="Group the hours by this.",
 )
 @click.option(
     "--every", type=click.Choice(_EVERY), help="Also show each hour, day or week of each group. Default: only the sums."

@@ -3,16 +3,90 @@
 import logging
 import os
 import sqlite3
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import sqlalchemy as sa
+from psycopg import errors
 from sqlalchemy import event, exc
 
 from jobmeter.errors import ConfigurationError, ConflictError, UnavailableError
-from jobmeter.registry.breaker import STATEMENT_SECONDS, Breaker, statement_timeout
-from jobmeter.registry.writers import WriterQueue
+from jobmeter.registry.breaker import STATEMENT_SECONDS, Breaker, statement_timeout, timeout_seconds
+
+
+class WriterQueue:
+    """A lock that passes from key to key, to the first waiting writer of each. Safe for any number of threads.
+
+    A writer that returns is queued behind every other waiting key.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._taken = False
+        self._waiting: OrderedDict[str, deque[threading.Lock]] = OrderedDict()
+
+    @property
+    def waiting(self) -> int:
+        """Number of waiting writers."""
+        with self._mutex:
+            return sum(map(len, self._waiting.values()))
+
+    @contextmanager
+    def turn(self, key: str) -> Iterator[None]:
+        """Wait for a turn of that key, which ends with the block."""
+        self._acquire(key)
+        try:
+            yield
+        finally:
+            self._release()
+
+    def _acquire(self, key: str) -> None:
+        with self._mutex:
+            if not self._taken:
+                self._taken = True
+                return
+            ticket = threading.Lock()
+            ticket.acquire()
+            self._waiting.setdefault(key, deque()).append(ticket)
+        # The previous owner hands the lock over, and it stays taken meanwhile.
+        ticket.acquire()
+
+    def _release(self) -> None:
+        with self._mutex:
+            if not self._waiting:
+                self._taken = False
+                return
+            key, tickets = self._waiting.popitem(last=False)
+            ticket = tickets.popleft()
+            if tickets:
+                self._waiting[key] = tickets
+        ticket.release()
+
+
+class PostgresqlConnection(psycopg.Connection[Any]):
+    """A connection that is closed with OperationalError if an answer does not arrive in time."""
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ANN401 - psycopg's own
+        """Wait for an answer within the time limit of the context."""
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        seconds = timeout_seconds()
+        try:
+            return super().wait(gen, interval, seconds)
+        except errors._WaitTimeout as error:  # noqa: SLF001 - what the method is documented to raise
+            self.pgconn.finish()
+            raise psycopg.OperationalError(f"no answer within {seconds:g} s") from error
+
+
+def connect(dialect: object, record: object, arguments: list[Any], options: dict[str, Any]) -> PostgresqlConnection:  # noqa: ARG001 - a listener's shape
+    """Open a connection for SQLAlchemy."""
+    return PostgresqlConnection.connect(*arguments, **options)
+
 
 _log = logging.getLogger(__name__)
 SQLITE = "sqlite"
@@ -169,7 +243,7 @@ def _parse(text: str) -> sa.URL:
 
 
 def _postgresql(url: sa.URL) -> sa.Engine:
-    from jobmeter.registry.postgresql import connect  # noqa: PLC0415 - its driver is a twentieth of a start
+    from jobmeter.registry.database import connect  # noqa: PLC0415 - its driver is a twentieth of a start
 
     arguments = {"connect_timeout": 5, "application_name": "jobmeter", **url.query}
     engine = sa.create_engine(

@@ -10,15 +10,12 @@ import msgspec
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.forwarded import TrustedProxies, parse_public_url
-from jobmeter.access.limit import RateLimiter, parse_budget, parse_rates
+from jobmeter.access.limit import FLUSH_SECONDS, RateLimiter, SharedRates, parse_budget, parse_rates
 from jobmeter.access.memory import MemoryBudget
-from jobmeter.access.months import Calendar
-from jobmeter.access.nonces import NonceMemory
+from jobmeter.access.nonces import NonceMemory, SharedNonces
 from jobmeter.access.prices import load_prices
 from jobmeter.access.session import LIFE_MS, MOST_ENDED, Sessions
-from jobmeter.access.shared_nonces import SharedNonces
-from jobmeter.access.shared_rates import FLUSH_SECONDS, SharedRates
-from jobmeter.access.usage import UsageMeter
+from jobmeter.access.usage import Calendar, UsageMeter
 from jobmeter.access.vault import Vault
 from jobmeter.alerts.config import load_config
 from jobmeter.alerts.rules import load_rules
@@ -27,14 +24,14 @@ from jobmeter.dialects.registry import dialects
 from jobmeter.errors import ConfigurationError, JobmeterError
 from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.ingest.sender_cache import SenderCache
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.database import POSTGRESQL
 from jobmeter.registry.open import open_registry
 from jobmeter.server.admission import Admission, ConcurrencyLimiter, Lane
-from jobmeter.server.alert_delivery import AlertDelivery
-from jobmeter.server.alert_records import recorder_of
+from jobmeter.server.alert_delivery import AlertDelivery, recorder_of
 from jobmeter.server.alerting import Alerting
 from jobmeter.server.background import (
     Background,
@@ -173,9 +170,13 @@ def assemble(
     ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
     sessions = Sessions(vault, clock, nonces, ended)
     lanes = _lanes()
-    cache = store.cache if isinstance(store, WindowedStore) else Cache(settings.window_bytes // CACHE_SHARE)
+    if isinstance(store, WindowedStore):
+        cache, series = store.cache, store.window.series
+    else:
+        cache, series = Cache(settings.window_bytes // CACHE_SHARE), SeriesTable()
     executor = Executor(store, registry, clock, settings.limits, cache, ENCODERS)
-    late, senders = LateGroups(store, registry, clock, outbox), SenderCache(settings.window_bytes // SENDER_SHARE)
+    senders = SenderCache(series, settings.window_bytes // SENDER_SHARE)
+    late = LateGroups(store, registry, clock, outbox)
     pipeline = IngestPipeline(store, registry, clock, settings.limits, senders, outbox.put, late)
     services = Services(
         settings=settings,

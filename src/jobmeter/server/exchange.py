@@ -7,7 +7,6 @@ import random
 import zlib
 from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from jobmeter.access.call import Call
@@ -35,7 +34,7 @@ T = TypeVar("T")
 _RANDOM = random.Random()  # noqa: S311 - of its own: the shared one belongs to the program
 _WITHOUT_BODY = frozenset({204, 304})
 _NONE = frozenset({"", "0"})
-_NO_EXTENSIONS: Mapping[str, Any] = MappingProxyType({})
+_NO_EXTENSIONS: Mapping[str, Any] = {}
 _NOT_VERSION, _VERSION_4 = ~(0xF000 << 64 | 0xC000 << 48), 0x4000 << 64 | 0x8000 << 48
 """Bits of a UUID that name its version (RFC 9562, sections 4.1 and 4.2), and their values for a random UUID."""
 MEMORY_BYTES = 16 * 1024

@@ -14,9 +14,8 @@ from jobmeter.model.shipper import OutboxRow, Progress, Shipper
 from jobmeter.model.time import DAY, HOUR, SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.ship.events import ShipperEvents
-from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.outbox import GAP_SECONDS, number_of
-from jobmeter.ship.sink import Sink, SinkError, SinkRefusedError
+from jobmeter.ship.sink import ShippedLine, Sink, SinkError, SinkRefusedError
 from jobmeter.store.base import Store
 
 _log = logging.getLogger("jobmeter.ship")
@@ -89,8 +88,8 @@ class Pump:
             try:
                 self._sink = self._open()
             except JobmeterError as error:
-                return self._failure(SinkError(error.message), self._shipper.oldest)
-        rows = self._rows(self._sink)
+                return self._note_failure(SinkError(error.message), self._shipper.oldest)
+        rows = self._read_rows(self._sink)
         self._events.flush(self._shipper)
         if not rows:
             self._beat()
@@ -130,7 +129,7 @@ class Pump:
             self._shipper = found[0]
         return bool(found)
 
-    def _rows(self, sink: Sink) -> list[OutboxRow]:
+    def _read_rows(self, sink: Sink) -> list[OutboxRow]:
         """Read the rows after the cursor up to a gap, when a batch is due."""
         cursor = self._shipper.cursor
         found = self._store.outbox.read(number_of(self._shipper), cursor, sink.most_lines, sink.most_bytes)
@@ -181,7 +180,7 @@ class Pump:
             decoded = ((row, msgspec.json.decode(row.line, type=LogLine)) for row in run)
             rejected = self._send(sink, [ShippedLine(row.number, row.arrived, group, line) for row, line in decoded])
         except SinkError as error:
-            return self._failure(error, run[0].arrived)
+            return self._note_failure(error, run[0].arrived)
         self._failed = 0
         if self._advance(Progress(before=before, cursor=last, shipped=len(run) - rejected, rejected=rejected)):
             self._events.shipped(self._shipper)
@@ -202,7 +201,7 @@ class Pump:
             middle = len(lines) // 2
             return self._send(sink, lines[:middle]) + self._send(sink, lines[middle:])
 
-    def _failure(self, error: SinkError, oldest: int | None) -> float:
+    def _note_failure(self, error: SinkError, oldest: int | None) -> float:
         """Store the reason of the failure. Returns the pause before the next attempt."""
         if not self._failed:
             _log.warning("shipper %s: its sink does not accept lines: %s", self._shipper.id, error.message)

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from jobmeter.access.actions import names_of, services_of
 from jobmeter.access.decide import UNNAMED, authorize, key_project, writes
-from jobmeter.access.policy import compile_policies, documents, encode_policies
+from jobmeter.access.policy import SYSTEM_POLICIES, compile_policies, documents, encode_policies
 from jobmeter.access.principal import Principal, Role, Scope
-from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import ForbiddenError, InvalidRequestError
 from jobmeter.model.glob import Glob

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.access.conftest import NOW_MS, FixedClock
 from tests.unit.registry.conftest import module_postgresql_url, postgresql  # noqa: F401 - fixtures
 
-from jobmeter.access.nonces import WINDOW_MS
-from jobmeter.access.shared_nonces import SharedNonces
+from jobmeter.access.nonces import WINDOW_MS, SharedNonces
 from jobmeter.errors import UnavailableError
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import MINUTE

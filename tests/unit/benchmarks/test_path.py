@@ -23,7 +23,7 @@ def test_the_path_names_the_modules_of_each_request():
     traces = {one["name"]: one for one in document["requests"]}
     assert set(traces) == {"a frame", "a live question", "GetJobMetrics"}
     assert "jobmeter.wire.native.decode" in traces["a frame"]["modules"]
-    assert "jobmeter.dialects.alibaba.pai_dlc.operations.job_metrics" in traces["GetJobMetrics"]["modules"]
+    assert "jobmeter.dialects.alibaba.pai_dlc.operations.metrics" in traces["GetJobMetrics"]["modules"]
     for one in traces.values():
         assert "jobmeter.server.edge" in one["chain"] or "jobmeter.ingest.commit" in one["chain"]
         assert set(one["chain"]) <= set(one["modules"])

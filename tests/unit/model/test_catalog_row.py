@@ -28,11 +28,11 @@ from jobmeter.cli.main import cli
 from jobmeter.cli.resource_columns import COLUMNS
 from jobmeter.diagnose.wording import title
 from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS
-from jobmeter.server.native.catalog import ENDPOINTS
+from jobmeter.server.native.router import ENDPOINTS
 import msgspec
 
 docs = runpy.run_path("docs/generate.py")
-endpoint = msgspec.to_builtins(ENDPOINTS[0].work(None))
+endpoint = msgspec.to_builtins(next(one for one in ENDPOINTS if one.name == "getCatalog").work(None))
 print(json.dumps({
     "terminal": CliRunner().invoke(cli, ["catalog"], env={"COLUMNS": "300"}).stdout,
     "entry": json.loads(CliRunner().invoke(cli, ["catalog", "--metric", "cpu.frequency", "--json"]).stdout),

@@ -6,8 +6,7 @@ from tests.support.memory_store import MemoryStore
 
 from jobmeter.model.job import Node
 from jobmeter.model.log import LogLine
-from jobmeter.query.log_pages import read_next_lines
-from jobmeter.query.logs import selector_of
+from jobmeter.query.logs import read_next_lines, selector_of
 from jobmeter.query.request import LogQuestion, NodeRef
 from jobmeter.store.base import ReadBudget
 

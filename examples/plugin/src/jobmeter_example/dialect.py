@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-from msgspec import Meta
-
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import BEARER
 from jobmeter.dialects.base import Answer, Context, Steps, ask
@@ -27,7 +25,7 @@ operation = Operations()
 class ShowJob(Request, frozen=True, kw_only=True):
     """Return the state of a job as a line of text."""
 
-    job: Annotated[str, Meta(description="The job's id.")]
+    job: Annotated[str, "The job's id."]
 
     def _steps(self) -> Steps:
         view = yield from ask(JobQuestion(JobRef(self.job)))

@@ -1,9 +1,24 @@
 """Alertmanager's API, version 2: alerts, groups, silences, receivers, status. Sources and readings: SPEC.md."""
 
+import msgspec
+
+from jobmeter.access.call import Call
 from jobmeter.access.signatures import BASIC, TOKENS
-from jobmeter.dialects.alertmanager import errors
+from jobmeter.dialects.base import Answer, Context
+from jobmeter.dialects.base.errors import BASIC_CHALLENGE, headers_of, http_status
 from jobmeter.dialects.base.path_dialect import PathDialect
 from jobmeter.dialects.base.request import operations_of
+from jobmeter.errors import JobmeterError
+
+_RETRY_MS = 5_000
+
+
+def _render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001 - as of every dialect
+    """Return the answer for an error."""
+    status = http_status(error)
+    headers = BASIC_CHALLENGE if status == 401 else headers_of(error, _RETRY_MS)
+    return Answer(status, msgspec.json.encode(error.message if status != 500 else "internal error"), headers)
+
 
 ALERTMANAGER = PathDialect(
     name="alertmanager",
@@ -11,7 +26,7 @@ ALERTMANAGER = PathDialect(
     schemes=(*TOKENS, BASIC),
     operations=operations_of(f"{__name__}.operations"),
     gaps=(),
-    render=errors.render,
+    render=_render,
     wrong_path="There is no {path} in the API of Alertmanager.",
     owns=lambda path: path.startswith("/api/v2/"),
 )

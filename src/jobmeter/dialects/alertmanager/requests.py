@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, field
+from msgspec import field
 
 from jobmeter.access.call import Call
 from jobmeter.alerts.muting import MOST_MATCHERS, parse_matcher
@@ -52,7 +52,7 @@ class FilterRequest(Request, frozen=True, kw_only=True):
 
     matchers: Annotated[
         tuple[LabelMatcher, ...],
-        Meta(description='A matcher such as `severity="critical"`; may be repeated.'),
+        'A matcher such as `severity="critical"`; may be repeated.',
         Matchers(),
     ] = field(default=(), name="filter")
 
@@ -60,7 +60,7 @@ class FilterRequest(Request, frozen=True, kw_only=True):
 class SilenceRequest(Request, frozen=True, kw_only=True):
     """A request that names a silence."""
 
-    id: Annotated[str, Meta(description="The silence's id.")] = field(name="silenceID")
+    id: Annotated[str, "The silence's id."] = field(name="silenceID")
 
 
 def answer(body: Any) -> Answer:  # noqa: ANN401 - of JSON

@@ -1,10 +1,10 @@
 """Declared requests: one struct for each operation. Its validation, defaults and documentation derive from the fields.
 
-A field is ``Annotated[int, Meta(ge=1, le=100, description="Jobs of a page.")] = 20``. Its type decides how a value is
-read: ``str``, ``int``, ``bool``, ``Literal``, ``tuple[str, ...]``, ``dict[str, str]``, or a ``ParameterKind`` beside
-the Meta. Its name on the wire is the struct's ``rename``, or that of ``msgspec.field``. It comes from the path where
-the path names it, else from the query or the body. A ``ParameterReader`` knows how one vendor writes values and
-refuses them.
+A field is ``Annotated[int, "Jobs of a page.", Meta(ge=1, le=100)] = 20``. Its type decides how a value is read:
+``str``, ``int``, ``bool``, ``Literal``, ``tuple[str, ...]``, ``dict[str, str]``, or a ``ParameterKind`` beside the
+text. Its name on the wire is the struct's ``rename``, or that of ``msgspec.field``. It comes from the path where the
+path names it, else from the query or the body. A ``ParameterReader`` knows how one vendor writes values and refuses
+them.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
-from types import MappingProxyType, UnionType
+from types import UnionType
 from typing import (
     Annotated,
     Any,
@@ -39,7 +39,7 @@ R = TypeVar("R", bound="Request")
 Where = Literal["path", "query", "header", "body"]
 _WITHOUT_BODY = frozenset({"GET", "DELETE"})
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-_FLAGS = MappingProxyType({"true": True, "false": False})
+_FLAGS = {"true": True, "false": False}
 _SHOWN_BOUND = 10**6
 """Bounds from here on are left out of the documentation: they only limit the size of a number."""
 
@@ -77,6 +77,7 @@ class ParameterSlot(msgspec.Struct, frozen=True, kw_only=True):
     where: Where
     kind: "ParameterKind"
     meta: msgspec.Meta
+    text: str = ""
     required: bool
     default: Any = None
 
@@ -88,7 +89,7 @@ class ParameterSlot(msgspec.Struct, frozen=True, kw_only=True):
 
     def parameter(self) -> Parameter:
         """Return the parameter for the reference page: description, form and default."""
-        text, mark, default = (self.meta.description or "").partition("Default: ")
+        text, mark, default = self.text.partition("Default: ")
         if not mark and not self.required and (default := self.kind.default_text(self.default)):
             mark, default = "Default: ", f"{default}."
         parts = (text.strip(), self.kind.form(self), mark + default)
@@ -364,7 +365,7 @@ def slots_of(shape: type[Request], method: str, path: str) -> tuple[ParameterSlo
     for one in msgspec.structs.fields(shape):
         if one.name in Request.__struct_fields__:
             continue
-        kind, meta, place = _annotation(hints[one.name])
+        kind, meta, place, text = _annotation(hints[one.name])
         name = names[one.name]
         other: Where = "query" if path == "/" or set(method.split(", ")) & _WITHOUT_BODY else "body"
         where: Where = "path" if name in in_path else place.where if place else "body" if kind is RAW else other
@@ -377,6 +378,7 @@ def slots_of(shape: type[Request], method: str, path: str) -> tuple[ParameterSlo
                 where=where,
                 kind=kind,
                 meta=meta,
+                text=text,
                 required=one.required,
                 default=None if one.required else default,
             )
@@ -384,15 +386,15 @@ def slots_of(shape: type[Request], method: str, path: str) -> tuple[ParameterSlo
     return tuple(sorted(found, key=lambda slot: in_path.get(slot.name, len(path))))
 
 
-def _annotation(hint: Any) -> tuple[ParameterKind, msgspec.Meta, In | None]:  # noqa: ANN401 - any annotation
-    """Return the kind, the Meta and the place of an annotation."""
+def _annotation(hint: Any) -> tuple[ParameterKind, msgspec.Meta, In | None, str]:  # noqa: ANN401 - any annotation
+    """Return the kind, the Meta, the place and the text of an annotation."""
     shape, *parts = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     meta = next((one for one in parts if isinstance(one, msgspec.Meta)), msgspec.Meta())
     place = next((one for one in parts if isinstance(one, In)), None)
     kind = next((one for one in parts if isinstance(one, ParameterKind)), None)
     if place is HEADER:
         kind = Header()
-    return kind or _kind_of(shape), meta, place
+    return kind or _kind_of(shape), meta, place, next((one for one in parts if isinstance(one, str)), "")
 
 
 def _kind_of(shape: Any) -> ParameterKind:  # noqa: ANN401 - any type

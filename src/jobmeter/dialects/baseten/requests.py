@@ -10,7 +10,6 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
 
 from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
@@ -90,13 +89,13 @@ path_operation = Operations(rate=_RATE)
 class BasetenProjectRequest(Request, frozen=True, kw_only=True):
     """A request about a project."""
 
-    training_project_id: Annotated[str, Meta(description="The project: its name.")]
+    training_project_id: Annotated[str, "The project: its name."]
 
 
 class BasetenJobRequest(BasetenProjectRequest, frozen=True, kw_only=True):
     """A request about a job."""
 
-    training_job_id: Annotated[str, Meta(description="The job.")]
+    training_job_id: Annotated[str, "The job."]
 
     @property
     def ref(self) -> JobRef:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context
@@ -60,13 +59,13 @@ operation = Operations(_Reader())
 """Declares an operation."""
 NUMBER = Typed(int)
 """A whole number, as JSON or as text; the operation checks its bounds."""
-PAGE_TOKEN = Meta(description="`next_page_token` of the page before.")
+PAGE_TEXT = "`next_page_token` of the page before."
 
 
 class RunRequest(Request, frozen=True, kw_only=True):
     """A request that names a run."""
 
-    run_id: Annotated[str, Meta(description="The run. Old clients send `run_uuid`.")]
+    run_id: Annotated[str, "The run. Old clients send `run_uuid`."]
 
 
 def answer(body: Any) -> Answer:  # noqa: ANN401 - a JSON object

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context
@@ -100,7 +99,7 @@ operation = Operations(_Reader())
 class ModelArtsProjectRequest(Request, frozen=True, kw_only=True):
     """A request about a project."""
 
-    project_id: Annotated[str, Meta(description="The project, which must be that of the key.")]
+    project_id: Annotated[str, "The project, which must be that of the key."]
 
     @property
     def project(self) -> str:
@@ -117,7 +116,7 @@ class ModelArtsProjectRequest(Request, frozen=True, kw_only=True):
 class ModelArtsJobRequest(ModelArtsProjectRequest, frozen=True, kw_only=True):
     """A request about a job."""
 
-    training_job_id: Annotated[str, Meta(description="The job.")]
+    training_job_id: Annotated[str, "The job."]
 
     @property
     def ref(self) -> JobRef:
@@ -128,7 +127,7 @@ class ModelArtsJobRequest(ModelArtsProjectRequest, frozen=True, kw_only=True):
 class TaskRequest(ModelArtsJobRequest, frozen=True, kw_only=True):
     """A request about a task."""
 
-    task_id: Annotated[str, Meta(description="The task (our replica), `worker-0`.")]
+    task_id: Annotated[str, "The task (our replica), `worker-0`."]
 
     def task(self, view: JobView) -> str:
         """Return the task. Raises InvalidRequestError if the job has no such task."""

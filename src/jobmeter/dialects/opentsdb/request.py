@@ -8,20 +8,28 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import msgspec
-from msgspec import Meta
 
 from jobmeter.dialects.base import MissingFieldError
 from jobmeter.dialects.opentsdb.metric_text import MetricText, split_metric, split_tags
 from jobmeter.dialects.opentsdb.requests import PRESENT, PostRequest
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import TimeRange
-from jobmeter.query.tsdb.body import FilterBody, Flag, RateBody, few, filters_of, parse_positive, rate_options, truth
+from jobmeter.query.tsdb.body import (
+    FilterBody,
+    Flag,
+    RateBody,
+    few,
+    filters_of,
+    moment,
+    parse_positive,
+    rate_options,
+    truth,
+    zone_of,
+)
 from jobmeter.query.tsdb.compute import PointQuery
 from jobmeter.query.tsdb.downsample import parse as parse_downsample
 from jobmeter.query.tsdb.filters import parse_tag_filter
-from jobmeter.query.tsdb.functions import AGGREGATORS
-from jobmeter.query.tsdb.rate import LONG_MAX, RateOptions
-from jobmeter.query.tsdb.times import moment, zone_of
+from jobmeter.query.tsdb.functions import AGGREGATORS, LONG_MAX, RateOptions
 
 MOST_QUERIES = 32
 MOST_TSUIDS = 10_000
@@ -84,39 +92,33 @@ class QueryBody(msgspec.Struct, frozen=True):
 class OpenTsdbQueryRequest(PostRequest, frozen=True, kw_only=True):
     """The parameters of ``/api/query``."""
 
-    start: Annotated[str, Meta(description=f"Required: {_TIME}")] = ""
-    end: Annotated[str, Meta(description=f"{_TIME} Included. Default: now.")] = ""
+    start: Annotated[str, f"Required: {_TIME}"] = ""
+    end: Annotated[str, f"{_TIME} Included. Default: now."] = ""
     m: Annotated[
         str,
-        Meta(
-            description="`<aggregator>:[rate[{counter[,<max>[,<reset>]]}]:][<interval>-<function>[-<fill>]:]"
-            "[explicit_tags:]<metric>[{<tag>=<grouping filter>,...}][{<tag>=<filter>,...}]`; may be repeated."
-        ),
+        "`<aggregator>:[rate[{counter[,<max>[,<reset>]]}]:][<interval>-<function>[-<fill>]:]"
+        "[explicit_tags:]<metric>[{<tag>=<grouping filter>,...}][{<tag>=<filter>,...}]`; may be repeated.",
     ] = ""
     tsuid: Annotated[
         str,
-        Meta(description="`<aggregator>:[rate:]<tsuid>,...`; ids that `show_tsuids` showed. Another name is `tsuids`."),
+        "`<aggregator>:[rate:]<tsuid>,...`; ids that `show_tsuids` showed. Another name is `tsuids`.",
     ] = ""
-    tz: Annotated[str, Meta(description="Time zone of formatted times and of calendar intervals. Default: UTC.")] = ""
-    timezone: Annotated[str, Meta(description="Another name of tz.")] = ""
-    use_calendar: Annotated[
-        bool, Meta(description="Present: every downsample interval is one of the calendar."), PRESENT
-    ] = False
-    ms: Annotated[bool, Meta(description="Present: times in milliseconds."), PRESENT] = False
-    arrays: Annotated[bool, Meta(description="Present: `dps` is an array of `[time, value]`."), PRESENT] = False
-    show_query: Annotated[bool, Meta(description="Present: each result repeats its sub query."), PRESENT] = False
-    show_tsuids: Annotated[bool, Meta(description="Present: each result has the ids of its series."), PRESENT] = False
+    tz: Annotated[str, "Time zone of formatted times and of calendar intervals. Default: UTC."] = ""
+    timezone: Annotated[str, "Another name of tz."] = ""
+    use_calendar: Annotated[bool, "Present: every downsample interval is one of the calendar.", PRESENT] = False
+    ms: Annotated[bool, "Present: times in milliseconds.", PRESENT] = False
+    arrays: Annotated[bool, "Present: `dps` is an array of `[time, value]`.", PRESENT] = False
+    show_query: Annotated[bool, "Present: each result repeats its sub query.", PRESENT] = False
+    show_tsuids: Annotated[bool, "Present: each result has the ids of its series.", PRESENT] = False
     show_summary: Annotated[
-        bool, Meta(description="Present: a last element has the numbers of points that were read and made."), PRESENT
+        bool, "Present: a last element has the numbers of points that were read and made.", PRESENT
     ] = False
     body: Annotated[
         bytes,
-        Meta(
-            description="With POST: `{start, end, timezone, useCalendar, msResolution, arrays, showQuery, showTSUIDs, "
-            "showSummary, queries}`. A query: `{aggregator, metric or tsuids, downsample, rate, rateOptions: {counter, "
-            "counterMax, resetValue, dropResets}, filters: [{type, tagk, filter, groupBy}] or tags, explicitTags}`. "
-            "`noAnnotations` and `globalAnnotations` change nothing."
-        ),
+        "With POST: `{start, end, timezone, useCalendar, msResolution, arrays, showQuery, showTSUIDs, "
+        "showSummary, queries}`. A query: `{aggregator, metric or tsuids, downsample, rate, rateOptions: {counter, "
+        "counterMax, resetValue, dropResets}, filters: [{type, tagk, filter, groupBy}] or tags, explicitTags}`. "
+        "`noAnnotations` and `globalAnnotations` change nothing.",
     ] = b""
 
     def flag(self, name: str) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context
@@ -61,7 +60,7 @@ PRESENT = Present()
 class PostRequest(Request, frozen=True, kw_only=True):
     """A request with parameters in a query string, or in the JSON body of a POST."""
 
-    body: Annotated[bytes, Meta(description="With POST: a JSON object.")] = b""
+    body: Annotated[bytes, "With POST: a JSON object."] = b""
 
     @property
     def posted(self) -> bool:

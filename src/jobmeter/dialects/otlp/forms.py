@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
-from msgspec import Meta, field
+from msgspec import field
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import read_as_json
@@ -50,9 +50,9 @@ operation = partial(Operations(), body_bytes=BODY_BYTES, decoded_bytes=BODY_BYTE
 class MessageRequest(Request, frozen=True, kw_only=True):
     """A request that brings a message."""
 
-    content_type: Annotated[str, HEADER, Meta(description=f"`{PROTOBUF}` or `{JSON}`. Anything else is 415.")] = field(
+    content_type: Annotated[str, HEADER, f"`{PROTOBUF}` or `{JSON}`. Anything else is 415."] = field(
         name="Content-Type"
     )
-    content_encoding: Annotated[str, HEADER, Meta(description="`gzip` or none. Anything else is 415.")] = field(
+    content_encoding: Annotated[str, HEADER, "`gzip` or none. Anything else is 415."] = field(
         default="", name="Content-Encoding"
     )

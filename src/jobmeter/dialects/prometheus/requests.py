@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
-from msgspec import Meta
-
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, MissingFieldError
 from jobmeter.dialects.base.request import Operations, ParameterKind, ParameterReader, ParameterSlot, Request, Time
@@ -118,14 +116,14 @@ _QUERY = "A query of PromQL, in the address or in a posted form."
 class QueryRequest(Request, frozen=True, kw_only=True):
     """A request with a query."""
 
-    query: Annotated[str, Meta(description=_QUERY)]
+    query: Annotated[str, _QUERY]
 
 
 class EvaluationRequest(QueryRequest, frozen=True, kw_only=True):
     """A request to evaluate a query."""
 
-    limit: Annotated[int, Meta(description="Most series of the answer; 0 is all.")] = 0
-    lookback_delta: Annotated[int, Meta(description="Age up to which a sample counts."), Duration()] = LOOKBACK_MS
+    limit: Annotated[int, "Most series of the answer; 0 is all."] = 0
+    lookback_delta: Annotated[int, "Age up to which a sample counts.", Duration()] = LOOKBACK_MS
 
     def lookback(self) -> int:
         """Return the age up to which a sample counts, in ms. Raises InvalidRequestError for none."""

@@ -14,9 +14,9 @@ from jobmeter.model.time import HOUR, SECOND, TimeRange
 from jobmeter.query.tsdb.aggregate import aggregate
 from jobmeter.query.tsdb.columns import SeriesColumns, run_starts
 from jobmeter.query.tsdb.downsample import Downsample, downsample, fill
-from jobmeter.query.tsdb.filters import Filter
-from jobmeter.query.tsdb.functions import AGGREGATORS, Aggregator, Missing
-from jobmeter.query.tsdb.rate import RateOptions, rates
+from jobmeter.query.tsdb.filters import Filter, choose
+from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Aggregator, Missing, RateOptions, rates
+from jobmeter.query.tsdb.tags import Tagged
 
 MARGIN_MS = HOUR
 """Margin in milliseconds beyond either end of the range, in which samples are read for interpolation and rates."""
@@ -154,3 +154,26 @@ def _reduce_to_seconds(columns: SeriesColumns, aggregator: Aggregator) -> Series
         return SeriesColumns(columns.index, time, columns.value)
     function = _SECOND_BY_MEAN if aggregator.name in _NOT_OF_ONE else aggregator
     return SeriesColumns(columns.index[starts], time[starts], function.function(columns.value, starts))
+
+
+def select_tagged(series: Sequence[Tagged], query: PointQuery, implied: frozenset[str]) -> list[Tagged]:
+    """Return the series that match the query's filters and, if required, have no other tags than ``implied`` ones.
+
+    Raises InvalidRequestError for an invalid pattern.
+    """
+    matching = choose(series, query.filters)
+    if not query.explicit_tags:
+        return matching
+    keys = {one.tag for one in query.filters if one.kind != "not_key"} - implied
+    return [one for one in matching if set(one.tags) - implied == keys]
+
+
+def group_tagged(series: Sequence[Tagged], query: PointQuery) -> list[list[Tagged]]:
+    """Group the series by values of the tags to group by, in the order of their tags."""
+    if query.aggregator == NONE:
+        return [[one] for one in series]
+    keys = sorted({one.tag for one in query.filters if one.group_by})
+    groups: dict[tuple[str | None, ...], list[Tagged]] = {}
+    for one in series:
+        groups.setdefault(tuple(one.tag(key) for key in keys), []).append(one)
+    return [groups[values] for values in sorted(groups, key=lambda values: [value or "" for value in values])]

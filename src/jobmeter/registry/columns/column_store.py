@@ -25,8 +25,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.registry import changes, finding_filter
 from jobmeter.registry.columns import row_filter, select
 from jobmeter.registry.columns.dictionary_column import Mask
-from jobmeter.registry.columns.job_groups import job_groups
-from jobmeter.registry.columns.select import Rows
+from jobmeter.registry.columns.select import Rows, job_groups
 from jobmeter.registry.columns.table import SAMPLED_COLUMNS, JobRow, JobTable, Key
 from jobmeter.registry.conditions import FINDING, OPEN_FINDING, RELATED, TAG, Predicate, check
 from jobmeter.registry.database import Database

@@ -6,7 +6,7 @@ import msgspec
 
 from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, MetricGroup, MetricScope, NumberFormat
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import CallContext, Endpoint
 
 
 class MetricBody(msgspec.Struct, frozen=True):
@@ -43,6 +43,10 @@ def _body(metric: Metric) -> MetricBody:
     )
 
 
+HEADING = "metrics"
+
+
+@Endpoint("getCatalog", "GET /catalog", "catalog:read")
 def _catalog(context: CallContext) -> CatalogBody:  # noqa: ARG001 - the shape of every work function
     """List all metrics.
 
@@ -50,9 +54,3 @@ def _catalog(context: CallContext) -> CatalogBody:  # noqa: ARG001 - the shape o
     `ratio` (0 to 1, shown in percent), `number` (a plain number), or `quantity` (a number with a unit).
     """
     return CatalogBody([_body(metric) for metric in METRICS])
-
-
-ENDPOINTS = tag_endpoints(
-    "metrics",
-    Endpoint("getCatalog", "GET /catalog", "catalog:read", _catalog),
-)

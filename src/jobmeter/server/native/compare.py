@@ -6,9 +6,8 @@ from jobmeter.diagnose.difference import differences
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import ComparedLine
 from jobmeter.model.catalog import Aggregate
-from jobmeter.model.comparison import compare_settings
 from jobmeter.model.job import Job
-from jobmeter.model.job_answers import ComparedJob, Comparison, JobBody
+from jobmeter.model.job_answers import ComparedJob, Comparison, JobBody, compare_settings
 from jobmeter.model.phase import PhaseDifference
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import TimeRange, floor_to
@@ -18,13 +17,38 @@ from jobmeter.query.request import By, HeadQuestion, JobRef, MetricQuery
 from jobmeter.query.summary import SummaryQuestion
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 from jobmeter.server.native.metrics import requested_metrics
 
 MOST_JOBS = 10
 _AGGREGATES = {"job": Aggregate.WHOLE, "device": Aggregate.MEAN}
 
 
+HEADING = "jobs"
+_JOBS = QueryArguments("job", "Ids of the jobs.", many=True, required=True, example="train-1")
+
+
+@Endpoint(
+    "compareJobs",
+    "GET /compare",
+    "metrics:read",
+    details=f"Duration, mean and peak usage of up to {MOST_JOBS} jobs; with `metric` also its values over time, "
+    "in milliseconds since the step in which the job began.",
+    queries=(
+        _JOBS,
+        QueryArguments(
+            "metric", "Catalogue names of the metrics to return over time.", many=True, example="gpu.utilization"
+        ),
+        QueryArguments("step", "Length of a bucket. Default: at most 240 buckets for the longest job.", example="5m"),
+        QueryArguments(
+            "per",
+            "job: values over time of the whole job; device: mean of its devices (or replicas), so that jobs of "
+            "different sizes are comparable. Default: job.",
+        ),
+        PROJECT,
+    ),
+    by_resource=True,
+)
 def _compare(context: CallContext) -> Comparison:
     """Compare jobs side by side.
 
@@ -69,6 +93,21 @@ def _refs(context: CallContext) -> list[JobRef]:
     return [JobRef(check_job_id(name, "job"), context.project) for name in names]
 
 
+@Endpoint(
+    "explainDifference",
+    "GET /compare/causes",
+    "metrics:read",
+    details="For each job but the first, the difference of its run time from that of the first, split over queue, "
+    "prepare (image pull, prolog), start, first_step, input, communication, compute, clock, checkpoint, "
+    "restart, end and unattributed. The parts of A and of B are milliseconds and sum to `a_ms` and `b_ms`, "
+    "their differences to `difference_ms`. `sentence` has the largest parts. Training is split by what the "
+    "devices of both jobs were measured for: waiting beside busy CPU or storage is input; kernels on few "
+    "multiprocessors beside busy links are communication, against the highest activity that either job "
+    "showed; compute is cut by the ratio of the clocks. `unknown` names causes that were not measured in "
+    "both: their time is part of others. Up to 10 jobs.",
+    queries=(_JOBS, PROJECT),
+    by_resource=True,
+)
 def _causes(context: CallContext) -> list[PhaseDifference]:
     """Why each job took longer or less long than the first one."""
     refs = _refs(context)
@@ -103,54 +142,3 @@ def _lines(
         )
         for line in result.lines
     ]
-
-
-_JOBS = QueryArguments("job", "Ids of the jobs.", many=True, required=True, example="train-1")
-
-ENDPOINTS = tag_endpoints(
-    "jobs",
-    Endpoint(
-        "compareJobs",
-        "GET /compare",
-        "metrics:read",
-        _compare,
-        details=(
-            f"Duration, mean and peak usage of up to {MOST_JOBS} jobs; with `metric` also its values over time, "
-            "in milliseconds since the step in which the job began."
-        ),
-        queries=(
-            _JOBS,
-            QueryArguments(
-                "metric", "Catalogue names of the metrics to return over time.", many=True, example="gpu.utilization"
-            ),
-            QueryArguments(
-                "step", "Length of a bucket. Default: at most 240 buckets for the longest job.", example="5m"
-            ),
-            QueryArguments(
-                "per",
-                "job: values over time of the whole job; device: mean of its devices (or replicas), so that jobs of "
-                "different sizes are comparable. Default: job.",
-            ),
-            PROJECT,
-        ),
-        by_resource=True,
-    ),
-    Endpoint(
-        "explainDifference",
-        "GET /compare/causes",
-        "metrics:read",
-        _causes,
-        details=(
-            "For each job but the first, the difference of its run time from that of the first, split over queue, "
-            "prepare (image pull, prolog), start, first_step, input, communication, compute, clock, checkpoint, "
-            "restart, end and unattributed. The parts of A and of B are milliseconds and sum to `a_ms` and `b_ms`, "
-            "their differences to `difference_ms`. `sentence` has the largest parts. Training is split by what the "
-            "devices of both jobs were measured for: waiting beside busy CPU or storage is input; kernels on few "
-            "multiprocessors beside busy links are communication, against the highest activity that either job "
-            "showed; compute is cut by the ratio of the clocks. `unknown` names causes that were not measured in "
-            "both: their time is part of others. Up to 10 jobs."
-        ),
-        queries=(_JOBS, PROJECT),
-        by_resource=True,
-    ),
-)

@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
 from jobmeter.model.series import check_job_id, check_name
-from jobmeter.query.administration import DamageQuestion
+from jobmeter.query.administration import AllDamageQuestion, DamageQuestion
 from jobmeter.query.meter import QueryCost
 from jobmeter.query.request import JobRef, NodeRef
 from jobmeter.server.admission import QueuedQuestion, Ticket
@@ -27,6 +28,7 @@ from jobmeter.server.native.arguments import Arguments, QueryArguments
 from jobmeter.server.pipeline import AccessRule, ServedRequest, renew
 from jobmeter.server.services import Services
 from jobmeter.store.damage import DamagedPart
+from jobmeter.store.shards.away import may_lack
 from jobmeter.wire.json_shape import shape_of
 
 T = TypeVar("T")
@@ -103,6 +105,7 @@ class Stream(msgspec.Struct, frozen=True):
 
 Result = Answer | Stream | Feed | Awaitable[Answer]
 Operation = Generator[Question[Any], Any, Answer | Stream]
+Work = Callable[["CallContext"], msgspec.Struct | list[Any] | Result | Operation]
 
 
 class CallContext(msgspec.Struct, kw_only=True, eq=False):
@@ -169,7 +172,6 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
     route: str
     """Method and path: ``GET /jobs/{job}``."""
     action: str | None
-    work: Callable[[CallContext], msgspec.Struct | list[Any] | Result | Operation]
     answer: type[msgspec.Struct] | None = None
     answer_type: str = "application/json"
     details: str = ""
@@ -185,6 +187,11 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
     large: bool = False
     schemes: Sequence[Scheme] = NATIVE
     begin: Callable[[CallContext], Awaitable[Answer] | None] | None = None
+    work: Work = lambda _: Answer(204, b"")
+
+    def __call__(self, work: Work) -> "Endpoint":
+        """Return the endpoint with its function: an endpoint decorates ``work``."""
+        return replace(self, work=work)
 
     @cached_property
     def summary(self) -> str:
@@ -255,9 +262,10 @@ def _documentation(endpoint: Endpoint) -> tuple[str, str, str]:
     return inspect.cleandoc(endpoint.work.__doc__ or "").partition("\n")
 
 
-def tag_endpoints(tag: str, *endpoints: Endpoint) -> Sequence[Endpoint]:
-    """Set the documentation heading of endpoints that have none."""
-    return tuple(replace(one, tag=one.tag or tag) for one in endpoints)
+def endpoints_of(module: ModuleType) -> Sequence[Endpoint]:
+    """Return the endpoints that a module declares, in order, under its ``HEADING`` unless they have their own."""
+    declared = [one for one in vars(module).values() if isinstance(one, Endpoint)]
+    return [replace(one, tag=one.tag or module.HEADING) for one in declared]
 
 
 def job_ref(context: CallContext) -> JobRef:
@@ -325,18 +333,20 @@ def _check_access_again(stream: Stream, context: CallContext) -> Stream:
 
 
 def work(endpoint: Endpoint, context: CallContext) -> Result:
-    """Answer an authorised call."""
-    answer = endpoint.work(context)
-    if isinstance(answer, Generator):
-        answer = drive(answer, context.ask)
+    """Answer an authorised call. An answer about several jobs may lack the rows of shards that are away."""
+    with may_lack(context.ask(AllDamageQuestion()) if endpoint.is_question else ()) as missing:
+        answer = endpoint.work(context)
+        if isinstance(answer, Generator):
+            answer = drive(answer, context.ask)
     if isinstance(answer, Stream):
         answer = _check_access_again(answer, context)
     if not isinstance(answer, Answer | Stream | Feed | Awaitable):
         answer = Answer(200, msgspec.json.encode(answer))
     subject = _subject(context)
-    if subject is None or not endpoint.is_question or not isinstance(answer, Answer | Stream):
+    if not endpoint.is_question or not isinstance(answer, Answer | Stream):
         return answer
-    return _add_damage_headers(answer, context.ask(DamageQuestion(subject)))
+    damaged = [] if subject is None else context.ask(DamageQuestion(subject))
+    return _add_damage_headers(answer, list(dict.fromkeys((*missing.left_out.values(), *damaged))))
 
 
 def _add_damage_headers(answer: Answer | Stream, damaged: Sequence[DamagedPart]) -> Result:

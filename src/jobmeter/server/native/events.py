@@ -10,7 +10,7 @@ from jobmeter.model.event import EventFilter, EventPage, EventSource, EventType,
 from jobmeter.query.request import HeadQuestion, NodeRecordsQuestion
 from jobmeter.server.native.arguments import CLUSTER, RANGE, REPLICA, QueryArguments
 from jobmeter.server.native.bodies import EventBody, copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref
 from jobmeter.server.native.jobs import MAX_OFFSET
 
 MAX_EVENTS = 1_000
@@ -44,6 +44,34 @@ class NodeEvents(msgspec.Struct, frozen=True):
     total: int
 
 
+HEADING = "events"
+_QUERIES = (
+    QueryArguments("type", f"Only these types: {', '.join(EventType)}.", many=True, example="oom"),
+    QueryArguments("source", "Source of the event: state (a state changed), job, replica, node, server.", many=True),
+    QueryArguments("level", "Only events of this level or above: debug, info, warning, error.", example="warning"),
+    QueryArguments("contains", "Only events whose reason or message contains this text, ignoring case.", example="oom"),
+    *RANGE,
+    QueryArguments("order", "asc or desc (newest first). Default: asc."),
+    QueryArguments("limit", f"Events in the answer, 0 to {MAX_EVENTS}. Default: 100.", type="integer"),
+    QueryArguments(
+        "after", "The id of the previous page's last event: continues after it, even if events arrived meanwhile."
+    ),
+    QueryArguments("offset", "Events to skip. Default: 0.", type="integer"),
+)
+_TEXT = (
+    "Ordered by time, then by arrival. Repeated events count once; a job keeps its newest 100,000. `id` never "
+    "changes; `type` follows from source and reason; `object` is the affected object."
+)
+
+
+@Endpoint(
+    "getJobEvents",
+    "GET /jobs/{job}/events",
+    "jobs:read",
+    details=_TEXT,
+    queries=(REPLICA, *_QUERIES, PROJECT),
+    by_resource=True,
+)
 def _list_job_events(context: CallContext) -> JobEvents:
     """List the events of a job and its replicas."""
     job = context.ask(HeadQuestion(job_ref(context)))
@@ -52,6 +80,17 @@ def _list_job_events(context: CallContext) -> JobEvents:
     return JobEvents(job.id, job.project, [copied(EventBody, event) for event in page.events], page.total)
 
 
+@Endpoint(
+    "getNodeEvents",
+    "GET /nodes/{node}/events",
+    "nodes:read",
+    details=_TEXT,
+    queries=(
+        *_QUERIES,
+        CLUSTER,
+        PROJECT,
+    ),
+)
 def _list_node_events(context: CallContext) -> NodeEvents:
     """List the events of a node."""
     ref = node_ref(context)
@@ -65,6 +104,21 @@ def _list_node_events(context: CallContext) -> NodeEvents:
     return NodeEvents(ref.name, [copied(EventBody, event) for event in page.events], page.total)
 
 
+@Endpoint(
+    "listEvents",
+    "GET /events",
+    "jobs:read",
+    details=f"{_TEXT} Administrators also see events of keys.",
+    queries=(
+        QueryArguments("job", "Only events of these jobs, by id.", many=True),
+        QueryArguments("node", "Only events of these nodes.", many=True),
+        QueryArguments("cluster", "Only events of these clusters.", many=True),
+        REPLICA,
+        *_QUERIES,
+        PROJECT,
+    ),
+    by_resource=True,
+)
 def _list(context: CallContext) -> EventList:
     """List events of every kind."""
     given = context.arguments
@@ -80,6 +134,7 @@ def _list(context: CallContext) -> EventList:
     return EventList([copied(EventBody, event) for event in page.events], page.total)
 
 
+@Endpoint("getEvent", "GET /events/{event}", "jobs:read")
 def _show_event(context: CallContext) -> EventBody:
     """Show an event.
 
@@ -120,64 +175,3 @@ def _page(context: CallContext, **whose: Any) -> EventPage:  # noqa: ANN401 - fi
         limit=given.integer("limit", 100, 0, MAX_EVENTS),
     )
     return context.ask(question)
-
-
-_QUERIES = (
-    QueryArguments("type", f"Only these types: {', '.join(EventType)}.", many=True, example="oom"),
-    QueryArguments("source", "Source of the event: state (a state changed), job, replica, node, server.", many=True),
-    QueryArguments("level", "Only events of this level or above: debug, info, warning, error.", example="warning"),
-    QueryArguments("contains", "Only events whose reason or message contains this text, ignoring case.", example="oom"),
-    *RANGE,
-    QueryArguments("order", "asc or desc (newest first). Default: asc."),
-    QueryArguments("limit", f"Events in the answer, 0 to {MAX_EVENTS}. Default: 100.", type="integer"),
-    QueryArguments(
-        "after", "The id of the previous page's last event: continues after it, even if events arrived meanwhile."
-    ),
-    QueryArguments("offset", "Events to skip. Default: 0.", type="integer"),
-)
-_TEXT = (
-    "Ordered by time, then by arrival. Repeated events count once; a job keeps its newest 100,000. `id` never "
-    "changes; `type` follows from source and reason; `object` is the affected object."
-)
-
-ENDPOINTS = tag_endpoints(
-    "events",
-    Endpoint(
-        "listEvents",
-        "GET /events",
-        "jobs:read",
-        _list,
-        details=f"{_TEXT} Administrators also see events of keys.",
-        queries=(
-            QueryArguments("job", "Only events of these jobs, by id.", many=True),
-            QueryArguments("node", "Only events of these nodes.", many=True),
-            QueryArguments("cluster", "Only events of these clusters.", many=True),
-            REPLICA,
-            *_QUERIES,
-            PROJECT,
-        ),
-        by_resource=True,
-    ),
-    Endpoint("getEvent", "GET /events/{event}", "jobs:read", _show_event),
-    Endpoint(
-        "getJobEvents",
-        "GET /jobs/{job}/events",
-        "jobs:read",
-        _list_job_events,
-        details=_TEXT,
-        queries=(REPLICA, *_QUERIES, PROJECT),
-        by_resource=True,
-    ),
-    Endpoint(
-        "getNodeEvents",
-        "GET /nodes/{node}/events",
-        "nodes:read",
-        _list_node_events,
-        details=_TEXT,
-        queries=(
-            *_QUERIES,
-            CLUSTER,
-            PROJECT,
-        ),
-    ),
-)

@@ -10,7 +10,7 @@ from jobmeter.query.findings import FindingListQuestion, JobFinding
 from jobmeter.registry.finding_filter import values as finding_values
 from jobmeter.server.native.arguments import RANGE, Arguments, QueryArguments
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
 
 ANY = "any"
 """Word for any rule, in place of a rule's name."""
@@ -19,6 +19,10 @@ MOST_LISTED, MAX_OFFSET = 1_000, 10_000
 _KINDS = ("state", "event", "node", "finding", "log", "peak", "metric")
 
 
+HEADING = "findings"
+
+
+@Endpoint("listRules", "GET /rules", "catalog:read")
 def _rules(context: CallContext) -> RuleList:  # noqa: ARG001 - the shape of every work function
     """List the diagnostic rules.
 
@@ -27,6 +31,7 @@ def _rules(context: CallContext) -> RuleList:  # noqa: ARG001 - the shape of eve
     return RuleList(rules=[copied(RuleBody, one) for one in rules()])
 
 
+@Endpoint("getJobFindings", "GET /jobs/{job}/findings", "jobs:read", queries=(PROJECT,), by_resource=True)
 def _findings(context: CallContext) -> list[Finding]:
     """List the findings of the diagnostic rules for a job.
 
@@ -38,6 +43,21 @@ def _findings(context: CallContext) -> list[Finding]:
     return _diagnosis(context).findings
 
 
+@Endpoint(
+    "listFindings",
+    "GET /findings",
+    "jobs:read",
+    queries=(
+        QueryArguments("finding", "Only findings of these rules (see `/rules`).", many=True, example="xid"),
+        QueryArguments("severity", "Only these: info, warning, critical.", many=True, example="critical"),
+        QueryArguments("open", "true: only open findings of running jobs."),
+        *RANGE,
+        QueryArguments("limit", f"Findings in the answer, 1 to {MOST_LISTED}. Default: 100.", type="integer"),
+        QueryArguments("offset", f"Findings to skip, at most {MAX_OFFSET}. Default: 0.", type="integer"),
+        PROJECT,
+    ),
+    by_resource=True,
+)
 def _list(context: CallContext) -> FindingList:
     """List the stored findings of all jobs, the newest first.
 
@@ -78,6 +98,21 @@ def finding_condition(given: Arguments) -> tuple[str, ...]:
     return finding_values(severities, () if ANY in names else names)
 
 
+@Endpoint(
+    "getJobTimeline",
+    "GET /jobs/{job}/timeline",
+    "jobs:read",
+    queries=(
+        QueryArguments(
+            "kind", "Only these: state, event, node, finding, log, peak, metric.", many=True, example="finding"
+        ),
+        QueryArguments(
+            "limit", f"Largest number of entries, newest kept, 1 to {MOST_MOMENTS}. Default: 1000.", type="integer"
+        ),
+        PROJECT,
+    ),
+    by_resource=True,
+)
 def _timeline(context: CallContext) -> list[Moment]:
     """List the history of a job and its nodes in order of time.
 
@@ -95,44 +130,3 @@ def _timeline(context: CallContext) -> list[Moment]:
 def _diagnosis(context: CallContext) -> Diagnosis:
     services = context.services
     return diagnose(services.executor, job_ref(context), context.scope, services.clock, services.thresholds)
-
-
-ENDPOINTS = tag_endpoints(
-    "findings",
-    Endpoint("listRules", "GET /rules", "catalog:read", _rules),
-    Endpoint(
-        "listFindings",
-        "GET /findings",
-        "jobs:read",
-        _list,
-        queries=(
-            QueryArguments("finding", "Only findings of these rules (see `/rules`).", many=True, example="xid"),
-            QueryArguments("severity", "Only these: info, warning, critical.", many=True, example="critical"),
-            QueryArguments("open", "true: only open findings of running jobs."),
-            *RANGE,
-            QueryArguments("limit", f"Findings in the answer, 1 to {MOST_LISTED}. Default: 100.", type="integer"),
-            QueryArguments("offset", f"Findings to skip, at most {MAX_OFFSET}. Default: 0.", type="integer"),
-            PROJECT,
-        ),
-        by_resource=True,
-    ),
-    Endpoint(
-        "getJobFindings", "GET /jobs/{job}/findings", "jobs:read", _findings, queries=(PROJECT,), by_resource=True
-    ),
-    Endpoint(
-        "getJobTimeline",
-        "GET /jobs/{job}/timeline",
-        "jobs:read",
-        _timeline,
-        queries=(
-            QueryArguments(
-                "kind", "Only these: state, event, node, finding, log, peak, metric.", many=True, example="finding"
-            ),
-            QueryArguments(
-                "limit", f"Largest number of entries, newest kept, 1 to {MOST_MOMENTS}. Default: 1000.", type="integer"
-            ),
-            PROJECT,
-        ),
-        by_resource=True,
-    ),
-)

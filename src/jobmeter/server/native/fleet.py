@@ -6,16 +6,20 @@ from functools import partial
 import msgspec
 
 from jobmeter.access.principal import Scope
-from jobmeter.model.answers import FaultBody
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.answers import FaultBody, NodeFaults
+from jobmeter.model.pod import MOST_PODS, NodePods
+from jobmeter.model.series import check_job_id, check_name
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.fleet import FleetNode, FleetQuestion
 from jobmeter.query.group import Amounts, GroupQuestion, ResourceUsage
-from jobmeter.query.nodes import NodeFaultsQuestion, NodesQuestion, NodeState
+from jobmeter.query.nodes import FaultyNode, NodeFaultsQuestion, NodesQuestion, NodeState
+from jobmeter.query.records import PodsQuestion
 from jobmeter.query.request import GroupRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.bodies import copied, fault_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.bodies import NodeBody, NodeList, copied, fault_body
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 from jobmeter.server.services import Services
 
 EVERY_SECONDS = 5.0
@@ -134,6 +138,10 @@ class UserList(msgspec.Struct, frozen=True):
     summary: UserBody
 
 
+HEADING = "nodes"
+
+
+@Endpoint("getFleet", "GET /fleet", "nodes:read", queries=(PROJECT,), by_resource=True)
 def _fleet(context: CallContext) -> FleetBody:
     """Show all nodes with their devices, the jobs that have them and their use.
 
@@ -175,6 +183,7 @@ def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
+@Endpoint("countNodes", "GET /fleet/counts", "nodes:read", queries=(PROJECT,), by_resource=True)
 def _counts(context: CallContext) -> NodeCounts:
     """Count the nodes by their state, and those with faults."""
     silent_ms = context.services.settings.node_seconds * SECOND
@@ -183,6 +192,15 @@ def _counts(context: CallContext) -> NodeCounts:
     return NodeCounts(states[NodeState.UP], states[NodeState.DOWN], states[NodeState.UNKNOWN], len(faulty))
 
 
+@Endpoint(
+    "followFleet",
+    "GET /live/fleet",
+    "nodes:read",
+    answer=FleetBody,
+    answer_type=CONTENT_TYPE,
+    queries=(PROJECT,),
+    by_resource=True,
+)
 def _follow(context: CallContext) -> Feed:
     """Follow the fleet.
 
@@ -198,6 +216,18 @@ def _make_update(services: Services, scope: Scope) -> Update:
     return Update(msgspec.json.encode(_body(services, scope)))
 
 
+@Endpoint(
+    "listUsers",
+    "GET /users",
+    "metrics:read",
+    queries=(
+        QueryArguments("resource_group", "The resource group. Default: jobs without a resource group."),
+        QueryArguments("last", f"How far back: {', '.join(LAST)}. Default: 15m."),
+        PROJECT,
+    ),
+    tag="usage",
+    by_resource=True,
+)
 def _users(context: CallContext) -> UserList:
     """List the usage of a resource group per user.
 
@@ -227,31 +257,62 @@ def _user(one: ResourceUsage) -> UserBody:
     return copied(UserBody, one, requested=_amounts(one.requested), nodes=nodes)
 
 
-ENDPOINTS = tag_endpoints(
-    "nodes",
-    Endpoint("getFleet", "GET /fleet", "nodes:read", _fleet, queries=(PROJECT,), by_resource=True),
-    Endpoint("countNodes", "GET /fleet/counts", "nodes:read", _counts, queries=(PROJECT,), by_resource=True),
-    Endpoint(
-        "followFleet",
-        "GET /live/fleet",
-        "nodes:read",
-        _follow,
-        answer=FleetBody,
-        answer_type=CONTENT_TYPE,
-        queries=(PROJECT,),
-        by_resource=True,
-    ),
-    Endpoint(
-        "listUsers",
-        "GET /users",
-        "metrics:read",
-        _users,
-        queries=(
-            QueryArguments("resource_group", "The resource group. Default: jobs without a resource group."),
-            QueryArguments("last", f"How far back: {', '.join(LAST)}. Default: 15m."),
-            PROJECT,
+@Endpoint(
+    "listNodes",
+    "GET /nodes",
+    "nodes:read",
+    queries=(
+        QueryArguments("resource_group", "Only nodes of these resource groups.", many=True),
+        QueryArguments("name", "Only nodes of these names.", many=True),
+        QueryArguments(
+            "faults", "true adds the faults of nodes and their devices: which, since when, and the jobs hit."
         ),
-        tag="usage",
-        by_resource=True,
+        PROJECT,
     ),
+    by_resource=True,
 )
+def _list(context: CallContext) -> NodeList:
+    """List nodes.
+
+    Each machine appears once, even if several projects have a record of it. ``project`` is the project of the record
+    with the newest description.
+    """
+    given = context.arguments
+    groups, names = frozenset(given.texts("resource_group")), frozenset(given.texts("name"))
+    nodes = [one.node for one in context.ask(NodesQuestion(names=names))]
+    bodies = [copied(NodeBody, node) for node in nodes if not groups or node.resource_group in groups]
+    if not given.flag("faults"):
+        return NodeList(bodies, None)
+    faulty = context.ask(NodeFaultsQuestion(names=names, resource_groups=groups))
+    return NodeList(bodies, [_faults(one) for one in faulty])
+
+
+def _faults(one: FaultyNode) -> NodeFaults:
+    return NodeFaults(node=one.node, cluster=one.cluster, faults=[fault_body(fault) for fault in one.faults])
+
+
+@Endpoint(
+    "listNodePods",
+    "GET /nodes/{node}/pods",
+    "ingest:write",
+    queries=(
+        QueryArguments("cluster", "The cluster of the node; empty if it has none."),
+        QueryArguments("uid", f"The uids of the pods, at most {MOST_PODS}.", many=True, required=True),
+    ),
+    lane="write",
+)
+def _pods(context: CallContext) -> NodePods:
+    """Map pods of a node to jobs and replicas.
+
+    An agent asks about unknown pods of its own node. The answer contains the pods that the cluster's watcher has
+    reported, and leaves out others.
+    """
+    node, cluster = check_name(context.path["node"], "node"), context.arguments.text("cluster")
+    if cluster:
+        check_name(cluster, "cluster")
+    uids = context.arguments.texts("uid")
+    if len(uids) > MOST_PODS:
+        raise LimitExceededError(f"at most {MOST_PODS} pods can be requested at once, got {len(uids)}", "uid")
+    for uid in uids:
+        check_job_id(uid, "uid")
+    return context.ask(PodsQuestion(cluster, node, uids))

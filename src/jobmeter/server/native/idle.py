@@ -18,7 +18,7 @@ from jobmeter.query.device_hours import (
 )
 from jobmeter.query.idle import HOLD_MS, IDLE, IdleDevice, IdleQuestion
 from jobmeter.server.native.arguments import RANGE, QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
 
 _CENT = Decimal("0.01")
 _EVERY = {"1h": HOUR, "1d": DAY, "7d": 7 * DAY}
@@ -62,6 +62,20 @@ class IdleBody(msgspec.Struct, frozen=True):
     devices: list[IdleDeviceBody]
 
 
+HEADING = "jobs"
+
+
+@Endpoint(
+    "getJobIdle",
+    "GET /jobs/{job}/idle",
+    "metrics:read",
+    details=f"A device is idle while its utilization is at most {IDLE:.0%} for {HOLD_MS // 60_000} minutes or longer, "
+    "as in `getFleet` and the rule `gpu_idle_allocated`. Time without measurements does not count as "
+    "idle. Long jobs are evaluated in steps of `step` ms: one busy sample makes a whole step busy. Prices come "
+    "from `[devices]` in the server's price file; share links do not show prices.",
+    queries=(PROJECT,),
+    by_resource=True,
+)
 def _show_idle(context: CallContext) -> IdleBody:
     """Show the idle time of a job's devices and its cost."""
     found = context.ask(IdleQuestion(job_ref(context)))
@@ -111,6 +125,29 @@ def _device(one: IdleDevice, price: Decimal | None) -> IdleDeviceBody:
     )
 
 
+@Endpoint(
+    "listDeviceHours",
+    "GET /devices/hours",
+    "metrics:read",
+    details="The times of a job are the periods that `getJobIdle` returns, cut at the bounds of the buckets. So the "
+    "sum over the buckets is the total of the range. Devices that several jobs share count for each job. "
+    "`cost` is the cost of the idle time. "
+    f"At most {MOST_JOBS} jobs with devices and {MOST_BUCKETS} buckets; "
+    f"beyond {MOST_GROUPS} groups, the rest is summed as `others`.",
+    queries=(
+        QueryArguments("by", "Group by `project` or `user`. Default: project."),
+        QueryArguments(
+            "every",
+            f"Length of the buckets: {', '.join(_EVERY)}. They begin at midnight UTC, weeks on a Monday. "
+            "Default: 1h for up to 2 days, 1d for up to 62, else 7d.",
+            example="1d",
+        ),
+        *RANGE,
+        PROJECT,
+    ),
+    tag="usage",
+    by_resource=True,
+)
 def _hours(context: CallContext) -> DeviceHoursBody:
     """Show the device time of projects or users over a range."""
     start, end, since = context.arguments.times()
@@ -159,48 +196,3 @@ def _bucket(start: int, types: Sequence[tuple[Decimal | None, Sequence[int]]]) -
         cost=float(sum(priced, Decimal(0))) if priced else None,
         unpriced=_seconds(times[2] for price, times in types if price is None),
     )
-
-
-ENDPOINTS = tag_endpoints(
-    "jobs",
-    Endpoint(
-        "getJobIdle",
-        "GET /jobs/{job}/idle",
-        "metrics:read",
-        _show_idle,
-        details=(
-            f"A device is idle while its utilization is at most {IDLE:.0%} for {HOLD_MS // 60_000} minutes or longer, "
-            "as in `getFleet` and the rule `gpu_idle_allocated`. Time without measurements does not count as "
-            "idle. Long jobs are evaluated in steps of `step` ms: one busy sample makes a whole step busy. Prices come "
-            "from `[devices]` in the server's price file; share links do not show prices."
-        ),
-        queries=(PROJECT,),
-        by_resource=True,
-    ),
-    Endpoint(
-        "listDeviceHours",
-        "GET /devices/hours",
-        "metrics:read",
-        _hours,
-        details=(
-            "The times of a job are the periods that `getJobIdle` returns, cut at the bounds of the buckets. So the "
-            "sum over the buckets is the total of the range. Devices that several jobs share count for each job. "
-            "`cost` is the cost of the idle time. "
-            f"At most {MOST_JOBS} jobs with devices and {MOST_BUCKETS} buckets; "
-            f"beyond {MOST_GROUPS} groups, the rest is summed as `others`."
-        ),
-        queries=(
-            QueryArguments("by", "Group by `project` or `user`. Default: project."),
-            QueryArguments(
-                "every",
-                f"Length of the buckets: {', '.join(_EVERY)}. They begin at midnight UTC, weeks on a Monday. "
-                "Default: 1h for up to 2 days, 1d for up to 62, else 7d.",
-                example="1d",
-            ),
-            *RANGE,
-            PROJECT,
-        ),
-        tag="usage",
-        by_resource=True,
-    ),
-)

@@ -7,7 +7,7 @@ import msgspec
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.receipt import Receipt
-from jobmeter.server.native.endpoint import CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import CallContext, Endpoint
 
 FRAMES = "application/vnd.jobmeter.frames"
 
@@ -28,6 +28,27 @@ class Ingested(msgspec.Struct, frozen=True, omit_defaults=True):
     unknown: tuple[str, ...] = ()
 
 
+HEADING = "ingest"
+
+
+def _ingest_from_memory(context: CallContext) -> Awaitable[Answer] | None:
+    """Accept the body on the event loop; None if it contains new series."""
+    _check(context)
+    pending = context.services.pipeline.submit_from_memory(context.call.body, context.principal)
+    return None if pending is None else _finish(context, pending)
+
+
+@Endpoint(
+    "ingest",
+    "POST /ingest",
+    "ingest:write",
+    begin=_ingest_from_memory,
+    answer=Ingested,
+    body_text="Frames.",
+    body_type=FRAMES,
+    lane="write",
+    large=True,
+)
 def _ingest(context: CallContext) -> Awaitable[Answer]:
     """Send samples, log lines and records.
 
@@ -38,13 +59,6 @@ def _ingest(context: CallContext) -> Awaitable[Answer]:
     _check(context)
     # The thread is free while the body is stored, so that commits of new series can be grouped.
     return _finish(context, context.services.pipeline.submit(context.call.body, context.principal, context.call.take))
-
-
-def _ingest_from_memory(context: CallContext) -> Awaitable[Answer] | None:
-    """Accept the body on the event loop; None if it contains new series."""
-    _check(context)
-    pending = context.services.pipeline.submit_from_memory(context.call.body, context.principal)
-    return None if pending is None else _finish(context, pending)
 
 
 async def _finish(context: CallContext, pending: Awaitable[Receipt]) -> Answer:
@@ -72,20 +86,3 @@ def _make_answer(context: CallContext, receipt: Receipt) -> Ingested:
         time=context.services.clock.now_ms(),
         unknown=receipt.unknown,
     )
-
-
-ENDPOINTS = tag_endpoints(
-    "ingest",
-    Endpoint(
-        "ingest",
-        "POST /ingest",
-        "ingest:write",
-        _ingest,
-        begin=_ingest_from_memory,
-        answer=Ingested,
-        body_text="Frames.",
-        body_type=FRAMES,
-        lane="write",
-        large=True,
-    ),
-)

@@ -9,16 +9,20 @@ from jobmeter.access.decide import write_project
 from jobmeter.dialects.base import DeleteJob
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator, SizesQuestion, StateCountsQuestion
 from jobmeter.model.job_answers import JobBody, JobDetail, JobList, JobSizeBody
+from jobmeter.model.phase import JobPhases
+from jobmeter.model.quality import JobQuality
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
 from jobmeter.model.series import check_job_id
 from jobmeter.query.annotations import TagsQuestion
+from jobmeter.query.phases import PhasesQuestion
+from jobmeter.query.quality import MOST_GAPS, MOST_NODES, QualityQuestion
 from jobmeter.query.records import FindingsQuestion, NextAttemptQuestion
 from jobmeter.query.request import JobQuestion, JobRef
 from jobmeter.query.summary import SummaryQuestion
 from jobmeter.registry.conditions import FINDING, OPEN_FINDING, SORTS, TAG
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import Deleted, NextAttempt, Recorded, copied, job_detail
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json
 from jobmeter.server.native.findings import finding_condition
 from jobmeter.wire.json_shape import shape_of
 
@@ -37,6 +41,57 @@ _EXAMPLE = {
 }
 
 
+HEADING = "jobs"
+
+
+@Endpoint(
+    "listJobs",
+    "GET /jobs",
+    "jobs:read",
+    queries=(
+        QueryArguments("id", "Only these ids.", many=True),
+        QueryArguments(
+            "state", "Queued, Running, Succeeded, Failed, Stopped or Unknown.", many=True, example="Running"
+        ),
+        QueryArguments("type", "The job's type.", many=True, example="PyTorchJob"),
+        QueryArguments("user", "Who submitted it.", many=True),
+        QueryArguments("name", "A part of the name or the id, ignoring case."),
+        QueryArguments("resource_group", "Its resource group.", many=True),
+        QueryArguments("workspace", "Its workspace.", many=True),
+        QueryArguments("node", "A node that one of its replicas was on.", many=True),
+        QueryArguments("tag", "A tag that somebody put on the job.", many=True, example="baseline"),
+        QueryArguments(
+            "finding",
+            "A rule (see `/rules`) with a finding for the job, during its run or after its end, or `any`. "
+            "Jobs recorded more than an hour after their end have no stored findings.",
+            many=True,
+            example="gpu_idle_allocated",
+        ),
+        QueryArguments(
+            "severity",
+            "Severity of that finding, or of any: info, warning or critical.",
+            many=True,
+            example="critical",
+        ),
+        QueryArguments("open", "true: only a finding that is open counts, of a job that runs."),
+        QueryArguments(
+            "findings",
+            "true adds the findings of each job: `severity`, `sentence` and `start` of the worst one, "
+            "`count`, `rules` (worst first), and how many are `open`, which come first.",
+        ),
+        QueryArguments("sizes", "true adds the number of `replicas`, `devices` and `nodes` of each job."),
+        QueryArguments("tags", "true adds the tags of each job."),
+        QueryArguments("states", "true adds the number of jobs in each state, whatever `state` selects."),
+        QueryArguments("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
+        QueryArguments("created_to", "Created before this time."),
+        QueryArguments("sort", f"Sort key: {', '.join(_SORTS)}. Default: created."),
+        QueryArguments("order", "asc or desc. Default: desc."),
+        QueryArguments("limit", "Jobs in the answer, 1 to 1000. Default: 100.", type="integer"),
+        QueryArguments("offset", "Jobs to skip. Default: 0.", type="integer"),
+        PROJECT,
+    ),
+    by_resource=True,
+)
 def _list(context: CallContext) -> JobList:
     """List jobs."""
     given = context.arguments
@@ -96,6 +151,13 @@ def _conditions(context: CallContext) -> Iterator[Condition]:
         yield Condition(OPEN_FINDING if is_open else FINDING, Operator.IN, wanted or ("/",))
 
 
+@Endpoint(
+    "getJob",
+    "GET /jobs/{job}",
+    "jobs:read",
+    queries=(QueryArguments("summary", "false omits the summary, which takes long for a large job."), PROJECT),
+    by_resource=True,
+)
 def _show(context: CallContext) -> JobDetail:
     """Show a job with its replicas, devices, nodes and summary."""
     view = context.ask(JobQuestion(job_ref(context)))
@@ -104,6 +166,15 @@ def _show(context: CallContext) -> JobDetail:
     return job_detail(view, summary)
 
 
+@Endpoint(
+    "recordJobs",
+    "POST /jobs",
+    "jobs:write",
+    body_text='A job record, an array of them, or `{"jobs": [...], "nodes": [...], "events": [...]}`.',
+    example=_EXAMPLE,
+    lane="write",
+    large=True,
+)
 def _record(context: CallContext) -> Recorded:
     """Record jobs.
 
@@ -125,6 +196,13 @@ def _record(context: CallContext) -> Recorded:
     return Recorded(context.services.pipeline.records(records, context.principal))
 
 
+@Endpoint(
+    "getNextAttempt",
+    "GET /jobs/{job}/attempt",
+    "jobs:write",
+    queries=(QueryArguments("owner", "The caller's name as holder of the lease, if it holds the lease."), PROJECT),
+    lane="control",
+)
 def _attempt(context: CallContext) -> NextAttempt:
     """Get the number of a job's next attempt.
 
@@ -136,88 +214,48 @@ def _attempt(context: CallContext) -> NextAttempt:
     return NextAttempt(context.ask(NextAttemptQuestion(project, job, context.arguments.text("owner"))))
 
 
+@Endpoint("deleteJob", "DELETE /jobs/{job}", "jobs:delete", queries=(PROJECT,), lane="write")
 def _delete(context: CallContext) -> Deleted:
     """Delete a job and all its data."""
     context.ask(DeleteJob(job_ref(context)))
     return Deleted(deleted=True)
 
 
-ENDPOINTS = tag_endpoints(
-    "jobs",
-    Endpoint(
-        "listJobs",
-        "GET /jobs",
-        "jobs:read",
-        _list,
-        queries=(
-            QueryArguments("id", "Only these ids.", many=True),
-            QueryArguments(
-                "state", "Queued, Running, Succeeded, Failed, Stopped or Unknown.", many=True, example="Running"
-            ),
-            QueryArguments("type", "The job's type.", many=True, example="PyTorchJob"),
-            QueryArguments("user", "Who submitted it.", many=True),
-            QueryArguments("name", "A part of the name or the id, ignoring case."),
-            QueryArguments("resource_group", "Its resource group.", many=True),
-            QueryArguments("workspace", "Its workspace.", many=True),
-            QueryArguments("node", "A node that one of its replicas was on.", many=True),
-            QueryArguments("tag", "A tag that somebody put on the job.", many=True, example="baseline"),
-            QueryArguments(
-                "finding",
-                "A rule (see `/rules`) with a finding for the job, during its run or after its end, or `any`. "
-                "Jobs recorded more than an hour after their end have no stored findings.",
-                many=True,
-                example="gpu_idle_allocated",
-            ),
-            QueryArguments(
-                "severity",
-                "Severity of that finding, or of any: info, warning or critical.",
-                many=True,
-                example="critical",
-            ),
-            QueryArguments("open", "true: only a finding that is open counts, of a job that runs."),
-            QueryArguments(
-                "findings",
-                "true adds the findings of each job: `severity`, `sentence` and `start` of the worst one, "
-                "`count`, `rules` (worst first), and how many are `open`, which come first.",
-            ),
-            QueryArguments("sizes", "true adds the number of `replicas`, `devices` and `nodes` of each job."),
-            QueryArguments("tags", "true adds the tags of each job."),
-            QueryArguments("states", "true adds the number of jobs in each state, whatever `state` selects."),
-            QueryArguments("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
-            QueryArguments("created_to", "Created before this time."),
-            QueryArguments("sort", f"Sort key: {', '.join(_SORTS)}. Default: created."),
-            QueryArguments("order", "asc or desc. Default: desc."),
-            QueryArguments("limit", "Jobs in the answer, 1 to 1000. Default: 100.", type="integer"),
-            QueryArguments("offset", "Jobs to skip. Default: 0.", type="integer"),
-            PROJECT,
-        ),
-        by_resource=True,
-    ),
-    Endpoint(
-        "recordJobs",
-        "POST /jobs",
-        "jobs:write",
-        _record,
-        body_text='A job record, an array of them, or `{"jobs": [...], "nodes": [...], "events": [...]}`.',
-        example=_EXAMPLE,
-        lane="write",
-        large=True,
-    ),
-    Endpoint(
-        "getJob",
-        "GET /jobs/{job}",
-        "jobs:read",
-        _show,
-        queries=(QueryArguments("summary", "false omits the summary, which takes long for a large job."), PROJECT),
-        by_resource=True,
-    ),
-    Endpoint(
-        "getNextAttempt",
-        "GET /jobs/{job}/attempt",
-        "jobs:write",
-        _attempt,
-        queries=(QueryArguments("owner", "The caller's name as holder of the lease, if it holds the lease."), PROJECT),
-        lane="control",
-    ),
-    Endpoint("deleteJob", "DELETE /jobs/{job}", "jobs:delete", _delete, queries=(PROJECT,), lane="write"),
+@Endpoint(
+    "getJobPhases",
+    "GET /jobs/{job}/phases",
+    "metrics:read",
+    details="Phases are queued, prepare (image pull, volumes, prolog), start (until its devices work for longer than a "
+    "moment), first_step (until the program reports a step), training, checkpoint, restart, repeat (steps made "
+    "before a restart), end, and "
+    "unattributed for time of which nothing says what it was. They come from the times of the job and its "
+    "attempts, events of the scheduler, device utilization, reported steps, writes beside waiting devices, "
+    "and log lines about checkpoints. The spans fill the time from the submission (else the start) to the end "
+    "(else now). `unknown` names phases that cannot be separated, and why. A long job is read in at most "
+    "720 steps: a phase that is shorter than a step may be part of its neighbour.",
+    queries=(PROJECT,),
+    by_resource=True,
 )
+def _phases(context: CallContext) -> JobPhases:
+    """The phases of a job and how long each took."""
+    return context.ask(PhasesQuestion(job_ref(context)))
+
+
+@Endpoint(
+    "getJobQuality",
+    "GET /jobs/{job}/quality",
+    "jobs:read",
+    details="Gaps of its replicas relative to their sampling interval, replicas that ran without measurements, the "
+    "state of its nodes' agents (times offline, samples that arrived late because they waited on disk, "
+    "dropped samples, clock errors), and damaged parts of the store. `complete` is true if nothing "
+    "is known to be missing, null if that cannot be judged; `sentences` summarise the result, empty "
+    "without problems. A gap is two or more missing samples in a row. Long jobs are evaluated in steps of "
+    f"`step` ms. At most the {MOST_GAPS} longest gaps are listed, and {MOST_NODES} nodes evaluated; `nodes` is "
+    "null for callers who may not see nodes. Arrival times are not stored: late samples are known "
+    "only from the agents' own measurements.",
+    queries=(PROJECT,),
+    by_resource=True,
+)
+def _quality(context: CallContext) -> JobQuality:
+    """Show how complete the stored data of a job is."""
+    return context.ask(QualityQuestion(job_ref(context)))

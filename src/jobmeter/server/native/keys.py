@@ -7,14 +7,13 @@ import msgspec
 
 from jobmeter.access.decide import key_project
 from jobmeter.access.keys import change_policies, create_key, revoke_key
-from jobmeter.access.policy import MOST_POLICIES, encode_policies
+from jobmeter.access.policy import MOST_POLICIES, SYSTEM_POLICIES, encode_policies
 from jobmeter.access.principal import Role
-from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import WhoAmI
 from jobmeter.query.administration import KeyPoliciesQuestion, KeysQuestion
 from jobmeter.server.native.bodies import Deleted, copied
-from jobmeter.server.native.endpoint import CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import CallContext, Endpoint
 
 _MOST_NAME = 100
 
@@ -106,6 +105,19 @@ class CreatedKeyBody(msgspec.Struct, frozen=True):
     policies: tuple[str, ...] = ()
 
 
+HEADING = "keys"
+_OWN_POLICY = {
+    "name": "read-group",
+    "document": {
+        "Version": "1",
+        "Statement": [
+            {"Effect": "Allow", "Action": "pai:Get*", "Resource": "acs:pai:*:*:resourcegroup/rg-1"},
+        ],
+    },
+}
+
+
+@Endpoint("listKeys", "GET /keys", "keys:read")
 def _list(context: CallContext) -> KeyList:
     """List keys."""
     return KeyList([copied(KeyBody, key) for key in context.ask(KeysQuestion())])
@@ -122,6 +134,13 @@ def _encode_policies(given: Sequence[str | OwnPolicy]) -> str:
     return encode_policies(pairs, "policies[{}]")
 
 
+@Endpoint(
+    "createKey",
+    "POST /keys",
+    "keys:write",
+    body=NewKey,
+    example={"name": "ci", "role": "reader", "project": "default", "policies": ["AliyunPAIReadOnlyAccess"]},
+)
 def _create(context: CallContext) -> CreatedKeyBody:
     """Create a key.
 
@@ -141,6 +160,9 @@ def _create(context: CallContext) -> CreatedKeyBody:
     return copied(CreatedKeyBody, made, policies=names)
 
 
+@Endpoint(
+    "changeKeyPolicies", "PUT /keys/{key}/policies", "keys:write", body=NewPolicies, example={"policies": [_OWN_POLICY]}
+)
 def _change(context: CallContext) -> KeyBody:
     """Replace the policies of a key.
 
@@ -155,6 +177,7 @@ def _change(context: CallContext) -> KeyBody:
     return copied(KeyBody, changed)
 
 
+@Endpoint("revokeKey", "DELETE /keys/{key}", "keys:write")
 def _revoke(context: CallContext) -> Deleted:
     """Revoke a key."""
     services, key = context.services, context.path["key"]
@@ -163,12 +186,14 @@ def _revoke(context: CallContext) -> Deleted:
     return Deleted(deleted=True)
 
 
+@Endpoint("listPolicies", "GET /policies", "keys:read")
 def _policies(context: CallContext) -> PolicyNames:  # noqa: ARG001 - the shape of every work function
     """List the built-in policies with their documents."""
     names = sorted(SYSTEM_POLICIES)
     return PolicyNames(names, [PolicyDocument(name, SYSTEM_POLICIES[name]) for name in names])
 
 
+@Endpoint("getKeyPolicies", "GET /keys/{key}/policies", "keys:read")
 def _key_policies(context: CallContext) -> KeyPolicies:
     """List the policies of a key.
 
@@ -178,44 +203,9 @@ def _key_policies(context: CallContext) -> KeyPolicies:
     return KeyPolicies([PolicyDocument(name, document) for name, document in found])
 
 
+@Endpoint("whoAmI", "GET /whoami", "catalog:read")
 def _whoami(context: CallContext) -> WhoAmI:
     """Show the calling key."""
     who, credential = context.principal, context.request.credential
     expires = credential.key.expires if credential and credential.key else None
     return copied(WhoAmI, who, expires=expires)
-
-
-_OWN_POLICY = {
-    "name": "read-group",
-    "document": {
-        "Version": "1",
-        "Statement": [
-            {"Effect": "Allow", "Action": "pai:Get*", "Resource": "acs:pai:*:*:resourcegroup/rg-1"},
-        ],
-    },
-}
-
-ENDPOINTS = tag_endpoints(
-    "keys",
-    Endpoint("listKeys", "GET /keys", "keys:read", _list),
-    Endpoint(
-        "createKey",
-        "POST /keys",
-        "keys:write",
-        _create,
-        body=NewKey,
-        example={"name": "ci", "role": "reader", "project": "default", "policies": ["AliyunPAIReadOnlyAccess"]},
-    ),
-    Endpoint(
-        "changeKeyPolicies",
-        "PUT /keys/{key}/policies",
-        "keys:write",
-        _change,
-        body=NewPolicies,
-        example={"policies": [_OWN_POLICY]},
-    ),
-    Endpoint("getKeyPolicies", "GET /keys/{key}/policies", "keys:read", _key_policies),
-    Endpoint("revokeKey", "DELETE /keys/{key}", "keys:write", _revoke),
-    Endpoint("listPolicies", "GET /policies", "keys:read", _policies),
-    Endpoint("whoAmI", "GET /whoami", "catalog:read", _whoami),
-)

@@ -11,7 +11,7 @@ from jobmeter.model.job import Job
 from jobmeter.query.administration import LinksQuestion
 from jobmeter.query.request import HeadQuestion
 from jobmeter.server.native.bodies import Deleted, copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
 from jobmeter.wire.mlflow.names import check_joinable
 
 
@@ -50,6 +50,18 @@ def _life_seconds(context: CallContext) -> int:
     return (context.body(NewLink) if context.call.body.strip() else NewLink()).expires_in
 
 
+HEADING = "jobs"
+
+
+@Endpoint(
+    "createJobLink",
+    "POST /jobs/{job}/links",
+    "share:write",
+    queries=(PROJECT,),
+    body=NewLink,
+    example={"expires_in": 3600},
+    lane="control",
+)
 def _create(context: CallContext) -> LinkBody:
     """Create a link to one job's page.
 
@@ -63,6 +75,7 @@ def _create(context: CallContext) -> LinkBody:
     return copied(LinkBody, made, public_url=services.public_url)
 
 
+@Endpoint("listJobLinks", "GET /jobs/{job}/links", "share:write", queries=(PROJECT,), lane="control")
 def _list(context: CallContext) -> LinkList:
     """List the valid links to a job."""
     services = context.services
@@ -70,6 +83,7 @@ def _list(context: CallContext) -> LinkList:
     return LinkList([copied(LinkBody, link, public_url=services.public_url) for link in found])
 
 
+@Endpoint("endJobLink", "DELETE /jobs/{job}/links/{link}", "share:write", queries=(PROJECT,), lane="control")
 def _end(context: CallContext) -> Deleted:
     """Revoke a link.
 
@@ -81,6 +95,9 @@ def _end(context: CallContext) -> Deleted:
     return Deleted(deleted=True)
 
 
+@Endpoint(
+    "shareJob", "POST /jobs/{job}/share", "share:write", queries=(PROJECT,), body=NewLink, example={"expires_in": 3600}
+)
 def _share(context: CallContext) -> Shared:
     """Create a share token.
 
@@ -91,6 +108,7 @@ def _share(context: CallContext) -> Shared:
     return Shared(token=made.token, expires=made.expires_ms)
 
 
+@Endpoint("createRunToken", "POST /jobs/{job}/run-token", "runs:write", queries=(PROJECT,))
 def _run_token(context: CallContext) -> Shared:
     """Create a token for the runs of MLflow in one job.
 
@@ -101,30 +119,3 @@ def _run_token(context: CallContext) -> Shared:
     check_joinable(ref.id)
     token, expires_ms = issue(services.vault, context.principal, services.clock.now_ms(), ref.id, ref.project)
     return Shared(token=token, expires=expires_ms)
-
-
-ENDPOINTS = tag_endpoints(
-    "jobs",
-    Endpoint(
-        "createJobLink",
-        "POST /jobs/{job}/links",
-        "share:write",
-        _create,
-        queries=(PROJECT,),
-        body=NewLink,
-        example={"expires_in": 3600},
-        lane="control",
-    ),
-    Endpoint("listJobLinks", "GET /jobs/{job}/links", "share:write", _list, queries=(PROJECT,), lane="control"),
-    Endpoint("endJobLink", "DELETE /jobs/{job}/links/{link}", "share:write", _end, queries=(PROJECT,), lane="control"),
-    Endpoint(
-        "shareJob",
-        "POST /jobs/{job}/share",
-        "share:write",
-        _share,
-        queries=(PROJECT,),
-        body=NewLink,
-        example={"expires_in": 3600},
-    ),
-    Endpoint("createRunToken", "POST /jobs/{job}/run-token", "runs:write", _run_token, queries=(PROJECT,)),
-)

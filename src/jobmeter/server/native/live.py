@@ -23,7 +23,7 @@ from jobmeter.registry.conditions import OPEN_FINDING
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import LineBody, Timelines, copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
 from jobmeter.server.native.metrics import LINE_FORMATS, LineBodies, requested_metrics
 from jobmeter.server.services import Services
 
@@ -89,6 +89,36 @@ class LiveJobs(msgspec.Struct, frozen=True):
     users: list[UserTrouble]
 
 
+HEADING = "jobs"
+_TEXT = (
+    "Server-sent events: `data` is an update, every two seconds or less often if that is costly. `end` is the "
+    "last one. `refused` also ends the stream: the credential expired, or its access changed; a caller with access "
+    "connects again. `problem` reports a failed update; the stream continues. Viewers of equal questions share "
+    "the same updates."
+)
+
+
+@Endpoint(
+    "followJob",
+    "GET /jobs/{job}/live",
+    "metrics:read",
+    details=_TEXT,
+    answer=LiveJob,
+    answer_type=CONTENT_TYPE,
+    queries=(
+        QueryArguments(
+            "metric", "Names of the catalogue. Default: the core set.", many=True, example="gpu.utilization"
+        ),
+        QueryArguments("step", f"Length of a bucket: {', '.join(STEPS)}. Default: 5s."),
+        QueryArguments("by", "One series per replica, device or job. Default: device."),
+        QueryArguments(
+            "format",
+            "json, or columns: values in lists, with shared times given once. Default: json.",
+        ),
+        PROJECT,
+    ),
+    by_resource=True,
+)
 def _follow_job(context: CallContext) -> Feed:
     """Follow a job while it runs."""
     given = context.arguments
@@ -114,6 +144,16 @@ def _job_now(
     return Update(msgspec.json.encode(body), last=job.state.finished)
 
 
+@Endpoint(
+    "followJobs",
+    "GET /live/jobs",
+    "metrics:read",
+    details=_TEXT,
+    answer=LiveJobs,
+    answer_type=CONTENT_TYPE,
+    queries=(PROJECT,),
+    by_resource=True,
+)
 def _follow_jobs(context: CallContext) -> Feed:
     """Follow the jobs that run or change."""
     return Feed(("jobs", context.scope), partial(_jobs_now, context.services, context.scope), context.renew)
@@ -164,48 +204,3 @@ def _use(services: Services, scope: Scope, job: Job) -> list[LatestValue]:
         return services.executor.run(LatestQuestion(JobRef(job.id, job.project), USE, By.JOB, Aggregate.WHOLE), scope)
     except JobmeterError:
         return []  # deleted meanwhile, or too large for one question: the list continues without it
-
-
-_TEXT = (
-    "Server-sent events: `data` is an update, every two seconds or less often if that is costly. `end` is the "
-    "last one. `refused` also ends the stream: the credential expired, or its access changed; a caller with access "
-    "connects again. `problem` reports a failed update; the stream continues. Viewers of equal questions share "
-    "the same updates."
-)
-
-ENDPOINTS = tag_endpoints(
-    "jobs",
-    Endpoint(
-        "followJob",
-        "GET /jobs/{job}/live",
-        "metrics:read",
-        _follow_job,
-        details=_TEXT,
-        answer=LiveJob,
-        answer_type=CONTENT_TYPE,
-        queries=(
-            QueryArguments(
-                "metric", "Names of the catalogue. Default: the core set.", many=True, example="gpu.utilization"
-            ),
-            QueryArguments("step", f"Length of a bucket: {', '.join(STEPS)}. Default: 5s."),
-            QueryArguments("by", "One series per replica, device or job. Default: device."),
-            QueryArguments(
-                "format",
-                "json, or columns: values in lists, with shared times given once. Default: json.",
-            ),
-            PROJECT,
-        ),
-        by_resource=True,
-    ),
-    Endpoint(
-        "followJobs",
-        "GET /live/jobs",
-        "metrics:read",
-        _follow_jobs,
-        details=_TEXT,
-        answer=LiveJobs,
-        answer_type=CONTENT_TYPE,
-        queries=(PROJECT,),
-        by_resource=True,
-    ),
-)

@@ -14,7 +14,7 @@ from jobmeter.query.logs import LogLinesQuestion
 from jobmeter.query.request import HeadQuestion, JobRef, LogQuestion, NodeRecordsQuestion, NodeRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import RANGE, REPLICA
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref
 from jobmeter.server.native.logs import SEARCH, LogLineBody, LogList, base_question, line_body
 from jobmeter.server.native.node_logs import STREAM, NodeLogList
 from jobmeter.server.services import Services
@@ -94,6 +94,30 @@ def _round_up_to_second(time_ns: int) -> int:
     return (time_ns // _NS + 1) * _NS
 
 
+HEADING = "logs"
+_TEXT = (
+    f"Server-sent events: `data` is the newest lines, at most {MOST_LINES}, oldest first. Each update begins "
+    f"{BACK_SECONDS} seconds before the newest line of the previous update, so lines repeat. If more "
+    "lines arrived than an update holds, `counts` gives their number per second. Viewers of equal questions share the "
+    "same updates. "
+)
+_FOLLOWED = tuple(query for query in SEARCH if query not in RANGE)
+
+
+@Endpoint(
+    "followJobLogs",
+    "GET /jobs/{job}/logs/live",
+    "jobs:read",
+    details=_TEXT + "`end`, `refused` and `problem` are as for `/live/jobs`.",
+    answer=LiveLogList,
+    answer_type=CONTENT_TYPE,
+    queries=(
+        REPLICA,
+        *(query for query in _FOLLOWED if query.name in {"level", "contains", "query"}),
+        PROJECT,
+    ),
+    by_resource=True,
+)
 def _follow_job(context: CallContext) -> Feed:
     """Follow the log of a job while it runs."""
     services, scope = context.services, context.scope
@@ -112,6 +136,16 @@ def _job_now(services: Services, scope: Scope, ref: JobRef, newest: NewestLines)
     return Update(msgspec.json.encode(body), last=job.state.finished)
 
 
+@Endpoint(
+    "followNodeLogs",
+    "GET /nodes/{node}/logs/live",
+    "nodes:read",
+    details=_TEXT + "The stream lasts until the viewer leaves; `refused` and `problem` are as for `/live/jobs`.",
+    answer=LiveNodeLogList,
+    answer_type=CONTENT_TYPE,
+    queries=(STREAM, *_FOLLOWED, PROJECT),
+    by_resource=True,
+)
 def _follow_node(context: CallContext) -> Feed:
     """Follow the system log of a node."""
     services, scope = context.services, context.scope
@@ -125,42 +159,3 @@ def _follow_node(context: CallContext) -> Feed:
 def _node_now(ref: NodeRef, newest: NewestLines) -> Update:
     now = newest()
     return Update(msgspec.json.encode(LiveNodeLogList(ref.name, now.lines, None, None, now.start, now.counts)))
-
-
-_TEXT = (
-    f"Server-sent events: `data` is the newest lines, at most {MOST_LINES}, oldest first. Each update begins "
-    f"{BACK_SECONDS} seconds before the newest line of the previous update, so lines repeat. If more "
-    "lines arrived than an update holds, `counts` gives their number per second. Viewers of equal questions share the "
-    "same updates. "
-)
-_FOLLOWED = tuple(query for query in SEARCH if query not in RANGE)
-
-ENDPOINTS = tag_endpoints(
-    "logs",
-    Endpoint(
-        "followJobLogs",
-        "GET /jobs/{job}/logs/live",
-        "jobs:read",
-        _follow_job,
-        details=_TEXT + "`end`, `refused` and `problem` are as for `/live/jobs`.",
-        answer=LiveLogList,
-        answer_type=CONTENT_TYPE,
-        queries=(
-            REPLICA,
-            *(query for query in _FOLLOWED if query.name in {"level", "contains", "query"}),
-            PROJECT,
-        ),
-        by_resource=True,
-    ),
-    Endpoint(
-        "followNodeLogs",
-        "GET /nodes/{node}/logs/live",
-        "nodes:read",
-        _follow_node,
-        details=_TEXT + "The stream lasts until the viewer leaves; `refused` and `problem` are as for `/live/jobs`.",
-        answer=LiveNodeLogList,
-        answer_type=CONTENT_TYPE,
-        queries=(STREAM, *_FOLLOWED, PROJECT),
-        by_resource=True,
-    ),
-)

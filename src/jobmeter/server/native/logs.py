@@ -18,7 +18,7 @@ from jobmeter.model.time import MAX_TIME_MS, NS_PER_MS, parse_time_ns
 from jobmeter.query.logs import LogLinesQuestion
 from jobmeter.query.request import HeadQuestion, JobRef, LogQuestion, NodeRef
 from jobmeter.server.native.arguments import RANGE, REPLICA, QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json
 from jobmeter.server.native.jobs import MAX_OFFSET
 from jobmeter.wire.json_shape import shape_of
 
@@ -82,6 +82,49 @@ class Pushed(msgspec.Struct, frozen=True):
     rejected: dict[str, int]
 
 
+HEADING = "logs"
+SEARCH = (
+    QueryArguments("level", "Only lines of this level or above: debug, info, warning, error.", example="warning"),
+    QueryArguments(
+        "severity", "Only lines of this severity or worse: emerg, alert, crit, err, warning, notice, info, debug."
+    ),
+    QueryArguments("contains", "Only lines that contain this text, ignoring case.", example="nan"),
+    QueryArguments(
+        "query",
+        "Words, quoted phrases, patterns of words (`err*`, `er?or`), `AND`, `OR` or `|`, `NOT`, parentheses, "
+        "`field:value`, and comparisons (`severity>=4`, `level>=warning`).",
+        example='Xid AND NOT "Xid 45"',
+    ),
+    *RANGE,
+)
+"""Parameters that select lines."""
+PAGE = (
+    QueryArguments("order", "asc or desc (newest first). Default: asc."),
+    QueryArguments("limit", "Lines in the answer, 0 to 1000. Default: 100 (json), all (text, jsonl).", type="integer"),
+    QueryArguments("offset", "Lines to skip. Default: 0.", type="integer"),
+    QueryArguments("count", "true adds the number of matching lines and bytes. Default: false."),
+    QueryArguments("format", "json, text or jsonl. Default: json."),
+    PROJECT,
+)
+"""Parameters that select the part of the lines to return, and the form."""
+
+
+@Endpoint(
+    "getJobLogs",
+    "GET /jobs/{job}/logs",
+    "jobs:read",
+    answer=LogList,
+    queries=(
+        REPLICA,
+        QueryArguments("attempt", "Only this attempt of the replicas, from 0.", type="integer"),
+        QueryArguments("stream", "Only this stream: stdout, stderr, or a name given by the sender."),
+        QueryArguments("node", "Only lines that came from this node."),
+        *SEARCH,
+        *PAGE,
+    ),
+    other_types=("text/plain", "application/x-ndjson"),
+    by_resource=True,
+)
 def _read(context: CallContext) -> LogList | Stream:
     """Read log lines of a job.
 
@@ -195,6 +238,21 @@ _FORMATS = {
 }
 
 
+@Endpoint(
+    "pushJobLogs",
+    "POST /jobs/{job}/logs",
+    "ingest:write",
+    queries=(PROJECT,),
+    body=PushBody,
+    example={
+        "lines": [
+            {"time": "2026-11-20T15:00:00.25Z", "text": "epoch 1 loss 0.31", "replica": "worker-0"},
+            {"time": 1795186800250, "text": "nan in gradients", "level": "error", "stream": "stderr"},
+        ]
+    },
+    lane="write",
+    large=True,
+)
 def _push(context: CallContext) -> Pushed:
     """Push log lines of a job.
 
@@ -247,66 +305,3 @@ def moment_ns(time: int | str | None, time_ns: int | str | None, now_ns: int) ->
             raise InvalidRequestError(f"time_ns {digits[:40]!r} is not nanoseconds since the epoch", "time_ns")
         return int(digits)
     return now_ns if time is None else parse_time_ns(time, "time")
-
-
-SEARCH = (
-    QueryArguments("level", "Only lines of this level or above: debug, info, warning, error.", example="warning"),
-    QueryArguments(
-        "severity", "Only lines of this severity or worse: emerg, alert, crit, err, warning, notice, info, debug."
-    ),
-    QueryArguments("contains", "Only lines that contain this text, ignoring case.", example="nan"),
-    QueryArguments(
-        "query",
-        "Words, quoted phrases, patterns of words (`err*`, `er?or`), `AND`, `OR` or `|`, `NOT`, parentheses, "
-        "`field:value`, and comparisons (`severity>=4`, `level>=warning`).",
-        example='Xid AND NOT "Xid 45"',
-    ),
-    *RANGE,
-)
-"""Parameters that select lines."""
-PAGE = (
-    QueryArguments("order", "asc or desc (newest first). Default: asc."),
-    QueryArguments("limit", "Lines in the answer, 0 to 1000. Default: 100 (json), all (text, jsonl).", type="integer"),
-    QueryArguments("offset", "Lines to skip. Default: 0.", type="integer"),
-    QueryArguments("count", "true adds the number of matching lines and bytes. Default: false."),
-    QueryArguments("format", "json, text or jsonl. Default: json."),
-    PROJECT,
-)
-"""Parameters that select the part of the lines to return, and the form."""
-
-ENDPOINTS = tag_endpoints(
-    "logs",
-    Endpoint(
-        "getJobLogs",
-        "GET /jobs/{job}/logs",
-        "jobs:read",
-        _read,
-        answer=LogList,
-        queries=(
-            REPLICA,
-            QueryArguments("attempt", "Only this attempt of the replicas, from 0.", type="integer"),
-            QueryArguments("stream", "Only this stream: stdout, stderr, or a name given by the sender."),
-            QueryArguments("node", "Only lines that came from this node."),
-            *SEARCH,
-            *PAGE,
-        ),
-        other_types=("text/plain", "application/x-ndjson"),
-        by_resource=True,
-    ),
-    Endpoint(
-        "pushJobLogs",
-        "POST /jobs/{job}/logs",
-        "ingest:write",
-        _push,
-        queries=(PROJECT,),
-        body=PushBody,
-        example={
-            "lines": [
-                {"time": "2026-11-20T15:00:00.25Z", "text": "epoch 1 loss 0.31", "replica": "worker-0"},
-                {"time": 1795186800250, "text": "nan in gradients", "level": "error", "stream": "stderr"},
-            ]
-        },
-        lane="write",
-        large=True,
-    ),
-)

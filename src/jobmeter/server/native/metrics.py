@@ -49,7 +49,6 @@ from jobmeter.server.native.endpoint import (
     Stream,
     job_ref,
     node_ref,
-    tag_endpoints,
 )
 
 MAX_METRICS = 100
@@ -122,6 +121,25 @@ def _parse_options(given: Arguments, by: Mapping[str, By], default: By) -> _How:
     }
 
 
+HEADING = "metrics"
+
+
+@Endpoint(
+    "getJobMetrics",
+    "GET /jobs/{job}/metrics",
+    "metrics:read",
+    answer=MetricsBody,
+    queries=(
+        METRIC,
+        *_TIME,
+        QueryArguments("by", "One series per replica, device or job. Default: replica."),
+        *_HOW,
+        REPLICA,
+        PROJECT,
+    ),
+    other_types=("text/csv", "application/vnd.apache.parquet"),
+    by_resource=True,
+)
 def _job_metrics(context: CallContext) -> Operation:
     """Read metrics of a job over a range.
 
@@ -144,6 +162,23 @@ def _job_metrics(context: CallContext) -> Operation:
     return answer(result, job.id)
 
 
+@Endpoint(
+    "getNodeMetrics",
+    "GET /nodes/{node}/metrics",
+    "nodes:read",
+    answer=NodeMetricsBody,
+    queries=(
+        METRIC,
+        *_TIME,
+        QueryArguments("by", "One series per node or device. Default: node."),
+        *_HOW,
+        CLUSTER,
+        PROJECT,
+    ),
+    other_types=("text/csv", "application/vnd.apache.parquet"),
+    tag="nodes",
+    by_resource=True,
+)
 def _node_metrics(context: CallContext) -> Answer | Stream:
     """Read metrics of a node over a range.
 
@@ -241,6 +276,17 @@ _FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
 }
 
 
+@Endpoint(
+    "getLatest",
+    "GET /jobs/{job}/latest",
+    "metrics:read",
+    queries=(
+        QueryArguments("metric", f"Names of the catalogue. Default: {', '.join(CORE_METRICS)}.", many=True),
+        QueryArguments("by", "One value per replica, device or job. Default: replica."),
+        PROJECT,
+    ),
+    by_resource=True,
+)
 def _read_latest(context: CallContext) -> LatestList:
     """Read the newest values of a job."""
     given = context.arguments
@@ -249,6 +295,7 @@ def _read_latest(context: CallContext) -> LatestList:
     return LatestList(context.ask(LatestQuestion(job_ref(context), metrics, by)))
 
 
+@Endpoint("listJobMetrics", "GET /jobs/{job}/metrics/names", "metrics:read", queries=(PROJECT,), by_resource=True)
 def _list_measured(context: CallContext) -> MetricNames:
     """List the metrics of a job.
 
@@ -257,63 +304,3 @@ def _list_measured(context: CallContext) -> MetricNames:
     job = context.ask(HeadQuestion(job_ref(context)))
     names = context.ask(MeasuredNamesQuestion(JobRef(job.id, job.project)))
     return MetricNames(job.id, job.project, names)
-
-
-ENDPOINTS = tag_endpoints(
-    "metrics",
-    Endpoint(
-        "listJobMetrics",
-        "GET /jobs/{job}/metrics/names",
-        "metrics:read",
-        _list_measured,
-        queries=(PROJECT,),
-        by_resource=True,
-    ),
-    Endpoint(
-        "getJobMetrics",
-        "GET /jobs/{job}/metrics",
-        "metrics:read",
-        _job_metrics,
-        answer=MetricsBody,
-        queries=(
-            METRIC,
-            *_TIME,
-            QueryArguments("by", "One series per replica, device or job. Default: replica."),
-            *_HOW,
-            REPLICA,
-            PROJECT,
-        ),
-        other_types=("text/csv", "application/vnd.apache.parquet"),
-        by_resource=True,
-    ),
-    Endpoint(
-        "getLatest",
-        "GET /jobs/{job}/latest",
-        "metrics:read",
-        _read_latest,
-        queries=(
-            QueryArguments("metric", f"Names of the catalogue. Default: {', '.join(CORE_METRICS)}.", many=True),
-            QueryArguments("by", "One value per replica, device or job. Default: replica."),
-            PROJECT,
-        ),
-        by_resource=True,
-    ),
-    Endpoint(
-        "getNodeMetrics",
-        "GET /nodes/{node}/metrics",
-        "nodes:read",
-        _node_metrics,
-        answer=NodeMetricsBody,
-        queries=(
-            METRIC,
-            *_TIME,
-            QueryArguments("by", "One series per node or device. Default: node."),
-            *_HOW,
-            CLUSTER,
-            PROJECT,
-        ),
-        other_types=("text/csv", "application/vnd.apache.parquet"),
-        tag="nodes",
-        by_resource=True,
-    ),
-)

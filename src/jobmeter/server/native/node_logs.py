@@ -23,7 +23,7 @@ from jobmeter.model.syslog import (
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.query.request import NodeRecordsQuestion, NodeRef
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, node_ref, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, node_ref
 from jobmeter.server.native.logs import (
     PAGE,
     SEARCH,
@@ -47,6 +47,20 @@ class NodeLogList(msgspec.Struct, frozen=True):
     total_bytes: int | None
 
 
+HEADING = "logs"
+STREAM = QueryArguments("stream", "Only this stream: kernel, journal, or `file:` with a path.")
+_LINE: dict[str, Any] = {"time": "2026-11-20T15:00:00.25Z", "facility": "kern", "severity": "err"}
+
+
+@Endpoint(
+    "getNodeLogs",
+    "GET /nodes/{node}/logs",
+    "nodes:read",
+    answer=NodeLogList,
+    queries=(STREAM, *SEARCH, *PAGE),
+    other_types=("text/plain", "application/x-ndjson"),
+    by_resource=True,
+)
 def _read(context: CallContext) -> NodeLogList | Stream:
     """Read lines of a node's system log.
 
@@ -80,6 +94,22 @@ class PushNodeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lines: list[PushedNodeLine]
 
 
+@Endpoint(
+    "pushNodeLogs",
+    "POST /nodes/{node}/logs",
+    "ingest:write",
+    details="For a node without an agent. The answer comes when accepted lines are durable. Project, "
+    "node, stream, time and text identify a line: a repeated line counts once. A new node is added to the "
+    "project's nodes; later silence is not reported as a failure. "
+    f"`facility` is a number from 0 to 23 or one of {', '.join(FACILITIES)} (default: user), `severity` a "
+    f"number from 0 to 7 or one of {', '.join(SEVERITIES)}. A text that begins with `<PRI>` of syslog states "
+    "both. The level of a line follows from its severity, else from its text.",
+    queries=(PROJECT,),
+    body=PushNodeBody,
+    example={"lines": [{"text": "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", **_LINE}]},
+    lane="write",
+    large=True,
+)
 def _push(context: CallContext) -> Pushed:
     """Push lines of a node's system log."""
     services, node = context.services, check_name(context.path["node"], "node")
@@ -141,41 +171,3 @@ def _severity(given: int | str | None) -> int | None:
             f"severity {str(given)[:40]!r} is not 0 to 7 or one of {', '.join(WORDS)}", "severity"
         )
     return number
-
-
-STREAM = QueryArguments("stream", "Only this stream: kernel, journal, or `file:` with a path.")
-_LINE: dict[str, Any] = {"time": "2026-11-20T15:00:00.25Z", "facility": "kern", "severity": "err"}
-
-ENDPOINTS = tag_endpoints(
-    "logs",
-    Endpoint(
-        "getNodeLogs",
-        "GET /nodes/{node}/logs",
-        "nodes:read",
-        _read,
-        answer=NodeLogList,
-        queries=(STREAM, *SEARCH, *PAGE),
-        other_types=("text/plain", "application/x-ndjson"),
-        by_resource=True,
-    ),
-    Endpoint(
-        "pushNodeLogs",
-        "POST /nodes/{node}/logs",
-        "ingest:write",
-        _push,
-        details=(
-            "For a node without an agent. The answer comes when accepted lines are durable. Project, "
-            "node, stream, time and text identify a line: a repeated line counts once. A new node is added to the "
-            "project's nodes; later silence is not reported as a failure. "
-            f"`facility` is a number from 0 to 23 or one of {', '.join(FACILITIES)} (default: user), `severity` a "
-            f"number from 0 to 7 or one of {', '.join(SEVERITIES)}. A text that begins with `<PRI>` of syslog states "
-            "both. The level of a line follows from its severity, else from its text."
-        ),
-        queries=(PROJECT,),
-        body=PushNodeBody,
-        example={"lines": [{"text": "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", **_LINE}]},
-        lane="write",
-        large=True,
-    ),
-)
-"""Endpoints of this module."""

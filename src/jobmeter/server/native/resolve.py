@@ -8,7 +8,7 @@ from jobmeter.model.job_answers import JobBody
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 
 LAST = "last"
 _LONGEST = 1_000
@@ -60,6 +60,16 @@ def _job_not_found(context: CallContext, text: str) -> NotFoundError:
     return NotFoundError(f"there is no job {text!r}{did_you_mean(text, names)}", "job", text)
 
 
+HEADING = "jobs"
+
+
+@Endpoint(
+    "resolveJob",
+    "GET /resolve",
+    "jobs:read",
+    queries=(QueryArguments("job", "What somebody wrote.", required=True, example="last"), PROJECT),
+    by_resource=True,
+)
 def _resolve(context: CallContext) -> JobBody:
     """Find the job that a text names.
 
@@ -70,16 +80,3 @@ def _resolve(context: CallContext) -> JobBody:
     if len(text) > _LONGEST:
         raise InvalidRequestError(f"job has {len(text)} characters, more than {_LONGEST}", "job")
     return copied(JobBody, find_job(context, text))
-
-
-ENDPOINTS = tag_endpoints(
-    "jobs",
-    Endpoint(
-        "resolveJob",
-        "GET /resolve",
-        "jobs:read",
-        _resolve,
-        queries=(QueryArguments("job", "What somebody wrote.", required=True, example="last"), PROJECT),
-        by_resource=True,
-    ),
-)

@@ -6,7 +6,6 @@ most answers. ``jobmeter.server.native.openapi`` describes the endpoints.
 
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import cast
 
 from jobmeter.access.call import Call
@@ -37,14 +36,9 @@ from jobmeter.server.native import (
     live_logs,
     logs,
     metrics,
-    move,
     node_logs,
-    nodes,
-    phases,
     problem,
-    quality,
     resolve,
-    retention,
     samples,
     session,
     shippers,
@@ -64,6 +58,7 @@ from jobmeter.server.native.endpoint import (
     Operation,
     Result,
     Stream,
+    endpoints_of,
     run_authorised,
 )
 from jobmeter.server.native.openapi import document
@@ -71,39 +66,36 @@ from jobmeter.server.pipeline import NOTHING, Handler, PublicHandler, ServedRequ
 from jobmeter.server.services import Services
 
 BASE = "/api/jobmeter/v1"
-ENDPOINTS: Sequence[Endpoint] = (
-    *jobs.ENDPOINTS,
-    *links.ENDPOINTS,
-    *annotations.ENDPOINTS,
-    *resolve.ENDPOINTS,
-    *metrics.ENDPOINTS,
-    *view_calls.ENDPOINTS,
-    *live.ENDPOINTS,
-    *live_logs.ENDPOINTS,
-    *compare.ENDPOINTS,
-    *samples.ENDPOINTS,
-    *logs.ENDPOINTS,
-    *node_logs.ENDPOINTS,
-    *events.ENDPOINTS,
-    *traces.ENDPOINTS,
-    *findings.ENDPOINTS,
-    *alerts.ENDPOINTS,
-    *quality.ENDPOINTS,
-    *idle.ENDPOINTS,
-    *phases.ENDPOINTS,
-    *tasks.ENDPOINTS,
-    *nodes.ENDPOINTS,
-    *fleet.ENDPOINTS,
-    *catalog.ENDPOINTS,
-    *ingest.ENDPOINTS,
-    *keys.ENDPOINTS,
-    *usage.ENDPOINTS,
-    *shippers.ENDPOINTS,
-    *session.ENDPOINTS,
-    *status.ENDPOINTS,
-    *move.ENDPOINTS,
-    *retention.ENDPOINTS,
+_MODULES = (
+    jobs,
+    links,
+    annotations,
+    resolve,
+    metrics,
+    view_calls,
+    live,
+    live_logs,
+    compare,
+    samples,
+    logs,
+    node_logs,
+    events,
+    traces,
+    findings,
+    alerts,
+    idle,
+    tasks,
+    fleet,
+    catalog,
+    ingest,
+    keys,
+    usage,
+    shippers,
+    session,
+    status,
 )
+"""Modules of endpoints, in the order of the documentation."""
+ENDPOINTS: Sequence[Endpoint] = tuple(one for module in _MODULES for one in endpoints_of(module))
 """Every route of our own API."""
 _NO_ARGUMENTS = Arguments({}, ())
 _DAMAGE = AllDamageQuestion()
@@ -267,4 +259,4 @@ _FIXED: Mapping[tuple[str, str], Endpoint] = {
     (one.method, BASE + one.path): one for one in ENDPOINTS if "{" not in one.path
 }
 """Endpoints without path parameters, by method and path."""
-_NO_VALUES: Mapping[str, str] = MappingProxyType({})
+_NO_VALUES: Mapping[str, str] = {}

@@ -10,7 +10,7 @@ from jobmeter.query.readings import Readings, ReadingsQuestion
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.server.native import raw
 from jobmeter.server.native.arguments import DEVICE, REPLICA, QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref
 from jobmeter.server.native.metrics import METRIC, TIMES, requested_metrics
 from jobmeter.server.pipeline import export_slot
 
@@ -34,6 +34,26 @@ class SampleBody(msgspec.Struct, frozen=True):
 _FORMATS: Mapping[str, Callable[[Readings, str], Stream]] = {"json": raw.json, "csv": raw.csv, "parquet": raw.parquet}
 
 
+HEADING = "metrics"
+
+
+@Endpoint(
+    "exportSamples",
+    "GET /jobs/{job}/samples",
+    "metrics:read",
+    answer=SampleBody,
+    answer_type="application/x-ndjson",
+    queries=(
+        METRIC,
+        *TIMES,
+        REPLICA,
+        DEVICE,
+        QueryArguments("format", "json, csv or parquet. Default: json."),
+        PROJECT,
+    ),
+    other_types=("text/csv", "application/vnd.apache.parquet"),
+    by_resource=True,
+)
 def _samples(context: CallContext) -> Stream:
     """Stream every stored sample of a job.
 
@@ -73,26 +93,3 @@ def _samples(context: CallContext) -> Stream:
             give_back()
 
     return replace(answer(found, job.id), over=over, patience=PATIENCE_SECONDS)
-
-
-ENDPOINTS = tag_endpoints(
-    "metrics",
-    Endpoint(
-        "exportSamples",
-        "GET /jobs/{job}/samples",
-        "metrics:read",
-        _samples,
-        answer=SampleBody,
-        answer_type="application/x-ndjson",
-        queries=(
-            METRIC,
-            *TIMES,
-            REPLICA,
-            DEVICE,
-            QueryArguments("format", "json, csv or parquet. Default: json."),
-            PROJECT,
-        ),
-        other_types=("text/csv", "application/vnd.apache.parquet"),
-        by_resource=True,
-    ),
-)

@@ -8,7 +8,7 @@ from jobmeter.access.signatures.session import cookie_name, is_over_tls
 from jobmeter.dialects.base import Answer
 from jobmeter.model.time import SECOND
 from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import CallContext, Endpoint
 
 _PRIVATE = ("cache-control", "no-store")
 
@@ -34,6 +34,10 @@ class SessionLink(msgspec.Struct, frozen=True):
     public_url: str
 
 
+HEADING = "session"
+
+
+@Endpoint("signIn", "POST /session", "catalog:read", answer=SessionBody, schemes=(*TOKENS, LINK), lane="control")
 def _sign_in(context: CallContext) -> Answer:
     """Sign in to the page.
 
@@ -47,6 +51,7 @@ def _sign_in(context: CallContext) -> Answer:
     return Answer(200, msgspec.json.encode(body), (_PRIVATE, _cookie(context, value, LIFE_MS // SECOND)))
 
 
+@Endpoint("signOut", "DELETE /session", "catalog:read", answer=Deleted, schemes=(SESSION, *TOKENS), lane="control")
 def _sign_out(context: CallContext) -> Answer:
     """Sign out.
 
@@ -58,6 +63,7 @@ def _sign_out(context: CallContext) -> Answer:
     return Answer(200, msgspec.json.encode(Deleted(deleted=True)), (_PRIVATE, _cookie(context, "", 0)))
 
 
+@Endpoint("makeSessionLink", "POST /session/link", "catalog:read", answer=SessionLink, schemes=TOKENS, lane="control")
 def _link(context: CallContext) -> Answer:
     """Create a one-time link that signs in to the page.
 
@@ -72,29 +78,3 @@ def _cookie(context: CallContext, value: str, seconds: int) -> tuple[str, str]:
     secure = is_over_tls(context.call)
     text = f"{cookie_name(context.call, secure=secure)}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict"
     return ("set-cookie", f"{text}; Secure" if secure else text)
-
-
-ENDPOINTS = tag_endpoints(
-    "session",
-    Endpoint(
-        "signIn", "POST /session", "catalog:read", _sign_in, answer=SessionBody, schemes=(*TOKENS, LINK), lane="control"
-    ),
-    Endpoint(
-        "signOut",
-        "DELETE /session",
-        "catalog:read",
-        _sign_out,
-        answer=Deleted,
-        schemes=(SESSION, *TOKENS),
-        lane="control",
-    ),
-    Endpoint(
-        "makeSessionLink",
-        "POST /session/link",
-        "catalog:read",
-        _link,
-        answer=SessionLink,
-        schemes=TOKENS,
-        lane="control",
-    ),
-)

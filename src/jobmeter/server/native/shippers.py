@@ -7,7 +7,7 @@ from jobmeter.model.answers import ShipperBody, ShipperList
 from jobmeter.model.shipper import Shipper
 from jobmeter.query.administration import ShippersQuestion
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 from jobmeter.ship.shipping import lag_seconds, shipper_project
 
 
@@ -30,6 +30,10 @@ def shipper_body(shipper: Shipper, now_ms: int) -> ShipperBody:
     )
 
 
+HEADING = "shippers"
+
+
+@Endpoint("listShippers", "GET /shippers", "shippers:read", queries=(PROJECT,))
 def _list(context: CallContext) -> ShipperList:
     """List log shippers.
 
@@ -40,6 +44,15 @@ def _list(context: CallContext) -> ShipperList:
     return ShipperList(shippers=[shipper_body(one, now_ms) for one in found])
 
 
+@Endpoint(
+    "createShipper",
+    "POST /shippers",
+    "shippers:write",
+    queries=(PROJECT,),
+    body=NewShipper,
+    example={"resource_group": "rg-1", "sink_project": "eas-r-asdasdasd-sls", "logstore": "access_log"},
+    lane="write",
+)
 def _create(context: CallContext) -> ShipperBody:
     """Ship the log lines of a resource group.
 
@@ -65,11 +78,13 @@ def _find_shipper(context: CallContext) -> Shipper:
     raise NotFoundError(f"there is no shipper {named[:64]}", "shipper", named)
 
 
+@Endpoint("getShipper", "GET /shippers/{shipper}", "shippers:read", queries=(PROJECT,))
 def _show(context: CallContext) -> ShipperBody:
     """Show a log shipper with its state and its lag."""
     return shipper_body(_find_shipper(context), context.services.clock.now_ms())
 
 
+@Endpoint("deleteShipper", "DELETE /shippers/{shipper}", "shippers:write", queries=(PROJECT,), lane="write")
 def _delete(context: CallContext) -> ShipperBody:
     """Delete a log shipper.
 
@@ -77,23 +92,3 @@ def _delete(context: CallContext) -> ShipperBody:
     """
     gone = context.services.shipping.delete(_find_shipper(context), context.principal.id)
     return shipper_body(gone, context.services.clock.now_ms())
-
-
-ENDPOINTS = tag_endpoints(
-    "shippers",
-    Endpoint("listShippers", "GET /shippers", "shippers:read", _list, queries=(PROJECT,)),
-    Endpoint(
-        "createShipper",
-        "POST /shippers",
-        "shippers:write",
-        _create,
-        queries=(PROJECT,),
-        body=NewShipper,
-        example={"resource_group": "rg-1", "sink_project": "eas-r-asdasdasd-sls", "logstore": "access_log"},
-        lane="write",
-    ),
-    Endpoint("getShipper", "GET /shippers/{shipper}", "shippers:read", _show, queries=(PROJECT,)),
-    Endpoint(
-        "deleteShipper", "DELETE /shippers/{shipper}", "shippers:write", _delete, queries=(PROJECT,), lane="write"
-    ),
-)

@@ -26,7 +26,7 @@ from jobmeter.model.task import (
 )
 from jobmeter.query.tasks import MAX_PAGE, NodeTasksQuestion, TaskQuestion
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 
 _MOST_REQUESTS, _MOST_CHECKS, _LONGEST = 8, 64, 4_096
 
@@ -57,11 +57,48 @@ class AgentRequests(msgspec.Struct, frozen=True):
     asks: list[NodeRequest]
 
 
+HEADING = "tasks"
+_TEXT = (
+    "`state` is waiting, running, done or interrupted; `verdict` healthy, fault or unknown. A node whose agent did not "
+    "answer in time is unknown, with the text `no answer from the agent`."
+)
+
+
+@Endpoint(
+    "createTask",
+    "POST /tasks",
+    "tasks:write",
+    details="Type `node`: the agents of the nodes run their checks at their next request, and rules evaluate the "
+    "stored samples, events and kernel log lines of the range (default: the last hour). "
+    "Type `job`: every rule evaluates the job. Type `stacks`: the agents that measure the running job collect "
+    "where each of its ranks is (stacks, states of processes, reports of NCCL and PyTorch), and the ranks are "
+    "compared; a request within 20 s of another one gets the evidence of that one. Type `processes`: the "
+    "agents of the nodes, or of the running job, rank the processes by processor time and storage traffic "
+    "within a second and by memory; the answers have the first ten of each. Type `logs`: the rules about logs "
+    "evaluate the lines given along. "
+    f"{_TEXT} A task outlives a restart of the server.",
+    body=NewTask,
+    example={"type": "node", "nodes": ["node-7"]},
+    lane="write",
+    large=True,
+)
 def _create(context: CallContext) -> DiagnosticTask:
     """Start a diagnosis of nodes, a job, or log lines."""
     return context.ask(context.body(NewTask))
 
 
+@Endpoint(
+    "listTasks",
+    "GET /tasks",
+    "jobs:read",
+    queries=(
+        QueryArguments("type", "Only these: node, job, logs, stacks, processes.", many=True),
+        QueryArguments("state", "Only these: waiting, running, done, interrupted.", many=True),
+        QueryArguments("after", "The id of the previous page's last task."),
+        QueryArguments("limit", f"Tasks in the answer, 1 to {MAX_PAGE}. Default: 20.", type="integer"),
+        PROJECT,
+    ),
+)
 def _list(context: CallContext) -> TaskPage:
     """List diagnostic tasks, newest first.
 
@@ -78,11 +115,24 @@ def _list(context: CallContext) -> TaskPage:
     return context.ask(question)
 
 
+@Endpoint("getTask", "GET /tasks/{task}", "jobs:read", details=_TEXT)
 def _show_task(context: CallContext) -> DiagnosticTask:
     """Show a diagnostic task and its findings."""
     return context.ask(TaskQuestion(context.path["task"]))
 
 
+@Endpoint(
+    "reportChecks",
+    "POST /nodes/{node}/checks",
+    "ingest:write",
+    details=f"Agents call this operation. All checks only read: {', '.join(CHECKS)}. A request with a `job` asks for "
+    "evidence about the ranks of the job, or with `checks` for the check of its processes. The first answer of "
+    "a node to a task before the deadline counts.",
+    body=AgentReport,
+    example={"cluster": "", "answers": []},
+    lane="write",
+    large=True,
+)
 def _report(context: CallContext) -> AgentRequests:
     """Deliver an agent's results of checks, and return the checks to run next."""
     node, report = check_name(context.path["node"], "node"), context.body(AgentReport)
@@ -131,62 +181,3 @@ def verdict_of(checks: list[TaskCheck]) -> Verdict:
     if states & {CheckStatus.WARNING, CheckStatus.CRITICAL}:
         return Verdict.FAULT
     return Verdict.HEALTHY if CheckStatus.OK in states else Verdict.UNKNOWN
-
-
-_TEXT = (
-    "`state` is waiting, running, done or interrupted; `verdict` healthy, fault or unknown. A node whose agent did not "
-    "answer in time is unknown, with the text `no answer from the agent`."
-)
-ENDPOINTS = tag_endpoints(
-    "tasks",
-    Endpoint(
-        "createTask",
-        "POST /tasks",
-        "tasks:write",
-        _create,
-        details=(
-            "Type `node`: the agents of the nodes run their checks at their next request, and rules evaluate the "
-            "stored samples, events and kernel log lines of the range (default: the last hour). "
-            "Type `job`: every rule evaluates the job. Type `stacks`: the agents that measure the running job collect "
-            "where each of its ranks is (stacks, states of processes, reports of NCCL and PyTorch), and the ranks are "
-            "compared; a request within 20 s of another one gets the evidence of that one. Type `processes`: the "
-            "agents of the nodes, or of the running job, rank the processes by processor time and storage traffic "
-            "within a second and by memory; the answers have the first ten of each. Type `logs`: the rules about logs "
-            "evaluate the lines given along. "
-            f"{_TEXT} A task outlives a restart of the server."
-        ),
-        body=NewTask,
-        example={"type": "node", "nodes": ["node-7"]},
-        lane="write",
-        large=True,
-    ),
-    Endpoint(
-        "listTasks",
-        "GET /tasks",
-        "jobs:read",
-        _list,
-        queries=(
-            QueryArguments("type", "Only these: node, job, logs, stacks, processes.", many=True),
-            QueryArguments("state", "Only these: waiting, running, done, interrupted.", many=True),
-            QueryArguments("after", "The id of the previous page's last task."),
-            QueryArguments("limit", f"Tasks in the answer, 1 to {MAX_PAGE}. Default: 20.", type="integer"),
-            PROJECT,
-        ),
-    ),
-    Endpoint("getTask", "GET /tasks/{task}", "jobs:read", _show_task, details=_TEXT),
-    Endpoint(
-        "reportChecks",
-        "POST /nodes/{node}/checks",
-        "ingest:write",
-        _report,
-        details=(
-            f"Agents call this operation. All checks only read: {', '.join(CHECKS)}. A request with a `job` asks for "
-            "evidence about the ranks of the job, or with `checks` for the check of its processes. The first answer of "
-            "a node to a task before the deadline counts."
-        ),
-        body=AgentReport,
-        example={"cluster": "", "answers": []},
-        lane="write",
-        large=True,
-    ),
-)

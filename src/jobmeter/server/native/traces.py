@@ -14,11 +14,44 @@ from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, SpanCondition, 
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 
 _DIGITS = frozenset("0123456789abcdef")
 
 
+HEADING = "traces"
+_CURSOR = QueryArguments(
+    "cursor", "`next` of the previous page: valid for an hour, for the same question of the same key."
+)
+
+
+@Endpoint(
+    "listTraces",
+    "GET /traces",
+    "traces:read",
+    queries=(
+        QueryArguments("job", "Only spans of this job.", example="train-7"),
+        QueryArguments("name", "A span has one of these names.", many=True, example="step"),
+        QueryArguments("contains", "A span's name contains this text, ignoring case."),
+        QueryArguments("service", "A span belongs to one of these services (`service.name`).", many=True),
+        QueryArguments("replica", "A span belongs to one of these replicas.", many=True, example="worker-0"),
+        QueryArguments("status", "A span ended so: unset, ok, error.", many=True, example="error"),
+        QueryArguments(
+            "attribute", "A span or its resource has this attribute: `KEY=VALUE`.", many=True, example="rank=0"
+        ),
+        QueryArguments("min_duration", "The trace lasts at least this number of milliseconds.", type="integer"),
+        QueryArguments("max_duration", "The trace lasts at most this number of milliseconds.", type="integer"),
+        QueryArguments("start", "Spans that began at this time or later."),
+        QueryArguments("end", "Spans that began before this time."),
+        QueryArguments("since", "Instead of start: duration before the end, or before now.", example="1h"),
+        QueryArguments("sort", "start or duration. Default: start."),
+        QueryArguments("order", "asc or desc. Default: desc."),
+        QueryArguments("limit", f"Traces in the answer, 0 to {MOST_TRACES - 1}. Default: 20.", type="integer"),
+        QueryArguments("count", "true adds the number of matches. Default: false."),
+        _CURSOR,
+        PROJECT,
+    ),
+)
 def _list(context: CallContext) -> TraceList:
     """List traces of a job, or all traces.
 
@@ -82,6 +115,16 @@ def _length(context: CallContext, name: str) -> int | None:
     return context.arguments.integer(name, 0, 0, 10**12) * NS_PER_MS if text else None
 
 
+@Endpoint(
+    "getTrace",
+    "GET /traces/{trace}",
+    "traces:read",
+    queries=(
+        QueryArguments("limit", f"Spans in the answer, 1 to {MOST_SPANS - 1}. Default: 1000.", type="integer"),
+        _CURSOR,
+        PROJECT,
+    ),
+)
 def _spans(context: CallContext) -> SpanList:
     """List the spans of a trace.
 
@@ -149,51 +192,3 @@ def _question_hash(context: CallContext) -> bytes:
     given = sorted(pair for pair in context.call.parameters if pair[0] not in {"cursor", "limit"})
     text = msgspec.json.encode([context.principal.id, sorted(context.path.items()), given])
     return blake2b(text, digest_size=8).digest()
-
-
-_CURSOR = QueryArguments(
-    "cursor", "`next` of the previous page: valid for an hour, for the same question of the same key."
-)
-
-ENDPOINTS = tag_endpoints(
-    "traces",
-    Endpoint(
-        "listTraces",
-        "GET /traces",
-        "traces:read",
-        _list,
-        queries=(
-            QueryArguments("job", "Only spans of this job.", example="train-7"),
-            QueryArguments("name", "A span has one of these names.", many=True, example="step"),
-            QueryArguments("contains", "A span's name contains this text, ignoring case."),
-            QueryArguments("service", "A span belongs to one of these services (`service.name`).", many=True),
-            QueryArguments("replica", "A span belongs to one of these replicas.", many=True, example="worker-0"),
-            QueryArguments("status", "A span ended so: unset, ok, error.", many=True, example="error"),
-            QueryArguments(
-                "attribute", "A span or its resource has this attribute: `KEY=VALUE`.", many=True, example="rank=0"
-            ),
-            QueryArguments("min_duration", "The trace lasts at least this number of milliseconds.", type="integer"),
-            QueryArguments("max_duration", "The trace lasts at most this number of milliseconds.", type="integer"),
-            QueryArguments("start", "Spans that began at this time or later."),
-            QueryArguments("end", "Spans that began before this time."),
-            QueryArguments("since", "Instead of start: duration before the end, or before now.", example="1h"),
-            QueryArguments("sort", "start or duration. Default: start."),
-            QueryArguments("order", "asc or desc. Default: desc."),
-            QueryArguments("limit", f"Traces in the answer, 0 to {MOST_TRACES - 1}. Default: 20.", type="integer"),
-            QueryArguments("count", "true adds the number of matches. Default: false."),
-            _CURSOR,
-            PROJECT,
-        ),
-    ),
-    Endpoint(
-        "getTrace",
-        "GET /traces/{trace}",
-        "traces:read",
-        _spans,
-        queries=(
-            QueryArguments("limit", f"Spans in the answer, 1 to {MOST_SPANS - 1}. Default: 1000.", type="integer"),
-            _CURSOR,
-            PROJECT,
-        ),
-    ),
-)

@@ -8,7 +8,7 @@ from jobmeter.model.usage import Usage
 from jobmeter.query.administration import UsageQuestion
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 
 
 def amount(value: Decimal | None) -> str | None:
@@ -19,6 +19,19 @@ def amount(value: Decimal | None) -> str | None:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+HEADING = "usage"
+
+
+@Endpoint(
+    "getUsage",
+    "GET /usage",
+    "usage:read",
+    queries=(
+        QueryArguments("month", "A month like 2026-11. Default: the current month.", example="2026-11"),
+        PROJECT,
+    ),
+    lane="control",
+)
 def _usage(context: CallContext) -> UsageBody:
     """Show the calls of a month and their cost.
 
@@ -54,19 +67,3 @@ def _row(one: Usage, bill: Bill) -> UsageRow:
         unit_price=amount(bill.unit),
         cost=amount(bill.cost),
     )
-
-
-ENDPOINTS = tag_endpoints(
-    "usage",
-    Endpoint(
-        "getUsage",
-        "GET /usage",
-        "usage:read",
-        _usage,
-        queries=(
-            QueryArguments("month", "A month like 2026-11. Default: the current month.", example="2026-11"),
-            PROJECT,
-        ),
-        lane="control",
-    ),
-)

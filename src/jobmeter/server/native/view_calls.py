@@ -11,7 +11,7 @@ from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.request import JobQuestion
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tag_endpoints
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
 
 
 class CallBody(msgspec.Struct, frozen=True):
@@ -34,6 +34,24 @@ class CallList(msgspec.Struct, frozen=True):
     calls: list[CallBody]
 
 
+HEADING = "metrics"
+
+
+@Endpoint(
+    "listViewCalls",
+    "GET /jobs/{job}/calls",
+    "metrics:read",
+    queries=(
+        QueryArguments("metric", "A name of the catalogue.", required=True, example="gpu.utilization"),
+        QueryArguments("start", "Start of the range, inclusive.", example="2026-11-20T15:00:00Z"),
+        QueryArguments("end", "End of the range, exclusive."),
+        QueryArguments("step", "Seconds of a bucket. Default: 60.", type="integer"),
+        QueryArguments("replica", "The replica shown. Default: the first."),
+        PROJECT,
+    ),
+    lane="control",
+    by_resource=True,
+)
 def _calls(context: CallContext) -> CallList:
     """List vendor API calls that return a chart's data.
 
@@ -53,24 +71,3 @@ def _calls(context: CallContext) -> CallList:
     view = View(job=found.job, metric=metric, span=TimeRange(start, end), step_ms=step_ms, replica=replica)
     calls = [copied(CallBody, call, api=title) for title, call in view_calls(view)]
     return CallList(found.job.id, found.job.project, calls)
-
-
-ENDPOINTS = tag_endpoints(
-    "metrics",
-    Endpoint(
-        "listViewCalls",
-        "GET /jobs/{job}/calls",
-        "metrics:read",
-        _calls,
-        queries=(
-            QueryArguments("metric", "A name of the catalogue.", required=True, example="gpu.utilization"),
-            QueryArguments("start", "Start of the range, inclusive.", example="2026-11-20T15:00:00Z"),
-            QueryArguments("end", "End of the range, exclusive."),
-            QueryArguments("step", "Seconds of a bucket. Default: 60.", type="integer"),
-            QueryArguments("replica", "The replica shown. Default: the first."),
-            PROJECT,
-        ),
-        lane="control",
-        by_resource=True,
-    ),
-)

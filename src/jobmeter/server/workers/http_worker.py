@@ -15,10 +15,8 @@ from jobmeter.server.stopping import Stopping
 from jobmeter.server.workers.answers import WorkerAnswers
 from jobmeter.server.workers.forward import Forwarder
 from jobmeter.server.workers.frames import (
-    LENGTH_BYTES,
     READ_BY_WORKER,
     AdmissionResult,
-    Channel,
     Closed,
     Figures,
     LookupResult,
@@ -27,6 +25,7 @@ from jobmeter.server.workers.frames import (
     Stop,
     ToWorker,
 )
+from jobmeter.store.channel import LENGTH_BYTES, Channel
 
 
 class HttpWorker:

@@ -80,6 +80,7 @@ OWNED_MODULES = frozenset(
         "jobmeter.registry.interval_cache",
         "jobmeter.registry.keys",
         "jobmeter.registry.rates",
+        "jobmeter.registry.signatures",
         "jobmeter.registry.statements",
         "jobmeter.server.alerting",
         "jobmeter.server.backup",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jobmeter.kernel.series_table import SeriesTable
+from jobmeter.kernel.number_table import NumberTable
 from jobmeter.model.batch import Uint64s
 from jobmeter.model.series import Series
 from jobmeter.store.base import SeriesSelector
@@ -18,7 +18,7 @@ class NewJobs:
 
     def __init__(self, stored: Uint64s) -> None:
         """``stored`` are the keys of all jobs that have descriptors already."""
-        self._stored = SeriesTable()
+        self._stored = NumberTable()
         self._new: dict[int, list[Descriptors]] = {}
         self._series = 0
         self.close(stored)

@@ -37,18 +37,18 @@ class Things(Request, frozen=True, kw_only=True, rename="camel"):
     Newest first.
     """
 
-    page_size: Annotated[int, Meta(ge=1, le=100, description="Things of a page.")] = 20
+    page_size: Annotated[int, "Things of a page.", Meta(ge=1, le=100)] = 20
     offset: Annotated[int | None, Meta(ge=-5)] = None
     order: Literal["asc", "desc"] = "desc"
-    colour: Annotated[int, Meta(description="Default: all."), Choice(COLOURS)] = 0
+    colour: Annotated[int, "Default: all.", Choice(COLOURS)] = 0
     exact: Annotated[str, Choice(("Ab", "ab"), exact=True)] = "Ab"
     deep: bool = False
-    since: Annotated[int | None, Meta(description="Default: the epoch."), Time()] = None
+    since: Annotated[int | None, "Default: the epoch.", Time()] = None
     ids: Annotated[tuple[str, ...], Meta(max_length=2)] = ()
     text: Annotated[str, Meta(max_length=3)]
     sizes: Annotated[list[int], Typed(list[int])] = field(default_factory=list)
-    language: Annotated[str, HEADER, Meta(description="Ignored.")] = field(default="", name="X-Language")
-    name: Annotated[str, Meta(description="Its name.")]
+    language: Annotated[str, HEADER, "Ignored."] = field(default="", name="X-Language")
+    name: Annotated[str, "Its name."]
 
     def _steps(self):
         yield from ()

@@ -5,7 +5,6 @@ from functools import cache
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
 
 from jobmeter.alerts.messages import link
 from jobmeter.alerts.muting import fulfilling
@@ -24,10 +23,10 @@ _NEVER = "0001-"
 class SelectionRequest(FilterRequest, frozen=True, kw_only=True):
     """A request that selects alerts."""
 
-    receiver: Annotated[str, Meta(description="A regular expression that the name of a receiver matches whole.")] = ""
-    active: Annotated[bool, SHOWN, Meta(description="`false` leaves out active alerts.")] = True
-    silenced: Annotated[bool, SHOWN, Meta(description="`false` leaves out silenced alerts.")] = True
-    inhibited: Annotated[bool, SHOWN, Meta(description="`false` leaves out inhibited alerts.")] = True
+    receiver: Annotated[str, "A regular expression that the name of a receiver matches whole."] = ""
+    active: Annotated[bool, SHOWN, "`false` leaves out active alerts."] = True
+    silenced: Annotated[bool, SHOWN, "`false` leaves out silenced alerts."] = True
+    inhibited: Annotated[bool, SHOWN, "`false` leaves out inhibited alerts."] = True
 
     def select(self, page: AlertPage) -> Iterator[Alert]:
         """Yield the firing alerts that the parameters select."""
@@ -74,7 +73,7 @@ class PostedAlertsRequest(Request, frozen=True, kw_only=True):
 
     body: Annotated[
         bytes,
-        Meta(description="A list of alerts: `labels`, `annotations`, `startsAt`, `endsAt`, `generatorURL`."),
+        "A list of alerts: `labels`, `annotations`, `startsAt`, `endsAt`, `generatorURL`.",
     ]
 
     def _steps(self) -> Steps:

@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
 
 from jobmeter.alerts.muting import fulfils
 from jobmeter.dialects.alertmanager.requests import API, FilterRequest, SilenceRequest, answer, operation
@@ -43,7 +42,7 @@ class PostSilences(Request, frozen=True, kw_only=True):
 
     body: Annotated[
         bytes,
-        Meta(description="`matchers`, `startsAt`, `endsAt`, `createdBy`, `comment`, and `id` for a change."),
+        "`matchers`, `startsAt`, `endsAt`, `createdBy`, `comment`, and `id` for a change.",
     ]
 
     def _steps(self) -> Steps:

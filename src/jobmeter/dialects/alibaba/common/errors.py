@@ -6,7 +6,6 @@ needs an error body that is a JSON object with exactly these keys, and three thr
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
@@ -35,20 +34,18 @@ class _Problem(msgspec.Struct, frozen=True):
 
 # reason -> status, code, the vendor's sentence. The first sentence needs its colon: an older core of the vendor's SDK
 # splits the message of SignatureDoesNotMatch there and fails without it.
-_CREDENTIALS: Mapping[str, tuple[int, str, str]] = MappingProxyType(
-    {
-        "bad-signature": (
-            400,
-            "SignatureDoesNotMatch",
-            "Specified signature is not matched with our calculation: check the secret and the signed request.",
-        ),
-        "unknown-key": (404, "InvalidAccessKeyId.NotFound", "Specified access key is not found."),
-        "revoked": (403, "InvalidAccessKeyId.Inactive", "Specified access key is disabled."),
-        "stale": (400, "InvalidTimeStamp.Expired", "Specified time stamp or date value is expired."),
-        "expired": (400, "InvalidSecurityToken.Expired", "Specified token is expired."),
-        "replayed": (400, "SignatureNonceUsed", "Specified signature nonce was used already."),
-    }
-)
+_CREDENTIALS: Mapping[str, tuple[int, str, str]] = {
+    "bad-signature": (
+        400,
+        "SignatureDoesNotMatch",
+        "Specified signature is not matched with our calculation: check the secret and the signed request.",
+    ),
+    "unknown-key": (404, "InvalidAccessKeyId.NotFound", "Specified access key is not found."),
+    "revoked": (403, "InvalidAccessKeyId.Inactive", "Specified access key is disabled."),
+    "stale": (400, "InvalidTimeStamp.Expired", "Specified time stamp or date value is expired."),
+    "expired": (400, "InvalidSecurityToken.Expired", "Specified token is expired."),
+    "replayed": (400, "SignatureNonceUsed", "Specified signature nonce was used already."),
+}
 
 _CODES = {
     400: "InvalidParameter",
@@ -62,7 +59,7 @@ _CODES = {
     503: "ServiceUnavailable",
     504: "ServiceUnavailable.Timeout",
 }
-NOT_FOUND: Mapping[str, str] = MappingProxyType({"job": "InvalidJobId.NotFound"})
+NOT_FOUND: Mapping[str, str] = {"job": "InvalidJobId.NotFound"}
 """The code for a missing object, by kind; a product may have others. The default is ``NotFound``."""
 
 

@@ -21,7 +21,6 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
-from msgspec import Meta
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, MissingFieldError, clamp_negative, round_digits
@@ -203,8 +202,8 @@ json_operation = Operations(JsonBodyReader())
 TIME, FLAG = Time(), Flag()
 ORDER = Choice({"asc": False, "desc": True})
 """The order of a list; the value is True for a descending one."""
-Labels = Annotated[dict[str, str], Meta(description="A JSON object: the job has all of these labels.")]
-Ignored = Annotated[str, Meta(description="Changes nothing.")]
+Labels = Annotated[dict[str, str], "A JSON object: the job has all of these labels."]
+Ignored = Annotated[str, "Changes nothing."]
 
 
 class AlibabaRequest(Request, frozen=True, kw_only=True, rename="pascal"):

@@ -1,7 +1,6 @@
 """EAS's words, and its requests for a page."""
 
 from collections.abc import Iterable
-from types import MappingProxyType
 from typing import Annotated
 
 from msgspec import Meta
@@ -18,33 +17,29 @@ NO_CLUSTER = "default"
 """Placeholder for an unnamed cluster: paths need a text there, and any text means this server."""
 STATUS = Statuses(
     dialect=NAME,
-    meanings=MappingProxyType(
-        {
-            **dict.fromkeys(
-                ("Creating", "Waiting", "Pending", "Committing", "Cloning", "Developing", "Starting"), JobState.QUEUED
-            ),
-            **dict.fromkeys(("Running", "Updating", "HotUpdate", "Scaling", "Stopping", "Deleting"), JobState.RUNNING),
-            "Complete": JobState.SUCCEEDED,
-            "Failed": JobState.FAILED,
-            **dict.fromkeys(("Stopped", "Deleted", "DeleteFailed"), JobState.STOPPED),
-        }
-    ),
-    words=MappingProxyType(
-        {
-            JobState.QUEUED: "Waiting",
-            JobState.RUNNING: "Running",
-            JobState.SUCCEEDED: "Complete",
-            JobState.FAILED: "Failed",
-            **dict.fromkeys((JobState.STOPPED, JobState.UNKNOWN), "Stopped"),
-        }
-    ),
+    meanings={
+        **dict.fromkeys(
+            ("Creating", "Waiting", "Pending", "Committing", "Cloning", "Developing", "Starting"), JobState.QUEUED
+        ),
+        **dict.fromkeys(("Running", "Updating", "HotUpdate", "Scaling", "Stopping", "Deleting"), JobState.RUNNING),
+        "Complete": JobState.SUCCEEDED,
+        "Failed": JobState.FAILED,
+        **dict.fromkeys(("Stopped", "Deleted", "DeleteFailed"), JobState.STOPPED),
+    },
+    words={
+        JobState.QUEUED: "Waiting",
+        JobState.RUNNING: "Running",
+        JobState.SUCCEEDED: "Complete",
+        JobState.FAILED: "Failed",
+        **dict.fromkeys((JobState.STOPPED, JobState.UNKNOWN), "Stopped"),
+    },
 )
 
 
 class EasPageRequest(AlibabaRequest, frozen=True, kw_only=True):
     """A request for a page of a list, in descending order by default."""
 
-    page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")] = 1
+    page_number: Annotated[int, "From 1.", Meta(ge=1, le=10**6)] = 1
     page_size: Annotated[int, Meta(ge=1, le=1_000)] = 100
     order: Annotated[bool, ORDER] = True
 

@@ -10,10 +10,9 @@ from jobmeter.dialects.alibaba.foas.metric_json import LineLimit, MetricRequest,
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.time import SECOND, TimeRange
 from jobmeter.query.tsdb.columns import SeriesColumns, run_starts
-from jobmeter.query.tsdb.compute import SeriesGroups, prepare_series
+from jobmeter.query.tsdb.compute import SeriesGroups, group_tagged, prepare_series
 from jobmeter.query.tsdb.downsample import Fill
 from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Function
-from jobmeter.query.tsdb.select import group_tagged
 from jobmeter.query.tsdb.tags import Tagged
 
 

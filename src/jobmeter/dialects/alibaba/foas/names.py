@@ -1,14 +1,13 @@
 """Names of metrics and of missing objects in foas, with our names."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from jobmeter.model.catalog import METRICS as CATALOGUE
 from jobmeter.model.catalog import MetricScope, map_dialect_names
 
 NAME = "foas"
 
-METRICS: Mapping[str, str] = MappingProxyType({name: metric.name for name, metric in map_dialect_names(NAME).items()})
+METRICS: Mapping[str, str] = {name: metric.name for name, metric in map_dialect_names(NAME).items()}
 """Our metric for each name of the vendor's table; both sides use the units of the table."""
 
 CPU_PREFIX = "system.cpu."
@@ -16,13 +15,11 @@ CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "stea
 """Modes of ``system.cpu.<mode>``: the share, in percent, of a node's CPU time in that mode."""
 CPU_TIME = "node.cpu.time"
 
-CLUSTER_METRICS: Mapping[str, str] = MappingProxyType(
-    {
-        **METRICS,
-        **{f"{CPU_PREFIX}{mode}": CPU_TIME for mode in CPU_MODES},
-        **{metric.name: metric.name for metric in CATALOGUE if metric.scope is MetricScope.NODE},
-    }
-)
+CLUSTER_METRICS: Mapping[str, str] = {
+    **METRICS,
+    **{f"{CPU_PREFIX}{mode}": CPU_TIME for mode in CPU_MODES},
+    **{metric.name: metric.name for metric in CATALOGUE if metric.scope is MetricScope.NODE},
+}
 """Our metric for each name of GetClusterMetrics: metrics of jobs, ``system.cpu.*`` and metrics of whole nodes."""
 
 JOB, INSTANCE, RUNNING = "jobName", "instanceId", "running instance"

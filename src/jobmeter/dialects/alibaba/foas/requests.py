@@ -56,13 +56,13 @@ LARGEST_ID = 2**63 - 1
 class FlinkProjectRequest(AlibabaRequest, frozen=True, kw_only=True, rename="camel"):
     """A request about a project."""
 
-    project_name: Annotated[str, Meta(description="The project; `_` stands for `-`.")]
+    project_name: Annotated[str, "The project; `_` stands for `-`."]
 
 
 class FlinkJobRequest(FlinkProjectRequest, frozen=True, kw_only=True):
     """A request about a job."""
 
-    job_name: Annotated[str, Meta(description="The id of a job, or its name.")]
+    job_name: Annotated[str, "The id of a job, or its name."]
 
 
 class InstanceRequest(FlinkJobRequest, frozen=True, kw_only=True):
@@ -70,11 +70,8 @@ class InstanceRequest(FlinkJobRequest, frozen=True, kw_only=True):
 
     instance_id: Annotated[
         int,
-        Meta(
-            ge=CURRENT,
-            le=LARGEST_ID,
-            description="An instance; `-1`: the running one of a streaming job, or its last.",
-        ),
+        "An instance; `-1`: the running one of a streaming job, or its last.",
+        Meta(ge=CURRENT, le=LARGEST_ID),
     ]
 
     def instance(self) -> Lookup[Job]:
@@ -85,7 +82,7 @@ class InstanceRequest(FlinkJobRequest, frozen=True, kw_only=True):
 class FlinkPageRequest(FlinkProjectRequest, frozen=True, kw_only=True):
     """A request for a page of a list."""
 
-    page_index: Annotated[int, Meta(ge=1, le=10**9, description="From 1.")] = 1
+    page_index: Annotated[int, "From 1.", Meta(ge=1, le=10**9)] = 1
     page_size: Annotated[int, Meta(ge=1, le=1_000)] = 10
 
     def page_of(self, jobs: Sequence[Job]) -> Sequence[Job]:

@@ -17,9 +17,8 @@ from jobmeter.model.series import Series, job_key
 from jobmeter.model.time import TimeRange
 from jobmeter.query.series import BucketsQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.tsdb.columns import SeriesColumns
-from jobmeter.query.tsdb.compute import MARGIN_MS, prepare
+from jobmeter.query.tsdb.compute import MARGIN_MS, prepare, select_tagged
 from jobmeter.query.tsdb.downsample import reduce_steps
-from jobmeter.query.tsdb.select import select_tagged
 from jobmeter.query.tsdb.tags import Tagged, TagView
 from jobmeter.wire.opentsdb.names import JOB, NODE_TAGS, PROJECT
 

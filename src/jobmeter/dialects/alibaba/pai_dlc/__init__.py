@@ -2,7 +2,7 @@
 
 from jobmeter.access.signatures import ALIBABA, SHARE
 from jobmeter.dialects.alibaba.common.product import Product, never
-from jobmeter.dialects.alibaba.pai_dlc.names import NAME
+from jobmeter.dialects.alibaba.pai_dlc.requests import NAME
 from jobmeter.dialects.alibaba.pai_dlc.view import view_call
 from jobmeter.dialects.base import Gap
 from jobmeter.dialects.base.request import operations_of

@@ -2,21 +2,26 @@
 
 from typing import Annotated
 
-from msgspec import Meta
-
 from jobmeter.dialects.alibaba.common.operation import TIME, AlibabaRequest, Lookup
 from jobmeter.dialects.base import ask
+from jobmeter.model.catalog import map_dialect_names
 from jobmeter.model.job import JobView
 from jobmeter.model.time import DAY
 from jobmeter.query.request import JobQuestion, JobRef
 
+NAME = "pai-dlc"
+
+METRICS = map_dialect_names(NAME)
+"""The metric of each MetricType."""
+
+
 WEEK = 7 * DAY
 TIME_TEXT = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."
-Token = Annotated[str, Meta(description="A share token (GetToken), read when the call has no other credential.")]
+Token = Annotated[str, "A share token (GetToken), read when the call has no other credential."]
 
 
-WeekStart = Annotated[int | None, Meta(description=f"{TIME_TEXT} Default: seven days ago."), TIME]
-WeekEnd = Annotated[int | None, Meta(description=f"{TIME_TEXT} Included. Default: now."), TIME]
+WeekStart = Annotated[int | None, f"{TIME_TEXT} Default: seven days ago.", TIME]
+WeekEnd = Annotated[int | None, f"{TIME_TEXT} Included. Default: now.", TIME]
 
 
 def job_view(job: str) -> Lookup[JobView]:
@@ -27,7 +32,7 @@ def job_view(job: str) -> Lookup[JobView]:
 class DlcJobRequest(AlibabaRequest, frozen=True, kw_only=True):
     """A request about a job."""
 
-    job_id: Annotated[str, Meta(description="The job.")]
+    job_id: Annotated[str, "The job."]
 
     @property
     def ref(self) -> JobRef:
@@ -42,5 +47,5 @@ class DlcJobRequest(AlibabaRequest, frozen=True, kw_only=True):
 class PodRequest(DlcJobRequest, frozen=True, kw_only=True):
     """A request about a pod of a job."""
 
-    pod_id: Annotated[str, Meta(description="The pod, as GetJob names it.")]
-    pod_uid: Annotated[str, Meta(description="One attempt of the pod, as GetJob names it. Default: all of them.")] = ""
+    pod_id: Annotated[str, "The pod, as GetJob names it."]
+    pod_uid: Annotated[str, "One attempt of the pod, as GetJob names it. Default: all of them."] = ""

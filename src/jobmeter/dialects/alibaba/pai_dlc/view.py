@@ -1,6 +1,6 @@
 """PAI-DLC's call for the data of a chart."""
 
-from jobmeter.dialects.alibaba.pai_dlc.names import NAME
+from jobmeter.dialects.alibaba.pai_dlc.requests import NAME
 from jobmeter.dialects.base.view import BEARER, View, ViewCall, encode_part, target
 from jobmeter.model.time import SECOND, iso
 

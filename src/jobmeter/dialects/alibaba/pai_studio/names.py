@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Annotated
 
 from msgspec import Meta, field
@@ -24,31 +23,29 @@ NODE_METRICS = map_dialect_names(f"{NAME}-nodes")
 """The metric of each MetricType of GetNodeMetrics."""
 
 # Metrics of the replicas on a node, for a node without samples of its own.
-_INSTEAD: Mapping[str, str] = MappingProxyType(
-    {
-        "node.cpu.utilization": "cpu.utilization",
-        "node.memory.utilization": "memory.utilization",
-        "node.network.receive": "network.receive",
-        "node.network.transmit": "network.transmit",
-        "node.disk.read": "disk.read",
-        "node.disk.write": "disk.write",
-        "gpu.utilization": "npu.utilization",
-        "gpu.memory.utilization": "npu.memory.utilization",
-    }
-)
+_INSTEAD: Mapping[str, str] = {
+    "node.cpu.utilization": "cpu.utilization",
+    "node.memory.utilization": "memory.utilization",
+    "node.network.receive": "network.receive",
+    "node.network.transmit": "network.transmit",
+    "node.disk.read": "disk.read",
+    "node.disk.write": "disk.write",
+    "gpu.utilization": "npu.utilization",
+    "gpu.memory.utilization": "npu.memory.utilization",
+}
 
 READY = "Ready"
 """The status of every existing group, machine group or quota."""
 GIB = 2**30
 _KB = 1024
 _MODEL = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]{0,2}")
-_TYPES: Mapping[str, str] = MappingProxyType({"TFJob": "TensorFlow"})
+_TYPES: Mapping[str, str] = {"TFJob": "TensorFlow"}
 
 
 class StudioPageRequest(AlibabaRequest, frozen=True, kw_only=True):
     """A request for a page of a list."""
 
-    page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")] = 1
+    page_number: Annotated[int, "From 1.", Meta(ge=1, le=10**6)] = 1
     page_size: Annotated[int, Meta(ge=1, le=1000)] = 100
 
     @property
@@ -57,7 +54,7 @@ class StudioPageRequest(AlibabaRequest, frozen=True, kw_only=True):
         return (self.page_number - 1) * self.page_size, self.page_size
 
 
-Group = Annotated[str, Meta(description="The resource group, as job and node records name it.")]
+Group = Annotated[str, "The resource group, as job and node records name it."]
 
 
 class GroupRequest(AlibabaRequest, frozen=True, kw_only=True):

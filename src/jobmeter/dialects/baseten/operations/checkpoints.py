@@ -40,8 +40,8 @@ class ListCheckpointFiles(BasetenJobRequest, frozen=True, kw_only=True):
     They are returned as they were reported, not signed. The size of one file among several is unknown and 0.
     """
 
-    page_size: Annotated[int, Meta(ge=1, le=MOST_FILES, description="Files of a page.")] = MOST_FILES
-    page_token: Annotated[int, Meta(ge=0, le=2**53, description="`next_page_token` of the previous page.")] = 0
+    page_size: Annotated[int, "Files of a page.", Meta(ge=1, le=MOST_FILES)] = MOST_FILES
+    page_token: Annotated[int, "`next_page_token` of the previous page.", Meta(ge=0, le=2**53)] = 0
 
     def _steps(self) -> Steps:
         view = yield from ask(JobQuestion(self.ref))

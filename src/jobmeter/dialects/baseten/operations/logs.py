@@ -36,21 +36,19 @@ class JobLogs(BasetenJobRequest, frozen=True, kw_only=True):
 
     start_epoch_millis: Annotated[
         int | None,
-        Meta(ge=0, le=MAX_TIME_MS, description="Epoch milliseconds, included. Default: 30 minutes before the end."),
+        "Epoch milliseconds, included. Default: 30 minutes before the end.",
+        Meta(ge=0, le=MAX_TIME_MS),
     ] = None
     end_epoch_millis: Annotated[
         int | None,
-        Meta(
-            ge=0,
-            le=MAX_TIME_MS,
-            description="Epoch milliseconds, not included, at most 7 days after the start. Default: now.",
-        ),
+        "Epoch milliseconds, not included, at most 7 days after the start. Default: now.",
+        Meta(ge=0, le=MAX_TIME_MS),
     ] = None
-    direction: Annotated[Literal["asc", "desc"], Meta(description="`desc`: the newest first.")] = "desc"
-    limit: Annotated[int, Meta(ge=1, le=MOST_LINES, description="Lines.")] = 500
+    direction: Annotated[Literal["asc", "desc"], "`desc`: the newest first."] = "desc"
+    limit: Annotated[int, "Lines.", Meta(ge=1, le=MOST_LINES)] = 500
     min_level: Annotated[
         Level | None,
-        Meta(description="Lines of that level or above, none without a level. Default: every line."),
+        "Lines of that level or above, none without a level. Default: every line.",
         Choice({level.value.upper(): level for level in Level}),
     ] = None
 

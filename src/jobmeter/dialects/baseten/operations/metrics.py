@@ -37,29 +37,18 @@ class JobMetrics(BasetenJobRequest, frozen=True, kw_only=True):
 
     start_epoch_millis: Annotated[
         int | None,
-        Meta(
-            ge=0,
-            le=MAX_TIME_MS,
-            description="Epoch milliseconds, included. Default: a finished job's start; for other jobs an hour before "
-            "the end.",
-        ),
+        "Epoch milliseconds, included. Default: a finished job's start; for other jobs an hour before the end.",
+        Meta(ge=0, le=MAX_TIME_MS),
     ] = None
     end_epoch_millis: Annotated[
         int | None,
-        Meta(
-            ge=0,
-            le=MAX_TIME_MS,
-            description="Epoch milliseconds, not included: a range with equal ends is empty. Default: a finished job's "
-            "end; else now.",
-        ),
+        "Epoch milliseconds, not included: a range with equal ends is empty. Default: a finished job's end; else now.",
+        Meta(ge=0, le=MAX_TIME_MS),
     ] = None
     step_seconds: Annotated[
         int | None,
-        Meta(
-            ge=1,
-            le=MAX_TIME_MS // SECOND,
-            description="Seconds between points. Default: the shortest step with at most 240 points.",
-        ),
+        "Seconds between points. Default: the shortest step with at most 240 points.",
+        Meta(ge=1, le=MAX_TIME_MS // SECOND),
     ] = None
 
     def _steps(self) -> Steps:

@@ -6,7 +6,6 @@ https://docs.baseten.co/reference/training-api/search-training-jobs
 from collections.abc import Generator, Iterator, Sequence
 from typing import Annotated, Any
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from jobmeter.dialects.base import Steps, ask
@@ -26,19 +25,16 @@ Filter = tuple[frozenset[JobState], tuple[Condition, ...]]
 class SearchTrainingJobs(Request, frozen=True, kw_only=True):
     """The first jobs (at most 1,000) that meet every filter, ordered by their creation."""
 
-    project_id: Annotated[str, Meta(description="Jobs of that project. Default: of all that the key sees.")] = ""
-    job_id: Annotated[str, Meta(description="The job of that id.")] = ""
+    project_id: Annotated[str, "Jobs of that project. Default: of all that the key sees."] = ""
+    job_id: Annotated[str, "The job of that id."] = ""
     statuses: Annotated[
         Sequence[str],
-        Meta(
-            description=f"A list of {list_names(STATUSES)}; any other status finds nothing. Default, and for an empty "
-            "list: all."
-        ),
+        f"A list of {list_names(STATUSES)}; any other status finds nothing. Default, and for an empty list: all.",
         Typed(list[str]),
     ] = ()
     order_by: Annotated[
         Sequence[dict[str, Any]],
-        Meta(description='`[{"field": "created_at", "order": "desc" or "asc"}]`. Default: `desc`.'),
+        '`[{"field": "created_at", "order": "desc" or "asc"}]`. Default: `desc`.',
         Typed(list[dict[str, Any]]),
     ] = ()
 

@@ -5,8 +5,6 @@ So an experiment needs no record: every name that MLflow allows is an experiment
 
 from typing import Annotated
 
-from msgspec import Meta
-
 from jobmeter.dialects.base import Answer, Steps, constant
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.mlflow.requests import answer, operation
@@ -27,9 +25,9 @@ class Version(Request, frozen=True):
 class CreateExperiment(Request, frozen=True, kw_only=True):
     """Answers the id of the experiment of that name: the same id each time, as an experiment is only a name."""
 
-    name: Annotated[str, Meta(description="1 to 500 printable characters.")]
-    artifact_location: Annotated[str, Meta(description="Refused: Jobmeter stores no artifacts.")] = ""
-    tags: Annotated[tuple[KeyValue, ...], Meta(description="Refused: tag the runs.")] = ()
+    name: Annotated[str, "1 to 500 printable characters."]
+    artifact_location: Annotated[str, "Refused: Jobmeter stores no artifacts."] = ""
+    tags: Annotated[tuple[KeyValue, ...], "Refused: tag the runs."] = ()
 
     def _steps(self) -> Steps:
         check_plain(self.artifact_location, self.tags)
@@ -40,7 +38,7 @@ class CreateExperiment(Request, frozen=True, kw_only=True):
 class GetExperimentByName(Request, frozen=True, kw_only=True):
     """Answers the experiment of that name. Every valid name is an experiment, with or without runs."""
 
-    experiment_name: Annotated[str, Meta(description="The name.")]
+    experiment_name: Annotated[str, "The name."]
 
     def _steps(self) -> Steps:
         return constant(answer({"experiment": experiment_body(self.experiment_name)}))
@@ -50,7 +48,7 @@ class GetExperimentByName(Request, frozen=True, kw_only=True):
 class GetExperiment(Request, frozen=True, kw_only=True):
     """Answers the experiment of that id."""
 
-    experiment_id: Annotated[str, Meta(description="An id from this server.")]
+    experiment_id: Annotated[str, "An id from this server."]
 
     def _steps(self) -> Steps:
         name = name_experiment(self.experiment_id)

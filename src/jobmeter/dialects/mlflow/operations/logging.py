@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import Meta
-
 from jobmeter.dialects.base import Context, Steps, ask
 from jobmeter.dialects.base.request import Typed
 from jobmeter.dialects.mlflow.metrics import history, write
 from jobmeter.dialects.mlflow.operations.runs import change
-from jobmeter.dialects.mlflow.requests import NUMBER, PAGE_TOKEN, RunRequest, answer, operation
+from jobmeter.dialects.mlflow.requests import NUMBER, PAGE_TEXT, RunRequest, answer, operation
 from jobmeter.dialects.mlflow.runs import find
 from jobmeter.wire.mlflow.changes import logged
 from jobmeter.wire.mlflow.names import (
@@ -24,7 +22,7 @@ from jobmeter.wire.mlflow.names import (
 from jobmeter.wire.mlflow.pages import MOST_HISTORY, check_size, page_of
 from jobmeter.wire.mlflow.values import KeyValue, MetricValue
 
-_KEY = Meta(description="The name: 1 to 250 letters, digits, spaces and `_ - . : /`.")
+_KEY = "The name: 1 to 250 letters, digits, spaces and `_ - . : /`."
 
 
 @operation(f"POST {PREFIX}/runs/log-batch", "runs:write", name="LogBatch")
@@ -32,10 +30,10 @@ class LogRunBatch(RunRequest, frozen=True, kw_only=True):
     """Stores what is given and answers when it is durable. A metric `loss` becomes `app.loss` of the run's job."""
 
     metrics: Annotated[
-        tuple[MetricValue, ...], Meta(description=f"At most {MOST_METRICS} objects `{{key, value, timestamp, step}}`.")
+        tuple[MetricValue, ...], f"At most {MOST_METRICS} objects `{{key, value, timestamp, step}}`."
     ] = ()
-    params: Annotated[tuple[KeyValue, ...], Meta(description=f"At most {MOST_PARAMS} objects `{{key, value}}`.")] = ()
-    tags: Annotated[tuple[KeyValue, ...], Meta(description=f"At most {MOST_TAGS} objects `{{key, value}}`.")] = ()
+    params: Annotated[tuple[KeyValue, ...], f"At most {MOST_PARAMS} objects `{{key, value}}`."] = ()
+    tags: Annotated[tuple[KeyValue, ...], f"At most {MOST_TAGS} objects `{{key, value}}`."] = ()
 
     def _steps(self) -> Steps:
         return _log(self.context, self.run_id, self.metrics, self.params, self.tags)
@@ -46,9 +44,9 @@ class LogMetric(RunRequest, frozen=True, kw_only=True):
     """Stores one value of a metric."""
 
     key: Annotated[str, _KEY]
-    value: Annotated[float | str, Typed(float | str), Meta(description="A number, or `NaN`, `Infinity`, `-Infinity`.")]
-    timestamp: Annotated[int, NUMBER, Meta(description="Epoch milliseconds.")]
-    step: Annotated[int, NUMBER, Meta(description="The step. Default: 0.")] = 0
+    value: Annotated[float | str, Typed(float | str), "A number, or `NaN`, `Infinity`, `-Infinity`."]
+    timestamp: Annotated[int, NUMBER, "Epoch milliseconds."]
+    step: Annotated[int, NUMBER, "The step. Default: 0."] = 0
 
     def _steps(self) -> Steps:
         value = MetricValue(self.key, self.value, self.timestamp, self.step)
@@ -60,7 +58,7 @@ class LogParam(RunRequest, frozen=True, kw_only=True):
     """Stores a parameter. Another value for it is refused."""
 
     key: Annotated[str, _KEY]
-    value: Annotated[str, Meta(description=f"At most {MAX_PARAM} characters.")] = ""
+    value: Annotated[str, f"At most {MAX_PARAM} characters."] = ""
 
     def _steps(self) -> Steps:
         return _log(self.context, self.run_id, params=[KeyValue(self.key, self.value)])
@@ -71,7 +69,7 @@ class SetTag(RunRequest, frozen=True, kw_only=True):
     """Stores a tag, or replaces it."""
 
     key: Annotated[str, _KEY]
-    value: Annotated[str, Meta(description=f"At most {MAX_TAG} characters.")] = ""
+    value: Annotated[str, f"At most {MAX_TAG} characters."] = ""
 
     def _steps(self) -> Steps:
         return _log(self.context, self.run_id, tags=[KeyValue(self.key, self.value)])
@@ -81,9 +79,9 @@ class SetTag(RunRequest, frozen=True, kw_only=True):
 class GetMetricHistory(RunRequest, frozen=True, kw_only=True):
     """Answers every stored value of one metric, in order of time."""
 
-    metric_key: Annotated[str, Meta(description="The name.")]
-    max_results: Annotated[int | None, NUMBER, Meta(description=f"1 to {MOST_HISTORY}, the default.")] = None
-    page_token: Annotated[str, PAGE_TOKEN] = ""
+    metric_key: Annotated[str, "The name."]
+    max_results: Annotated[int | None, NUMBER, f"1 to {MOST_HISTORY}, the default."] = None
+    page_token: Annotated[str, PAGE_TEXT] = ""
 
     def _steps(self) -> Steps:
         run = yield from find(self.run_id, self.context)

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from hashlib import blake2b
 from typing import Annotated, Any
 
-from msgspec import Meta, convert
+from msgspec import convert
 
 from jobmeter.dialects.base import Context, RecordJobs, Steps, ask
 from jobmeter.dialects.base.request import Request, list_names
@@ -45,18 +45,14 @@ class CreateRun(Request, frozen=True, kw_only=True):
     other run is a job with the run's id.
     """
 
-    experiment_id: Annotated[str, Meta(description="The experiment. Default: `0`.")] = DEFAULT_ID
-    run_name: Annotated[str, Meta(description="The name. Default: the tag `mlflow.runName`, else the time.")] = ""
-    user_id: Annotated[str, Meta(description="The user. Default: the tag `mlflow.user`, else the name of the key.")] = (
-        ""
-    )
-    start_time: Annotated[int | None, NUMBER, Meta(description="Epoch milliseconds. Default: now.")] = None
+    experiment_id: Annotated[str, "The experiment. Default: `0`."] = DEFAULT_ID
+    run_name: Annotated[str, "The name. Default: the tag `mlflow.runName`, else the time."] = ""
+    user_id: Annotated[str, "The user. Default: the tag `mlflow.user`, else the name of the key."] = ""
+    start_time: Annotated[int | None, NUMBER, "Epoch milliseconds. Default: now."] = None
     tags: Annotated[
         tuple[KeyValue, ...],
-        Meta(
-            description=f"At most {MOST_TAGS} objects `{{key, value}}`. A run joins the job of the tag `jobmeter.job` "
-            f"while that has fewer than {MOST_JOINED} runs."
-        ),
+        f"At most {MOST_TAGS} objects `{{key, value}}`. A run joins the job of the tag `jobmeter.job` "
+        f"while that has fewer than {MOST_JOINED} runs.",
     ] = ()
 
     def _steps(self) -> Steps:
@@ -106,9 +102,9 @@ class GetRun(RunRequest, frozen=True, kw_only=True):
 class UpdateRun(RunRequest, frozen=True, kw_only=True):
     """Sets what is given. A run that is a job gives the job its state, end and name."""
 
-    status: Annotated[str, Meta(description=f"One of {list_names(STATES)}.")] = ""
-    end_time: Annotated[int | None, NUMBER, Meta(description="Epoch milliseconds.")] = None
-    run_name: Annotated[str, Meta(description="The name.")] = ""
+    status: Annotated[str, f"One of {list_names(STATES)}."] = ""
+    end_time: Annotated[int | None, NUMBER, "Epoch milliseconds."] = None
+    run_name: Annotated[str, "The name."] = ""
 
     def _steps(self) -> Steps:
         run = yield from find(self.run_id, self.context)

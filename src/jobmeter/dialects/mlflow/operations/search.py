@@ -3,12 +3,10 @@
 from collections.abc import Generator, Sequence
 from typing import Annotated, Any
 
-from msgspec import Meta
-
 from jobmeter.dialects.base import Context, Steps, ask
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.mlflow.metrics import read_newest
-from jobmeter.dialects.mlflow.requests import NUMBER, PAGE_TOKEN, answer, operation
+from jobmeter.dialects.mlflow.requests import NUMBER, PAGE_TEXT, answer, operation
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.question import Question
@@ -28,23 +26,17 @@ Metrics = dict[str, dict[str, LoggedPoint]]
 class SearchRuns(Request, frozen=True, kw_only=True):
     """Answers a page of the runs that meet the filter."""
 
-    experiment_ids: Annotated[tuple[str, ...], Meta(description=f"At most {MOST_EXPERIMENTS} experiments.")] = ()
+    experiment_ids: Annotated[tuple[str, ...], f"At most {MOST_EXPERIMENTS} experiments."] = ()
     filter: Annotated[
         str,
-        Meta(
-            description="Conditions joined by AND: `metrics.loss < 0.5`, `params.optimizer = 'adam'`, "
-            "`tags.team LIKE 'vis%'`, `attributes.status = 'FINISHED'`; names with other characters in backticks or "
-            "quotes. Comparators as in MLflow; data sets are refused."
-        ),
+        "Conditions joined by AND: `metrics.loss < 0.5`, `params.optimizer = 'adam'`, "
+        "`tags.team LIKE 'vis%'`, `attributes.status = 'FINISHED'`; names with other characters in backticks or "
+        "quotes. Comparators as in MLflow; data sets are refused.",
     ] = ""
-    run_view_type: Annotated[str, Meta(description="`ACTIVE_ONLY`, `DELETED_ONLY` or `ALL`.")] = "ACTIVE_ONLY"
-    max_results: Annotated[
-        int, NUMBER, Meta(description=f"1 to {MOST_RESULTS}; a page has at most {MOST_PAGE}. Default: 1000.")
-    ] = 1_000
-    order_by: Annotated[
-        tuple[str, ...], Meta(description="A list such as `metrics.loss ASC`. Then: the newest start first.")
-    ] = ()
-    page_token: Annotated[str, PAGE_TOKEN] = ""
+    run_view_type: Annotated[str, "`ACTIVE_ONLY`, `DELETED_ONLY` or `ALL`."] = "ACTIVE_ONLY"
+    max_results: Annotated[int, NUMBER, f"1 to {MOST_RESULTS}; a page has at most {MOST_PAGE}. Default: 1000."] = 1_000
+    order_by: Annotated[tuple[str, ...], "A list such as `metrics.loss ASC`. Then: the newest start first."] = ()
+    page_token: Annotated[str, PAGE_TEXT] = ""
 
     def _steps(self) -> Steps:
         clauses, orders, shown = parse(self.filter), parse_order(self.order_by), parse_view(self.run_view_type)

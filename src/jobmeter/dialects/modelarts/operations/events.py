@@ -35,17 +35,15 @@ _SOURCES: Mapping[str, frozenset[EventSource]] = {
 class ListModelArtsJobEvents(ModelArtsJobRequest, frozen=True, kw_only=True):
     """`{total, limit, offset, order, start_time, end_time, events: [{time, level, message, source}]}`."""
 
-    offset: Annotated[int, Meta(ge=0, le=MAX_INTEGER, description="The page, counted from 0.")] = 0
-    limit: Annotated[int, Meta(ge=1, le=100, description="Events on a page.")] = 50
-    order: Annotated[Literal["asc", "desc"], Meta(description="By time.")] = "asc"
-    start_time: Annotated[int | None, Meta(description="Milliseconds or ISO 8601; with `end_time`."), Time()] = None
-    end_time: Annotated[int | None, Meta(description="Included; with `start_time`."), Time()] = None
-    level: Annotated[frozenset[Level], Meta(description="Default: all."), Choice(_LEVELS)] = frozenset()
-    pattern: Annotated[str, Meta(max_length=256, description="A part of the message.")] = ""
-    source: Annotated[frozenset[EventSource], Meta(description="`K8S`: nodes. Default: all."), Choice(_SOURCES)] = (
-        frozenset()
-    )
-    language: Annotated[str, HEADER, Meta(description="Accepted; messages are as they were recorded.")] = field(
+    offset: Annotated[int, "The page, counted from 0.", Meta(ge=0, le=MAX_INTEGER)] = 0
+    limit: Annotated[int, "Events on a page.", Meta(ge=1, le=100)] = 50
+    order: Annotated[Literal["asc", "desc"], "By time."] = "asc"
+    start_time: Annotated[int | None, "Milliseconds or ISO 8601; with `end_time`.", Time()] = None
+    end_time: Annotated[int | None, "Included; with `start_time`.", Time()] = None
+    level: Annotated[frozenset[Level], "Default: all.", Choice(_LEVELS)] = frozenset()
+    pattern: Annotated[str, "A part of the message.", Meta(max_length=256)] = ""
+    source: Annotated[frozenset[EventSource], "`K8S`: nodes. Default: all.", Choice(_SOURCES)] = frozenset()
+    language: Annotated[str, HEADER, "Accepted; messages are as they were recorded."] = field(
         default="", name="X-Language"
     )
 
@@ -90,7 +88,7 @@ class NotifyTrainingJobInformation(TaskRequest, frozen=True, kw_only=True):
     """Stores an event of the task, now, with the type as its reason; `{}`."""
 
     report_type: Literal["training-event"]
-    type: Annotated[str, Meta(description=f"The name of the event, 1 to {MAX_TYPE} characters.")]
+    type: Annotated[str, f"The name of the event, 1 to {MAX_TYPE} characters."]
 
     def _steps(self) -> Steps:
         ref, name = self.ref, self.type.strip()

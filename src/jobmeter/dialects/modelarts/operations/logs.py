@@ -68,9 +68,9 @@ class ShowObsUrlOfTrainingJobLogs(TaskRequest, frozen=True, kw_only=True):
     The vendor's link works without a credential; this one needs a key.
     """
 
-    content_type: Annotated[
-        str, Meta(description="`text/plain` or `application/octet-stream`; both give the text.")
-    ] = field(default="", name="Content-Type")
+    content_type: Annotated[str, "`text/plain` or `application/octet-stream`; both give the text."] = field(
+        default="", name="Content-Type"
+    )
 
     def _steps(self) -> Steps:
         view, _ = yield from _job_and_question(self)
@@ -87,13 +87,9 @@ class ShowTrainingJobLogsFromAom(TaskRequest, frozen=True, kw_only=True):
     `desc` begins with the newest line, `asc` with the oldest.
     """
 
-    base_line: Annotated[
-        str, Meta(description="`start_line` or `end_line` of an answer. Default: the log's beginning.")
-    ] = ""
+    base_line: Annotated[str, "`start_line` or `end_line` of an answer. Default: the log's beginning."] = ""
     lines: Annotated[int, Meta(ge=1, le=500)] = 50
-    order: Annotated[
-        Literal["asc", "desc"], Meta(description="`desc`: the lines before, newest first; `asc`: those after.")
-    ] = "desc"
+    order: Annotated[Literal["asc", "desc"], "`desc`: the lines before, newest first; `asc`: those after."] = "desc"
 
     def _steps(self) -> Steps:
         base = _base(self.base_line)

@@ -51,33 +51,33 @@ class ListModelArtsJobs(ModelArtsProjectRequest, frozen=True, kw_only=True):
     `total` counts every job of the project, `count` those that match.
     """
 
-    offset: Annotated[int, Meta(ge=0, le=MAX_INTEGER, description="The page, counted from 0.")] = 0
-    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Jobs on a page.")] = MAX_PAGE
-    sort_by: Annotated[str, Meta(description=f"One of {list_names(_SORTS)}.")] = "create_time"
+    offset: Annotated[int, "The page, counted from 0.", Meta(ge=0, le=MAX_INTEGER)] = 0
+    limit: Annotated[int, "Jobs on a page.", Meta(ge=1, le=MAX_PAGE)] = MAX_PAGE
+    sort_by: Annotated[str, f"One of {list_names(_SORTS)}."] = "create_time"
     order: Literal["asc", "desc"] = "desc"
-    group_by: Annotated[str, Meta(description="Accepted and given back; changes nothing.")] = ""
-    workspace_id: Annotated[str, Meta(description="`0`: jobs without a workspace. Default: all jobs.")] = ""
+    group_by: Annotated[str, "Accepted and given back; changes nothing."] = ""
+    workspace_id: Annotated[str, "`0`: jobs without a workspace. Default: all jobs."] = ""
     train_type: Annotated[
         Literal["job", "ftjob", ""],
-        Meta(description='`ftjob`: jobs whose `extra["modelarts"]` says so; `job`: the others.'),
+        '`ftjob`: jobs whose `extra["modelarts"]` says so; `job`: the others.',
         Choice(("job", "ftjob"), shown=False),
     ] = ""
     tags: Annotated[
         Sequence[TagFilter],
-        Meta(max_length=10, description="`[{key, values}]`: jobs whose labels have one of the values (none: any)."),
+        "`[{key, values}]`: jobs whose labels have one of the values (none: any).",
+        Meta(max_length=10),
         Typed(list[TagFilter]),
     ] = ()
     host_ips: Annotated[
         Sequence[str],
-        Meta(max_length=10, description="Jobs with a task on one of these nodes; `status.task_ips` names the tasks."),
+        "Jobs with a task on one of these nodes; `status.task_ips` names the tasks.",
+        Meta(max_length=10),
         Typed(list[str]),
     ] = ()
     filters: Annotated[
         Sequence[ModelArtsFilter],
-        Meta(
-            description=f"`[{{key, operator, value}}]`, all met. Keys: {list_names(KEYS)}. Operators: `like`, `in`, "
-            "`not`; for `create_time` `between`, with milliseconds. Empty values filter nothing."
-        ),
+        f"`[{{key, operator, value}}]`, all met. Keys: {list_names(KEYS)}. Operators: `like`, `in`, "
+        "`not`; for `create_time` `between`, with milliseconds. Empty values filter nothing.",
         Typed(list[ModelArtsFilter]),
     ] = ()
 
@@ -138,8 +138,8 @@ class ListModelArtsJobs(ModelArtsProjectRequest, frozen=True, kw_only=True):
 class ValidateTrainingJobName(ModelArtsProjectRequest, frozen=True, kw_only=True):
     """`{is_duplicate}`: true if a job of that name exists."""
 
-    job_name: Annotated[str, Meta(description="1 to 64 letters, digits, hyphens and underscores.")]
-    workspace_id: Annotated[str, Meta(description="Only in that workspace. Default: everywhere.")] = ""
+    job_name: Annotated[str, "1 to 64 letters, digits, hyphens and underscores."]
+    workspace_id: Annotated[str, "Only in that workspace. Default: everywhere."] = ""
 
     def _steps(self) -> Steps:
         project = self.project

@@ -10,13 +10,11 @@ import msgspec
 from msgspec import Meta
 
 from jobmeter.dialects.base import Context, MissingFieldError, Steps, ask
-from jobmeter.dialects.opentsdb.answers import answer
+from jobmeter.dialects.opentsdb.answers import answer, text_of
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
-from jobmeter.dialects.opentsdb.numbers import text_of
 from jobmeter.dialects.opentsdb.request import MOST_QUERIES
 from jobmeter.dialects.opentsdb.requests import PRESENT, Count, PostRequest, operation, parse_whole_number
-from jobmeter.dialects.opentsdb.series import find_by_metric, find_by_tsuids
-from jobmeter.dialects.opentsdb.tsuid import tsuid
+from jobmeter.dialects.opentsdb.series import find_by_metric, find_by_tsuids, tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR, floor_to
@@ -51,16 +49,14 @@ LastQuery = tuple[Sequence[LastSubQuery], bool, int]
 class LastRequest(PostRequest, frozen=True, kw_only=True):
     """The last reading of each series: `[{metric, timestamp (ms), value (a text), tags, tsuid}]`."""
 
-    timeseries: Annotated[str, Meta(description="`<metric>[{<tag>=<value>,...}]`; may be given several times.")] = ""
-    tsuids: Annotated[str, Meta(description="Ids, apart by commas; may be given several times.")] = ""
-    resolve: Annotated[bool, Meta(description="Present: results have metric and tags."), PRESENT] = False
-    back_scan: Annotated[int, Meta(le=1_000_000, description="Hours to look back; 0 is without end."), Count()] = 0
+    timeseries: Annotated[str, "`<metric>[{<tag>=<value>,...}]`; may be given several times."] = ""
+    tsuids: Annotated[str, "Ids, apart by commas; may be given several times."] = ""
+    resolve: Annotated[bool, "Present: results have metric and tags.", PRESENT] = False
+    back_scan: Annotated[int, "Hours to look back; 0 is without end.", Meta(le=1_000_000), Count()] = 0
     body: Annotated[
         bytes,
-        Meta(
-            description="With POST: `{queries: [{metric, tags} or {tsuids}], resolve, resolveNames, backScan}`, as in "
-            "the query string."
-        ),
+        "With POST: `{queries: [{metric, tags} or {tsuids}], resolve, resolveNames, backScan}`, as in "
+        "the query string.",
     ] = b""
 
     def _steps(self) -> Steps:

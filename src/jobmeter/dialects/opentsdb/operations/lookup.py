@@ -13,8 +13,7 @@ from jobmeter.dialects.base import MissingFieldError, Steps, ask
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
 from jobmeter.dialects.opentsdb.requests import Count, PostRequest, operation, parse_whole_number
-from jobmeter.dialects.opentsdb.series import find_by_metric
-from jobmeter.dialects.opentsdb.tsuid import tsuid
+from jobmeter.dialects.opentsdb.series import find_by_metric, tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.query.series import SeriesQuestion
 from jobmeter.query.tsdb.tags import Tagged, TagView, tag_series
@@ -47,14 +46,10 @@ class LookupRequest(PostRequest, frozen=True, kw_only=True):
     `{type, metric, tags, limit, time, results: [{tags, metric, tsuid}], startIndex, totalResults}`.
     """
 
-    m: Annotated[str, Meta(description="Required: `<metric>{<tag>=<value>,...}`; `*` stands for any tag or value.")] = (
-        ""
-    )
-    limit: Annotated[int, Meta(le=MOST, description="Most series of the answer."), Count()] = DEFAULT_LIMIT
-    use_meta: Annotated[str, Meta(description="Accepted: there is one table of series.")] = ""
-    body: Annotated[
-        bytes, Meta(description="With POST: `{metric, tags: [{key, value}], limit, useMeta}`; no metric, or `*`: any.")
-    ] = b""
+    m: Annotated[str, "Required: `<metric>{<tag>=<value>,...}`; `*` stands for any tag or value."] = ""
+    limit: Annotated[int, "Most series of the answer.", Meta(le=MOST), Count()] = DEFAULT_LIMIT
+    use_meta: Annotated[str, "Accepted: there is one table of series."] = ""
+    body: Annotated[bytes, "With POST: `{metric, tags: [{key, value}], limit, useMeta}`; no metric, or `*`: any."] = b""
 
     def _steps(self) -> Steps:
         request = self.content(LookupBody) if self.posted else self._parse_string()

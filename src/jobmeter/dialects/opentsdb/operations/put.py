@@ -49,25 +49,21 @@ class PutRequest(Request, frozen=True, kw_only=True):
     other tags are labels. Values of catalogue metrics are checked; any other metric keeps its name.
     """
 
-    summary: Annotated[
-        bool, QUERY, Meta(description="Present: the answer counts stored and refused data points."), PRESENT
-    ] = False
-    details: Annotated[
-        bool, QUERY, Meta(description="Present: the answer also lists refused data points with the reasons."), PRESENT
-    ] = False
+    summary: Annotated[bool, QUERY, "Present: the answer counts stored and refused data points.", PRESENT] = False
+    details: Annotated[bool, QUERY, "Present: the answer also lists refused data points with the reasons.", PRESENT] = (
+        False
+    )
     sync: Annotated[
         bool,
         QUERY,
-        Meta(description="Accepted: the answer is always sent when the stored data points are durable."),
+        "Accepted: the answer is always sent when the stored data points are durable.",
         PRESENT,
     ] = False
-    sync_timeout: Annotated[int, QUERY, Meta(le=2**31, description="Accepted, and not needed."), Count()] = 0
+    sync_timeout: Annotated[int, QUERY, "Accepted, and not needed.", Meta(le=2**31), Count()] = 0
     body: Annotated[
         bytes,
-        Meta(
-            description="A data point or an array of them: `{metric, timestamp (s or ms), value (number or text), "
-            "tags}`. It may be compressed: `Content-Encoding: gzip`."
-        ),
+        "A data point or an array of them: `{metric, timestamp (s or ms), value (number or text), "
+        "tags}`. It may be compressed: `Content-Encoding: gzip`.",
     ]
 
     def _steps(self) -> Steps:

@@ -42,10 +42,10 @@ class SuggestBody(msgspec.Struct, frozen=True):
 class SuggestRequest(PostRequest, frozen=True, kw_only=True):
     """Stored names that begin with a text, sorted: an array of texts."""
 
-    type: Annotated[str, Meta(description="Required: `metrics`, `tagk` or `tagv`.")] = ""
-    q: Annotated[str, Meta(description="The beginning of a name, in exactly these letters. Default: any.")] = ""
-    max: Annotated[int, Meta(le=MOST, description="Most names of the answer."), Count()] = DEFAULT_MAX
-    body: Annotated[bytes, Meta(description="With POST: `{type, q, max}`, as in the query string.")] = b""
+    type: Annotated[str, "Required: `metrics`, `tagk` or `tagv`."] = ""
+    q: Annotated[str, "The beginning of a name, in exactly these letters. Default: any."] = ""
+    max: Annotated[int, "Most names of the answer.", Meta(le=MOST), Count()] = DEFAULT_MAX
+    body: Annotated[bytes, "With POST: `{type, q, max}`, as in the query string."] = b""
 
     def _steps(self) -> Steps:
         kind, text, most = self.type, self.q, self.max

@@ -4,7 +4,6 @@ from collections import Counter
 from typing import Annotated
 
 import numpy as np
-from msgspec import Meta
 
 from jobmeter.dialects.base import Answer, Steps, WriteSamples, ask
 from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, MessageRequest, encoding_of_body, operation, protobuf_bytes
@@ -33,7 +32,7 @@ class ExportMetrics(MessageRequest, frozen=True, kw_only=True):
     token, or the password of Basic.
     """
 
-    body: Annotated[bytes, Meta(description="An `ExportMetricsServiceRequest`.")]
+    body: Annotated[bytes, "An `ExportMetricsServiceRequest`."]
 
     def _steps(self) -> Steps:
         media = encoding_of_body(self.call)

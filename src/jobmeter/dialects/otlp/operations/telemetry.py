@@ -3,8 +3,6 @@
 from collections import Counter
 from typing import Annotated
 
-from msgspec import Meta
-
 from jobmeter.dialects.base import Answer, Steps, WriteLines, WriteSpans, ask
 from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, MessageRequest, encoding_of_body, operation, protobuf_bytes
 from jobmeter.ingest.otel.telemetry import resolve_lines, resolve_spans
@@ -37,7 +35,7 @@ class TraceMessage(MessageRequest, frozen=True, kw_only=True):
     names.
     """
 
-    body: Annotated[bytes, Meta(description="An `ExportTraceServiceRequest`.")]
+    body: Annotated[bytes, "An `ExportTraceServiceRequest`."]
 
     def _steps(self) -> Steps:
         media = encoding_of_body(self.call)
@@ -58,7 +56,7 @@ class ExportLogs(MessageRequest, frozen=True, kw_only=True):
     of `opentelemetry.proto.collector.logs.v1.LogsService`.
     """
 
-    body: Annotated[bytes, Meta(description="An `ExportLogsServiceRequest`.")]
+    body: Annotated[bytes, "An `ExportLogsServiceRequest`."]
 
     def _steps(self) -> Steps:
         media, context = encoding_of_body(self.call), self.context

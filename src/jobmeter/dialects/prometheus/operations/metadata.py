@@ -4,7 +4,7 @@ from collections.abc import Generator, Sequence
 from functools import cache
 from typing import Annotated, Any
 
-from msgspec import Meta, field
+from msgspec import field
 
 from jobmeter import __version__
 from jobmeter.dialects.base import Steps, ask, constant
@@ -37,11 +37,11 @@ _VERSION = "3.5.0"
 class NamesRequest(Request, frozen=True, kw_only=True):
     """A request for names of labels or their values, of all series or of those that match."""
 
-    match: Annotated[Alternatives, Meta(description="A selector; several are alternatives."), Selectors()] = field(
+    match: Annotated[Alternatives, "A selector; several are alternatives.", Selectors()] = field(
         default=(), name="match[]"
     )
-    start: Annotated[int, Meta(description="Series that were written last before this time are left out."), TIME] = 0
-    limit: Annotated[int, Meta(description="Most entries of the answer; 0 is all.")] = 0
+    start: Annotated[int, "Series that were written last before this time are left out.", TIME] = 0
+    limit: Annotated[int, "Most entries of the answer; 0 is all."] = 0
 
     def find(self, alternatives: Alternatives) -> Generator[Question[Any], Any, Sequence[Row]]:
         """Return the series that match since the start."""
@@ -52,9 +52,7 @@ class NamesRequest(Request, frozen=True, kw_only=True):
 class SeriesRequest(NamesRequest, frozen=True, kw_only=True):
     """Gives the series that match."""
 
-    match: Annotated[Alternatives, Meta(description="A selector; several are alternatives."), Selectors()] = field(
-        name="match[]"
-    )
+    match: Annotated[Alternatives, "A selector; several are alternatives.", Selectors()] = field(name="match[]")
 
     def _steps(self) -> Steps:
         found = yield from self.find(self.match)
@@ -84,7 +82,7 @@ class LabelsRequest(NamesRequest, frozen=True, kw_only=True):
 class LabelValuesRequest(NamesRequest, frozen=True, kw_only=True):
     """Gives the values of a label."""
 
-    label: Annotated[str, Meta(description="Name of a label.")]
+    label: Annotated[str, "Name of a label."]
 
     def _steps(self) -> Steps:
         alternatives, label = self.match, self.label
@@ -123,8 +121,8 @@ def _catalogue() -> dict[str, list[dict[str, str]]]:
 class MetadataRequest(Request, frozen=True, kw_only=True):
     """Gives type and meaning of metrics."""
 
-    metric: Annotated[str, Meta(description="Name of one metric. Default: all of them.")] = ""
-    limit: Annotated[int, Meta(description="Most entries of the answer; 0 is all.")] = 0
+    metric: Annotated[str, "Name of one metric. Default: all of them."] = ""
+    limit: Annotated[int, "Most entries of the answer; 0 is all."] = 0
 
     def _steps(self) -> Steps:
         known = self.metric in FACTS or metric_of(self.metric) is not None

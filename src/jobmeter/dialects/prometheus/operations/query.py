@@ -6,7 +6,6 @@ https://prometheus.io/docs/prometheus/latest/querying/api/
 from typing import Annotated
 
 import numpy as np
-from msgspec import Meta
 
 from jobmeter.dialects.base import Context, Steps, constant
 from jobmeter.dialects.prometheus import answers
@@ -29,7 +28,7 @@ _TIME = "seconds since 1970, with decimals, or RFC 3339"
 class InstantQuery(EvaluationRequest, frozen=True, kw_only=True):
     """Gives the value of a query at one time."""
 
-    time: Annotated[int | None, Meta(description=f"The time of evaluation: {_TIME}. Default: now."), TIME] = None
+    time: Annotated[int | None, f"The time of evaluation: {_TIME}. Default: now.", TIME] = None
 
     def _steps(self) -> Steps:
         node, lookback = parse(self.query), self.lookback()
@@ -48,9 +47,9 @@ class InstantQuery(EvaluationRequest, frozen=True, kw_only=True):
 class RangeQuery(EvaluationRequest, frozen=True, kw_only=True):
     """Gives the values of a query at each step of a range."""
 
-    start: Annotated[int, Meta(description=f"First time: {_TIME}."), TIME]
-    end: Annotated[int, Meta(description=f"Last time, included: {_TIME}."), TIME]
-    step: Annotated[int, Meta(description="Seconds, or a duration such as `1m`."), Duration()]
+    start: Annotated[int, f"First time: {_TIME}.", TIME]
+    end: Annotated[int, f"Last time, included: {_TIME}.", TIME]
+    step: Annotated[int, "Seconds, or a duration such as `1m`.", Duration()]
 
     def _steps(self) -> Steps:
         node = parse(self.query)

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-from msgspec import Meta
-
 from jobmeter.dialects.base import Answer, Steps, charge_nothing
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus.requests import API, operation
@@ -14,9 +12,8 @@ from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.promql.labels import Labels
 from jobmeter.promql.nodes import Matcher, VectorMatch
 from jobmeter.promql.windows import WindowSamples
-from jobmeter.wire.remote_read import decode, encode, encode_series
-from jobmeter.wire.remote_read_chunks import encode_frames
-from jobmeter.wire.remote_write.snappy import unpack
+from jobmeter.wire.remote_read import decode, encode, encode_frames, encode_series
+from jobmeter.wire.remote_write.decode import unpack
 
 _UNPACKED_BYTES = 1 << 20
 _STREAMED = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse"
@@ -33,7 +30,7 @@ class RemoteRead(Request, frozen=True):
     A client that prefers chunks in a stream gets frames with XOR chunks, any other one message with samples.
     """
 
-    body: Annotated[bytes, Meta(description="A `prometheus.ReadRequest`, compressed by Snappy.")]
+    body: Annotated[bytes, "A `prometheus.ReadRequest`, compressed by Snappy."]
 
     def _steps(self) -> Steps:
         request = decode(unpack(self.call.body, _UNPACKED_BYTES, self.call.take))

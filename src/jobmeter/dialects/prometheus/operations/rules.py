@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from msgspec import Meta
-
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus import answers
@@ -21,8 +19,8 @@ _KINDS = {"alert": True, "record": False}
 class RulesRequest(Request, frozen=True, kw_only=True):
     """Gives the rules with their state, last evaluation and alerts."""
 
-    type: Annotated[str, Meta(description="`alert` or `record`: rules of this type alone.")] = ""
-    exclude_alerts: Annotated[str, Meta(description="`true` leaves out the alerts of each rule.")] = ""
+    type: Annotated[str, "`alert` or `record`: rules of this type alone."] = ""
+    exclude_alerts: Annotated[str, "`true` leaves out the alerts of each rule."] = ""
 
     def _steps(self) -> Steps:
         if self.type and self.type not in _KINDS:

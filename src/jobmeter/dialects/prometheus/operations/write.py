@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Annotated
 
 import numpy as np
-from msgspec import Meta, field
+from msgspec import field
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Steps, WriteSamples, ask, charge_nothing
@@ -19,8 +19,7 @@ from jobmeter.ingest.receipt import Receipt
 from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.model.special import encode_special
-from jobmeter.wire.remote_write.decode import WrittenSeries, decode_1, decode_2
-from jobmeter.wire.remote_write.snappy import unpack
+from jobmeter.wire.remote_write.decode import WrittenSeries, decode_1, decode_2, unpack
 
 _BODY_BYTES = 32 * 2**20
 _UNPACKED_BYTES = 128 * 2**20
@@ -50,12 +49,12 @@ class RemoteWrite(Request, frozen=True, kw_only=True):
     content_type: Annotated[
         str,
         HEADER,
-        Meta(description=f"`{_MEDIA}` for 1.0, `{_MEDIA};proto={_TWO}` for 2.0. Anything else is 415."),
+        f"`{_MEDIA}` for 1.0, `{_MEDIA};proto={_TWO}` for 2.0. Anything else is 415.",
     ] = field(default="", name="Content-Type")
-    content_encoding: Annotated[str, HEADER, Meta(description="`snappy`, the block format. Anything else is 415.")] = (
-        field(default="", name="Content-Encoding")
+    content_encoding: Annotated[str, HEADER, "`snappy`, the block format. Anything else is 415."] = field(
+        default="", name="Content-Encoding"
     )
-    body: Annotated[bytes, Meta(description="A message of that type, compressed.")]
+    body: Annotated[bytes, "A message of that type, compressed."]
 
     def _steps(self) -> Steps:
         message = _message(self.call)

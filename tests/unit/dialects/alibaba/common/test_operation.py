@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import pytest
-from msgspec import Meta, field
+from msgspec import field
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.common.cloudmonitor import dimensions
@@ -19,7 +19,7 @@ DEEP = '{"a":' * 100_000 + "1" + "}" * 100_000
 class StoreLabels(AlibabaRequest, frozen=True, kw_only=True):
     """Stores labels."""
 
-    a: Annotated[Any, Meta(description="Anything.")] = None
+    a: Annotated[Any, "Anything."] = None
 
 
 @operation("GET /api/v1/jobs", "jobs:read")
@@ -55,8 +55,8 @@ def test_an_operation_has_the_name_the_text_and_the_answer_of_its_request() -> N
         they came.
         """
 
-        state: Annotated[str, Meta(description="Its state.")]
-        job_id: Annotated[str, Meta(description="The job.")]
+        state: Annotated[str, "Its state."]
+        job_id: Annotated[str, "The job."]
 
         def _steps(self) -> Steps:
             yield from ()

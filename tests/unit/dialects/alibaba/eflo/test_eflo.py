@@ -12,7 +12,7 @@ from jobmeter.dialects.base import Context
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.log import LogLine
 from jobmeter.model.task import DiagnosticTask, NewTask, TaskFilter, TaskPage
-from jobmeter.query.log_pages import FoundLines, LogPageQuestion
+from jobmeter.query.logs import FoundLines, LogPageQuestion
 from jobmeter.query.nodes import NodesQuestion, NodeStatus
 from jobmeter.testing.dialect import DialectTests
 

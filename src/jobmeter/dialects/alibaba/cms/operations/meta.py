@@ -46,9 +46,9 @@ class DescribeMetricMetaList(AlibabaRequest, frozen=True, kw_only=True):
     Namespace}]}, Code, Success, RequestId}`.
     """
 
-    namespace: Annotated[str, Meta(description=f"`{NAMESPACE}`; another one has no metrics. Default: all.")] = NAMESPACE
-    metric_name: Annotated[str, Meta(description="One metric. Default: all.")] = ""
-    page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")] = 1
+    namespace: Annotated[str, f"`{NAMESPACE}`; another one has no metrics. Default: all."] = NAMESPACE
+    metric_name: Annotated[str, "One metric. Default: all."] = ""
+    page_number: Annotated[int, "From 1.", Meta(ge=1, le=10**6)] = 1
     page_size: Annotated[int, Meta(ge=1, le=10_000)] = 30
 
     def _steps(self) -> Steps:
@@ -75,9 +75,7 @@ class DescribeProjectMeta(AlibabaRequest, frozen=True, kw_only=True):
 
     labels: Annotated[
         Sequence[_Label],
-        Meta(
-            description=f'JSON text: `{{"name": "product", "value": "{PRODUCT}"}}`, or an array of them. Default: all.'
-        ),
+        f'JSON text: `{{"name": "product", "value": "{PRODUCT}"}}`, or an array of them. Default: all.',
         _Labels(list[_Label], "neither a JSON object with name and value nor an array of them"),
     ] = ()
     # The largest PageNumber is documented.

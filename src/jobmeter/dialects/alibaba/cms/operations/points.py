@@ -6,7 +6,6 @@ https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -30,30 +29,26 @@ VERSION = "2019-01-01"
 MOST = 1440
 """The longest page of points, as documented."""
 _LATELY_MS = 2 * HOUR
-_LONGEST_MS: Mapping[int, int] = MappingProxyType({5: 20 * MINUTE, 15: 20 * MINUTE, 3600: 2 * DAY})
+_LONGEST_MS: Mapping[int, int] = {5: 20 * MINUTE, 15: 20 * MINUTE, 3600: 2 * DAY}
 """Longest range of DescribeMetricData and DescribeMetricTop, by the period; else ``_LATELY_MS``."""
 
 _TIME = "Epoch milliseconds, `YYYY-MM-DD hh:mm:ss` or ISO 8601, UTC where no zone is named."
-Length = Annotated[int, Meta(ge=1, le=MOST, description="Most points of the answer.")]
+Length = Annotated[int, "Most points of the answer.", Meta(ge=1, le=MOST)]
 
 
 class CmsRequest(PointsRequest, frozen=True, kw_only=True):
     """A call for points, which names the namespace."""
 
-    namespace: Annotated[str, Meta(description=f"`{NAMESPACE}`.")]
+    namespace: Annotated[str, f"`{NAMESPACE}`."]
     length: Length = DEFAULT_LENGTH
 
 
 class _ShortRange(CmsRequest, frozen=True, kw_only=True):
-    start_time: Annotated[
-        int | None, Meta(description=f"{_TIME} Default: the longest range before EndTime."), POINT_TIME
-    ] = None
+    start_time: Annotated[int | None, f"{_TIME} Default: the longest range before EndTime.", POINT_TIME] = None
     end_time: Annotated[
         int | None,
-        Meta(
-            description=f"{_TIME} Not included. At most 20 minutes after StartTime for periods up to 15 seconds, two "
-            "days for 3600, else two hours. Default: now."
-        ),
+        f"{_TIME} Not included. At most 20 minutes after StartTime for periods up to 15 seconds, two "
+        "days for 3600, else two hours. Default: now.",
         POINT_TIME,
     ] = None
 
@@ -89,10 +84,10 @@ class DescribeMetricList(_Paged, frozen=True, kw_only=True):
     in the query or in a form body.
     """
 
-    start_time: Annotated[int | None, Meta(description=f"{_TIME} Default: one hour before EndTime."), POINT_TIME] = None
+    start_time: Annotated[int | None, f"{_TIME} Default: one hour before EndTime.", POINT_TIME] = None
     end_time: Annotated[
         int | None,
-        Meta(description=f"{_TIME} Not included. At most 31 days after StartTime. Default: now."),
+        f"{_TIME} Not included. At most 31 days after StartTime. Default: now.",
         POINT_TIME,
     ] = None
 
@@ -105,10 +100,8 @@ class DescribeMetricList(_Paged, frozen=True, kw_only=True):
 class DescribeMetricLast(_Paged, frozen=True, kw_only=True):
     """Returns the newest point of each line in the range, in the form of DescribeMetricList, by job, pod and card."""
 
-    start_time: Annotated[int | None, Meta(description=f"{_TIME} Default: two hours before EndTime."), POINT_TIME] = (
-        None
-    )
-    end_time: Annotated[int | None, Meta(description=f"{_TIME} Not included. Default: now."), POINT_TIME] = None
+    start_time: Annotated[int | None, f"{_TIME} Default: two hours before EndTime.", POINT_TIME] = None
+    end_time: Annotated[int | None, f"{_TIME} Not included. Default: now.", POINT_TIME] = None
 
     def _steps(self) -> Steps:
         points, token = yield from read_newest_page(request_of(self, "DescribeMetricLast", back_ms=_LATELY_MS))
@@ -135,9 +128,7 @@ class DescribeMetricTop(_ShortRange, frozen=True, kw_only=True):
     """
 
     orderby: Annotated[str, Choice(("Average", "Minimum", "Maximum"))]
-    order_desc: Annotated[
-        bool, Meta(description="`False`: the greatest first; `True`: the least first. So the vendor has it.")
-    ] = False
+    order_desc: Annotated[bool, "`False`: the greatest first; `True`: the least first. So the vendor has it."] = False
     length: Length = 10
 
     def _steps(self) -> Steps:

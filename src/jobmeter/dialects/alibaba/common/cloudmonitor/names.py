@@ -8,7 +8,6 @@ The namespace beside it has the same stems with another prefix. Here every stem 
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from types import MappingProxyType
 
 import msgspec
 
@@ -29,16 +28,14 @@ _DIMENSIONS = {
 }
 _ALIASES = {"GPU_ACCELERATOR_DUTTY_UTIL": "GPU_DUTY_CYCLE"}
 """Second names that the vendor has for its own metrics."""
-_UNITS: Mapping[str, tuple[str, float]] = MappingProxyType(
-    {
-        "1": ("%", 100.0),
-        "By": ("MiB", 2.0**-20),
-        "By/s": ("MiB/s", 2.0**-20),
-        "{core}": ("cores", 1.0),
-        "W": ("W", 1.0),
-        "Cel": ("Celsius", 1.0),
-    }
-)
+_UNITS: Mapping[str, tuple[str, float]] = {
+    "1": ("%", 100.0),
+    "By": ("MiB", 2.0**-20),
+    "By/s": ("MiB/s", 2.0**-20),
+    "{core}": ("cores", 1.0),
+    "W": ("W", 1.0),
+    "Cel": ("Celsius", 1.0),
+}
 
 
 class MonitoredPart(StrEnum):
@@ -112,5 +109,5 @@ def _measures() -> Iterator[MonitoredMeasure]:
                 yield MonitoredMeasure(name=f"{prefix}_{stem}", by=by, metric=metric, part=part, share=share)
 
 
-MEASURES: Mapping[str, MonitoredMeasure] = MappingProxyType({measure.name: measure for measure in _measures()})
+MEASURES: Mapping[str, MonitoredMeasure] = {measure.name: measure for measure in _measures()}
 """Every name, in the order in which they are listed."""

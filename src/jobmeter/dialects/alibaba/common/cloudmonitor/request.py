@@ -36,24 +36,20 @@ POINT_TIME = _PointTime()
 class PointsRequest(AlibabaRequest, frozen=True, kw_only=True):
     """A call for points of one metric."""
 
-    namespace: Annotated[str, Meta(description=f"`{NAMESPACE}`.")] = NAMESPACE
-    metric_name: Annotated[str, Meta(description=f"One of {list_names(MEASURES)}.")]
+    namespace: Annotated[str, f"`{NAMESPACE}`."] = NAMESPACE
+    metric_name: Annotated[str, f"One of {list_names(MEASURES)}."]
     dimensions: Annotated[
         str,
-        Meta(
-            description="JSON text: an object, or an array of up to 50, with `jobId`, `pod`, `gpu` and `workspaceId`, "
-            "empty for all; `userId` and `regionId` are given back as they came. A `JOB_` metric of a `pod` is "
-            "reported for that pod. Without a `jobId`: every job that ran in the range, when these are at most 50."
-        ),
+        "JSON text: an object, or an array of up to 50, with `jobId`, `pod`, `gpu` and `workspaceId`, "
+        "empty for all; `userId` and `regionId` are given back as they came. A `JOB_` metric of a `pod` is "
+        "reported for that pod. Without a `jobId`: every job that ran in the range, when these are at most 50.",
     ] = ""
-    period: Annotated[int, Meta(ge=1, le=10**9, description=f"Seconds: {', '.join(map(str, PERIODS))}.")] = 60
-    express: Annotated[str, Meta(description="Not supported: a value is refused.")] = ""
-    length: Annotated[int, Meta(ge=1, description="Most points of the answer.")] = DEFAULT_LENGTH
-    start_time: Annotated[int | None, Meta(description="The start of the range."), POINT_TIME] = None
-    end_time: Annotated[int | None, Meta(description="The end of the range."), POINT_TIME] = None
-    next_token: Annotated[
-        str, Meta(description="The token of the previous page; the other parameters must stay the same.")
-    ] = ""
+    period: Annotated[int, f"Seconds: {', '.join(map(str, PERIODS))}.", Meta(ge=1, le=10**9)] = 60
+    express: Annotated[str, "Not supported: a value is refused."] = ""
+    length: Annotated[int, "Most points of the answer.", Meta(ge=1)] = DEFAULT_LENGTH
+    start_time: Annotated[int | None, "The start of the range.", POINT_TIME] = None
+    end_time: Annotated[int | None, "The end of the range.", POINT_TIME] = None
+    next_token: Annotated[str, "The token of the previous page; the other parameters must stay the same."] = ""
 
     def checked_period(self) -> int:
         """Return the seconds of Period. Raises InvalidRequestError for any other period."""

@@ -6,13 +6,11 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-eas-2021-07-01-
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from jobmeter.dialects.alibaba.common.instances import CONTAINER, replicas_named
-from jobmeter.dialects.alibaba.common.listing import drop_empty, picked
+from jobmeter.dialects.alibaba.common.listing import CONTAINER, drop_empty, picked, replicas_named, stamp
 from jobmeter.dialects.alibaba.common.operation import (
     FLAG,
     TIME,
@@ -26,7 +24,6 @@ from jobmeter.dialects.alibaba.common.operation import (
     operation,
     select_given,
 )
-from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.eas.names import NAME, STATUS, EasPageRequest, cluster_of
 from jobmeter.dialects.base import Steps, ask, round_up
 from jobmeter.dialects.base.request import Choice
@@ -38,18 +35,17 @@ from jobmeter.query.defaults import job_created
 from jobmeter.query.request import JobQuestion, JobRef, JobViewsQuestion, LogQuestion
 from jobmeter.query.usage import LIMITS, promised_devices, read_recorded_limit
 
-SERVICE_TYPES: Mapping[str, str] = MappingProxyType(
-    {**{name: name for name in ("Async", "Standard", "OfflineTask", "Proxima")}, "Offline Task": "OfflineTask"}
-)
-SORTS: Mapping[str, str] = MappingProxyType(
-    {
-        "CreateTime": "created",
-        "UpdateTime": "updated",
-        "ServiceName": "id",
-        "Status": "state",
-        "Timestamp": "created",
-    }
-)
+SERVICE_TYPES: Mapping[str, str] = {
+    **{name: name for name in ("Async", "Standard", "OfflineTask", "Proxima")},
+    "Offline Task": "OfflineTask",
+}
+SORTS: Mapping[str, str] = {
+    "CreateTime": "created",
+    "UpdateTime": "updated",
+    "ServiceName": "id",
+    "Status": "state",
+    "Timestamp": "created",
+}
 """Job fields of the sorts."""
 STORED_FIELDS = (
     *("AppType", "AppVersion", "CurrentVersion", "Gateway", "Image", "LatestVersion", "ParentUid", "Reason", "Role"),
@@ -70,20 +66,20 @@ class ListServices(EasPageRequest, frozen=True, kw_only=True):
     name and type. Cpu, Memory (MB of 2^20 bytes) and Gpu describe one instance.
     """
 
-    filter: Annotated[str, Meta(description="Part of the id or of the name of a job, in any letter case.")] = ""
-    service_name: Annotated[str, Meta(description="The job of that id.")] = ""
-    service_uid: Annotated[str, Meta(description="Another name of ServiceName.")] = ""
+    filter: Annotated[str, "Part of the id or of the name of a job, in any letter case."] = ""
+    service_name: Annotated[str, "The job of that id."] = ""
+    service_uid: Annotated[str, "Another name of ServiceName."] = ""
     service_status: Annotated[str, Choice(tuple(STATUS.meanings))] = ""
-    service_type: Annotated[str, Meta(description="As the job's record says it."), Choice(SERVICE_TYPES)] = ""
-    resource_name: Annotated[str, Meta(description="The resource group.")] = ""
-    quota_id: Annotated[str, Meta(description="Another name of ResourceName.")] = ""
+    service_type: Annotated[str, "As the job's record says it.", Choice(SERVICE_TYPES)] = ""
+    resource_name: Annotated[str, "The resource group."] = ""
+    quota_id: Annotated[str, "Another name of ResourceName."] = ""
     resource_type: Ignored = ""
-    workspace_id: Annotated[str, Meta(description="The workspace.")] = ""
+    workspace_id: Annotated[str, "The workspace."] = ""
     label: Labels = field(default_factory=dict)
-    group_name: Annotated[str, Meta(description="`ServiceGroup` of the job's record.")] = ""
-    gateway: Annotated[str, Meta(description="`Gateway` of the job's record.")] = ""
-    role: Annotated[str, Meta(description="`Role` of the job's record.")] = ""
-    parent_service_uid: Annotated[str, Meta(description="`ParentUid` of the job's record.")] = ""
+    group_name: Annotated[str, "`ServiceGroup` of the job's record."] = ""
+    gateway: Annotated[str, "`Gateway` of the job's record."] = ""
+    role: Annotated[str, "`Role` of the job's record."] = ""
+    parent_service_uid: Annotated[str, "`ParentUid` of the job's record."] = ""
     sort: Annotated[str, Choice(SORTS)] = "created"
 
     def _steps(self) -> Steps:
@@ -136,24 +132,20 @@ class ListServices(EasPageRequest, frozen=True, kw_only=True):
 class DescribeServiceLog(AlibabaRequest, frozen=True, kw_only=True):
     """Returns the lines of a job, by time: `{Logs, PageNum, TotalCount, TotalPageNum, RequestId}`, a text a line."""
 
-    cluster_id: Annotated[str, Meta(description="The vendor's region. Every one means this server.")]
-    service_name: Annotated[str, Meta(description="The job of that id, else the newest one of that name.")]
-    instance_name: Annotated[
-        str, Meta(description="A pod's id, `<job>-<replica>` or a replica's name. Default: all.")
-    ] = ""
-    container_name: Annotated[str, Meta(description="The container of an instance; another one has no lines.")] = (
-        CONTAINER
-    )
-    ip: Annotated[str, Meta(description="Addresses are not reported: a filter on one selects no lines.")] = ""
-    keyword: Annotated[str, Meta(description="Part of a line, in any letter case.")] = ""
-    start_time: Annotated[int | None, Meta(description=f"{_TIME} Default: the first line."), TIME] = None
-    end_time: Annotated[int | None, Meta(description=f"{_TIME} Not included. Default: the last line."), TIME] = None
+    cluster_id: Annotated[str, "The vendor's region. Every one means this server."]
+    service_name: Annotated[str, "The job of that id, else the newest one of that name."]
+    instance_name: Annotated[str, "A pod's id, `<job>-<replica>` or a replica's name. Default: all."] = ""
+    container_name: Annotated[str, "The container of an instance; another one has no lines."] = CONTAINER
+    ip: Annotated[str, "Addresses are not reported: a filter on one selects no lines."] = ""
+    keyword: Annotated[str, "Part of a line, in any letter case."] = ""
+    start_time: Annotated[int | None, f"{_TIME} Default: the first line.", TIME] = None
+    end_time: Annotated[int | None, f"{_TIME} Not included. Default: the last line.", TIME] = None
     previous: Annotated[
         bool | None,
-        Meta(description="`true`: lines from before the last restart; `false`: from after it. Default: all lines."),
+        "`true`: lines from before the last restart; `false`: from after it. Default: all lines.",
         FLAG,
     ] = None
-    page_num: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")] = 1
+    page_num: Annotated[int, "From 1.", Meta(ge=1, le=10**6)] = 1
     page_size: Annotated[int, Meta(ge=1, le=10_000)] = 500
 
     def _steps(self) -> Steps:

@@ -57,24 +57,18 @@ class _LogInfo(msgspec.Struct):
 class CreateDiagnosticTask(AlibabaRequest, frozen=True, kw_only=True):
     """Requests a diagnosis of nodes or log lines: `{DiagnosticId, RequestId}`. See `docs/how-to/diagnose.md`."""
 
-    cluster_id: Annotated[str, BODY, Meta(description="The nodes' cluster. Default: nodes of that name in any.")] = ""
-    node_ids: Annotated[
-        tuple[str, ...], BODY, Meta(description="Comma text: 1 to 256 nodes; needed unless logs come along.")
-    ] = ()
-    diagnostic_type: Annotated[str, BODY, Meta(description=f"`{BY_LOGS}`; every other word has the nodes checked.")] = (
-        ""
-    )
+    cluster_id: Annotated[str, BODY, "The nodes' cluster. Default: nodes of that name in any."] = ""
+    node_ids: Annotated[tuple[str, ...], BODY, "Comma text: 1 to 256 nodes; needed unless logs come along."] = ()
+    diagnostic_type: Annotated[str, BODY, f"`{BY_LOGS}`; every other word has the nodes checked."] = ""
     ai_job_log_info: Annotated[
         _LogInfo,
         BODY,
-        Meta(
-            description="JSON text: `{StartTime, EndTime, AiJobLogs: [{NodeId, AiInstance, Logs: [{Datetime, "
-            "LogContent}]}]}`, times in seconds, whole minutes. Default: the last hour."
-        ),
+        "JSON text: `{StartTime, EndTime, AiJobLogs: [{NodeId, AiInstance, Logs: [{Datetime, "
+        "LogContent}]}]}`, times in seconds, whole minutes. Default: the last hour.",
         JsonText(_LogInfo, "not the JSON object that it has to be", detail=True),
     ] = msgspec.field(default_factory=_LogInfo)
-    start_time: Annotated[str, BODY, Meta(description="Seconds, whole minutes, where AiJobLogInfo has none.")] = ""
-    end_time: Annotated[str, BODY, Meta(description="Seconds, whole minutes, where AiJobLogInfo has none.")] = ""
+    start_time: Annotated[str, BODY, "Seconds, whole minutes, where AiJobLogInfo has none."] = ""
+    end_time: Annotated[str, BODY, "Seconds, whole minutes, where AiJobLogInfo has none."] = ""
 
     def _steps(self) -> Steps:
         info, label = self.ai_job_log_info, self.diagnostic_type
@@ -106,20 +100,16 @@ class ListDiagnosticResults(AlibabaRequest, frozen=True, kw_only=True):
     CreationTime, FinishedTime}], MaxResults, NextToken, RequestId}`.
     """
 
-    diag_type: Annotated[str, BODY, Meta(description="Only tasks that were made with this DiagnosticType.")] = ""
-    diagnostic_type: Annotated[str, BODY, Meta(description="Another name of DiagType.")] = ""
-    diagnostic_id: Annotated[str, BODY, Meta(description="Only this task.")] = ""
-    cluster_id: Annotated[str, BODY, Meta(description="Only tasks that name this cluster.")] = ""
-    node_ids: Annotated[
-        tuple[str, ...], BODY, Meta(description="Comma text: only tasks about one of these nodes.")
-    ] = ()
-    resource_group_id: Annotated[
-        str, BODY, Meta(description="Only tasks whose nodes belong to this resource group.")
-    ] = ""
+    diag_type: Annotated[str, BODY, "Only tasks that were made with this DiagnosticType."] = ""
+    diagnostic_type: Annotated[str, BODY, "Another name of DiagType."] = ""
+    diagnostic_id: Annotated[str, BODY, "Only this task."] = ""
+    cluster_id: Annotated[str, BODY, "Only tasks that name this cluster."] = ""
+    node_ids: Annotated[tuple[str, ...], BODY, "Comma text: only tasks about one of these nodes."] = ()
+    resource_group_id: Annotated[str, BODY, "Only tasks whose nodes belong to this resource group."] = ""
     max_results: Annotated[
-        int, BODY, Meta(ge=-(10**9), le=10**9, description=f"Below 20 it is 20, above {MAX_PAGE} it is {MAX_PAGE}.")
+        int, BODY, f"Below 20 it is 20, above {MAX_PAGE} it is {MAX_PAGE}.", Meta(ge=-(10**9), le=10**9)
     ] = DEFAULT_PAGE
-    next_token: Annotated[str, BODY, Meta(description="NextToken of the previous page.")] = ""
+    next_token: Annotated[str, BODY, "NextToken of the previous page."] = ""
 
     def _steps(self) -> Steps:
         size = min(max(self.max_results, DEFAULT_PAGE), MAX_PAGE)
@@ -149,7 +139,7 @@ class DescribeDiagnosticResult(AlibabaRequest, frozen=True, kw_only=True):
     are findings, the answer of each node, and events that warn.
     """
 
-    diagnostic_id: Annotated[str, BODY, Meta(description="The task.")]
+    diagnostic_id: Annotated[str, BODY, "The task."]
 
     def _steps(self) -> Steps:
         page = yield from ask(TaskFilter(ids=(self.diagnostic_id,), limit=1))

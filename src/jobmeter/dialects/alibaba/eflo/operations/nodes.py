@@ -8,24 +8,20 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as EncodingError
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from jobmeter.dialects.alibaba.common.listing import drop_empty
+from jobmeter.dialects.alibaba.common.listing import drop_empty, stamp
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, operation
-from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import BODY, ParameterKind, ParameterReader, ParameterSlot, list_names
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.order import make_natural_key
 from jobmeter.query.nodes import NodesQuestion, NodeState, NodeStatus
 
-STATES: Mapping[NodeState, str] = MappingProxyType(
-    {NodeState.UP: "Using", NodeState.DOWN: "Stopped", NodeState.UNKNOWN: "Unknown"}
-)
+STATES: Mapping[NodeState, str] = {NodeState.UP: "Using", NodeState.DOWN: "Stopped", NodeState.UNKNOWN: "Unknown"}
 
 
 class _Pair(msgspec.Struct, frozen=True, rename="pascal"):
@@ -53,23 +49,21 @@ class ListClusterNodes(AlibabaRequest, frozen=True, kw_only=True):
     node's agent sends, Stopped when it does not, Unknown when the node never described itself.
     """
 
-    cluster_id: Annotated[str, BODY, Meta(description="The cluster, as the nodes' agents name it.")]
-    resource_group_id: Annotated[str, BODY, Meta(description="Only nodes whose record names this resource group.")] = ""
+    cluster_id: Annotated[str, BODY, "The cluster, as the nodes' agents name it."]
+    resource_group_id: Annotated[str, BODY, "Only nodes whose record names this resource group."] = ""
     operating_states: Annotated[
         tuple[str, ...],
         BODY,
-        Meta(description=f"Only nodes in one of these states: {list_names(STATES.values())}."),
+        f"Only nodes in one of these states: {list_names(STATES.values())}.",
     ] = ()
-    node_group_id: Annotated[
-        str, BODY, Meta(description="No node is in a node group: a filter on it selects none.")
-    ] = ""
+    node_group_id: Annotated[str, BODY, "No node is in a node group: a filter on it selects none."] = ""
     tags: Annotated[
         tuple[_Pair, ...],
-        Meta(description="`Tags.1.Key`, `Tags.1.Value`, ...: no node has tags, a filter on them selects none."),
+        "`Tags.1.Key`, `Tags.1.Value`, ...: no node has tags, a filter on them selects none.",
         _Pairs(),
     ] = ()
     max_results: Annotated[int, BODY, Meta(ge=1, le=100)] = 20
-    next_token: Annotated[str, BODY, Meta(description="NextToken of the previous page.")] = ""
+    next_token: Annotated[str, BODY, "NextToken of the previous page."] = ""
 
     def _steps(self) -> Steps:
         states = {word.casefold() for word in self.operating_states}
@@ -103,7 +97,7 @@ class DescribeNode(AlibabaRequest, frozen=True, kw_only=True):
     RequestId}`; OperatingState as in ListClusterNodes.
     """
 
-    node_id: Annotated[str, BODY, Meta(description="The node's name.")]
+    node_id: Annotated[str, BODY, "The node's name."]
 
     def _steps(self) -> Steps:
         question = NodesQuestion(names=frozenset({self.node_id}), silent_ms=self.context.silent_ms)

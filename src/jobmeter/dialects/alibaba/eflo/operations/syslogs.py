@@ -16,7 +16,7 @@ from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.series import check_name
 from jobmeter.model.syslog import SEVERITIES
 from jobmeter.model.time import MAX_TIME_MS
-from jobmeter.query.log_pages import LogPageQuestion
+from jobmeter.query.logs import LogPageQuestion
 from jobmeter.query.request import LogQuestion, NodeRef
 
 MOST = 100
@@ -35,21 +35,17 @@ class ListSyslogs(AlibabaRequest, frozen=True, kw_only=True):
     form.
     """
 
-    from_time: Annotated[int, BODY, Meta(ge=0, le=_LATEST, description=_TIME)]
-    to_time: Annotated[int, BODY, Meta(ge=0, le=_LATEST, description=f"{_TIME} Not included.")]
-    node_id: Annotated[str, BODY, Meta(description="The node's name.")]
+    from_time: Annotated[int, BODY, _TIME, Meta(ge=0, le=_LATEST)]
+    to_time: Annotated[int, BODY, f"{_TIME} Not included.", Meta(ge=0, le=_LATEST)]
+    node_id: Annotated[str, BODY, "The node's name."]
     query: Annotated[
         str,
         BODY,
-        Meta(
-            description="Words, quoted phrases, patterns of words (`err*`, `er?or`), `AND`, `OR` or `|`, `NOT`, "
-            "parentheses, `field:value` with the names of the answer's fields, and comparisons (`Severity>=4`)."
-        ),
+        "Words, quoted phrases, patterns of words (`err*`, `er?or`), `AND`, `OR` or `|`, `NOT`, "
+        "parentheses, `field:value` with the names of the answer's fields, and comparisons (`Severity>=4`).",
     ] = ""
-    reverse: Annotated[bool, BODY, Meta(description="`true` for the newest first.")] = False
-    next_token: Annotated[
-        str, BODY, Meta(description="The token of the page before; valid for an hour, for the same query.")
-    ] = ""
+    reverse: Annotated[bool, BODY, "`true` for the newest first."] = False
+    next_token: Annotated[str, BODY, "The token of the page before; valid for an hour, for the same query."] = ""
 
     def _steps(self) -> Steps:
         if self.to_time <= self.from_time:

@@ -6,7 +6,6 @@ https://nightlies.apache.org/flink/flink-docs-release-1.20/docs/ops/rest_api/ an
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from jobmeter.dialects.alibaba.common.listing import drop_empty
@@ -30,16 +29,14 @@ from jobmeter.query.series import SeriesQuestion
 from jobmeter.query.usage import LIMITS, read_recorded_limit
 
 MOST_EXCEPTIONS, MOST_CHECKPOINTS = 100, 100
-STATES: Mapping[JobState, str] = MappingProxyType(
-    {
-        JobState.QUEUED: "CREATED",
-        JobState.RUNNING: "RUNNING",
-        JobState.SUCCEEDED: "FINISHED",
-        JobState.FAILED: "FAILED",
-        JobState.STOPPED: "CANCELED",
-        JobState.UNKNOWN: "SUSPENDED",
-    }
-)
+STATES: Mapping[JobState, str] = {
+    JobState.QUEUED: "CREATED",
+    JobState.RUNNING: "RUNNING",
+    JobState.SUCCEEDED: "FINISHED",
+    JobState.FAILED: "FAILED",
+    JobState.STOPPED: "CANCELED",
+    JobState.UNKNOWN: "SUSPENDED",
+}
 """Flink's word for each of our states."""
 _COMPLETED, _RESTARTED = "COMPLETED", "Restarted"
 _RECENT_MS = 5 * MINUTE

@@ -60,19 +60,15 @@ class ListInstance(FlinkPageRequest, frozen=True, kw_only=True):
     """
 
     job_type: Annotated[str, Choice((STREAM, BATCH))]
-    job_name: Annotated[str, Meta(description="The id of a job, or its name. Default: all Flink jobs.")] = ""
+    job_name: Annotated[str, "The id of a job, or its name. Default: all Flink jobs."] = ""
     actual_state: Annotated[str, Choice(STATES)] = ""
     expect_state: Annotated[str, Choice(STATES)] = ""
-    api_type: Annotated[str, Meta(description="`SQL` or `DATASTREAM`, as the job was registered.")] = ""
-    start_begin_ts: Annotated[
-        _Time, Meta(ge=0, le=MAX_TIME_MS, description="Started then or later, in milliseconds.")
-    ] = None
-    start_end_ts: Annotated[_Time, Meta(ge=0, le=MAX_TIME_MS, description="Started then or earlier.")] = None
-    end_begin_ts: Annotated[_Time, Meta(ge=0, le=MAX_TIME_MS, description="Ended then or later.")] = None
-    end_end_ts: Annotated[_Time, Meta(ge=0, le=MAX_TIME_MS, description="Ended then or earlier.")] = None
-    is_archived: Annotated[
-        bool, Meta(description="`true`: streams that were restarted, batch runs that ended 2 days ago.")
-    ] = False
+    api_type: Annotated[str, "`SQL` or `DATASTREAM`, as the job was registered."] = ""
+    start_begin_ts: Annotated[_Time, "Started then or later, in milliseconds.", Meta(ge=0, le=MAX_TIME_MS)] = None
+    start_end_ts: Annotated[_Time, "Started then or earlier.", Meta(ge=0, le=MAX_TIME_MS)] = None
+    end_begin_ts: Annotated[_Time, "Ended then or later.", Meta(ge=0, le=MAX_TIME_MS)] = None
+    end_end_ts: Annotated[_Time, "Ended then or earlier.", Meta(ge=0, le=MAX_TIME_MS)] = None
+    is_archived: Annotated[bool, "`true`: streams that were restarted, batch runs that ended 2 days ago."] = False
 
     def _steps(self) -> Steps:
         project, name = self.project_name, self.job_name
@@ -123,7 +119,7 @@ class BatchGetInstanceRunSummary(FlinkProjectRequest, frozen=True, kw_only=True)
     """Returns the summaries of several jobs; unknown names are left out."""
 
     job_type: Annotated[str, Choice((STREAM, BATCH))]
-    job_names: Annotated[tuple[str, ...], Meta(description="Comma separated.")]
+    job_names: Annotated[tuple[str, ...], "Comma separated."]
 
     def _steps(self) -> Steps:
         members = []
@@ -141,7 +137,7 @@ class BatchGetInstanceRunSummary(FlinkProjectRequest, frozen=True, kw_only=True)
 class ModifyInstanceState(InstanceRequest, frozen=True, kw_only=True):
     """Marks an instance as stopped. Jobmeter does not end processes: the system that runs the job does."""
 
-    expect_state: Annotated[str, Meta(description="`TERMINATED`."), Choice(STATES, shown=False)]
+    expect_state: Annotated[str, "`TERMINATED`.", Choice(STATES, shown=False)]
 
     def _steps(self) -> Steps:
         if self.expect_state != "TERMINATED":

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
 
 from jobmeter.dialects.alibaba.foas.answers import reply
 from jobmeter.dialects.alibaba.foas.instances import (
@@ -41,21 +40,19 @@ from jobmeter.model.record import JobRecord, Records
 from jobmeter.query.defaults import job_created
 
 MAX_ID = 128
-_Stored = Annotated[str, Meta(description="Given back as it is.")]
+_Stored = Annotated[str, "Given back as it is."]
 
 
 @operation(f"GET {JOBS_PATH}", "jobs:read", by_resource=True)
 class ListJob(FlinkPageRequest, frozen=True, kw_only=True):
     """Lists the Flink jobs of a project, each once, newest first."""
 
-    job_name: Annotated[str, Meta(description="A part of the name.")] = ""
+    job_name: Annotated[str, "A part of the name."] = ""
     job_type: Annotated[str, Choice((STREAM, BATCH))] = ""
-    api_type: Annotated[str, Meta(description="As it was registered.")] = ""
-    engine_version: Annotated[str, Meta(description="As it was registered.")] = ""
-    cluster_id: Annotated[str, Meta(description="As it was registered.")] = ""
-    is_show_full_field: Annotated[bool, Meta(description="`false` leaves out code, properties, packages and plan.")] = (
-        True
-    )
+    api_type: Annotated[str, "As it was registered."] = ""
+    engine_version: Annotated[str, "As it was registered."] = ""
+    cluster_id: Annotated[str, "As it was registered."] = ""
+    is_show_full_field: Annotated[bool, "`false` leaves out code, properties, packages and plan."] = True
 
     def _steps(self) -> Steps:
         project, name = self.project_name, self.job_name.casefold()
@@ -93,9 +90,9 @@ class GetFlinkJob(FlinkJobRequest, frozen=True):
 class CreateFlinkJob(FlinkProjectRequest, frozen=True, kw_only=True):
     """Registers a job that another system is going to run: it waits."""
 
-    job_name: Annotated[str, Meta(description="Its name, and the id under which its samples come.")]
+    job_name: Annotated[str, "Its name, and the id under which its samples come."]
     job_type: Annotated[str, Choice((STREAM, BATCH))]
-    queue_name: Annotated[str, Meta(description="The resource group.")] = ""
+    queue_name: Annotated[str, "The resource group."] = ""
     api_type: _Stored = ""
     code: _Stored = ""
     properties: _Stored = ""
@@ -143,7 +140,7 @@ class StartJob(FlinkJobRequest, frozen=True, kw_only=True):
     `EngineJobHandler` of GetInstance.
     """
 
-    parameter_json: Annotated[str, Meta(description="A JSON object, which is stored.")] = ""
+    parameter_json: Annotated[str, "A JSON object, which is stored."] = ""
 
     def _steps(self) -> Steps:
         project, name, text = self.project_name, self.job_name, self.parameter_json

@@ -45,11 +45,12 @@ class GetInstanceMetric(FlinkJobRequest, frozen=True, kw_only=True):
     instance_id: Annotated[
         int,
         QUERY,
-        Meta(ge=CURRENT, le=LARGEST_ID, description="`-1`: the running one of a streaming job; else an instance."),
+        "`-1`: the running one of a streaming job; else an instance.",
+        Meta(ge=CURRENT, le=LARGEST_ID),
     ] = CURRENT
     metric_json: Annotated[
         str,
-        Meta(description=f"{metric_json.TEXT} A `metric` is `blink.<projectName>.<jobName>.<name>`, or the bare name."),
+        f"{metric_json.TEXT} A `metric` is `blink.<projectName>.<jobName>.<name>`, or the bare name.",
     ]
 
     def _steps(self) -> Steps:
@@ -65,14 +66,12 @@ class GetInstanceMetric(FlinkJobRequest, frozen=True, kw_only=True):
 class GetClusterMetrics(AlibabaRequest, frozen=True, kw_only=True, rename="camel"):
     """Returns metrics of the nodes of a cluster, in the form of GetInstanceMetric."""
 
-    cluster_id: Annotated[str, Meta(description="The cluster, as its agents name it.")]
+    cluster_id: Annotated[str, "The cluster, as its agents name it."]
     metric_json: Annotated[
         str,
-        Meta(
-            description=f"{metric_json.TEXT} A `metric` is `<clusterId>.<name>`, or the bare name: "
-            f"`{CPU_PREFIX}<mode>` ({', '.join(CPU_MODES)}; percent of a node's CPU time), a metric of nodes from "
-            "the catalogue, or one of GetInstanceMetric, over every job on the nodes."
-        ),
+        f"{metric_json.TEXT} A `metric` is `<clusterId>.<name>`, or the bare name: "
+        f"`{CPU_PREFIX}<mode>` ({', '.join(CPU_MODES)}; percent of a node's CPU time), a metric of nodes from "
+        "the catalogue, or one of GetInstanceMetric, over every job on the nodes.",
     ]
 
     def _steps(self) -> Steps:

@@ -4,7 +4,6 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -18,18 +17,16 @@ from jobmeter.model.instance_types import MOST_JOBS, collect_named_types, type_i
 from jobmeter.model.job import InstanceType, Job, JobFilter
 from jobmeter.query.defaults import job_created
 
-RESOURCE_TYPES: Mapping[str, str] = MappingProxyType({"ECS": "ecs.", "Lingjun": "ml."})
+RESOURCE_TYPES: Mapping[str, str] = {"ECS": "ecs.", "Lingjun": "ml."}
 """Prefixes of the vendor's names of instance types, by the type of the resource."""
 _Entry = tuple[InstanceType, Job]
-SORTS: Mapping[str, Callable[[_Entry], Any]] = MappingProxyType(
-    {
-        "InstanceType": lambda one: type_id(one[0]),
-        "CPU": lambda one: one[0].cpu,
-        "GPU": lambda one: one[0].gpu_count,
-        "Memory": lambda one: one[0].memory,
-        "GmtCreateTime": lambda one: job_created(one[1]),
-    }
-)
+SORTS: Mapping[str, Callable[[_Entry], Any]] = {
+    "InstanceType": lambda one: type_id(one[0]),
+    "CPU": lambda one: one[0].cpu,
+    "GPU": lambda one: one[0].gpu_count,
+    "Memory": lambda one: one[0].memory,
+    "GmtCreateTime": lambda one: job_created(one[1]),
+}
 
 
 @operation("GET /api/v1/ecsspecs", "jobs:read", by_resource=True)
@@ -40,18 +37,12 @@ class ListEcsSpecs(AlibabaRequest, frozen=True, kw_only=True):
     fields without a record are left out. Jobmeter offers no machines, so the availability of a type is unknown.
     """
 
-    accelerator_type: Annotated[
-        str, Meta(description="Types without or with GPUs. Default: all."), Choice(("CPU", "GPU"))
-    ] = ""
-    instance_types: Annotated[tuple[str, ...], Meta(description="Names, separated by commas. Default: all.")] = ()
-    resource_type: Annotated[
-        str, Meta(description="By the vendor's names of types. Default: all."), Choice(tuple(RESOURCE_TYPES))
-    ] = ""
-    sort_by: Annotated[str, Meta(description="`GmtCreateTime`: the newest job's creation."), Choice(tuple(SORTS))] = (
-        "InstanceType"
-    )
+    accelerator_type: Annotated[str, "Types without or with GPUs. Default: all.", Choice(("CPU", "GPU"))] = ""
+    instance_types: Annotated[tuple[str, ...], "Names, separated by commas. Default: all."] = ()
+    resource_type: Annotated[str, "By the vendor's names of types. Default: all.", Choice(tuple(RESOURCE_TYPES))] = ""
+    sort_by: Annotated[str, "`GmtCreateTime`: the newest job's creation.", Choice(tuple(SORTS))] = "InstanceType"
     order: Annotated[bool, ORDER] = False
-    page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")] = 1
+    page_number: Annotated[int, "From 1.", Meta(ge=1, le=10**6)] = 1
     page_size: Annotated[int, Meta(ge=1, le=1000)] = 10
 
     def _steps(self) -> Steps:

@@ -1,7 +1,6 @@
 """ListJobs."""
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
@@ -16,43 +15,39 @@ from jobmeter.dialects.alibaba.common.operation import (
     select_given,
 )
 from jobmeter.dialects.alibaba.pai_dlc import items
+from jobmeter.dialects.alibaba.pai_dlc.pods import STATUS, STATUSES
 from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, WeekEnd, WeekStart
 from jobmeter.dialects.alibaba.pai_dlc.specs import GIB, Totals
-from jobmeter.dialects.alibaba.pai_dlc.states import STATUS, STATUSES
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, JobFilter, JobPage, JobState, Operator
 
-SORTS: Mapping[str, str] = MappingProxyType(
-    {
-        "DisplayName": "name",
-        "JobType": "type",
-        "Status": "state",
-        "GmtCreateTime": "created",
-        "GmtFinishTime": "end",
-        "GmtRunningTime": "start",
-    }
-)
+SORTS: Mapping[str, str] = {
+    "DisplayName": "name",
+    "JobType": "type",
+    "Status": "state",
+    "GmtCreateTime": "created",
+    "GmtFinishTime": "end",
+    "GmtRunningTime": "start",
+}
 """The sort keys of a list."""
 _ALL = frozenset(JobState)
-TIMES: Mapping[str, tuple[str, frozenset[JobState]]] = MappingProxyType(
-    {
-        "GmtCreateTime": ("created", _ALL),
-        "GmtSubmittedTime": ("created", _ALL),
-        "GmtRunningTime": ("start", _ALL),
-        "GmtFinishTime": ("end", frozenset(state for state in JobState if state.finished)),
-        "GmtSuccessedTime": ("end", frozenset({JobState.SUCCEEDED})),
-        "GmtFailedTime": ("end", frozenset({JobState.FAILED})),
-        "GmtStoppedTime": ("end", frozenset({JobState.STOPPED, JobState.UNKNOWN})),
-    }
-)
+TIMES: Mapping[str, tuple[str, frozenset[JobState]]] = {
+    "GmtCreateTime": ("created", _ALL),
+    "GmtSubmittedTime": ("created", _ALL),
+    "GmtRunningTime": ("start", _ALL),
+    "GmtFinishTime": ("end", frozenset(state for state in JobState if state.finished)),
+    "GmtSuccessedTime": ("end", frozenset({JobState.SUCCEEDED})),
+    "GmtFailedTime": ("end", frozenset({JobState.FAILED})),
+    "GmtStoppedTime": ("end", frozenset({JobState.STOPPED, JobState.UNKNOWN})),
+}
 """Times that StartTime and EndTime may bound: our field, and the states that show it."""
 _SUMS = ("RequestCPU", "RequestGPU", "RequestMemory", "NodeCount")
 PAYMENTS = ("PrePaid", "Spot", "PostPaid")
 
 _OWN = "extra.pai-dlc"
-_OfSettings = Annotated[str, Meta(description="The value in the job's Settings.")]
+_OfSettings = Annotated[str, "The value in the job's Settings."]
 _EQUAL = {
     "template_id": f"{_OWN}.TemplateId",
     "pipeline_id": f"{_OWN}.PipelineId",
@@ -86,35 +81,33 @@ class ListJobs(AlibabaRequest, frozen=True, kw_only=True):
     with RequestGPU and RequestMemory (GiB) as texts.
     """
 
-    job_id: Annotated[str, Meta(description="One job by its id. It takes precedence over JobIds.")] = ""
-    job_ids: Annotated[tuple[str, ...], Meta(description="Ids, separated by commas.")] = ()
-    display_name: Annotated[str, Meta(description="Part of the name, in any letter case.")] = ""
+    job_id: Annotated[str, "One job by its id. It takes precedence over JobIds."] = ""
+    job_ids: Annotated[tuple[str, ...], "Ids, separated by commas."] = ()
+    display_name: Annotated[str, "Part of the name, in any letter case."] = ""
     display_name_search_mode: Annotated[
-        Literal["Wildcard", "Fuzzy", "Exact"], Meta(description="`Exact` takes the whole name, the others a part.")
+        Literal["Wildcard", "Fuzzy", "Exact"], "`Exact` takes the whole name, the others a part."
     ] = "Wildcard"
-    job_type: Annotated[str, Meta(description="The job's type, `PyTorchJob` say.")] = ""
+    job_type: Annotated[str, "The job's type, `PyTorchJob` say."] = ""
     status: Annotated[str, Choice(tuple(STATUSES))] = ""
-    workspace_id: Annotated[str, Meta(description="The workspace.")] = ""
-    from_all_workspaces: Annotated[bool, Meta(description="`true`: WorkspaceId is ignored.")] = False
-    resource_id: Annotated[str, Meta(description="The resource group. It takes precedence over ResourceIds.")] = ""
-    resource_ids: Annotated[tuple[str, ...], Meta(description="Resource groups, separated by commas.")] = ()
-    resource_quota_name: Annotated[str, Meta(description="Part of the resource group's name.")] = ""
-    user_id_for_filter: Annotated[str, Meta(description="The user.")] = ""
-    username: Annotated[str, Meta(description="Part of the user's name.")] = ""
-    show_own: Annotated[
-        bool, Meta(description="`true`: only jobs of the user who is named as the caller's key is.")
-    ] = False
+    workspace_id: Annotated[str, "The workspace."] = ""
+    from_all_workspaces: Annotated[bool, "`true`: WorkspaceId is ignored."] = False
+    resource_id: Annotated[str, "The resource group. It takes precedence over ResourceIds."] = ""
+    resource_ids: Annotated[tuple[str, ...], "Resource groups, separated by commas."] = ()
+    resource_quota_name: Annotated[str, "Part of the resource group's name."] = ""
+    user_id_for_filter: Annotated[str, "The user."] = ""
+    username: Annotated[str, "Part of the user's name."] = ""
+    show_own: Annotated[bool, "`true`: only jobs of the user who is named as the caller's key is."] = False
     tags: Labels = field(default_factory=dict)
     business_user_id: _OfSettings = ""
     caller: _OfSettings = ""
     pipeline_id: _OfSettings = ""
-    template_id: Annotated[str, Meta(description="The template that the job was made from.")] = ""
+    template_id: Annotated[str, "The template that the job was made from."] = ""
     accessibility: Annotated[
         Operator | None,
-        Meta(description="A job is private unless its record says otherwise."),
+        "A job is private unless its record says otherwise.",
         Choice({"PUBLIC": Operator.IN, "PRIVATE": Operator.NOT_IN}),
     ] = None
-    payment_type: Annotated[str, Meta(description="With a resource group, spot, or neither."), Choice(PAYMENTS)] = ""
+    payment_type: Annotated[str, "With a resource group, spot, or neither.", Choice(PAYMENTS)] = ""
     oversold_info: Annotated[
         str,
         Choice(
@@ -124,26 +117,26 @@ class ListJobs(AlibabaRequest, frozen=True, kw_only=True):
             )
         ),
     ] = ""
-    enable_assign_node: Annotated[
-        bool | None, Meta(description="`true`: jobs that were bound to nodes; `false`: the others."), FLAG
-    ] = None
-    description: Annotated[str, Meta(description="Part of the description.")] = ""
-    image_search: Annotated[str, Meta(description="Part of an image's name.")] = ""
-    reason_search: Annotated[str, Meta(description="Part of the error.")] = ""
-    user_command_search: Annotated[str, Meta(description="Part of the command.")] = ""
-    time_range_field: Annotated[str, Meta(description="The bounded time."), Choice(tuple(TIMES))] = "GmtCreateTime"
+    enable_assign_node: Annotated[bool | None, "`true`: jobs that were bound to nodes; `false`: the others.", FLAG] = (
+        None
+    )
+    description: Annotated[str, "Part of the description."] = ""
+    image_search: Annotated[str, "Part of an image's name."] = ""
+    reason_search: Annotated[str, "Part of the error."] = ""
+    user_command_search: Annotated[str, "Part of the command."] = ""
+    time_range_field: Annotated[str, "The bounded time.", Choice(tuple(TIMES))] = "GmtCreateTime"
     start_time: WeekStart = None
     end_time: WeekEnd = None
     numeric_range_field: Annotated[
         str,
-        Meta(description="Seconds; 1 to 9; cores, GPUs, GiB and pods of a registered job."),
+        "Seconds; 1 to 9; cores, GPUs, GiB and pods of a registered job.",
         Choice(("Duration", "Priority", *_SUMS)),
     ] = ""
-    numeric_range_min: Annotated[int | None, Meta(ge=0, le=2**53, description="The least number, included.")] = None
-    numeric_range_max: Annotated[int | None, Meta(ge=0, le=2**53, description="The greatest number, included.")] = None
+    numeric_range_min: Annotated[int | None, "The least number, included.", Meta(ge=0, le=2**53)] = None
+    numeric_range_max: Annotated[int | None, "The greatest number, included.", Meta(ge=0, le=2**53)] = None
     sort_by: Annotated[str, Choice(SORTS)] = "created"
     order: Annotated[bool, ORDER] = True
-    page_number: Annotated[int, Meta(ge=1, le=2_000_000, description="From 1.")] = 1
+    page_number: Annotated[int, "From 1.", Meta(ge=1, le=2_000_000)] = 1
     page_size: Annotated[int, Meta(ge=1, le=1000)] = 50
 
     def _steps(self) -> Steps:

@@ -5,8 +5,6 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12
 
 from typing import Annotated
 
-from msgspec import Meta
-
 from jobmeter.dialects.alibaba.common.operation import (
     TIME,
     Step,
@@ -15,8 +13,7 @@ from jobmeter.dialects.alibaba.common.operation import (
     operation,
     pod_ids,
 )
-from jobmeter.dialects.alibaba.pai_dlc.names import METRICS
-from jobmeter.dialects.alibaba.pai_dlc.requests import TIME_TEXT, DlcJobRequest, Token
+from jobmeter.dialects.alibaba.pai_dlc.requests import METRICS, TIME_TEXT, DlcJobRequest, Token
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.catalog import Metric
@@ -35,8 +32,8 @@ class GetJobMetrics(DlcJobRequest, frozen=True, kw_only=True):
     """
 
     metric_type: Annotated[Metric, Choice(METRICS, exact=True)]
-    start_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Default: one hour ago."), TIME] = None
-    end_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Not included. Default: now."), TIME] = None
+    start_time: Annotated[int | None, f"{TIME_TEXT} Default: one hour ago.", TIME] = None
+    end_time: Annotated[int | None, f"{TIME_TEXT} Not included. Default: now.", TIME] = None
     time_step: Annotated[int, Step(MINUTE)] = 5 * MINUTE
     token: Token = ""
 

@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-from msgspec import Meta
-
 from jobmeter.dialects.alibaba.common.operation import answer, operation
 from jobmeter.dialects.alibaba.pai_dlc import items
 from jobmeter.dialects.alibaba.pai_dlc.requests import DlcJobRequest
@@ -24,7 +22,7 @@ class GetJob(DlcJobRequest, frozen=True, kw_only=True):
 
     need_detail: Annotated[
         bool,
-        Meta(description="`false`: without JobSpecs, Pods, StatusHistory, Envs, CustomEnvs, Settings and CodeSource."),
+        "`false`: without JobSpecs, Pods, StatusHistory, Envs, CustomEnvs, Settings and CodeSource.",
     ] = True
 
     def _steps(self) -> Steps:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from jobmeter.dialects.alibaba.common.instances import CONTAINER
+from jobmeter.dialects.alibaba.common.listing import CONTAINER
 from jobmeter.dialects.alibaba.common.operation import answer, operation
 from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, PodRequest, WeekEnd, WeekStart
@@ -24,14 +24,14 @@ class GetPodLogs(PodRequest, frozen=True, kw_only=True):
     `{JobId, PodId, PodUid, Containers, ContainerInfo, Logs, RequestId}`.
     """
 
-    max_lines: Annotated[int, Meta(ge=1, le=10_000, description="Of more lines, the newest are given.")] = 2000
+    max_lines: Annotated[int, "Of more lines, the newest are given.", Meta(ge=1, le=10_000)] = 2000
     start_time: WeekStart = None
     end_time: WeekEnd = None
     containers: Annotated[
         tuple[str, ...],
-        Meta(description=f"Names, separated by commas. A pod has one, `{CONTAINER}`; others have no lines."),
+        f"Names, separated by commas. A pod has one, `{CONTAINER}`; others have no lines.",
     ] = ()
-    download_to_file: Annotated[bool, Meta(description="The lines come in the answer either way.")] = False
+    download_to_file: Annotated[bool, "The lines come in the answer either way."] = False
 
     def _steps(self) -> Steps:
         view = yield from self.view()

@@ -30,16 +30,16 @@ class GetMetrics(PointsRequest, frozen=True, kw_only=True):
     line. NextToken is absent on the last page.
     """
 
-    job_id: Annotated[str, Meta(description="The job, where Dimensions name none.")] = ""
-    length: Annotated[int, Meta(ge=1, le=5000, description="Most points of the answer.")] = DEFAULT_LENGTH
+    job_id: Annotated[str, "The job, where Dimensions name none."] = ""
+    length: Annotated[int, "Most points of the answer.", Meta(ge=1, le=5000)] = DEFAULT_LENGTH
     start_time: Annotated[
         int | None,
-        Meta(description=f"{TIME_TEXT} Or epoch milliseconds. Default: one hour before EndTime."),
+        f"{TIME_TEXT} Or epoch milliseconds. Default: one hour before EndTime.",
         POINT_TIME,
     ] = None
     end_time: Annotated[
         int | None,
-        Meta(description=f"{TIME_TEXT} Or epoch milliseconds. Not included. At most 31 days later. Default: now."),
+        f"{TIME_TEXT} Or epoch milliseconds. Not included. At most 31 days later. Default: now.",
         POINT_TIME,
     ] = None
     token: Token = ""

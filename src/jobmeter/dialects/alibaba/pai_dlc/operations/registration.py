@@ -12,9 +12,8 @@ from msgspec import Meta, field
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, answer, json_body, json_operation, operation
 from jobmeter.dialects.alibaba.pai_dlc import specs
 from jobmeter.dialects.alibaba.pai_dlc.items import STORED_FIELDS, read_own_fields
-from jobmeter.dialects.alibaba.pai_dlc.names import NAME
 from jobmeter.dialects.alibaba.pai_dlc.operations.job_list import sums
-from jobmeter.dialects.alibaba.pai_dlc.requests import DlcJobRequest, job_view
+from jobmeter.dialects.alibaba.pai_dlc.requests import NAME, DlcJobRequest, job_view
 from jobmeter.dialects.base import Context, DeleteJob, RecordJobs, Steps, StopJob, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import ConflictError, InvalidRequestError
@@ -35,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _DIGITS = string.digits + string.ascii_lowercase
 
 
-Priority = Annotated[int | None, Meta(ge=1, le=9, description="1, the default, is the lowest.")]
+Priority = Annotated[int | None, "1, the default, is the lowest.", Meta(ge=1, le=9)]
 
 
 @json_operation("POST /api/v1/jobs", "jobs:write", body_bytes=MAX_BODY)
@@ -46,28 +45,22 @@ class CreateJob(AlibabaRequest, frozen=True, kw_only=True):
     Further fields of the vendor are stored, and given back word for word.
     """
 
-    display_name: Annotated[str, Meta(description="1 to 256 letters, digits, underscores, periods and hyphens.")]
+    display_name: Annotated[str, "1 to 256 letters, digits, underscores, periods and hyphens."]
     job_type: Annotated[str, Choice(JOB_TYPES, exact=True)]
-    user_command: Annotated[str, Meta(description="The command of the pods.")]
+    user_command: Annotated[str, "The command of the pods."]
     job_specs: Annotated[
         list[specs.JobSpec],
-        Meta(
-            description=f"The roles: `Type`, `PodCount` (at most {specs.MAX_PODS} pods in all), `ResourceConfig`, "
-            "`EcsSpec`, `Image`, ... Pods are named `<JobId>-worker-0`. The job has the limits of its largest role."
-        ),
+        f"The roles: `Type`, `PodCount` (at most {specs.MAX_PODS} pods in all), `ResourceConfig`, "
+        "`EcsSpec`, `Image`, ... Pods are named `<JobId>-worker-0`. The job has the limits of its largest role.",
     ]
-    workspace_id: Annotated[str, Meta(description="The workspace.")] = ""
-    resource_id: Annotated[str, Meta(description="The resource group.")] = ""
-    accessibility: Annotated[
-        str, Meta(description="`PUBLIC` or `PRIVATE`; it is stored, but keys decide who sees the job.")
-    ] = ""
+    workspace_id: Annotated[str, "The workspace."] = ""
+    resource_id: Annotated[str, "The resource group."] = ""
+    accessibility: Annotated[str, "`PUBLIC` or `PRIVATE`; it is stored, but keys decide who sees the job."] = ""
     priority: Priority = None
-    description: Annotated[str, Meta(description="A text.")] = ""
-    job_max_running_time_minutes: Annotated[int | None, Meta(ge=0, description="Minutes.")] = None
-    envs: Annotated[dict[str, str], Meta(description="Environment variables.")] = field(default_factory=dict)
-    settings: Annotated[dict[str, Any], Meta(description="Its `Tags` are the job's labels.")] = field(
-        default_factory=dict
-    )
+    description: Annotated[str, "A text."] = ""
+    job_max_running_time_minutes: Annotated[int | None, "Minutes.", Meta(ge=0)] = None
+    envs: Annotated[dict[str, str], "Environment variables."] = field(default_factory=dict)
+    settings: Annotated[dict[str, Any], "Its `Tags` are the job's labels."] = field(default_factory=dict)
 
     def _steps(self) -> Steps:
         raw, caller = json_body(self.call), self.context.caller
@@ -103,15 +96,15 @@ class CreateJob(AlibabaRequest, frozen=True, kw_only=True):
 class UpdateJob(AlibabaRequest, frozen=True, kw_only=True):
     """Changes a job's record: `{JobId, RequestId}`. Omitted fields stay unchanged."""
 
-    job_id: Annotated[str, Meta(description="The job.")]
+    job_id: Annotated[str, "The job."]
     priority: Priority = None
-    accessibility: Annotated[str, Meta(description="`PUBLIC`: it can only be widened.")] = ""
-    description: Annotated[str, Meta(description="A text.")] = ""
+    accessibility: Annotated[str, "`PUBLIC`: it can only be widened."] = ""
+    description: Annotated[str, "A text."] = ""
     job_specs: Annotated[
         list[specs.JobSpec] | None,
-        Meta(description="All roles, as in CreateJob; pods that are new are added, none are removed."),
+        "All roles, as in CreateJob; pods that are new are added, none are removed.",
     ] = None
-    user_command: Annotated[str, Meta(description="The command of the pods.")] = ""
+    user_command: Annotated[str, "The command of the pods."] = ""
 
     def _steps(self) -> Steps:
         raw = json_body(self.call)

@@ -28,7 +28,7 @@ class ListJobSanityCheckResults(DlcJobRequest, frozen=True, kw_only=True):
     `{SanityCheckResults: [[{CheckNumber, Phase, Status, Message, StartedAt, FinishedAt}]], TotalCount, RequestID}`.
     """
 
-    order: Annotated[bool, Meta(description="By the number of the check."), ORDER] = False
+    order: Annotated[bool, "By the number of the check.", ORDER] = False
 
     def _steps(self) -> Steps:
         view = yield from self.view()
@@ -43,8 +43,8 @@ class ListJobSanityCheckResults(DlcJobRequest, frozen=True, kw_only=True):
 class GetJobSanityCheckResult(DlcJobRequest, frozen=True, kw_only=True):
     """Returns one health check that the job reported: `{JobId, SanityCheckResult: [...], RequestID}`."""
 
-    sanity_check_number: Annotated[int, Meta(ge=0, le=2**31, description="The number of the check.")]
-    sanity_check_phase: Annotated[str, Meta(description="Default: all."), Choice(PHASES)] = ""
+    sanity_check_number: Annotated[int, "The number of the check.", Meta(ge=0, le=2**31)]
+    sanity_check_phase: Annotated[str, "Default: all.", Choice(PHASES)] = ""
     token: Token = ""
 
     def _steps(self) -> Steps:

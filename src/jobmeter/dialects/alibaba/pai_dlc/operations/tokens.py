@@ -15,9 +15,9 @@ from jobmeter.query.request import JobRef
 class GetToken(AlibabaRequest, frozen=True, kw_only=True):
     """Returns a token that gives any holder the measurements of one job: `{Token, RequestId}`."""
 
-    target_id: Annotated[str, Meta(description="The job.")]
-    target_type: Annotated[str, Meta(description="`job`.")]
-    expire_time: Annotated[int, Meta(ge=1, le=MAX_LIFE_SECONDS, description="Seconds.")] = DEFAULT_LIFE_SECONDS
+    target_id: Annotated[str, "The job."]
+    target_type: Annotated[str, "`job`."]
+    expire_time: Annotated[int, "Seconds.", Meta(ge=1, le=MAX_LIFE_SECONDS)] = DEFAULT_LIFE_SECONDS
 
     def _steps(self) -> Steps:
         if self.target_type != "job":

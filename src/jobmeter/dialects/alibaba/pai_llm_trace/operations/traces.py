@@ -90,38 +90,34 @@ class ListTracesDatas(AlibabaRequest, frozen=True, kw_only=True):
 
     min_time: Annotated[
         int | None,
-        Meta(description="`YYYY-MM-DD` or `YYYY-MM-DD HH:mm:ss`, UTC. Default: two days ago."),
+        "`YYYY-MM-DD` or `YYYY-MM-DD HH:mm:ss`, UTC. Default: two days ago.",
         _Moment(),
     ] = None
-    max_time: Annotated[int | None, Meta(description="In the same form. Default: in ten minutes."), _Moment()] = None
-    page_number: Annotated[int, Meta(ge=1, le=10_000, description="From 1.")] = 1
+    max_time: Annotated[int | None, "In the same form. Default: in ten minutes.", _Moment()] = None
+    page_number: Annotated[int, "From 1.", Meta(ge=1, le=10_000)] = 1
     page_size: Annotated[int, Meta(ge=1, le=100)] = 20
     sort_by: Annotated[TraceOrder, Choice({"StartTime": TraceOrder.START, "Duration": TraceOrder.DURATION})] = (
         TraceOrder.START
     )
     sort_order: Annotated[bool, Choice({"ASC": False, "DESC": True})] = True
-    trace_ids: Annotated[tuple[str, ...], Meta(description="Comma separated.")] = ()
-    span_ids: Annotated[tuple[str, ...], Meta(description="Comma separated: traces that have one of these spans.")] = ()
-    span_name: Annotated[str, Meta(description="The exact name of a span.")] = ""
-    min_duration: Annotated[int | None, Meta(description="Seconds."), _Seconds()] = None
-    max_duration: Annotated[int | None, Meta(description="Seconds."), _Seconds()] = None
-    has_events: Annotated[bool, Meta(description="`True`: traces with a span that has events.")] = False
-    has_status_message: Annotated[bool, Meta(description="`True`: traces with a span that has a status message.")] = (
-        False
-    )
-    llm_app_name: Annotated[str, Meta(description=_describe_exact_filter("llm_app_name"))] = ""
-    end_user_id: Annotated[str, Meta(description=_describe_exact_filter("end_user_id"))] = ""
-    owner_id: Annotated[str, Meta(description=_describe_exact_filter("owner_id"))] = ""
-    owner_sub_id: Annotated[str, Meta(description=_describe_exact_filter("owner_sub_id"))] = ""
-    session_id: Annotated[str, Meta(description=_describe_exact_filter("session_id"))] = ""
+    trace_ids: Annotated[tuple[str, ...], "Comma separated."] = ()
+    span_ids: Annotated[tuple[str, ...], "Comma separated: traces that have one of these spans."] = ()
+    span_name: Annotated[str, "The exact name of a span."] = ""
+    min_duration: Annotated[int | None, "Seconds.", _Seconds()] = None
+    max_duration: Annotated[int | None, "Seconds.", _Seconds()] = None
+    has_events: Annotated[bool, "`True`: traces with a span that has events."] = False
+    has_status_message: Annotated[bool, "`True`: traces with a span that has a status message."] = False
+    llm_app_name: Annotated[str, _describe_exact_filter("llm_app_name")] = ""
+    end_user_id: Annotated[str, _describe_exact_filter("end_user_id")] = ""
+    owner_id: Annotated[str, _describe_exact_filter("owner_id")] = ""
+    owner_sub_id: Annotated[str, _describe_exact_filter("owner_sub_id")] = ""
+    session_id: Annotated[str, _describe_exact_filter("session_id")] = ""
     filters: Annotated[
         Sequence[_Filter],
-        Meta(description="JSON: `[{Key, Operator, Value}]`."),
+        "JSON: `[{Key, Operator, Value}]`.",
         JsonText(list[_Filter], "not a JSON list of {Key, Operator, Value}"),
     ] = ()
-    opentelemetry_compatible: Annotated[
-        bool, Meta(description="`True`: each trace is OpenTelemetry's `TracesData`.")
-    ] = False
+    opentelemetry_compatible: Annotated[bool, "`True`: each trace is OpenTelemetry's `TracesData`."] = False
     trace_reduce_method: Annotated[str, Choice(_REDUCED)] = ""
 
     def _steps(self) -> Steps:

@@ -5,13 +5,12 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-paistudio-2022-
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Annotated, Any
 
-from msgspec import Meta, field
+from msgspec import field
 
 from jobmeter.dialects.alibaba.common.groups import NOW_MS, GroupSort, find_group, groups_named, node_count
-from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records
+from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records, stamp
 from jobmeter.dialects.alibaba.common.operation import (
     FLAG,
     ORDER,
@@ -22,30 +21,25 @@ from jobmeter.dialects.alibaba.common.operation import (
     operation,
     select_given,
 )
-from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import READY, GroupRequest, StudioPageRequest
 from jobmeter.dialects.base import Steps
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.order import make_natural_key
 from jobmeter.query.group import ResourceGroup
 
-ResourceType = Annotated[
-    str, Meta(description="Changes nothing: the type is unknown."), Choice(("ECS", "Lingjun", "ACS"))
-]
+ResourceType = Annotated[str, "Changes nothing: the type is unknown.", Choice(("ECS", "Lingjun", "ACS"))]
 
 
 def _sort_by_nothing(_: ResourceGroup) -> None:
     """Return None for every group: the sort by a field that no group has keeps their order."""
 
 
-SORTS: Mapping[str, GroupSort] = MappingProxyType(
-    {
-        "DisplayName": lambda group: make_natural_key(group.name),
-        "GmtCreated": lambda group: group.created,
-        "GmtModified": lambda group: group.updated,
-        **dict.fromkeys(("RegionID", "Duration", "PricingCycle", "PayType"), _sort_by_nothing),
-    }
-)
+SORTS: Mapping[str, GroupSort] = {
+    "DisplayName": lambda group: make_natural_key(group.name),
+    "GmtCreated": lambda group: group.created,
+    "GmtModified": lambda group: group.updated,
+    **dict.fromkeys(("RegionID", "Duration", "PricingCycle", "PayType"), _sort_by_nothing),
+}
 
 
 @operation("GET /api/v1/resources", "nodes:read", by_resource=True)
@@ -56,21 +50,17 @@ class ListResourceGroups(StudioPageRequest, frozen=True, kw_only=True):
     is left out if the group's jobs have none or several.
     """
 
-    name: Annotated[str, Meta(description="The group of that name. Default: all.")] = ""
-    resource_group_ids: Annotated[tuple[str, ...], Meta(description="Groups, separated by commas. Default: all.")] = (
-        field(default=(), name="ResourceGroupIDs")
+    name: Annotated[str, "The group of that name. Default: all."] = ""
+    resource_group_ids: Annotated[tuple[str, ...], "Groups, separated by commas. Default: all."] = field(
+        default=(), name="ResourceGroupIDs"
     )
-    status: Annotated[tuple[str, ...], Meta(description=f"Groups in that status. Every group is `{READY}`.")] = ()
-    has_resource: Annotated[
-        bool | None, Meta(description="`true`: groups with nodes; `false`: groups without."), FLAG
-    ] = None
+    status: Annotated[tuple[str, ...], f"Groups in that status. Every group is `{READY}`."] = ()
+    has_resource: Annotated[bool | None, "`true`: groups with nodes; `false`: groups without.", FLAG] = None
     resource_type: ResourceType = ""
     computing_resource_provider: Ignored = ""
     versions: Ignored = ""
-    show_all: Annotated[bool, Meta(description="`true`: all groups in one page.")] = False
-    sort_by: Annotated[str, Meta(description="The last four are unknown of any group."), Choice(tuple(SORTS))] = (
-        "DisplayName"
-    )
+    show_all: Annotated[bool, "`true`: all groups in one page."] = False
+    sort_by: Annotated[str, "The last four are unknown of any group.", Choice(tuple(SORTS))] = "DisplayName"
     order: Annotated[bool, ORDER] = False
 
     def _steps(self) -> Steps:
@@ -96,10 +86,10 @@ class GetResourceGroup(GroupRequest, frozen=True, kw_only=True):
     WorkspaceID are left out if there are none or several.
     """
 
-    is_ai_workspace_data_enabled: Annotated[bool, Meta(description="Changes nothing.")] = field(
+    is_ai_workspace_data_enabled: Annotated[bool, "Changes nothing."] = field(
         default=False, name="IsAIWorkspaceDataEnabled"
     )
-    tag: Annotated[str, Meta(description="Changes nothing: a group has no tags.")] = ""
+    tag: Annotated[str, "Changes nothing: a group has no tags."] = ""
 
     def _steps(self) -> Steps:
         group = yield from find_group(self.resource_group_id)

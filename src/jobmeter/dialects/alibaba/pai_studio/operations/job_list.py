@@ -4,15 +4,13 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-paistudio-2022-
 """
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
-from msgspec import Meta, field
+from msgspec import field
 
-from jobmeter.dialects.alibaba.common.listing import drop_empty, picked
+from jobmeter.dialects.alibaba.common.listing import drop_empty, picked, stamp
 from jobmeter.dialects.alibaba.common.operation import FLAG, ORDER, TIME, Labels, answer, operation, select_given
 from jobmeter.dialects.alibaba.common.statuses import Statuses, states_of
-from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import NAME, TIME_TEXT, StudioPageRequest, gibibytes_text, number_text
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
@@ -24,35 +22,29 @@ from jobmeter.query.usage import LIMITS, promised_devices, read_recorded_limit
 WEEK = 7 * DAY
 STATUS = Statuses(
     dialect=NAME,
-    meanings=MappingProxyType(
-        {
-            **dict.fromkeys(("Creating", "Created", "Initializing", "Submitted"), JobState.QUEUED),
-            "Running": JobState.RUNNING,
-            "Succeed": JobState.SUCCEEDED,
-            **dict.fromkeys(("Failed", "CreateFailed", "InitializeFailed"), JobState.FAILED),
-            "Terminated": JobState.STOPPED,
-        }
-    ),
-    words=MappingProxyType(
-        {
-            JobState.QUEUED: "Submitted",
-            JobState.RUNNING: "Running",
-            JobState.SUCCEEDED: "Succeed",
-            JobState.FAILED: "Failed",
-            **dict.fromkeys((JobState.STOPPED, JobState.UNKNOWN), "Terminated"),
-        }
-    ),
+    meanings={
+        **dict.fromkeys(("Creating", "Created", "Initializing", "Submitted"), JobState.QUEUED),
+        "Running": JobState.RUNNING,
+        "Succeed": JobState.SUCCEEDED,
+        **dict.fromkeys(("Failed", "CreateFailed", "InitializeFailed"), JobState.FAILED),
+        "Terminated": JobState.STOPPED,
+    },
+    words={
+        JobState.QUEUED: "Submitted",
+        JobState.RUNNING: "Running",
+        JobState.SUCCEEDED: "Succeed",
+        JobState.FAILED: "Failed",
+        **dict.fromkeys((JobState.STOPPED, JobState.UNKNOWN), "Terminated"),
+    },
 )
-SORTS: Mapping[str, str] = MappingProxyType(
-    {
-        "GmtCreateTime": "created",
-        "GmtModifiedTime": "updated",
-        "TrainingJobName": "name",
-        "TrainingJobId": "id",
-        "Status": "state",
-        "UserId": "user",
-    }
-)
+SORTS: Mapping[str, str] = {
+    "GmtCreateTime": "created",
+    "GmtModifiedTime": "updated",
+    "TrainingJobName": "name",
+    "TrainingJobId": "id",
+    "Status": "state",
+    "UserId": "user",
+}
 """Job fields of the sorts."""
 STORED_FIELDS = (
     *("AlgorithmId", "AlgorithmName", "AlgorithmProvider", "AlgorithmVersion", "AssignNodeSpec", "DlcJobId"),
@@ -74,22 +66,16 @@ class ListTrainingJobs(StudioPageRequest, frozen=True, kw_only=True):
     the resource group.
     """
 
-    training_job_id: Annotated[str, Meta(description="The job of that id.")] = ""
-    training_job_name: Annotated[str, Meta(description="Part of the name, in any letter case.")] = ""
+    training_job_id: Annotated[str, "The job of that id."] = ""
+    training_job_name: Annotated[str, "Part of the name, in any letter case."] = ""
     status: Annotated[str, Choice(tuple(STATUS.meanings))] = ""
-    workspace_id: Annotated[str, Meta(description="The workspace.")] = ""
+    workspace_id: Annotated[str, "The workspace."] = ""
     labels: Labels = field(default_factory=dict)
-    algorithm_name: Annotated[str, Meta(description="The algorithm in the job's record.")] = ""
-    algorithm_provider: Annotated[str, Meta(description="The provider of the algorithm in the job's record.")] = ""
-    is_temp_algo: Annotated[
-        bool | None, Meta(description="`true`: jobs whose record says so; `false`: the others."), FLAG
-    ] = None
-    start_time: Annotated[
-        int | None, Meta(description=f"Created then or later. {TIME_TEXT} Default: seven days ago."), TIME
-    ] = None
-    end_time: Annotated[int | None, Meta(description=f"Created then or earlier. {TIME_TEXT} Default: now."), TIME] = (
-        None
-    )
+    algorithm_name: Annotated[str, "The algorithm in the job's record."] = ""
+    algorithm_provider: Annotated[str, "The provider of the algorithm in the job's record."] = ""
+    is_temp_algo: Annotated[bool | None, "`true`: jobs whose record says so; `false`: the others.", FLAG] = None
+    start_time: Annotated[int | None, f"Created then or later. {TIME_TEXT} Default: seven days ago.", TIME] = None
+    end_time: Annotated[int | None, f"Created then or earlier. {TIME_TEXT} Default: now.", TIME] = None
     sort_by: Annotated[str, Choice(SORTS)] = "created"
     order: Annotated[bool, ORDER] = True
 

@@ -5,15 +5,13 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-paistudio-2022-
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
-from msgspec import Meta, field
+from msgspec import field
 
 from jobmeter.dialects.alibaba.common.groups import NOW_MS
-from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records
+from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records, stamp
 from jobmeter.dialects.alibaba.common.operation import ORDER, AlibabaRequest, Lookup, answer, operation
-from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import GIB, READY, Group, StudioPageRequest, device_models
 from jobmeter.dialects.alibaba.pai_studio.operations.groups import includes_ready
 from jobmeter.dialects.base import Steps, ask, round_up
@@ -23,7 +21,7 @@ from jobmeter.query.request import GroupRef
 
 ACCELERATORS = ("CPU", "GPU")
 """Machines without devices, and with devices."""
-_Unknown = Annotated[str, Meta(description="No machine group has it: a filter on it selects none.")]
+_Unknown = Annotated[str, "No machine group has it: a filter on it selects none."]
 _UNKNOWN_FILTERS = (
     *("creator_id", "disk_pl", "ecs_spec", "order_instance_id", "payment_duration", "payment_duration_unit"),
     "payment_type",
@@ -39,17 +37,15 @@ class MachineKind(NamedTuple):
     models: str
 
 
-MACHINE_GROUP_SORTS: Mapping[str, Callable[[dict[str, Any]], Any]] = MappingProxyType(
-    {
-        "MachineGroupID": lambda one: one["MachineGroupID"],
-        "EcsCount": lambda one: one["EcsCount"],
-        "Cpu": lambda one: one.get("Cpu"),
-        "Memory": lambda one: one.get("Memory"),
-        "Gpu": lambda one: one.get("Gpu"),
-        "GmtCreatedTime": lambda one: one.get("GmtCreatedTime"),
-        "GmtModifiedTime": lambda one: one.get("GmtModifiedTime"),
-    }
-)
+MACHINE_GROUP_SORTS: Mapping[str, Callable[[dict[str, Any]], Any]] = {
+    "MachineGroupID": lambda one: one["MachineGroupID"],
+    "EcsCount": lambda one: one["EcsCount"],
+    "Cpu": lambda one: one.get("Cpu"),
+    "Memory": lambda one: one.get("Memory"),
+    "Gpu": lambda one: one.get("Gpu"),
+    "GmtCreatedTime": lambda one: one.get("GmtCreatedTime"),
+    "GmtModifiedTime": lambda one: one.get("GmtModifiedTime"),
+}
 
 
 @operation("GET /api/v1/resources/{ResourceGroupID}/machinegroups", "nodes:read", by_resource=True)
@@ -62,11 +58,11 @@ class ListResourceGroupMachineGroups(StudioPageRequest, frozen=True, kw_only=Tru
     """
 
     resource_group_id: Group = field(name="ResourceGroupID")
-    machine_group_ids: Annotated[tuple[str, ...], Meta(description="Separated by commas. Default: all.")] = field(
+    machine_group_ids: Annotated[tuple[str, ...], "Separated by commas. Default: all."] = field(
         default=(), name="MachineGroupIDs"
     )
-    name: Annotated[str, Meta(description="The machine group of that id.")] = ""
-    status: Annotated[tuple[str, ...], Meta(description=f"Machine groups in that status. Every one is `{READY}`.")] = ()
+    name: Annotated[str, "The machine group of that id."] = ""
+    status: Annotated[tuple[str, ...], f"Machine groups in that status. Every one is `{READY}`."] = ()
     creator_id: _Unknown = field(default="", name="CreatorID")
     disk_pl: _Unknown = field(default="", name="DiskPL")
     ecs_spec: _Unknown = ""

@@ -4,15 +4,13 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-paistudio-2022-
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, field
 
 from jobmeter.dialects.alibaba.common.groups import groups_named
-from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records
+from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records, stamp
 from jobmeter.dialects.alibaba.common.operation import ORDER, Ignored, Lookup, answer, operation, select_given
-from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import READY, StudioPageRequest, gibibytes_text, number_text
 from jobmeter.dialects.alibaba.pai_studio.operations.machines import (
     ACCELERATORS,
@@ -27,10 +25,8 @@ from jobmeter.model.order import make_natural_key
 from jobmeter.query.group import NodeLoad
 from jobmeter.query.nodes import NodeState
 
-STATUSES: Mapping[NodeState, str] = MappingProxyType(
-    {NodeState.UP: READY, NodeState.DOWN: "NotReady", NodeState.UNKNOWN: "Unknown"}
-)
-_Unknown = Annotated[str, Meta(description="No node has it: a filter on it selects none.")]
+STATUSES: Mapping[NodeState, str] = {NodeState.UP: READY, NodeState.DOWN: "NotReady", NodeState.UNKNOWN: "Unknown"}
+_Unknown = Annotated[str, "No node has it: a filter on it selects none."]
 _UNKNOWN_FILTERS = (
     *("availability_zone", "clique_id", "disk_pl", "health_count", "health_rate", "hyper_node", "hyper_zone"),
     *("node_types", "order_instance_ids", "order_statuses", "payment_type", "reason_codes"),
@@ -45,22 +41,20 @@ class NodeMember(NamedTuple):
 
 
 NodeSort = Callable[[NodeMember], Any]
-NODE_SORTS: Mapping[str, NodeSort] = MappingProxyType(
-    {
-        "NodeName": lambda one: make_natural_key(one.load.node.name),
-        "NodeStatus": lambda one: STATUSES[one.load.state],
-        "CPU": lambda one: one.load.capacity.cpu,
-        "Memory": lambda one: one.load.capacity.memory,
-        "GPU": lambda one: one.load.capacity.devices,
-        "RequestCPU": lambda one: one.load.load.requested.cpu,
-        "RequestMemory": lambda one: one.load.load.requested.memory,
-        "RequestGPU": lambda one: one.load.load.requested.devices,
-        "PodNum": lambda one: one.load.load.replicas,
-        "WorkloadNum": lambda one: len(one.load.load.jobs),
-        "GmtCreateTime": lambda one: one.load.node.first_seen,
-        "GmtModifiedTime": lambda one: one.load.node.last_seen,
-    }
-)
+NODE_SORTS: Mapping[str, NodeSort] = {
+    "NodeName": lambda one: make_natural_key(one.load.node.name),
+    "NodeStatus": lambda one: STATUSES[one.load.state],
+    "CPU": lambda one: one.load.capacity.cpu,
+    "Memory": lambda one: one.load.capacity.memory,
+    "GPU": lambda one: one.load.capacity.devices,
+    "RequestCPU": lambda one: one.load.load.requested.cpu,
+    "RequestMemory": lambda one: one.load.load.requested.memory,
+    "RequestGPU": lambda one: one.load.load.requested.devices,
+    "PodNum": lambda one: one.load.load.replicas,
+    "WorkloadNum": lambda one: len(one.load.load.jobs),
+    "GmtCreateTime": lambda one: one.load.node.first_seen,
+    "GmtModifiedTime": lambda one: one.load.node.last_seen,
+}
 
 
 @operation("GET /api/v1/nodes", "nodes:read", by_resource=True)
@@ -75,32 +69,27 @@ class ListNodes(StudioPageRequest, frozen=True, kw_only=True):
 
     resource_group_ids: Annotated[
         tuple[str, ...],
-        Meta(max_length=100, description="Groups, separated by commas. This or QuotaId is required."),
+        "Groups, separated by commas. This or QuotaId is required.",
+        Meta(max_length=100),
     ] = ()
-    quota_id: Annotated[str, Meta(description="A quota: every resource group is one, of the same id.")] = ""
-    filter_by_resource_group_ids: Annotated[
-        tuple[str, ...], Meta(description="With QuotaId: nodes of these groups alone.")
-    ] = ()
-    filter_by_quota_id: Annotated[str, Meta(description="With ResourceGroupIds: nodes of this quota alone.")] = ""
-    resource_group_name: Annotated[str, Meta(description="Nodes of the group of that name alone.")] = ""
-    workspace_id: Annotated[str, Meta(description="Nodes of groups that have jobs of this workspace.")] = ""
-    node_names: Annotated[tuple[str, ...], Meta(description="Separated by commas. Default: all.")] = ()
+    quota_id: Annotated[str, "A quota: every resource group is one, of the same id."] = ""
+    filter_by_resource_group_ids: Annotated[tuple[str, ...], "With QuotaId: nodes of these groups alone."] = ()
+    filter_by_quota_id: Annotated[str, "With ResourceGroupIds: nodes of this quota alone."] = ""
+    resource_group_name: Annotated[str, "Nodes of the group of that name alone."] = ""
+    workspace_id: Annotated[str, "Nodes of groups that have jobs of this workspace."] = ""
+    node_names: Annotated[tuple[str, ...], "Separated by commas. Default: all."] = ()
     node_statuses: Annotated[
-        tuple[str, ...], Meta(description=f"Of {list_names(STATUSES.values())}, separated by commas. Default: all.")
+        tuple[str, ...], f"Of {list_names(STATUSES.values())}, separated by commas. Default: all."
     ] = ()
-    accelerator_type: Annotated[str, Meta(description="Nodes without or with devices."), Choice(ACCELERATORS)] = ""
-    gpu_type: Annotated[str, Meta(description="Part of a device's model, in any letter case.")] = field(
-        default="", name="GPUType"
-    )
+    accelerator_type: Annotated[str, "Nodes without or with devices.", Choice(ACCELERATORS)] = ""
+    gpu_type: Annotated[str, "Part of a device's model, in any letter case."] = field(default="", name="GPUType")
     machine_group_ids: Annotated[
-        tuple[str, ...], Meta(description="Separated by commas, as ListResourceGroupMachineGroups names them.")
+        tuple[str, ...], "Separated by commas, as ListResourceGroupMachineGroups names them."
     ] = ()
-    pod_num: Annotated[int | None, Meta(ge=0, le=10**9, description="Nodes with exactly this number of replicas.")] = (
+    pod_num: Annotated[int | None, "Nodes with exactly this number of replicas.", Meta(ge=0, le=10**9)] = None
+    workload_num: Annotated[int | None, "Nodes with replicas of exactly this number of jobs.", Meta(ge=0, le=10**9)] = (
         None
     )
-    workload_num: Annotated[
-        int | None, Meta(ge=0, le=10**9, description="Nodes with replicas of exactly this number of jobs.")
-    ] = None
     availability_zone: _Unknown = ""
     clique_id: _Unknown = field(default="", name="CliqueID")
     disk_pl: _Unknown = field(default="", name="DiskPL")
@@ -113,7 +102,7 @@ class ListNodes(StudioPageRequest, frozen=True, kw_only=True):
     order_statuses: _Unknown = ""
     payment_type: _Unknown = ""
     reason_codes: _Unknown = ""
-    verbose: Annotated[bool, Meta(description="`true`: what runs on each node as well.")] = False
+    verbose: Annotated[bool, "`true`: what runs on each node as well."] = False
     layout_mode: Ignored = ""
     sort_by: Annotated[str, Choice(tuple(NODE_SORTS))] = "NodeName"
     order: Annotated[bool, ORDER] = False

@@ -5,7 +5,6 @@ https://help.aliyun.com/en/pai/developer-reference/api-paistudio-2022-01-12-stru
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta, field
@@ -35,21 +34,17 @@ from jobmeter.model.job import JobState
 from jobmeter.model.order import make_natural_key
 from jobmeter.query.group import Amounts, ResourceGroup
 
-SORTS: Mapping[str, GroupSort] = MappingProxyType(
-    {
-        "QuotaName": lambda group: make_natural_key(group.name),
-        "Status": lambda _: None,
-        "GmtCreatedTime": lambda group: group.created,
-        "GmtModifiedTime": lambda group: group.updated,
-    }
-)
-SIZE_SORTS: Mapping[str, SizeSort] = MappingProxyType(
-    {
-        "CPU": lambda one: one.capacity.cpu,
-        "Memory": lambda one: one.capacity.memory,
-        "GPU": lambda one: one.capacity.devices,
-    }
-)
+SORTS: Mapping[str, GroupSort] = {
+    "QuotaName": lambda group: make_natural_key(group.name),
+    "Status": lambda _: None,
+    "GmtCreatedTime": lambda group: group.created,
+    "GmtModifiedTime": lambda group: group.updated,
+}
+SIZE_SORTS: Mapping[str, SizeSort] = {
+    "CPU": lambda one: one.capacity.cpu,
+    "Memory": lambda one: one.capacity.memory,
+    "GPU": lambda one: one.capacity.devices,
+}
 
 
 @operation("GET /api/v1/quotas/", "nodes:read", by_resource=True)
@@ -63,31 +58,27 @@ class ListQuotas(StudioPageRequest, frozen=True, kw_only=True):
     """
 
     # The most names in QuotaIds and WorkspaceIds are documented.
-    quota_ids: Annotated[tuple[str, ...], Meta(max_length=100, description="Separated by commas. Default: all.")] = ()
-    quota_name: Annotated[str, Meta(description="Part of the name, in any letter case.")] = ""
+    quota_ids: Annotated[tuple[str, ...], "Separated by commas. Default: all.", Meta(max_length=100)] = ()
+    quota_name: Annotated[str, "Part of the name, in any letter case."] = ""
     statuses: Annotated[
         tuple[str, ...],
-        Meta(description=f"Of {list_names((READY,))}, which every quota is, separated by commas. Default: all."),
+        f"Of {list_names((READY,))}, which every quota is, separated by commas. Default: all.",
     ] = ()
-    workspace_ids: Annotated[
-        tuple[str, ...], Meta(max_length=10, description="Quotas with jobs of one of these workspaces.")
-    ] = ()
-    workspace_name: Annotated[str, Meta(description="Part of a workspace's name: quotas with jobs of it.")] = ""
-    parent_quota_id: Annotated[str, Meta(description="No quota has a parent: a filter on it selects none.")] = ""
-    labels: Annotated[str, Meta(description="No quota has labels: a filter on them selects none.")] = ""
-    gpu_type: Annotated[
-        str, Meta(description="Part of the model of a device that the records of the group's nodes name.")
-    ] = field(default="", name="GPUType")
+    workspace_ids: Annotated[tuple[str, ...], "Quotas with jobs of one of these workspaces.", Meta(max_length=10)] = ()
+    workspace_name: Annotated[str, "Part of a workspace's name: quotas with jobs of it."] = ""
+    parent_quota_id: Annotated[str, "No quota has a parent: a filter on it selects none."] = ""
+    labels: Annotated[str, "No quota has labels: a filter on them selects none."] = ""
+    gpu_type: Annotated[str, "Part of the model of a device that the records of the group's nodes name."] = field(
+        default="", name="GPUType"
+    )
     has_resource: Annotated[
-        bool | None, Meta(description="`true`: groups that the records of nodes name; `false`: the others."), FLAG
+        bool | None, "`true`: groups that the records of nodes name; `false`: the others.", FLAG
     ] = None
     resource_type: ResourceType = ""
     cluster_type: Ignored = ""
     versions: Ignored = ""
-    layout_mode: Annotated[
-        str, Meta(description="Changes nothing: no quota has another inside."), Choice(("Tree", "List"))
-    ] = ""
-    verbose: Annotated[bool, Meta(description="`false`: without QuotaDetails.")] = True
+    layout_mode: Annotated[str, "Changes nothing: no quota has another inside.", Choice(("Tree", "List"))] = ""
+    verbose: Annotated[bool, "`false`: without QuotaDetails."] = True
     sort_by: Annotated[str, Choice((*SORTS, *SIZE_SORTS))] = "QuotaName"
     order: Annotated[bool, ORDER] = False
 

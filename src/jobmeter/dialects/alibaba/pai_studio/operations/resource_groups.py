@@ -76,14 +76,12 @@ class GetUserViewMetrics(GroupRequest, frozen=True, kw_only=True):
     (10^6 bytes); empty without samples. Memory is KB of 1,024 bytes. 100 calls a second for each key.
     """
 
-    page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")]
+    page_number: Annotated[int, "From 1.", Meta(ge=1, le=10**6)]
     page_size: Annotated[int, Meta(ge=1, le=1000)]
-    sort_by: Annotated[
-        str, Meta(description="A field of a record, by number where it is one; another leaves the order.")
-    ] = ""
+    sort_by: Annotated[str, "A field of a record, by number where it is one; another leaves the order."] = ""
     order: Annotated[bool, ORDER] = False
-    user_id: Annotated[str, Meta(description="One user's record alone; Summary stays that of all.")] = ""
-    workspace_id: Annotated[str, Meta(description="Jobs of one workspace alone.")] = ""
+    user_id: Annotated[str, "One user's record alone; Summary stays that of all."] = ""
+    workspace_id: Annotated[str, "Jobs of one workspace alone."] = ""
     time_step: TimeStep = DEFAULT_STEP_MS
 
     def _steps(self) -> Steps:
@@ -110,14 +108,14 @@ class GetNodeMetrics(GroupRequest, frozen=True, kw_only=True):
     values of its replicas. Nodes without any samples are absent.
     """
 
-    metric_type: Annotated[str, Meta(description=f"One of {list_names(NODE_METRICS)}, in any letter case.")]
-    gpu_type: Annotated[str, Meta(description="Only nodes with this device: `V100`, `A100`, `H200`, ...")] = field(
+    metric_type: Annotated[str, f"One of {list_names(NODE_METRICS)}, in any letter case."]
+    gpu_type: Annotated[str, "Only nodes with this device: `V100`, `A100`, `H200`, ..."] = field(
         default="", name="GPUType"
     )
-    start_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Default: one hour ago."), TIME] = None
-    end_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Not included. Default: now."), TIME] = None
+    start_time: Annotated[int | None, f"{TIME_TEXT} Default: one hour ago.", TIME] = None
+    end_time: Annotated[int | None, f"{TIME_TEXT} Not included. Default: now.", TIME] = None
     time_step: TimeStep = DEFAULT_STEP_MS
-    verbose: Annotated[bool, Meta(description="Changes nothing.")] = False
+    verbose: Annotated[bool, "Changes nothing."] = False
 
     def _steps(self) -> Steps:
         group, metrics = GroupRef(self.resource_group_id), node_metrics(self.metric_type)
@@ -161,9 +159,7 @@ class GetResourceGroupRequest(GroupRequest, frozen=True, kw_only=True):
     `{requestCPU, requestGPU, requestMemory, requestGPUInfos: [{type, count}]}`.
     """
 
-    pod_status: Annotated[frozenset[JobState], Meta(description="`Terminated`: in the last day."), Choice(_STATES)] = (
-        _STATES["Running"]
-    )
+    pod_status: Annotated[frozenset[JobState], "`Terminated`: in the last day.", Choice(_STATES)] = _STATES["Running"]
 
     def _steps(self) -> Steps:
         span = self.lately(DAY if self.pod_status == _STATES["Terminated"] else NOW_MS)

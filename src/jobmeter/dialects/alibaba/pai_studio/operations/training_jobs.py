@@ -3,9 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from msgspec import Meta
-
-from jobmeter.dialects.alibaba.common.instances import replicas_named
+from jobmeter.dialects.alibaba.common.listing import replicas_named
 from jobmeter.dialects.alibaba.common.operation import (
     ORDER,
     TIME,
@@ -31,19 +29,17 @@ from jobmeter.query.defaults import job_end, job_start
 from jobmeter.query.reported import JobReport, ReportedQuestion
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery
 
-TrainingJob = Annotated[str, Meta(description="The job, by its id.")]
-RangeStart = Annotated[int | None, Meta(description=f"{TIME_TEXT} Default: the job's start."), TIME]
-RangeEnd = Annotated[int | None, Meta(description=f"{TIME_TEXT} Not included. Default: now."), TIME]
+TrainingJob = Annotated[str, "The job, by its id."]
+RangeStart = Annotated[int | None, f"{TIME_TEXT} Default: the job's start.", TIME]
+RangeEnd = Annotated[int | None, f"{TIME_TEXT} Not included. Default: now.", TIME]
 
 
 class EventsOfJobRequest(StudioPageRequest, frozen=True, kw_only=True):
     """A request for events of a training job."""
 
     training_job_id: TrainingJob
-    start_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Default: the first event."), TIME] = None
-    end_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Not included. Default: the last event."), TIME] = (
-        None
-    )
+    start_time: Annotated[int | None, f"{TIME_TEXT} Default: the first event.", TIME] = None
+    end_time: Annotated[int | None, f"{TIME_TEXT} Not included. Default: the last event.", TIME] = None
 
     def events(self, instance: str) -> Steps:
         """Return the events of an instance, of all with an empty text."""
@@ -65,7 +61,7 @@ class EventsOfJobRequest(StudioPageRequest, frozen=True, kw_only=True):
         return answer(body, self)
 
 
-Instance = Annotated[str, Meta(description="One instance: a pod's id or `<TrainingJobId>-<replica>`. Default: all.")]
+Instance = Annotated[str, "One instance: a pod's id or `<TrainingJobId>-<replica>`. Default: all."]
 
 
 @operation("GET /api/v1/trainingjobs/{TrainingJobId}/metrics", "metrics:read", by_resource=True)
@@ -79,8 +75,8 @@ class ListTrainingJobMetrics(StudioPageRequest, frozen=True, kw_only=True):
     training_job_id: TrainingJob
     start_time: RangeStart = None
     end_time: RangeEnd = None
-    name: Annotated[str, Meta(description="One metric, `loss` for what was reported as `app.loss`. Default: all.")] = ""
-    order: Annotated[bool, Meta(description="By time."), ORDER] = False
+    name: Annotated[str, "One metric, `loss` for what was reported as `app.loss`. Default: all."] = ""
+    order: Annotated[bool, "By time.", ORDER] = False
 
     def _steps(self) -> Steps:
         view = yield from ask(JobQuestion(JobRef(self.training_job_id)))
@@ -106,7 +102,7 @@ class GetTrainingJobLatestMetrics(AlibabaRequest, frozen=True, kw_only=True):
     """
 
     training_job_id: TrainingJob
-    names: Annotated[tuple[str, ...], Meta(description="Metrics, separated by commas. Default: all.")] = ()
+    names: Annotated[tuple[str, ...], "Metrics, separated by commas. Default: all."] = ()
 
     def _steps(self) -> Steps:
         found = yield from ask(
@@ -177,7 +173,7 @@ class ListTrainingJobEvents(EventsOfJobRequest, frozen=True, kw_only=True):
 class ListTrainingJobInstanceEvents(EventsOfJobRequest, frozen=True, kw_only=True):
     """Lists the events of one instance, as in ListTrainingJobEvents."""
 
-    instance_id: Annotated[str, Meta(description="A pod's id or `<TrainingJobId>-<replica>`.")]
+    instance_id: Annotated[str, "A pod's id or `<TrainingJobId>-<replica>`."]
 
     def _steps(self) -> Steps:
         return self.events(self.instance_id)
@@ -192,9 +188,9 @@ class ListTrainingJobLogs(StudioPageRequest, frozen=True, kw_only=True):
 
     training_job_id: TrainingJob
     instance_id: Instance = ""
-    worker_id: Annotated[str, Meta(description="The older name of InstanceId.")] = ""
-    start_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Default: the first line."), TIME] = None
-    end_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Not included. Default: the last line."), TIME] = None
+    worker_id: Annotated[str, "The older name of InstanceId."] = ""
+    start_time: Annotated[int | None, f"{TIME_TEXT} Default: the first line.", TIME] = None
+    end_time: Annotated[int | None, f"{TIME_TEXT} Not included. Default: the last line.", TIME] = None
 
     def _steps(self) -> Steps:
         start, end = self.start_time, self.end_time
