@@ -124,9 +124,10 @@ class Viewer:
             self.page.goto(f"{server.url}/#/open?code={code}")
             self.page.wait_for_selector("main h1")
 
-    def resize(self, width):
-        """Give the tab one of the ``WIDTHS``."""
+    def look(self, width, scheme="light"):
+        """Give the tab one of the ``WIDTHS`` and a colour scheme."""
         self.page.set_viewport_size(_size(width))
+        self.page.emulate_media(color_scheme=scheme)
 
     def open(self, place, wanted):
         self.page.goto(f"{self.server.url}/#/{place}")

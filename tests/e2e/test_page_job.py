@@ -5,7 +5,7 @@ import re
 import pytest
 
 from jobmeter.model.time import HOUR, MINUTE, SystemClock
-from tests.e2e.page import WIDTHS, Viewer, facts, import_samples, needs_page, samples, wait_for_page
+from tests.e2e.page import WIDTHS, facts, import_samples, needs_page, samples, wait_for_page
 from tests.support.browser import check_view
 from tests.support.processes import running
 from tests.support.waiting import wait_until
@@ -146,7 +146,7 @@ def test_columns_that_have_no_room_are_left_out_and_named(viewer, width):
 
 
 def test_a_phone_shows_what_each_job_used(viewer):
-    viewer.resize("phone")
+    viewer.look("phone")
     page = viewer.open("?q=train-1", ".rows .spark-gpu svg path")
     wait_for_page(page, "document.querySelectorAll('.rows .row[data-at]').length === 1")
     places = [page.locator(f".rows .c-{name}").bounding_box() for name in ("duration", "gpu")]
@@ -155,8 +155,8 @@ def test_a_phone_shows_what_each_job_used(viewer):
     assert re.search(r"\d\d\.\d %", page.inner_text(".rows .c-gpu"))
 
 
-def test_a_phone_shows_jobs_with_findings(browser, server):
-    viewer = Viewer(browser, server, "phone", bypass_csp=True)
+def test_a_phone_shows_jobs_with_findings(viewer):
+    viewer.look("phone")
     page = viewer.open("?q=ended-", ".rows .c-name .found.critical")
     # Until the narrowed list is there, the rows of the list before stay.
     wait_for_page(page, "document.querySelectorAll('.rows .row[data-at]').length === 3")
@@ -164,7 +164,6 @@ def test_a_phone_shows_jobs_with_findings(browser, server):
     assert "critical: GPU idle" in row.locator(".c-name").text_content()
     assert page.locator(".rows .c-name .found").count() == 2
     check_view(page, "findings on a phone")
-    viewer.close()
 
 
 def test_only_rows_in_sight_are_drawn(viewer, server):
@@ -201,7 +200,7 @@ def test_rows_in_sight_stay_when_more_pages_come_than_are_stored(viewer, server)
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_times_in_the_list_are_whole(viewer, width):
-    viewer.resize(width)
+    viewer.look(width)
     page = viewer.open("?q=old-1", ".rows .row[data-at]")
     # The rows of the question before stay until the answer to this one is there.
     wait_for_page(page, "[...document.querySelectorAll('.rows .c-name')].map(one => one.textContent) == 'old-1'")

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 
 import msgspec
@@ -83,14 +84,17 @@ class RuleGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_rules(paths: Sequence[str], *, shipped: bool = True) -> tuple[RuleGroup, ...]:
     """Read rule files, and before them the shipped rules. Raises ConfigurationError with file, line and field."""
-    contents = [load_text(SHIPPED, files("jobmeter.alerts").joinpath(SHIPPED).read_bytes())] if shipped else []
-    contents += [load_file(path) for path in paths]
-    names = [SHIPPED] * shipped + list(paths)
-    found = [group for name, content in zip(names, contents, strict=True) for group in _groups(name, content)]
+    found = list(_read_shipped()) if shipped else []
+    found += [group for path in paths for group in _groups(path, load_file(path))]
     count = sum(len(group.rules) for group in found)
     if count > MOST_RULES:
         raise ConfigurationError(f"the rule files have {count} rules; the limit is {MOST_RULES}")
     return tuple(found)
+
+
+@cache
+def _read_shipped() -> tuple[RuleGroup, ...]:
+    return tuple(_groups(SHIPPED, load_text(SHIPPED, files("jobmeter.alerts").joinpath(SHIPPED).read_bytes())))
 
 
 def _groups(file: str, content: Field) -> list[RuleGroup]:

@@ -37,12 +37,8 @@ class LineCutter:
     def __init__(self, most_bytes: int = MAX_TEXT_BYTES) -> None:
         self._most = most_bytes
         self._begun = bytearray()
-        self._length = 0
-
-    @property
-    def pending(self) -> int:
+        self.pending = 0
         """Bytes of the line that has no end yet."""
-        return self._length
 
     def feed(self, data: bytes) -> list[LinePiece]:
         """Return the lines that end in these bytes."""
@@ -56,16 +52,16 @@ class LineCutter:
 
     def finish(self) -> LinePiece | None:
         """Return the unfinished line, if the file will not grow."""
-        return self._take(0) if self._length else None
+        return self._take(0) if self.pending else None
 
     def _add(self, part: bytes) -> None:
-        self._length += len(part)
+        self.pending += len(part)
         self._begun += part[: max(0, self._most + 1 - len(self._begun))]
 
     def _take(self, end: int) -> LinePiece:
-        begun, length = bytes(self._begun), self._length
+        begun, length = bytes(self._begun), self.pending
         self._begun.clear()
-        self._length = 0
+        self.pending = 0
         if length > self._most:
             return LinePiece(cut_bytes(begun, length), length + end)
         return LinePiece(begun.removesuffix(b"\r").decode(errors="replace"), length + end)

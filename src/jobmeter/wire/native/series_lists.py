@@ -42,12 +42,8 @@ class SeriesListCache:
         self._bound = bound
         self._lock = threading.Lock()
         self._lists: OrderedDict[tuple[str, bytes], ListedSeries] = OrderedDict()
-        self._bytes = 0
-
-    @property
-    def size(self) -> int:
+        self.size = 0
         """Bytes of all cached lists, about."""
-        return self._bytes
 
     def get(self, project: str, data: bytes) -> ListedSeries | None:
         """Return the list cached under these bytes. None if there is no list."""
@@ -69,15 +65,15 @@ class SeriesListCache:
         with self._lock:
             self._drop(key)
             self._lists[key] = made
-            self._bytes += _cost(key, made)
-            while self._bytes > self._bound:
+            self.size += _cost(key, made)
+            while self.size > self._bound:
                 self._drop(next(iter(self._lists)))
         return made
 
     def _drop(self, key: tuple[str, bytes]) -> None:
         dropped = self._lists.pop(key, None)
         if dropped is not None:
-            self._bytes -= _cost(key, dropped)
+            self.size -= _cost(key, dropped)
 
 
 def _cost(key: tuple[str, bytes], found: ListedSeries) -> int:

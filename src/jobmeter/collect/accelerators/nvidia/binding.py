@@ -57,12 +57,8 @@ class PynvmlLibrary:
         self._instances: dict[MigInstance, MigDevice] = {}
         self._events = EventWatch()
         self._retry, self._reopen = Backoff(), Backoff()
-        self._problem: Failure | None = None
-
-    @property
-    def problem(self) -> Failure | None:
+        self.problem: Failure | None = None
         """Reason why the library cannot be used; None while it can."""
-        return self._problem
 
     def devices(self, now_ms: int | None = None) -> Sequence[PynvmlDevice]:
         """Return the GPUs, including those that cannot be opened."""
@@ -167,9 +163,9 @@ class PynvmlLibrary:
             self._note_failure(opened)
 
     def _note_opened(self, session: Session) -> None:
-        if self._problem is not None:
+        if self.problem is not None:
             _log.info("NVML is open: %d GPUs", session.count)
-        self._session, self._problem = session, None
+        self._session, self.problem = session, None
         for device in self._devices[session.count :]:
             device.close()
         del self._devices[session.count :]
@@ -184,10 +180,10 @@ class PynvmlLibrary:
 
     def _explain(self, failure: Failure) -> None:
         """Store the reason why nothing is measured, and the devices known to the kernel's driver."""
-        if self._problem is None or self._problem.code != failure.code:
+        if self.problem is None or self.problem.code != failure.code:
             present = kernel_devices(self._proc) or self._devices
             _log.log(logging.WARNING if present else logging.INFO, "NVML cannot be opened: %s", failure.text)
-        self._problem = failure
+        self.problem = failure
         self._fill(len(kernel_devices(self._proc)))
         for device in self._list_devices():
             device.failed(failure.state, failure.text)

@@ -111,7 +111,8 @@ class PynvmlDevice(Accelerator):
     def __init__(self, index: int, clock: Clock) -> None:
         super().__init__(index, clock, "nvml gpu")
         self._session: Session | None = None
-        self._handle: Any = None
+        self.handle: Any = None
+        """Handle of the session; None without one."""
         self._sample: Any = None
         self._profiled: bool | None = None
         self._sampled_us = 0
@@ -124,14 +125,9 @@ class PynvmlDevice(Accelerator):
         """True for a device with MIG: its instances compute."""
 
     @property
-    def handle(self) -> Any:  # noqa: ANN401
-        """Handle of the session; None without one."""
-        return self._handle
-
-    @property
     def attached(self) -> bool:
         """True while there is a handle to call it with."""
-        return self._handle is not None and self._session is not None and self._session.failure is None
+        return self.handle is not None and self._session is not None and self._session.failure is None
 
     def attach(self, session: Session) -> None:
         """Get the handle and the identity of the device; a failure is in ``state`` and ``reason``."""
@@ -151,14 +147,14 @@ class PynvmlDevice(Accelerator):
             return
         if uuid:
             self.uuid, self.details = uuid, _details(session, handle)
-        self._session, self._handle = session, handle
+        self._session, self.handle = session, handle
 
     def detach(self) -> None:
         """Drop the handle and its data."""
         sample, self._sample = self._sample, None
         if sample is not None and self._session is not None:
             _free(self._session, sample)
-        self._session = self._handle = None
+        self._session = self.handle = None
         self._profiled, self._sampled_us, self._baseline = None, 0, False
         self._averaged_us, self._links, self._lacking = {}, None, set()
         self._gpm_end = _GPM_END
@@ -273,7 +269,7 @@ class PynvmlDevice(Accelerator):
         """Return the MIG instances of the device, and note whether it has MIG. Empty without MIG."""
         module = self._module
         try:
-            self.partitioned = bool(self._call_library(module.nvmlDeviceGetMigMode, self._handle)[0])
+            self.partitioned = bool(self._call_library(module.nvmlDeviceGetMigMode, self.handle)[0])
         except NvmlError as error:
             if not error.lasting:
                 raise
@@ -282,7 +278,7 @@ class PynvmlDevice(Accelerator):
             return []
         found = []
         for ordinal in range(
-            min(self._call_library(module.nvmlDeviceGetMaxMigDeviceCount, self._handle), _MOST_INSTANCES)
+            min(self._call_library(module.nvmlDeviceGetMaxMigDeviceCount, self.handle), _MOST_INSTANCES)
         ):
             try:
                 found.append(self._read_instance(ordinal))
@@ -295,7 +291,7 @@ class PynvmlDevice(Accelerator):
 
     def _read_instance(self, ordinal: int) -> "MigInstance":
         module = self._module
-        handle = self._call_library(module.nvmlDeviceGetMigDeviceHandleByIndex, self._handle, ordinal)
+        handle = self._call_library(module.nvmlDeviceGetMigDeviceHandleByIndex, self.handle, ordinal)
         instance, place = (
             self._call_library(function, handle)
             for function in (module.nvmlDeviceGetGpuInstanceId, module.nvmlDeviceGetComputeInstanceId)
@@ -387,7 +383,7 @@ class PynvmlDevice(Accelerator):
         return DeviceLostError(failure.text)
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        answer = self._call_library(function, self._handle, *arguments)
+        answer = self._call_library(function, self.handle, *arguments)
         if self._session is not None:
             self._session.answered = True
         self.answered()

@@ -75,7 +75,7 @@ class MigDevice(PynvmlDevice):
             "memory": found.memory,
         }
         if not self.attached:
-            self._session, self._handle = session, found.handle
+            self._session, self.handle = session, found.handle
 
     def read(self, reading: Reading) -> Sequence[float]:
         """Return the numbers of a reading: memory alone.

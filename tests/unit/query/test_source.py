@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, ceil_to
-from jobmeter.query.plan import hours_around, segments
 from jobmeter.query.request import By, JobRef, MetricQuery, NodeRef, Statistic, check
+from jobmeter.query.source import hours_around, segments
 from jobmeter.settings import Limits
 from jobmeter.store.base import Tier
 
