@@ -31,7 +31,8 @@ async def until(condition: Callable[[], T], what: str = "it", seconds: float = S
     """As ``wait_until``, while the event loop runs."""
     began = time.monotonic()
     while not (found := condition()):
-        await asyncio.sleep(_pause(began, what, seconds))
+        pause_seconds = _pause(began, what, seconds)
+        await asyncio.sleep(pause_seconds)
     return found
 
 
