@@ -7,10 +7,8 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, make_since_option, names_option
-from jobmeter.cli.output import console, format_count, moment, print_json
+from jobmeter.cli.options import choice, define_verb, make_since_option, names_option
+from jobmeter.cli.output import console, format_count, moment, print_json, show_listing
 from jobmeter.client.searches import EventSearch
 from jobmeter.model.event import Event, EventSource, EventType, Level
 

@@ -7,10 +7,8 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, make_since_option
-from jobmeter.cli.output import cell, console, moment, print_hanging, print_json
+from jobmeter.cli.options import choice, define_verb, make_since_option
+from jobmeter.cli.output import cell, console, moment, print_hanging, print_json, show_listing
 from jobmeter.client.searches import FindingSearch
 from jobmeter.model.answers import FindingEntry
 from jobmeter.model.finding import Finding, FindingSummary, Severity

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import cell, format_count, moment
+from jobmeter.cli.output import cell, format_count, moment, show_listing
 from jobmeter.client.api import Api
 from jobmeter.client.searches import EventSearch, LogSearch
 from jobmeter.errors import NotFoundError

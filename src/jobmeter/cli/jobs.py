@@ -10,10 +10,8 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import summary_line
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, make_since_option, names_option
-from jobmeter.cli.output import console, duration, format_count, moment, print_json
+from jobmeter.cli.options import choice, define_verb, make_since_option, names_option
+from jobmeter.cli.output import console, duration, format_count, moment, print_json, show_listing
 from jobmeter.cli.resource_columns import ALTERNATIVES, find_start
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch

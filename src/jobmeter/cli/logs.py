@@ -11,9 +11,8 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.named import check_milliseconds, check_parts
-from jobmeter.cli.options import make_since_option, names_option
+from jobmeter.cli.options import define_verb, make_since_option, names_option
 from jobmeter.cli.output import piped
 from jobmeter.cli.terminal import printable, printable_colours, printable_json
 from jobmeter.client.bodies import LogEntry

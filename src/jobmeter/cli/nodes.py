@@ -7,10 +7,8 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import names_option
-from jobmeter.cli.output import console, duration, format_count, moment, print_json
+from jobmeter.cli.options import define_verb, names_option
+from jobmeter.cli.output import console, duration, format_count, moment, print_json, show_listing
 from jobmeter.errors import NotFoundError
 from jobmeter.model.answers import FaultBody
 from jobmeter.model.job import Node

@@ -1,13 +1,48 @@
 """Baseten v1: its training API, in the form that ``truss`` and the ``baseten`` SDK use. Sources and gaps: SPEC.md."""
 
+import msgspec
+
+from jobmeter.access.call import Call
 from jobmeter.access.signatures import BEARER
-from jobmeter.dialects.base import Gap, GapStatus
+from jobmeter.dialects.base import Answer, Context, Gap, GapStatus
+from jobmeter.dialects.base.errors import headers_of, http_status, name_field, retry_seconds
 from jobmeter.dialects.base.path_dialect import PathDialect
 from jobmeter.dialects.base.request import operations_of
 from jobmeter.dialects.base.view import KEY, View, ViewCall, encode_part, target
-from jobmeter.dialects.baseten import errors, names
-from jobmeter.dialects.baseten.names import METRICS
+from jobmeter.dialects.baseten import names
+from jobmeter.dialects.baseten.names import FIELDS, METRICS
+from jobmeter.errors import InvalidRequestError, JobmeterError, ThrottledError
 from jobmeter.model.time import SECOND
+
+_CODES = {
+    400: "VALIDATION_ERROR",
+    401: "AUTHENTICATION_ERROR",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "METHOD_NOT_ALLOWED",
+    409: "CONFLICT",
+    413: "VALIDATION_ERROR",
+    500: "INTERNAL_ERROR",
+    503: "SERVICE_UNAVAILABLE",
+    504: "TIMEOUT",
+}
+
+
+def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001 - as of every dialect
+    """Render the error as an answer, a JSON object for every status."""
+    status, message = http_status(error, over_limit=400), error.message
+    if isinstance(error, ThrottledError):
+        wait = retry_seconds(error.retry_after_ms)
+        body = {"error": "Rate limit exceeded. Please try again later.", "retry_after": wait}
+        return Answer(status, msgspec.json.encode(body), headers_of(error))
+    if isinstance(error, InvalidRequestError):
+        message = name_field(error, FIELDS)
+    elif status == 401:
+        message = f"The API key is not valid: {message}."
+    elif status == 500:
+        message = "The request failed because of an internal error."
+    return Answer(status, msgspec.json.encode({"code": _CODES[status], "message": message}), headers_of(error))
+
 
 _SHOWN = frozenset(METRICS.values())
 
@@ -69,7 +104,7 @@ BASETEN = PathDialect(
     operations=operations_of(f"{__name__}.operations"),
     gaps=GAPS,
     view_call=view_call,
-    render=errors.render,
+    render=render,
     wrong_method="This path takes {allowed}, not {method}.",
     wrong_path="There is nothing at {path}.",
     owns=_owns,
