@@ -50,7 +50,9 @@ def command(
     project = named.project if named else connection.project
     search = EventSearch(since=since, project=project, **options)  # type: ignore[arg-type]
     api = named.api if named else connection.open()
-    events, total = api.newest_events(named.id if named else None, search, limit or (sys.maxsize if as_json else SHOWN))
+    events, total = api.read_newest_events(
+        named.id if named else None, search, limit or (sys.maxsize if as_json else SHOWN)
+    )
     events.reverse()
     if not events:
         local.project_of(api, project)

@@ -120,7 +120,7 @@ def command(limit: int, only_open: bool, as_json: bool, connection: local.LocalC
     given = {"limit": limit, "open": "true" if only_open else None, "project": connection.project, **options}
     search = FindingSearch(**given)  # type: ignore[arg-type]
     api = connection.open()
-    page = api.all_findings(search)
+    page = api.read_all_findings(search)
     if not page.findings:
         local.project_of(api, connection.project)
     if as_json:

@@ -49,7 +49,7 @@ _EVENTS = [str(one) for one in EventType if one is not EventType.FINDING]
 
 
 def _events(out: Console, api: Api, job: Job) -> None:
-    events, total = api.newest_events(job.id, EventSearch(project=job.project, types=_EVENTS), EVENTS)
+    events, total = api.read_newest_events(job.id, EventSearch(project=job.project, types=_EVENTS), EVENTS)
     if not events:
         return
     more = (

@@ -107,7 +107,7 @@ def command(
     order = None if sort in _LATEST_FIRST else "asc"
     search = JobSearch(sort=sort, order=order, **given)  # type: ignore[arg-type]
     api = connection.open()
-    jobs = list(api.every_job(search, limit or (sys.maxsize if as_json else SHOWN)))
+    jobs = list(api.iterate_jobs(search, limit or (sys.maxsize if as_json else SHOWN)))
     if not jobs:
         _check_filters(api, search)
     if as_json:

@@ -139,7 +139,7 @@ def _open_node_lines(connection: local.LocalConnection, search: LogSearch) -> _S
         raise click.UsageError("--replica and --attempt need a JOB")
     api = connection.open()
     node_search = replace(search, node=None, project=connection.project)
-    return _Source(lambda one: api.node_logs(node, one), lambda: False, node_search)
+    return _Source(lambda one: api.stream_node_logs(node, one), lambda: False, node_search)
 
 
 class _Follower:

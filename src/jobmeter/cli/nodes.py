@@ -30,7 +30,7 @@ _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "mem
 def command(groups: Sequence[str], as_json: bool, connection: local.LocalConnection) -> None:
     """List the nodes that agents run on, with their resources, faults and last contact."""
     api = connection.open()
-    found, faulty = api.nodes_and_faults(connection.project)
+    found, faulty = api.read_nodes_and_faults(connection.project)
     if not found:
         local.project_of(api, connection.project)
     existing = {node.resource_group for node in found} - {""}

@@ -46,7 +46,7 @@ MOST_NUMBERS = 16
 
 def show_reported(out: Console, api: Api, job: Job) -> None:
     """Print the last values of what the program reported, with the last step; nothing without reports."""
-    names = answer_or_none(lambda: api.metric_names(job.id, job.project)) or []
+    names = answer_or_none(lambda: api.list_metric_names(job.id, job.project)) or []
     reported = [name for name in names if name.startswith(_PREFIX)]
     if not reported:
         return

@@ -43,7 +43,7 @@ def command(
     form = choose_format("--format", form, as_json=as_json)
     search = HoursSearch(by=by, every=every, since=since, project=connection.project)
     api = connection.open()
-    found = api.device_hours(search)
+    found = api.read_device_hours(search)
     if not found.groups:
         local.project_of(api, connection.project)
     if form == "json":
