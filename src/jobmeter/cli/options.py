@@ -1,4 +1,4 @@
-"""How verbs are defined: the options that several share, their checks, groups and examples."""
+"""Definition of verbs: the options that several share, their checks, groups and examples."""
 
 import os
 import signal
