@@ -360,7 +360,8 @@ idle = 0.02
 ```
 
 A time is a text, a share 0 to 1. An entry that there is not, or of the wrong kind, is refused at the start. Rules about
-a job's end share the thresholds of `causes`. Each rule is a file in `jobmeter/diagnose/rules`.
+a job's end share the thresholds of `causes`. Each rule is a file in `jobmeter/diagnose/rules`, or a table of
+`jobmeter/diagnose/causes.toml`.
 """
 
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from jobmeter.model.time import SystemClock
 from jobmeter.store.registry import open_store
+from tests.suite import deal
 from tests.support.loopback import Guard
 
 if TYPE_CHECKING:
@@ -38,6 +39,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of this project."""
     text = "tests/unit/server: encode each question and each result, as between processes"
     parser.addoption("--encode-questions", action="store_true", help=text)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order the tests for the processes of pytest-xdist."""
+    processes = getattr(config, "workerinput", {}).get("workercount", 1)
+    if processes > 1:
+        items[:] = deal(items, processes)
 
 
 @pytest.fixture(autouse=True)

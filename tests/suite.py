@@ -1,4 +1,6 @@
-"""`make test`: all tests on four processes, then each failed test once more, alone.
+"""`make test`: all tests on six processes, then each failed test once more, alone.
+
+Six processes keep two processors busy, as many tests wait: for servers, for browsers, for the end of a lease.
 
 Tests start real databases, schedulers and browsers, whose own deadlines pass on a crowded machine. A test that also
 fails alone fails the suite. A test that passes alone is printed, because its dependence on load is a defect to mend.
@@ -6,6 +8,8 @@ fails alone fails the suite. A test that passes alone is printed, because its de
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from itertools import groupby
 
 import pytest
 
@@ -24,6 +28,29 @@ class FailureList:
             self.names.add(report.nodeid)
 
 
+def is_waiting(module: Sequence[pytest.Item]) -> bool:
+    """Return True for a module whose tests start programs, and wait for them more than they compute."""
+    return "e2e" in module[0].path.parts or any(item.get_closest_marker("slow") for item in module)
+
+
+def deal(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
+    """Order tests so that tests that wait and tests that compute run side by side from the beginning to the end.
+
+    pytest-xdist gives each process a part of the list. Every other part begins with tests that wait, and the parts
+    between end with them. A module stays whole, as do its servers.
+    """
+    modules = [list(module) for _, module in groupby(items, key=lambda item: item.path)]
+    waiting = [module for module in modules if is_waiting(module)]
+    computing = [item for module in modules if not is_waiting(module) for item in module]
+    dealt: list[pytest.Item] = []
+    for number in range(processes):
+        slow = [item for module in waiting[number::processes] for item in module]
+        size = (len(items) - len(dealt)) // (processes - number)
+        quick, computing = computing[: max(0, size - len(slow))], computing[max(0, size - len(slow)) :]
+        dealt += slow + quick if number % 2 == 0 else quick + slow
+    return dealt + computing
+
+
 def run_suite(arguments: list[str]) -> int:
     """Run pytest with these arguments, then the failed tests alone. Return the exit status."""
     failures = FailureList()
@@ -39,4 +66,4 @@ def run_suite(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_suite(["-n", "4", "--dist", "worksteal", "tests"]))
+    sys.exit(run_suite(["-n", "6", "--dist", "worksteal", "tests"]))

@@ -44,7 +44,7 @@ def test_no_module_and_no_function_is_too_long():
 def test_most_modules_and_functions_are_short():
     sizes = sorted(map(lines, MODULES))
     lengths = sorted(length for module in MODULES for _, length in functions(module))
-    assert statistics.median(sizes) <= 110  # a module that one other uses is part of that one
+    assert statistics.median(sizes) <= 120
     assert sizes[int(len(sizes) * 0.9)] <= 350
     assert statistics.median(lengths) <= 10
     assert lengths[int(len(lengths) * 0.9)] <= 35
@@ -61,9 +61,9 @@ def names(module: Path) -> Iterator[str]:
             yield node.name
 
 
-def names_of_tests(module: Path) -> Iterator[str]:
+def names_of_tests(module: Path) -> list[str]:
     """The names of a module's tests."""
-    return (name for name, _ in functions(module) if name.startswith("test_"))
+    return re.findall(r"^ *def (test_\w+)", module.read_text(), re.MULTILINE)
 
 
 def words(name: str) -> set[str]:

@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.suite import MOST_REPEATED
+from tests.suite import MOST_REPEATED, deal
 
 ROOT = Path(__file__).resolve().parent.parent
 ONCE = """
@@ -20,14 +23,19 @@ def test_first_time():
 """
 
 
-def run(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, source: str, processes: int) -> subprocess.CompletedProcess[str]:
     """Run the suite in a folder that has one module of tests."""
     (folder / "pytest.ini").touch()
     (folder / "test_one.py").write_text(source)
-    code = "import sys; from tests.suite import run_suite; sys.exit(run_suite(['-n', '2', 'test_one.py']))"
+    code = "import sys; from tests.suite import run_suite; sys.exit(run_suite(['-n', sys.argv[1], 'test_one.py']))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, str(processes)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -44,6 +52,43 @@ def run(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
     ids=["passes", "fails", "fails-once", "fails-once-and-always", "many-fail", "cannot-be-read"],
 )
 def test_only_a_test_that_fails_alone_too_fails_the_suite(tmp_path, source, succeeds, repeats):
-    ended = run(tmp_path, source)
+    ended = run(tmp_path, source, processes=2 if source == ONCE else 0)
     assert (ended.returncode == 0, "again, alone" in ended.stdout) == (succeeds, repeats), ended.stdout
     assert ("Mend them" in ended.stdout) == (source == ONCE)
+
+
+@dataclass
+class Item:
+    """A test of a module."""
+
+    path: Path
+    number: int
+    slow: bool = False
+
+    def get_closest_marker(self, name):
+        return self.slow and name == "slow"
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 6])
+def test_modules_whose_tests_wait_are_dealt_to_all_processes_as_wholes(processes):
+    e2e: list[Any] = [Item(Path(f"tests/e2e/test_{module}.py"), number) for module in range(13) for number in range(9)]
+    unit: list[Any] = [
+        Item(Path(f"tests/unit/test_{module}.py"), number) for module in range(40) for number in range(25)
+    ]
+    slow: list[Any] = [Item(Path("tests/unit/test_slow.py"), number, number == 3) for number in range(10)]
+    dealt = deal([*e2e, *unit, *slow], processes)
+    assert sorted(map(repr, dealt)) == sorted(map(repr, [*e2e, *unit, *slow]))
+    waiting = [module for item in dealt if (module := item.path) == slow[0].path or "e2e" in module.parts]
+    assert len([module for module, _ in groupby(waiting)]) == 14
+    rest = dealt
+    for process in range(processes):
+        size = len(rest) // (processes - process)  # as pytest-xdist divides them
+        part, rest = rest[:size], rest[size:]
+        assert sum(item.path.parts[1] == "e2e" for item in part) >= 9
+        assert (part[0].path.parts[1] == "e2e") == (process % 2 == 0)
+
+
+def test_more_tests_that_wait_than_a_part_holds_leave_none_out():
+    items: list[Any] = [Item(Path("tests/e2e/test_a.py"), number) for number in range(20)]
+    items += [Item(Path("tests/unit/test_b.py"), number) for number in range(5)]
+    assert sorted(map(repr, deal(items, 4))) == sorted(map(repr, items))

@@ -77,12 +77,14 @@ class ThrottledError(JobmeterError):
 class UnavailableError(JobmeterError):
     """Store or registry that cannot work now (full or read-only disk, lost connection). Nothing was acknowledged.
 
-    ``retry_after_ms`` is the time until a retry, None if unknown.
+    ``retry_after_ms`` is the time until a retry, None if unknown. ``is_partial``: other parts of the store work, so
+    another call may succeed.
     """
 
-    def __init__(self, message: str, retry_after_ms: int | None = None) -> None:
+    def __init__(self, message: str, retry_after_ms: int | None = None, *, is_partial: bool = False) -> None:
         super().__init__(message)
         self.retry_after_ms = retry_after_ms
+        self.is_partial = is_partial
 
 
 class DamagedDataError(JobmeterError):

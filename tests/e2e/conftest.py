@@ -12,7 +12,7 @@ import pytest
 
 from jobmeter.client.api import Api
 from jobmeter.examples.server import run_server
-from tests.e2e.page import Viewer
+from tests.e2e.page import Viewer, signed_in
 from tests.support.browser import chromium
 
 
@@ -73,9 +73,16 @@ def browser() -> Iterator[Any]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def session(browser: Any, server: Any) -> Iterator[Any]:
+    """A session of the browser that is signed in to the module's ``server``."""
+    with signed_in(browser, server) as opened:
+        yield opened
+
+
 @pytest.fixture
-def viewer(browser: Any, server: Any) -> Iterator[Viewer]:
-    """A tab that is signed in to the module's ``server``; nothing may have gone wrong in it."""
-    made = Viewer(browser, server)
+def viewer(browser: Any, server: Any, session: Any) -> Iterator[Viewer]:
+    """A tab of the module's session; nothing may have gone wrong in it."""
+    made = Viewer(browser, server, session=session)
     yield made
     made.close()

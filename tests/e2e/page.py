@@ -13,6 +13,8 @@ from tests.support.waiting import wait_until
 
 BUILDER = Path(__file__).parents[2] / "web" / "build.py"
 WIDTHS = {"wide": (1440, 900), "middle": (900, 1000), "phone": (360, 780)}
+LOOKS = [("wide", "light"), ("middle", "light"), ("phone", "dark")]
+"""A width and a colour scheme: layouts depend on the width alone, contrasts on the scheme alone."""
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 RANKS, SLOW = 16, 5
 
@@ -90,12 +92,26 @@ def training_server(folder):
         yield made
 
 
+def _size(width):
+    return dict(zip(("width", "height"), WIDTHS[width], strict=True))
+
+
+@contextmanager
+def signed_in(browser, server, width="wide", **options):
+    """Open a session of the browser that is signed in, for the tabs of several tests."""
+    viewer = Viewer(browser, server, width, **options)
+    viewer.page.close()
+    yield viewer.context
+    viewer.close()
+
+
 class Viewer:
     """A tab that is signed in, with everything that went wrong in it."""
 
-    def __init__(self, browser, server, width="wide", **options):
-        size = dict(zip(("width", "height"), WIDTHS[width], strict=True))
-        self.context = browser.new_context(viewport=size, bypass_csp=options.pop("bypass_csp", False), **options)
+    def __init__(self, browser, server, width="wide", session=None, **options):
+        """Open a tab in ``session``, which shows nothing yet, or else in a session of its own."""
+        self.session = session
+        self.context = session or browser.new_context(viewport=_size(width), **options)
         self.page = self.context.new_page()
         self.problems: list[str] = []
         self.hosts: set[str] = set()
@@ -103,9 +119,15 @@ class Viewer:
         self.page.on("dialog", lambda dialog: self.problems.append(f"a script ran: {dialog.message}"))
         self.page.on("request", lambda request: self.hosts.add(request.url.split("/")[2]))
         self.server = server
-        code = server.request("POST", "/session/link").json()["code"]
-        self.page.goto(f"{server.url}/#/open?code={code}")
-        self.page.wait_for_selector("main h1")
+        if session is None:
+            code = server.request("POST", "/session/link").json()["code"]
+            self.page.goto(f"{server.url}/#/open?code={code}")
+            self.page.wait_for_selector("main h1")
+
+    def look(self, width, scheme="light"):
+        """Give the tab one of the ``WIDTHS`` and a colour scheme."""
+        self.page.set_viewport_size(_size(width))
+        self.page.emulate_media(color_scheme=scheme)
 
     def open(self, place, wanted):
         self.page.goto(f"{self.server.url}/#/{place}")
@@ -126,6 +148,10 @@ class Viewer:
         return self.page.query_selector(wanted)
 
     def close(self):
-        self.context.close()
+        if self.session is None:
+            self.context.close()
+        else:
+            self.page.evaluate("localStorage.clear()")
+            self.page.close()
         assert self.problems == [], self.problems
         assert self.hosts <= {self.server.url.split("/")[2]}

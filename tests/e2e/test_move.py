@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.test_crash import PER_REQUEST, batch, check
-from tests.support.clickhouse import Node, node
+from tests.support.clickhouse import mortal_nodes
 from tests.support.frames import records, samples
 from tests.support.processes import API, Reply, ServerProcess, run_cli
 from tests.support.waiting import pause, wait_until
@@ -26,10 +26,13 @@ OLD = {"metric": "app.loss", "job": "old", "replica": "w", "node": "n"}
 TRACE = "ab" * 16
 
 
-@pytest.fixture
-def clickhouse() -> Iterator[Node]:
-    with node() as one:
-        yield one
+@pytest.fixture(params=[1, 2], ids=["server", "shards"])
+def to(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Address of one ClickHouse server, or of two shards with two replicas each."""
+    shards = request.param
+    with mortal_nodes(shards * shards) as nodes:
+        hosts = ",".join(f"127.0.0.1:{one.own.http}" for one in nodes)
+        yield f"clickhousedb://{hosts}/jobmeter?shards={shards}"
 
 
 class Repeated(threading.Thread):
@@ -138,9 +141,8 @@ def mover(server: ServerProcess, to: str) -> "subprocess.Popen[bytes]":
 
 
 def test_a_move_under_writes_with_kills_of_the_mover_loses_doubles_and_refuses_no_answer(
-    clickhouse: Node, tmp_path: Path
+    to: str, tmp_path: Path
 ) -> None:
-    to = f"{clickhouse.dsn}/jobmeter"
     server = ServerProcess(tmp_path / "data").start()
     try:
         seed(server)

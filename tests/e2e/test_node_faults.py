@@ -20,7 +20,7 @@ from tests.support.postgresql import fresh_database, own_server
 from tests.support.processes import API, ServerProcess
 from tests.support.waiting import wait_until
 
-FAULTS = int(os.environ.get("NODE_FAULTS", "4"))
+FAULTS = int(os.environ.get("NODE_FAULTS", "2"))
 SEED = int(os.environ.get("NODE_SEED", "11"))
 HOUR_MS = 3_600_000
 
@@ -223,18 +223,18 @@ def test_two_servers_on_one_node_read_all_samples_also_after_either_is_killed(no
         second.token = first.token
         check(second, base, 0, [0])
         assert not is_alone(first)
-        for number in range(1, 40):
+        for number in range(1, 16):
             one, other = (first, second) if number % 2 else (second, first)
             assert one.ingest(batch(base, 0, number)).status == 200
             check(other, base, 0, [number])
         first.kill()  # among others: the node has all of it
-        check(second, base, 0, list(range(40)))
-        assert second.ingest(batch(base, 0, 40)).status == 200
+        check(second, base, 0, list(range(16)))
+        assert second.ingest(batch(base, 0, 16)).status == 200
         first.start()
-        check(first, base, 0, list(range(41)))
+        check(first, base, 0, list(range(17)))
         second.stop()
         wait_until(lambda: is_alone(first))
-        assert first.ingest(batch(base, 0, 41)).status == 200
+        assert first.ingest(batch(base, 0, 17)).status == 200
         first.kill()  # alone: its journal has the last samples
         second.start()  # reaches the folder of the first one
-        check(second, base, 0, list(range(42)))
+        check(second, base, 0, list(range(18)))

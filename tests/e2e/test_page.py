@@ -19,7 +19,6 @@ from tests.e2e.page import (
     RANKS,
     SLOW,
     WIDTHS,
-    Viewer,
     facts,
     import_samples,
     needs_built_page,
@@ -74,8 +73,8 @@ def test_a_stranger_sees_how_to_sign_in_and_a_key_opens_it(browser, server):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_every_view_fits_its_width_and_has_no_serious_fault(browser, server, width):
-    viewer = Viewer(browser, server, width, bypass_csp=True)
+def test_every_view_fits_its_width_and_has_no_serious_fault(viewer, width):
+    viewer.look(width)
     views = {
         "": ".rows .row[data-at]",
         "jobs/train-1": ".chart canvas",
@@ -86,19 +85,17 @@ def test_every_view_fits_its_width_and_has_no_serious_fault(browser, server, wid
     for place, wanted in views.items():
         page = viewer.open(place, wanted)
         check_view(page, place)
-    viewer.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_both_themes_have_enough_contrast(browser, server, scheme):
+def test_both_themes_have_enough_contrast(viewer, scheme):
     if not AXE.exists():
         pytest.skip("axe-core is not there: make page")
-    viewer = Viewer(browser, server, bypass_csp=True, color_scheme=scheme)
+    viewer.look("wide", scheme)
     page = viewer.open("jobs/train-1", ".chart canvas")
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run(document, {runOnly: ['color-contrast']})")["violations"]
     assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
-    viewer.close()
 
 
 def test_texts_of_strangers_stay_texts(viewer):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jobmeter.model.time import HOUR, MINUTE, SystemClock, iso
-from tests.e2e.page import Viewer, facts, import_samples, needs_page, samples, wait_for_page
+from tests.e2e.page import facts, import_samples, needs_page, samples, wait_for_page
 from tests.support.browser import check_view
 from tests.support.processes import running
 from tests.support.waiting import wait_until
@@ -43,10 +43,9 @@ def server(tmp_path_factory):
         yield made
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", ["wide", "phone"])
-def test_the_alerts_of_a_job_are_listed_with_the_worst_first(browser, server, width, scheme):
-    viewer = Viewer(browser, server, width, bypass_csp=True, color_scheme=scheme)
+@pytest.mark.parametrize(("width", "scheme"), [("wide", "light"), ("phone", "dark")])
+def test_the_alerts_of_a_job_are_listed_with_the_worst_first(viewer, width, scheme):
+    viewer.look(width, scheme)
     page = viewer.open(TRAIN, f"{ALERTS} li")
     first, second = page.locator(f"{ALERTS} > ol > li").all()
     assert "is busy" in first.inner_text()
@@ -58,7 +57,6 @@ def test_the_alerts_of_a_job_are_listed_with_the_worst_first(browser, server, wi
     second.locator("summary").click()
     assert "jobmeter silence add alertname=StillRuns job_id=train-1" in second.locator("details code").inner_text()
     check_view(page, f"alerts, {width}, {scheme}")
-    viewer.close()
 
 
 def test_a_chosen_alert_is_marked_on_every_chart(viewer):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from jobmeter.model.time import HOUR, MINUTE, SystemClock
-from tests.e2e.page import WIDTHS, Viewer, import_samples, needs_page, wait_for_page
+from tests.e2e.page import WIDTHS, import_samples, needs_page, wait_for_page
 from tests.support.browser import check_view
 from tests.support.processes import running
 from tests.support.waiting import wait_until
@@ -72,8 +72,8 @@ def slower(now):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_phases_of_a_job_are_a_band_on_the_time_axis_with_their_lengths(browser, server, width):
-    viewer = Viewer(browser, server, width)
+def test_the_phases_of_a_job_are_a_band_on_the_time_axis_with_their_lengths(viewer, width):
+    viewer.look(width)
     page = viewer.open(PHASED, ".phases .band i")
     texts = [text.strip() for text in page.locator(".phases li").all_inner_texts()]
     assert texts == [
@@ -93,7 +93,6 @@ def test_the_phases_of_a_job_are_a_band_on_the_time_axis_with_their_lengths(brow
     assert boxes[1]["width"] == pytest.approx(band["width"] * 30 / 40, abs=2)
     assert band["height"] <= 12
     check_view(page, width)
-    viewer.close()
 
 
 def test_the_band_follows_the_range_that_is_shown(viewer):
@@ -187,8 +186,7 @@ def test_the_map_has_no_gaps_where_a_job_is_measured_more_rarely(viewer):
 
 
 @pytest.mark.parametrize(("width", "columns"), [(1280, 3), (1440, 4)])
-def test_a_wide_screen_has_a_fourth_chart_in_a_row(browser, server, width, columns):
-    viewer = Viewer(browser, server, bypass_csp=True)
+def test_a_wide_screen_has_a_fourth_chart_in_a_row(viewer, width, columns):
     viewer.page.set_viewport_size({"width": width, "height": 1000})
     page = viewer.open(STARVED, '#accelerators .chart[data-metric="gpu.temperature"]')
     tops = (
@@ -197,7 +195,6 @@ def test_a_wide_screen_has_a_fourth_chart_in_a_row(browser, server, width, colum
     in_first_row = f"(tops => tops.length === 4 && tops.filter(top => top === tops[0]).length)({tops})"
     wait_for_page(page, f"{in_first_row} === {columns}")
     check_view(page, str(width))
-    viewer.close()
 
 
 def test_paper_has_what_is_read_and_nothing_that_is_pressed(viewer):

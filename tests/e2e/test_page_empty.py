@@ -10,7 +10,7 @@ from jobmeter.model.time import HOUR, SystemClock
 from jobmeter.ship import sinks
 from jobmeter.ship.registry import KINDS
 from jobmeter.ship.sink import SinkSettings
-from tests.e2e.page import WIDTHS, Viewer, needs_page
+from tests.e2e.page import LOOKS, Viewer, needs_page
 from tests.support.browser import check_view
 from tests.support.processes import running
 
@@ -53,8 +53,7 @@ def bare(tmp_path_factory):
         yield made
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_every_empty_view_fits_its_width_and_has_no_serious_fault(browser, server, bare, width, scheme):
     for of, views in ((server, VIEWS), (bare, BARE)):
         viewer = Viewer(browser, of, width, bypass_csp=True, color_scheme=scheme)

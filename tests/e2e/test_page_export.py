@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.e2e.page import WIDTHS, Viewer, needs_page, training_server, wait_for_page
+from tests.e2e.page import LOOKS, needs_page, training_server, wait_for_page
 from tests.support.browser import check_view
 from tests.support.needs import needs
 
@@ -85,10 +85,9 @@ def test_a_signed_in_user_opens_a_link_as_themselves(viewer, server):
     assert server.request("DELETE", f"/jobs/train-1/links/{made['id']}").status == 200
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_what_opens_fits_its_width_and_has_no_serious_fault(browser, server, width, scheme):
-    viewer = Viewer(browser, server, width, bypass_csp=True, color_scheme=scheme)
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_what_opens_fits_its_width_and_has_no_serious_fault(viewer, server, width, scheme):
+    viewer.look(width, scheme)
     made = server.request("POST", "/jobs/train-1/links").json()
     page = viewer.open("?finding=any", ".rows .row[data-at]")
     page.click(".menu summary")
@@ -103,7 +102,6 @@ def test_what_opens_fits_its_width_and_has_no_serious_fault(browser, server, wid
     page.wait_for_selector(".share li")
     check_view(page, "share")
     assert server.request("DELETE", f"/jobs/train-1/links/{made['id']}").status == 200
-    viewer.close()
 
 
 @pytest.mark.parametrize("name", ["Export", "Share"])

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from jobmeter.model.time import HOUR, MINUTE, SystemClock
-from tests.e2e.page import WIDTHS, Viewer, needs_page, training_server, wait_for_page
+from tests.e2e.page import WIDTHS, needs_page, training_server, wait_for_page
 from tests.support.browser import check_view
 from tests.support.waiting import wait_until
 
@@ -75,8 +75,8 @@ def answer(page, findings):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_finding_with_long_names_wraps(browser, server, width):
-    viewer = Viewer(browser, server, width, bypass_csp=True)
+def test_a_finding_with_long_names_wraps(viewer, width):
+    viewer.look(width)
     now = SystemClock().now_ms()
     subject = {"kind": "device", "name": f"{'gpu-node-0017.' * 4}example.org/gpu0"}
     told = finding("gpu_mem_near_full", 0, severity="critical", advice="See xid.", subject=subject)
@@ -85,7 +85,6 @@ def test_a_finding_with_long_names_wraps(browser, server, width):
     page = viewer.open(TRAIN, ".finding abbr")
     viewer.see(".chart canvas")
     check_view(page, width)
-    viewer.close()
 
 
 def test_findings_of_one_rule_are_read_once_and_each_can_be_marked(viewer):

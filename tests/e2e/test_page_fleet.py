@@ -6,7 +6,7 @@ import re
 import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.e2e.page import EVIL, WIDTHS, Viewer, import_samples, needs_page, wait_for_page
+from tests.e2e.page import EVIL, LOOKS, Viewer, import_samples, needs_page, wait_for_page
 from tests.support.browser import check_view
 from tests.support.frames import frame
 from tests.support.frames import samples as samples_frame
@@ -82,14 +82,12 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_every_view_fits_its_width_and_has_no_serious_fault(browser, server, width, scheme):
-    viewer = Viewer(browser, server, width, bypass_csp=True, color_scheme=scheme)
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_every_view_fits_its_width_and_has_no_serious_fault(viewer, width, scheme):
+    viewer.look(width, scheme)
     for place, wanted in VIEWS.items():
         page = viewer.open(place, wanted)
         check_view(page, place)
-    viewer.close()
 
 
 def test_the_map_shows_groups_and_what_is_idle_with_money(viewer):
@@ -226,9 +224,7 @@ def test_device_hours_are_shown_by_project_and_user_over_time(viewer):
     texts = " ".join(bar.get_attribute("title") for bar in bars)
     assert re.search(r"0\.00 h idle, \d+\.\d+ h used, \d+\.\d+ h not measured", texts)
     page = viewer.open("use?by=project&over=30d", "#hours figcaption:has-text('by day')")
-    assert re.search(
-        r"default by day, up to 2[34]\.\d device hours in 3[01] days", page.inner_text("#hours figcaption")
-    )
+    assert re.search(r"default by day, up to 2\d\.\d device hours in 3[01] days", page.inner_text("#hours figcaption"))
 
 
 def test_who_wastes_what_and_who_uses_what(viewer):
@@ -284,15 +280,14 @@ def test_every_time_changes_with_the_zone(browser, server):
     viewer.close()
 
 
-def test_a_table_that_is_scrolled_on_a_phone_still_says_whose_row_it_is(browser, server):
-    viewer = Viewer(browser, server, "phone")
+def test_a_table_that_is_scrolled_on_a_phone_still_says_whose_row_it_is(viewer):
+    viewer.look("phone")
     page = viewer.open("use", "#users tbody tr")
     page.evaluate("document.querySelector('#users .wide').scrollLeft = 400")
     wait_for_page(page, "document.querySelector('#users .wide').scrollLeft > 100")
     for box in (head.bounding_box() for head in page.locator("#users tbody th").all()):
         assert 0 <= box["x"] < 20
         assert 100 <= box["width"] <= 160
-    viewer.close()
 
 
 def test_a_policy_of_ones_own_is_pasted_or_loaded_and_described_in_words(viewer, server, tmp_path):

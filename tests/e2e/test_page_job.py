@@ -5,7 +5,7 @@ import re
 import pytest
 
 from jobmeter.model.time import HOUR, MINUTE, SystemClock
-from tests.e2e.page import WIDTHS, Viewer, facts, import_samples, needs_page, samples, wait_for_page
+from tests.e2e.page import WIDTHS, facts, import_samples, needs_page, samples, wait_for_page
 from tests.support.browser import check_view
 from tests.support.processes import running
 from tests.support.waiting import wait_until
@@ -127,8 +127,7 @@ def test_what_is_found_meanwhile_appears_by_itself(viewer, server):
 
 
 @pytest.mark.parametrize("width", [360, 640, 780, 930, 1020, 1180, 1440])
-def test_columns_that_have_no_room_are_left_out_and_named(browser, server, width):
-    viewer = Viewer(browser, server)
+def test_columns_that_have_no_room_are_left_out_and_named(viewer, width):
     viewer.page.set_viewport_size({"width": width, "height": 800})
     every = "type,project,user,group,workspace,created,start,end,duration,exit,error,findings,cpu,gpu"
     page = viewer.page
@@ -144,22 +143,20 @@ def test_columns_that_have_no_room_are_left_out_and_named(browser, server, width
     page.click(".menu summary")
     missing = page.locator(".menu label", has_text="no room here")
     assert missing.count() == 14 - (len(heads(page)) - 3)
-    viewer.close()
 
 
-def test_a_phone_shows_what_each_job_used(browser, server):
-    viewer = Viewer(browser, server, "phone")
+def test_a_phone_shows_what_each_job_used(viewer):
+    viewer.look("phone")
     page = viewer.open("?q=train-1", ".rows .spark-gpu svg path")
     wait_for_page(page, "document.querySelectorAll('.rows .row[data-at]').length === 1")
     places = [page.locator(f".rows .c-{name}").bounding_box() for name in ("duration", "gpu")]
     assert places[0]["x"] == places[1]["x"]
     assert places[0]["y"] + places[0]["height"] <= places[1]["y"] + 1
     assert re.search(r"\d\d\.\d %", page.inner_text(".rows .c-gpu"))
-    viewer.close()
 
 
-def test_a_phone_shows_jobs_with_findings(browser, server):
-    viewer = Viewer(browser, server, "phone", bypass_csp=True)
+def test_a_phone_shows_jobs_with_findings(viewer):
+    viewer.look("phone")
     page = viewer.open("?q=ended-", ".rows .c-name .found.critical")
     # Until the narrowed list is there, the rows of the list before stay.
     wait_for_page(page, "document.querySelectorAll('.rows .row[data-at]').length === 3")
@@ -167,7 +164,6 @@ def test_a_phone_shows_jobs_with_findings(browser, server):
     assert "critical: GPU idle" in row.locator(".c-name").text_content()
     assert page.locator(".rows .c-name .found").count() == 2
     check_view(page, "findings on a phone")
-    viewer.close()
 
 
 def test_only_rows_in_sight_are_drawn(viewer, server):
@@ -203,8 +199,8 @@ def test_rows_in_sight_stay_when_more_pages_come_than_are_stored(viewer, server)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_times_in_the_list_are_whole(browser, server, width):
-    viewer = Viewer(browser, server, width)
+def test_times_in_the_list_are_whole(viewer, width):
+    viewer.look(width)
     page = viewer.open("?q=old-1", ".rows .row[data-at]")
     # The rows of the question before stay until the answer to this one is there.
     wait_for_page(page, "[...document.querySelectorAll('.rows .c-name')].map(one => one.textContent) == 'old-1'")
@@ -213,4 +209,3 @@ def test_times_in_the_list_are_whole(browser, server, width):
     assert page.evaluate(f"{cells}.every(one => one.scrollWidth <= one.clientWidth)")
     if width == "wide":
         assert re.fullmatch(r"(\d\d-\d\d \d\d:\d\d|\d{4}-\d\d-\d\d)", page.inner_text(".rows .c-start"))
-    viewer.close()

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.e2e.page import EVIL, Viewer, import_samples, needs_page, wait_for_page
+from tests.e2e.page import EVIL, import_samples, needs_page, wait_for_page
 from tests.support.browser import check_view
 from tests.support.processes import run_cli, running
 from tests.support.waiting import wait_until
@@ -333,10 +333,9 @@ def test_a_key_of_one_project_sees_the_devices_of_its_jobs_alone(browser, server
     context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_lists_fit_every_width(browser, server, width, scheme):
-    viewer = Viewer(browser, server, bypass_csp=True, color_scheme=scheme)
+@pytest.mark.parametrize(("width", "scheme"), list(zip(WIDTHS, ["light", "dark"] * 2, strict=True)))
+def test_lists_fit_every_width(viewer, width, scheme):
+    viewer.look("wide", scheme)
     viewer.page.set_viewport_size(dict(zip(("width", "height"), WIDTHS[width], strict=True)))
     for place, wanted in {"": ".band", "?user=lin&open=true": ".chips", "findings?show=7d": ".foundtable"}.items():
         check_view(viewer.open(place, wanted), place)
@@ -355,4 +354,3 @@ def test_lists_fit_every_width(browser, server, width, scheme):
         check_view(page, dialog)
         page.keyboard.press("Escape")
         page.wait_for_selector("dialog", state="detached")
-    viewer.close()

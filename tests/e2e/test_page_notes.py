@@ -70,8 +70,7 @@ def test_tags_and_notes_are_written_shown_and_removed(viewer, server):
 
 def test_the_list_shows_tags_and_is_filtered_by_them(viewer, server):
     server.request("POST", "/jobs/train-1/tags", {"add": ["good run"]})
-    viewer.page.reload()
-    page = viewer.see(".row[data-at] .c-name .tag")
+    page = viewer.open("", ".row[data-at] .c-name .tag")
     assert page.locator(".row[data-at] .tag").all_inner_texts() == ["good run"]
     assert page.locator(".row[data-at]").count() == 2
     page = viewer.open("?columns=tags", ".row[data-at] .c-tags span")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.e2e.page import RANKS, SLOW, Viewer, import_samples, needs_page, training_server, wait_for_page
+from tests.e2e.page import RANKS, SLOW, import_samples, needs_page, training_server, wait_for_page
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -19,12 +19,11 @@ def server(tmp_path_factory):
         yield made
 
 
-def test_a_phone_shows_how_far_a_rank_is_from_the_median(browser, server):
-    viewer = Viewer(browser, server, "phone")
+def test_a_phone_shows_how_far_a_rank_is_from_the_median(viewer):
+    viewer.look("phone")
     page = viewer.open(f"{TRAIN}?rank=worker-{SLOW}", ".rank-panel table")
     assert "GPU utilization" in page.inner_text(".rank-panel tbody")
     assert page.evaluate("(one => one.scrollWidth <= one.clientWidth)(document.querySelector('.rank-panel .wide'))")
-    viewer.close()
 
 
 def test_replicas_and_devices_have_their_newest_values_and_are_chosen(viewer):

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.e2e.page import WIDTHS, Viewer, import_samples, needs_page, wait_for_page
+from tests.e2e.page import LOOKS, import_samples, needs_page, wait_for_page
 from tests.support.browser import check_view
 from tests.support.processes import run_cli, running
 from tests.support.waiting import wait_until
@@ -131,17 +131,15 @@ def test_a_node_is_not_simply_up(viewer):
 
 
 @pytest.mark.parametrize("width", ["middle", "phone"])
-def test_a_narrow_list_says_why_too(browser, server, width):
-    viewer = Viewer(browser, server, width)
+def test_a_narrow_list_says_why_too(viewer, width):
+    viewer.look(width)
     page = viewer.open("", ".band")
     assert SENTENCE in page.inner_text(".rows .row[data-at]:has-text('train')")
-    viewer.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_verdict_fits_every_width(browser, server, width, scheme):
-    viewer = Viewer(browser, server, width, bypass_csp=True, color_scheme=scheme)
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_the_verdict_fits_every_width(viewer, width, scheme):
+    viewer.look(width, scheme)
     for place, wanted in {
         "": ".band",
         "jobs/train": ".finding",
@@ -149,7 +147,6 @@ def test_the_verdict_fits_every_width(browser, server, width, scheme):
         "nodes/node-7": "#faults li",
     }.items():
         check_view(viewer.open(place, wanted), place)
-    viewer.close()
 
 
 def test_the_terminal_says_the_same(server):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jobmeter.collect.cgroup.paths import Hierarchies
-from jobmeter.collect.launch.groups import OwnGroups
+from jobmeter.collect.launch.children import OwnGroups
 from tests.e2e.ingest_server import ingest_server
 from tests.support.waiting import wait_until
 

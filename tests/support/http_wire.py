@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from jobmeter.server.http.connection import Connection
 from jobmeter.server.http.limits import Connections
 from jobmeter.server.workers.forward import Forwarder
-from jobmeter.server.workers.frames import READ_BY_WORKER, Channel
+from jobmeter.server.workers.frames import READ_BY_WORKER
 from jobmeter.server.workers.gateway import WorkerGateway
+from jobmeter.store.channel import Channel
 from tests.support.fakes import SetClock
 from tests.support.waiting import until
 

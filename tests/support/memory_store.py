@@ -22,6 +22,7 @@ from jobmeter.model.log_tree import effective_level, effective_severity, matches
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span
 from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
@@ -173,6 +174,9 @@ class MemoryStore:
                 samples = self._row(key)
                 following = samples[_place(samples, hour + HOUR) :][:1]
                 self._stale.update((key[0], floor_to(time, HOUR)) for time, _ in following)
+
+    def use_series(self, table: SeriesTable) -> None:
+        """Do nothing: this engine has its own dictionaries."""
 
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
         """Return False for every series: this engine does not know."""

@@ -10,9 +10,10 @@ from jobmeter.model.time import MINUTE, SECOND
 from jobmeter.server.exchange import Reply
 from jobmeter.server.workers.answers import WorkerAnswers
 from jobmeter.server.workers.forward import Forwarder
-from jobmeter.server.workers.frames import READ_BY_WORKER, AdmissionResult, Channel, LookupResult
+from jobmeter.server.workers.frames import READ_BY_WORKER, AdmissionResult, LookupResult
 from jobmeter.server.workers.gateway import WorkerGateway
 from jobmeter.server.workers.owner import OwnedRecords
+from jobmeter.store.channel import Channel
 from jobmeter.store.window.shared import SharedWindow
 from tests.support.asgi import send
 from tests.support.frames import FRAMES, row, samples

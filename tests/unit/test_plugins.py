@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 BROKEN = {
     "jobmeter.rules": {
         "lost": "no_such_module:RULE",
-        "swap": "jobmeter_example.rule:RULE",
-        "many_threads": "jobmeter_example.rule:RULE",
+        "swap": "jobmeter_example.rule:many_threads",
+        "many_threads": "jobmeter_example.rule:many_threads",
         "fails": "acme:FAILS",
         "odd": "acme:ODD",
         "lists": "acme:LISTS",
@@ -103,8 +103,8 @@ from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.doctor.base import run_checks
-from jobmeter.collect.doctor.devices import device_checks
-from jobmeter.collect.machine import Machine
+from jobmeter.collect.doctor.examine import device_checks
+from jobmeter.collect.base import Machine
 from jobmeter.collect.registry import accelerator_collectors, host_collectors, plugin_collectors
 from jobmeter.model.time import SystemClock
 from jobmeter.diagnose.registry import load_thresholds, rules
@@ -263,7 +263,7 @@ def test_broken_plugins_are_left_out_and_logged_once_with_package_and_reason(out
     assert len(logged) == len(set(logged))
     reasons = {
         "lost (rules)": "ModuleNotFoundError: No module named 'no_such_module'",
-        "swap (rules)": "jobmeter_example.rule:RULE has the name 'many_threads'; use it in both places",
+        "swap (rules)": "jobmeter_example.rule:many_threads has the name 'many_threads'; use it in both places",
         "many_threads (rules)": "another part has the same name; rename it",
         "fails (rules)": "KeyError: 'absent'",
         "boom (dialects)": "LookupError: boom",

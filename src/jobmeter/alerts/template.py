@@ -98,42 +98,42 @@ class _Parser:
         return found
 
     def whole(self) -> _Node:
-        node = self._pipeline()
+        node = self._parse_pipeline()
         if self._at < len(self._tokens):
             raise TemplateError(f"{{{{ {self._text[:80]} }}}} has a form that is not supported")
         return node
 
-    def _pipeline(self) -> _Node:
+    def _parse_pipeline(self) -> _Node:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise TemplateError(f"more than {_DEEPEST} brackets are inside each other")
-        node = self._command(())
+        node = self._parse_command(())
         while self._peek_token() == ("sign", "|"):
             self._at += 1
             self._pipes += 1
             if self._pipes > _DEEPEST:
                 raise TemplateError(f"more than {_DEEPEST} pipes are in one expression")
-            node = self._command((node,))
+            node = self._parse_command((node,))
         self._depth -= 1
         return node
 
-    def _command(self, piped: tuple[_Node, ...]) -> _Node:
+    def _parse_command(self, piped: tuple[_Node, ...]) -> _Node:
         kind, word = self._peek_token() or ("", "")
         if kind == "name" and word[0] not in "$.":
             self._at += 1
-            return _call(word, (*self._operands(), *piped))
-        operands = self._operands()
+            return _call(word, (*self._parse_operands(), *piped))
+        operands = self._parse_operands()
         if len(operands) != 1 or piped:
             raise TemplateError(f"{{{{ {self._text[:80]} }}}} has a form that is not supported")
         return operands[0]
 
-    def _operands(self) -> tuple[_Node, ...]:
+    def _parse_operands(self) -> tuple[_Node, ...]:
         found: list[_Node] = []
         while (token := self._peek_token()) is not None and token not in {("sign", "|"), ("sign", ")")}:
             kind, word = token
             self._at += 1
             if kind == "sign":
-                found.append(self._pipeline())
+                found.append(self._parse_pipeline())
                 if self._peek_token() != ("sign", ")"):
                     raise TemplateError("a bracket is not closed")
                 self._at += 1

@@ -15,7 +15,7 @@ from jobmeter.model.quantity import quantity
 @click.option("--json", "as_json", is_flag=True, help="The server's answer, an object.")
 @local.server_options
 def command(as_json: bool, connection: local.LocalConnection) -> None:
-    """Show the server's state: its sizes, its work, damaged data, replicas, and the schedulers of clusters."""
+    """Show the state of the server: sizes, work, damaged data, shards, replicas, and schedulers of clusters."""
     api = connection.open()
     status = api.status()
     if as_json:
@@ -44,6 +44,8 @@ def facts(status: Status) -> Iterator[tuple[str, str]]:
     yield "rolled up", "not yet" if status.rolled_until is None else f"until {moment(status.rolled_until)} UTC"
     for part in status.damaged:
         yield "damaged", _describe_damage(part)
+    for name, up in status.shards.items():
+        yield "shard", f"{name}: {'ok' if up else 'away, its rows are in no size above'}"
     for name, complete in status.replicas.items():
         yield "replica", f"{name}: {'ok' if complete else 'away, or not repaired yet'}"
     for scheduler in status.schedulers:

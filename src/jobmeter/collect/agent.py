@@ -7,8 +7,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from jobmeter.collect.base import NodeIdentity, Owner, RecordSource
-from jobmeter.collect.checks.node import NodeChecks
-from jobmeter.collect.checks.poll import CheckPoller
+from jobmeter.collect.checks.poll import CheckPoller, NodeChecks
 from jobmeter.collect.clock import ClockReporter, SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.classify import NodeClassifier
@@ -20,7 +19,7 @@ from jobmeter.collect.discover.rules import JobRule
 from jobmeter.collect.energy.divide import EnergyDivision
 from jobmeter.collect.energy.polled import PowerCollector, RedfishSettings, power_pollers
 from jobmeter.collect.incidents import IncidentWatch
-from jobmeter.collect.kernel import KernelWatch, NodeKills
+from jobmeter.collect.kernel import KernelWatch, NodeKills, XidReports
 from jobmeter.collect.kubelet.storage import KubeletApi, KubeletSettings, PodStorageCollector
 from jobmeter.collect.measurement import Measurement, turn_seconds
 from jobmeter.collect.outbox import Outbox
@@ -33,7 +32,6 @@ from jobmeter.collect.stacks.collect import StackCollector
 from jobmeter.collect.syslog.kernel import KernelReader
 from jobmeter.collect.syslog.make import system_logs
 from jobmeter.collect.syslog.reader import LogSettings
-from jobmeter.collect.xids import XidReports
 
 _LONGEST_TURN = 5.0
 _LAST_TURN = 1.0
@@ -90,7 +88,7 @@ class Agent:
         incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place, kernel) if reads_kernel else None)
         sources: list[RecordSource] = [
             NodeReporter(place, jobs.devices, interval_ms=interval_ms, state=state),
-            JobReporter(place, jobs.table.processes, clock.at_elapsed_ms),
+            JobReporter(place, jobs.table.processes, clock.convert_elapsed_ms),
             OwnerReporter(place, owners, jobs.table.processes),
             ClockReporter(place, clock),
             *jobs.sources,
@@ -110,7 +108,7 @@ class Agent:
             sources,
             (EnergyDivision(place, jobs.claims, state).divide, incidents.watch, kills.watch),
             node=_node_collectors(place, jobs, finding),
-            counters=self._log_counters,
+            counters=self._read_log_counters,
             attribution=pods,
         )
         self._logs = system_logs(
@@ -161,11 +159,11 @@ class Agent:
             return f"the server accepted no sample: {reasons}"
         return ""
 
-    def _log_counters(self) -> Mapping[str, int]:
+    def _read_log_counters(self) -> Mapping[str, int]:
         return self._logs.counters if self._logs else {}
 
     def _finish(self) -> bool:
-        self._pod_poller.last_poll()
+        self._pod_poller.poll_last()
         self._loop.release()
         delivered = self._delivery.flush(_FLUSH_SECONDS)
         self._delivery.stop()

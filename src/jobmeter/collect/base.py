@@ -10,6 +10,18 @@ from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Paths of the machine's files; replaceable in tests."""
+
+    proc: str = "/proc"
+    sys: str = "/sys"
+    dev: str = "/dev"
+    run: str = "/run"
+    var: str = "/var"
+
+
 _series = lru_cache(maxsize=16_384)(Series)
 """Return equal series as one object: each tick measures the same series as the tick before."""
 
@@ -73,15 +85,7 @@ class NodeIdentity:
     def of_replica(self, metric: str, owner: "Owner", labels: Labels = ()) -> Series:
         """Build a series of a replica's processes on this node."""
         return _series(
-            metric,
-            self.project,
-            self.cluster,
-            self.node,
-            "",
-            owner.job,
-            owner.replica,
-            owner.attempt,
-            labels,
+            metric, self.project, self.cluster, self.node, "", owner.job, owner.replica, owner.attempt, labels
         )
 
     def event(

@@ -33,7 +33,7 @@ class CallThread(Generic[T]):
             return False
         if self._calls is None:
             self._calls = SimpleQueue()
-            Thread(target=self._work, args=(self._calls,), name=self._name, daemon=True).start()
+            Thread(target=self._run_calls, args=(self._calls,), name=self._name, daemon=True).start()
         self._value = self._error = None
         self._done.clear()
         self._calls.put(call)
@@ -55,7 +55,7 @@ class CallThread(Generic[T]):
             self._calls.put(None)
             self._calls = None
 
-    def _work(self, calls: "SimpleQueue[Callable[[], T] | None]") -> None:
+    def _run_calls(self, calls: "SimpleQueue[Callable[[], T] | None]") -> None:
         while (call := calls.get()) is not None:
             try:
                 self._value = call()

@@ -91,11 +91,11 @@ class SampleClock:
         """Return the seconds of a clock that never goes back."""
         return self._wall.monotonic()
 
-    def at_elapsed_ms(self, milliseconds: int) -> int:
+    def convert_elapsed_ms(self, milliseconds: int) -> int:
         """Convert milliseconds since the start of the machine to milliseconds since the epoch."""
         return self._offset.value_ns // NS_PER_MS + milliseconds
 
-    def wall_offset_ms(self) -> int:
+    def measure_wall_offset_ms(self) -> int:
         """Return the milliseconds to add to a time of the wall clock: whole seconds, 0 while the clocks agree.
 
         Both clocks are read one after the other, so an exact difference would give a value that is sent twice two

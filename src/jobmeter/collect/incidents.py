@@ -1,7 +1,6 @@
 """Events derived from a tick's samples: out-of-memory kills, throttling, errors of devices."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jobmeter.collect.base import Samples
@@ -21,22 +20,18 @@ MOST = 100
 OOM_KILLED = "OOMKilled"
 _MOST_SERIES = 20_000
 _UNCORRECTED = ("EccUncorrected", "{count:.0f} memory errors were not corrected. Reset the device.")
-_COUNTS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "memory.oom.kills": (OOM_KILLED, "{count:.0f} of its processes were killed because memory ran out."),
-        "gpu.ecc.uncorrected": _UNCORRECTED,
-        "npu.ecc.uncorrected": _UNCORRECTED,
-    }
-)
+_COUNTS: Mapping[str, tuple[str, str]] = {
+    "memory.oom.kills": (OOM_KILLED, "{count:.0f} of its processes were killed because memory ran out."),
+    "gpu.ecc.uncorrected": _UNCORRECTED,
+    "npu.ecc.uncorrected": _UNCORRECTED,
+}
 """Counters whose increase is an event: its reason and its message."""
-_SHARES: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "cpu.throttled.time": ("Cpu", "Its CPU quota"),
-        "gpu.throttle.thermal.hardware": ("Device", "Its temperature"),
-        "gpu.throttle.thermal.software": ("Device", "Its temperature"),
-        "gpu.throttle.power.brake": ("Device", "An external power brake"),
-    }
-)
+_SHARES: Mapping[str, tuple[str, str]] = {
+    "cpu.throttled.time": ("Cpu", "Its CPU quota"),
+    "gpu.throttle.thermal.hardware": ("Device", "Its temperature"),
+    "gpu.throttle.thermal.software": ("Device", "Its temperature"),
+    "gpu.throttle.power.brake": ("Device", "An external power brake"),
+}
 """Counters of seconds throttled: the prefix of the events' reasons, and the cause of throttling."""
 
 
@@ -59,7 +54,7 @@ class IncidentWatch:
             if metric in _COUNTS:
                 self._count(sample)
             elif metric in _SHARES:
-                self._share(sample)
+                self._watch_share(sample)
             elif metric == "gpu.remapped.rows.failed":
                 self._remap(sample)
 
@@ -84,7 +79,7 @@ class IncidentWatch:
             reason, message = _COUNTS[sample.series.metric]
             self._report(sample, reason, message.format(count=sample.value - before.value), Level.ERROR)
 
-    def _share(self, sample: Sample) -> None:
+    def _watch_share(self, sample: Sample) -> None:
         before = self._swap_last_sample(sample)
         if before is None or sample.time_ms <= before.time_ms or sample.value < before.value:
             return

@@ -13,8 +13,8 @@ from queue import SimpleQueue
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.cgroup.count import GroupCounters, GroupKey, group_key
 from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
-from jobmeter.collect.cgroup.outside import CgroupPlace as GroupPlace
-from jobmeter.collect.cgroup.outside import InsideTime, places
+from jobmeter.collect.cgroup.paths import CgroupPlace as GroupPlace
+from jobmeter.collect.cgroup.paths import InsideTime, places
 from jobmeter.collect.cgroup.quota import QuotasAbove
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import CgroupUsage, merge_readings
@@ -24,11 +24,11 @@ from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.host.pressure import RESOURCES
 from jobmeter.collect.process import surroundings
 from jobmeter.collect.process.count import Departed, Ended, ProcessCounters
-from jobmeter.collect.process.counter_file import CounterFile
 from jobmeter.collect.process.stat import Key
-from jobmeter.collect.process_events.counts import ProcessCounts, counts_file
+from jobmeter.collect.process_events.connector import ProcessCounts, counts_file
 from jobmeter.collect.replica import ReplicaMemory, ReplicaProcesses
 from jobmeter.collect.starts import COUNTERS, GIVEN, SHORTEST_MS, Starts
+from jobmeter.collect.state_file import CounterFile
 from jobmeter.model.sample import Sample
 
 _FORGET_AFTER_MS = 600_000
@@ -126,12 +126,12 @@ class JobsCollector:
         processes = [process for process in found if not process.member.measured and process.stat.key not in gone]
         began = self._find_starts(processes, over)
         self._forget_namesakes(began)
-        finals = self._finals(processes)
+        finals = self._take_finals(processes)
         for other in self.memory.begin_scan(processes):
             finals.pop(other, None)  # their counters and peak belong to the earlier job
         self._read_job_groups(processes)
         away = places(processes, self._proc)
-        replicas = self._replicas(processes, over, finals, away)
+        replicas = self._group_by_replica(processes, over, finals, away)
         self._by_process.update(processes, ended, departed, away, self._find_late_joins(processes))
         self._by_group.update({owner: replica.groups for owner, replica in replicas.items()})
         living = {owner: replica.living[0] for owner, replica in replicas.items() if replica.living}
@@ -150,12 +150,12 @@ class JobsCollector:
         self.memory.read(replicas)
         for owner, replica in replicas.items():
             self._last_seen_ms[owner] = now_ms
-            values = self._counters(owner, by_process.get(owner, {}), by_group.get(owner, {}))
+            values = self._make_counters(owner, by_process.get(owner, {}), by_group.get(owner, {}))
             values.update(self.memory.values(owner, replica))
-            values.update(self._surroundings(replica.living))
+            values.update(self._read_surroundings(replica.living))
             values.update(_pressure(replica.groups))
             values.update(_kinds(replica))
-            zeros = self._zeros(owner, values, began.get(owner), now_ms)
+            zeros = self._make_zeros(owner, values, began.get(owner), now_ms)
             if zeros and replica.living and now_ms - zeros[0].time_ms < SHORTEST_MS:
                 values = {metric: value for metric, value in values.items() if metric not in COUNTERS}
             samples += zeros
@@ -167,7 +167,7 @@ class JobsCollector:
         self._forget(now_ms)
         return samples
 
-    def _finals(self, processes: Iterable[Process]) -> dict[Owner, dict[GroupKey, CgroupUsage]]:
+    def _take_finals(self, processes: Iterable[Process]) -> dict[Owner, dict[GroupKey, CgroupUsage]]:
         """Return and count the last readings of groups in which a process has ended since the last scan."""
         if self._ends is None:
             return {}
@@ -232,17 +232,17 @@ class JobsCollector:
         self._inside.forget(fresh)
         self._resumed -= fresh
 
-    def _zeros(self, owner: Owner, values: Mapping[str, float | None], start: int | None, now_ms: int) -> Samples:
+    def _make_zeros(self, owner: Owner, values: Mapping[str, float | None], start: int | None, now_ms: int) -> Samples:
         """Return the counters of a new replica as of its start."""
         if self._starts is None or start is None or owner in self._resumed:
             return []
-        zero_ms = self._starts.zero_ms(start, values, now_ms)
+        zero_ms = self._starts.find_zero_ms(start, values, now_ms)
         if zero_ms is None:
             return []
         counters = [metric for metric, value in values.items() if metric in COUNTERS and value is not None]
         return [Sample(self._place.of_replica(metric, owner), zero_ms, 0.0) for metric in counters]
 
-    def _replicas(
+    def _group_by_replica(
         self,
         processes: Iterable[Process],
         ended: Iterable[Ended | Departed],
@@ -269,11 +269,11 @@ class JobsCollector:
             replicas[owner].last = last.values()
         return replicas
 
-    def _counters(self, owner: Owner, process: dict[str, float], group: dict[str, float]) -> _Values:
+    def _make_counters(self, owner: Owner, process: dict[str, float], group: dict[str, float]) -> _Values:
         # Bytes of processes include network filesystems, and writes still in the page cache. Bytes of groups exclude
         # these, but include what processes moved between their last reading and their end.
         return {
-            "cpu.time": self._cpu(owner, process, group),
+            "cpu.time": self._sum_cpu(owner, process, group),
             **{
                 f"disk.{kind}": _find_most(
                     self._pick(owner, "disk", process.get(kind), group.get(kind)), group.get(kind)
@@ -285,7 +285,7 @@ class JobsCollector:
             **{metric: process.get(metric, group.get(metric)) for metric in GIVEN},
         }
 
-    def _cpu(self, owner: Owner, process: dict[str, float], group: dict[str, float]) -> float | None:
+    def _sum_cpu(self, owner: Owner, process: dict[str, float], group: dict[str, float]) -> float | None:
         """Return the CPU time: for a replica with groups their count, plus outside usage of its processes."""
         found = self._pick(owner, "cpu", process.get("inside", group.get("cpu")), process.get("cpu"))
         return None if found is None else found + process.get("outside", 0.0)
@@ -295,7 +295,7 @@ class JobsCollector:
         prefers_first = self._prefers_first.setdefault((owner, kind), first is not None)
         return first if prefers_first else second
 
-    def _surroundings(self, living: list[Process]) -> _Values:
+    def _read_surroundings(self, living: list[Process]) -> _Values:
         """Return the samples that need a running process."""
         if not living:
             return {}

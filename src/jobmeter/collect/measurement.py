@@ -3,12 +3,11 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import NodeIdentity, RecordSource, Samples
 from jobmeter.collect.checks.poll import CheckPoller
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.deliver import Delivery
-from jobmeter.collect.loop import Loop
+from jobmeter.collect.loop import AgentMetrics, Loop
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.process.stat import read_stat
 from jobmeter.collect.registry import JobCollectors, Planned
@@ -67,9 +66,9 @@ class Measurement:
             attribution=attribution,
         )
 
-    def poller(self, interval_ms: int, gone: Callable[[], Sequence[GoneRank]] = lambda: ()) -> CheckPoller:
+    def make_poller(self, interval_ms: int, gone: Callable[[], Sequence[GoneRank]] = lambda: ()) -> CheckPoller:
         """Return what answers the server's requests for evidence of the job's ranks; ``gone`` gives ended ranks."""
-        stacks = StackCollector(self.collectors.processes_of, lambda _job: gone())
+        stacks = StackCollector(self.collectors.list_processes_of, lambda _job: gone())
         return CheckPoller(self._place, lambda: self.delivery.requester, None, stacks, interval_ms, self._job)
 
     def close_allocations(self, loop: Loop, now_ms: int) -> None:

@@ -37,18 +37,18 @@ class MountTable:
         """Mount point under which a filesystem is measured, by device."""
         return points_by_device(self._mountinfo)
 
-    def point_of(self, path: str, own: "MountTable") -> str:
+    def find_point(self, path: str, own: "MountTable") -> str:
         """Return the label of a path's filesystem; ``own`` are the agent's mounts, by which these are measured."""
-        mount = self._mount_of(path)
+        mount = self._find_mount(path)
         if mount is None:
             return ELSEWHERE
         if (point := own.points.get(mount.device)) is not None:
             return point
         upper = next((one[9:] for one in mount.options.split(",") if one.startswith("upperdir=")), "")
         # What a container writes into its own root lies on a filesystem of the node.
-        return own.point_of(upper, own) if upper and (own is not self or upper != path) else ELSEWHERE
+        return own.find_point(upper, own) if upper and (own is not self or upper != path) else ELSEWHERE
 
-    def _mount_of(self, path: str) -> files.Mount | None:
+    def _find_mount(self, path: str) -> files.Mount | None:
         while True:
             if (mount := self._mounts.get(path or "/")) is not None:
                 return mount
@@ -79,7 +79,7 @@ class MountsCollector:
         if not replicas or mountinfo is None:
             return []
         own = MountTable(mountinfo)
-        tables = {self._namespace("self"): own}
+        tables = {self._read_namespace("self"): own}
         samples: Samples = []
         left, owners = _MOST_LINKS, list(replicas)
         begin = self._turn % len(owners)
@@ -106,13 +106,13 @@ class MountsCollector:
                 break
             pid = process.stat.key.pid
             mounts = self._mounts(pid, tables)
-            for metric, path in self._links(pid, _MOST_OF_REPLICA - links):
+            for metric, path in self._read_links(pid, _MOST_OF_REPLICA - links):
                 links += 1
                 if path and mounts is not None:
-                    counts[metric, mounts.point_of(path, own)] += 1
+                    counts[metric, mounts.find_point(path, own)] += 1
         return counts, links
 
-    def _links(self, pid: int, most: int) -> Iterator[tuple[str, str]]:
+    def _read_links(self, pid: int, most: int) -> Iterator[tuple[str, str]]:
         """Yield the metric and path of each readable link of a process; an empty path if it is not a file."""
         yield self.metrics[0], _path(f"{self._proc}/{pid}/cwd")
         try:
@@ -129,7 +129,7 @@ class MountsCollector:
             yield self.metrics[1], _path(link) if written else ""
 
     def _mounts(self, pid: int, tables: dict[str, MountTable]) -> MountTable | None:
-        namespace = self._namespace(str(pid))
+        namespace = self._read_namespace(str(pid))
         if namespace not in tables:
             mountinfo = files.read(f"{self._proc}/{pid}/mountinfo")
             if mountinfo is None:
@@ -137,7 +137,7 @@ class MountsCollector:
             tables[namespace] = MountTable(mountinfo)
         return tables[namespace]
 
-    def _namespace(self, pid: str) -> str:
+    def _read_namespace(self, pid: str) -> str:
         try:
             return os.readlink(f"{self._proc}/{pid}/ns/mnt")  # noqa: PTH115
         except OSError:

@@ -9,34 +9,28 @@ from typing import Any
 
 from jobmeter.collect.accelerators import registry as vendors
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
+from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.names import DeviceNames
-from jobmeter.collect.accelerators.vendor import Device
-from jobmeter.collect.base import Collector, NodeIdentity, Owner, RecordSource
+from jobmeter.collect.base import Collector, Machine, NodeIdentity, Owner, RecordSource
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.discover.devices import AllocationTracker, DeviceAllocator
+from jobmeter.collect.discover.devices import AllocationTracker, DeviceAllocator, DeviceGroups
 from jobmeter.collect.discover.member import Classifier, MemberTable, Process
-from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.energy.sources import EnergyCollector
-from jobmeter.collect.host.cpu import CpuCollector
-from jobmeter.collect.host.disk import DiskCollector
-from jobmeter.collect.host.filesystem import FilesystemCollector
-from jobmeter.collect.host.links import LinkCollector
-from jobmeter.collect.host.load import LoadCollector
-from jobmeter.collect.host.memory import MemoryCollector
-from jobmeter.collect.host.network import NetworkCollector
+from jobmeter.collect.host.cpu import CpuCollector, LoadCollector
+from jobmeter.collect.host.filesystem import DiskCollector, FilesystemCollector
+from jobmeter.collect.host.memory import MemoryCollector, NumaCollector
+from jobmeter.collect.host.network import LinkCollector, NetworkCollector
 from jobmeter.collect.host.network_storage import NetworkStorageCollector
-from jobmeter.collect.host.numa import NumaCollector
 from jobmeter.collect.host.pressure import PressureCollector
 from jobmeter.collect.host.sensors import SensorCollector
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.kubelet.allocated import KubeletAllocations, pods_folder
 from jobmeter.collect.kubelet.client import PodResources
-from jobmeter.collect.machine import Machine
 from jobmeter.collect.mounts import MountsCollector
 from jobmeter.collect.process_events.watch import ProcessWatch
 from jobmeter.collect.starts import Starts
@@ -169,12 +163,12 @@ class JobCollectors:
             for part in [1.0 if name == wholes[name] else sizes[name] / sums[wholes[name]]]
         }
 
-    def processes_of(self, job: str) -> list[tuple[Process, Owner]]:
+    def list_processes_of(self, job: str) -> list[tuple[Process, Owner]]:
         """Return the processes of a job, each with its replica."""
         found = [(process, process.member.owner) for process in self.table.processes()]
         return [(process, owner) for process, owner in found if owner.job == job]
 
-    def devices(self) -> Mapping[str, Device]:
+    def devices(self) -> Mapping[str, Accelerator]:
         """Return the devices of the node that the collectors found, by name."""
         return {one.device_name(device.index): device for one in self.accelerators for device in one.devices}
 
@@ -200,7 +194,7 @@ def job_collectors(
     hierarchies = Hierarchies()
     reader = GroupReader(hierarchies)
     ends = EndWatch(reader)
-    jobs = JobsCollector(place, table, reader, state=state, ends=ends, starts=Starts(clock.at_elapsed_ms))
+    jobs = JobsCollector(place, table, reader, state=state, ends=ends, starts=Starts(clock.convert_elapsed_ms))
     names = DeviceNames(vendors.vendors(), Machine(), state)
     accelerators = accelerator_collectors(
         place, table, clock, hierarchies, names, alone=alone, patience=patience, job_mapping=job_mapping
@@ -246,7 +240,7 @@ def accelerator_collectors(
                 table,
                 alone=alone,
                 allocated=allocated,
-                groups=DeviceGroups(hierarchies, partial(vendor.character_numbers, machine)),
+                groups=DeviceGroups(hierarchies, partial(vendor.find_character_numbers, machine)),
                 patience=patience,
             )
         )

@@ -108,7 +108,7 @@ class Spool:
         with self._lock:
             while (segment := min(self._sizes, default=None)) is not None:
                 start = self._read.offset if self._read.segment == segment else 0
-                batch = self._frames(segment, start, max_bytes, max_frames)
+                batch = self._read_frames(segment, start, max_bytes, max_frames)
                 if batch is not None:
                     return batch
                 self._remove(segment)
@@ -152,7 +152,7 @@ class Spool:
             return False
         with self._lock:
             for segment, size in sorted(other.segments().items()):
-                (directory / f"{segment:012d}{_SUFFIX}").rename(self._path(self._next))
+                (directory / f"{segment:012d}{_SUFFIX}").rename(self._make_path(self._next))
                 self._sizes[self._next] = size
                 self._next += 1
         other.close()
@@ -163,7 +163,7 @@ class Spool:
         """Yield the waiting frames, oldest first. Frames that are released meanwhile are skipped."""
         for segment in sorted(self.segments()):
             try:
-                body = self._path(segment).read_bytes()
+                body = self._make_path(segment).read_bytes()
             except OSError:
                 continue
             yield from _frames_of(body[self._read.offset if self._read.segment == segment else 0 :])
@@ -188,7 +188,7 @@ class Spool:
             self._finish_segment()
             os.close(self._guard)
 
-    def _path(self, segment: int) -> Path:
+    def _make_path(self, segment: int) -> Path:
         return self.directory / f"{segment:012d}{_SUFFIX}"
 
     def _recover(self) -> dict[int, int]:
@@ -203,14 +203,14 @@ class Spool:
                 os.truncate(found[-1], whole)
                 sizes[last] = whole
         for segment in [number for number, size in sizes.items() if size == 0]:
-            self._path(segment).unlink()
+            self._make_path(segment).unlink()
             del sizes[segment]
         return sizes
 
     def _start_segment(self) -> int:
         self._finish_segment()
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL | os.O_CLOEXEC
-        self._descriptor = os.open(self._path(self._next), flags, 0o600)
+        self._descriptor = os.open(self._make_path(self._next), flags, 0o600)
         self._active = self._next
         self._sizes[self._next] = 0
         self._next += 1
@@ -225,7 +225,7 @@ class Spool:
         if segment == self._active:
             self._finish_segment()
         del self._sizes[segment]
-        self._path(segment).unlink(missing_ok=True)
+        self._make_path(segment).unlink(missing_ok=True)
 
     def _make_room(self, needed: int) -> None:
         while self._sizes and sum(self._sizes.values()) + needed > self.max_bytes:
@@ -233,7 +233,7 @@ class Spool:
             start = self._read.offset if self._read.segment == segment else 0
             self.losses += 1
             try:
-                self._count(self._path(segment).read_bytes()[start:], "spool.full")
+                self._count(self._make_path(segment).read_bytes()[start:], "spool.full")
             except OSError as error:
                 _log.warning("a segment of the spool cannot be counted: %s", error)
             self._remove(segment)
@@ -243,9 +243,9 @@ class Spool:
             self.dropped[reason] += count_samples(frame)
             self.dropped_lines += len(line_times(frame))
 
-    def _frames(self, segment: int, start: int, max_bytes: int, max_frames: int) -> Batch | None:
+    def _read_frames(self, segment: int, start: int, max_bytes: int, max_frames: int) -> Batch | None:
         """Return the next frames of one segment; None without a whole frame left in it."""
-        data = memoryview(self._path(segment).read_bytes())[: self._sizes[segment]]
+        data = memoryview(self._make_path(segment).read_bytes())[: self._sizes[segment]]
         at = _find_next_frame(data, start)
         if at is None:
             self.damaged += len(data) - start

@@ -80,7 +80,7 @@ class Starts:
         """True for a process, by its start, that existed at a scan before the last one."""
         return self._scans[0] > self._created and self._precedes_last_scan(start)
 
-    def zero_ms(self, start: int, values: Mapping[str, float | None], now_ms: int) -> int | None:
+    def find_zero_ms(self, start: int, values: Mapping[str, float | None], now_ms: int) -> int | None:
         """Return the time when counters that read ``values`` at ``now_ms`` were zero, in epoch milliseconds.
 
         ``start`` belongs to the replica's first process, in ticks since the start of the machine. None if earlier usage

@@ -62,7 +62,7 @@ class Worker:
         if self._suspended:
             self._resting -= 1
             return True
-        self._overdue = not self._calls.begin(partial(self._turn, now_ms))
+        self._overdue = not self._calls.begin(partial(self._take_turn, now_ms))
         if not self._overdue:
             self._started = self._clock.monotonic()
         return True
@@ -82,7 +82,7 @@ class Worker:
             return self._calls.result()
         return Outcome(success=False, duration=self._clock.monotonic() - self._started)
 
-    def _turn(self, now_ms: int) -> Outcome:
+    def _take_turn(self, now_ms: int) -> Outcome:
         started = self._clock.monotonic()
         try:
             samples = self._collector.collect(now_ms)

@@ -7,6 +7,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from jobmeter.access.principal import Scope
 from jobmeter.diagnose.signal import Member, Signal
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Bools
@@ -14,7 +15,10 @@ from jobmeter.model.event import Event
 from jobmeter.model.finding import Subject
 from jobmeter.model.job import Job, JobState, JobView
 from jobmeter.model.log import LogLine
+from jobmeter.model.series import job_key
 from jobmeter.model.time import MINUTE, TimeRange
+from jobmeter.query.execute import Executor
+from jobmeter.query.series import SeriesQuestion
 from jobmeter.query.stretches import Stretch
 
 Signals = Mapping[str, Sequence[Signal]]
@@ -90,7 +94,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The job as the subject of a finding."""
         return Subject("job", self.job.id)
 
-    def judged(self, numbers: Numbers) -> TimeRange:
+    def skip_warm_up(self, numbers: Numbers) -> TimeRange:
         """Return the job's life without its warm-up: the rule's own, or max(warm_up, a share of the life)."""
         start, end = self.span.start_ms, self.span.end_ms
         began = start if self.began_ms is None else self.began_ms
@@ -109,7 +113,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def levels(self, metric: str, numbers: Numbers, reaching: float = -np.inf) -> list[Signal]:
         """Return ``signals`` averaged over windows of a fifth of the hold time: samples scatter around a level."""
         return [
-            one.averaged(numbers["hold"] / _WINDOWS)
+            one.average_over(numbers["hold"] / _WINDOWS)
             for one in self._select_measured_enough(self.means, metric, numbers, reaching)
         ]
 
@@ -121,11 +125,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return the signals of the nodes that the job was on, in the form of ``signals``."""
         return list(self._select_measured_enough(self.nodes, metric, numbers))
 
-    def levels_of_nodes(self, metric: str, numbers: Numbers) -> dict[tuple[str, str], Signal]:
+    def average_nodes(self, metric: str, numbers: Numbers) -> dict[tuple[str, str], Signal]:
         """Return ``of_nodes`` averaged as ``levels`` are, by node and part."""
         length = numbers["hold"] / _WINDOWS
         return {
-            (one.node, one.part): one.averaged(length)
+            (one.node, one.part): one.average_over(length)
             for one in self._select_measured_enough(self.nodes, metric, numbers)
         }
 
@@ -135,7 +139,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         The condition may fail for the share 1 - ``steady`` of that time. Of several results, the last one counts if the
         job runs and the time lasts to the end of the samples. Otherwise the longest one counts.
         """
-        found = signal.stretches(true, numbers[hold], numbers["steady"])
+        found = signal.find_stretches(true, numbers[hold], numbers["steady"])
         if not found:
             return None
         if self.job.state is JobState.RUNNING and found[-1].end >= self.span.end_ms - numbers["recent"]:
@@ -160,12 +164,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if subject.kind == "device":
             return self.name_at(self.owner_of(node, part, time), node, part)
         place = f"{part} of {node}" if part else node
-        names = self.replicas_on(node)
+        names = self.list_replicas_on(node)
         if not names or names == [node]:
             return place
         return f"{place} ({', '.join(names) if len(names) <= _FEW else f'{len(names)} replicas'})"
 
-    def replicas_on(self, node: str) -> list[str]:
+    def list_replicas_on(self, node: str) -> list[str]:
         """Return the replicas that are or were on a node."""
         return list(dict.fromkeys(one.name for one in self.view.replicas if one.node == node))
 
@@ -202,7 +206,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         members = (one.member for signals in self.means.values() for one in signals)
         return next((one[0] for one in members if (one[1] or one[0], one[2]) == (node, device)), "")
 
-    def subject_at(self, node: str, addresses: Iterable[str]) -> Subject:
+    def find_subject_at(self, node: str, addresses: Iterable[str]) -> Subject:
         """Return the device of a node at one of the PCI addresses, as the node's agent named it.
 
         Return the node if no agent has reported the address.
@@ -219,7 +223,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         place = ", ".join(filter(None, (node if node != replica else "", device)))
         return f"{replica} ({place})" if place else replica
 
-    def by_member(self, metric: str) -> Mapping[Member, Signal]:
+    def map_by_member(self, metric: str) -> Mapping[Member, Signal]:
         """Return the means of a metric by member, over the whole span."""
         if metric not in self._by_metric:
             self._by_metric[metric] = {signal.member: signal for signal in self.means.get(metric, ())}
@@ -238,7 +242,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         key = signals is self.nodes, metric, numbers["warm_up"], numbers["warm_up_share"], numbers["coverage"]
         found = self._judged.get(key)
         if found is None:
-            span = self.judged(numbers)
+            span = self.skip_warm_up(numbers)
             inside = (signal.within(span.start_ms, span.end_ms) for signal in signals[metric])
             # The coverage of a member's own life: it may have started later, or ended earlier, than the job.
             found = [one for one in inside if len(one) and one.coverage >= numbers["coverage"]]
@@ -251,3 +255,38 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def _judged(self) -> dict[tuple[bool, str, float, float, float], list[Signal]]:
         return {}
+
+
+_WORKED, _WRITTEN = "storage.processes", "storage.files.written"
+_SIZE, _AVAILABLE = "node.filesystem.size", "node.filesystem.available"
+
+
+def find_used_mounts(
+    executor: Executor, scope: Scope, view: JobView, nodes: Signals, span: TimeRange, share: float = 0.0
+) -> Mapping[str, UsedMounts]:
+    """Find the mount points that a job used in a span, by node. Nodes without reports of its processes are left out.
+
+    ``nodes`` are the signals of the job's nodes. If each filesystem of a node was less full than ``share``, nothing is
+    read for the node.
+    """
+    if not _has_full_mount(nodes, share):
+        return {}
+    key = job_key(view.job.project, view.job.id)
+    question = SeriesQuestion(metrics=frozenset({_WORKED, _WRITTEN}), jobs=(key,), since_ms=span.start_ms)
+    found: dict[str, dict[str, set[str]]] = {}
+    for series in executor.run(question, scope).series:
+        mounts = found.setdefault(series.node, {_WORKED: set(), _WRITTEN: set()})
+        mounts[series.metric].add(dict(series.labels).get("mount", ""))
+    return {
+        node: UsedMounts(worked=frozenset(mounts[_WORKED]), written=frozenset(mounts[_WRITTEN]))
+        for node, mounts in found.items()
+    }
+
+
+def _has_full_mount(nodes: Signals, share: float) -> bool:
+    sizes = {(one.node, one.part): one for one in nodes.get(_SIZE, ())}
+    for free in nodes.get(_AVAILABLE, ()):
+        size = sizes.get((free.node, free.part))
+        if size is not None and len(free) and free.value.min() <= (1 - share) * size.value.max():
+            return True
+    return False

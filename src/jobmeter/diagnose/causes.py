@@ -1,14 +1,16 @@
 """Shared by the rules about a job's end: patterns, exit statuses and reasons that indicate a cause."""
 
 import re
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from importlib.resources import files
 
 import msgspec
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.lives import Death, deaths, strip_rank
-from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quote_line
+from jobmeter.diagnose.rule import MOST_LINES, Find, Findings, Rule, Weight, quote_line
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.event import FINDING, Event, EventType
 from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity
@@ -44,7 +46,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     confidence: float = 0.9
     source: str = _NVRX
     running: bool = False
-    find_facts: Callable[[Rule, Case, Numbers], Findings] | None = None
+    find_facts: Find | None = None
     metrics: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     """See ``Rule``."""
@@ -75,11 +77,11 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if case.job.state not in self.states:
             return
         for death in deaths(case, numbers):
-            evidence = self._evidence(case, death)
+            evidence = self._find_evidence(case, death)
             if evidence:
                 yield root_finding(rule, death, evidence, self.severity, self.confidence)
 
-    def _evidence(self, case: Case, death: Death) -> list[Evidence]:
+    def _find_evidence(self, case: Case, death: Death) -> list[Evidence]:
         """Return the evidence of the cause in one replica's end, its status last; empty without evidence."""
         in_lines, _, in_reasons = self._matchers
         found = [line_evidence(line) for line in death.lines if in_lines(line.text)]
@@ -100,6 +102,12 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return [line_evidence(line) for line in death.tail if was_raised(line.text)]
         own = self.exception and death.signal is None and raised.name not in _INTERRUPTIONS
         return [line_evidence(line) for line in raised.lines] if own or was_raised(raised.text) else []
+
+
+def load_causes() -> Iterator[Rule]:
+    """Yield the rules of ``causes.toml``."""
+    for name, table in tomllib.loads(files("jobmeter.diagnose").joinpath("causes.toml").read_text("utf-8")).items():
+        yield msgspec.convert({"name": name, **table}, Cause).rule
 
 
 def root_finding(

@@ -47,7 +47,7 @@ def measure_load(case: Case, numbers: Numbers) -> list[Signal]:
 
 def read_level_beside(case: Case, metric: str, signal: Signal, numbers: Numbers) -> Float64s | None:
     """Return the level of another metric of the same device, at the times of a signal; see ``level_beside``."""
-    other = case.by_member(metric).get(signal.member)
+    other = case.map_by_member(metric).get(signal.member)
     return None if other is None else level_beside(other, signal, numbers)
 
 
@@ -57,7 +57,7 @@ def level_beside(other: Signal, signal: Signal, numbers: Numbers) -> Float64s:
     A metric that is read once a minute begins later than one that is read often. So its first level also counts for the
     time before.
     """
-    level = other.averaged(numbers["hold"] / 5)
+    level = other.average_over(numbers["hold"] / 5)
     value = level.at(signal.time)
     if not len(level):
         return value
@@ -67,7 +67,7 @@ def level_beside(other: Signal, signal: Signal, numbers: Numbers) -> Float64s:
 
 def average_by_minute(signal: Signal) -> Signal:
     """Return the means of minutes: a level that does not depend on the interval at which a device was sampled."""
-    return signal.averaged(MINUTE)
+    return signal.average_over(MINUTE)
 
 
 def find_low_level(case: Case, numbers: Numbers) -> tuple[list[Signal], float] | None:
@@ -78,7 +78,7 @@ def find_low_level(case: Case, numbers: Numbers) -> tuple[list[Signal], float] |
     follows a demand and is not steady. None for a job that is not steady or not low.
     """
     used = [average_by_minute(one) for one in measure_load(case, numbers) if works(one, numbers)]
-    if not used or case.judged(numbers).length_ms < numbers["hold"]:
+    if not used or case.skip_warm_up(numbers).length_ms < numbers["hold"]:
         return None
     level = max(float(np.quantile(one.value, _OFTEN)) for one in used)
     if level >= numbers["busiest"] or not all(_is_steady(one.value, numbers) for one in used):
@@ -138,7 +138,7 @@ def models(case: Case, metrics: Sequence[str], least: float) -> dict[Member, tup
     members = {one.member: None for metric in metrics for one in case.means.get(metric, ())}
     groups = []
     for metric in metrics:
-        own = case.by_member(metric)
+        own = case.map_by_member(metric)
         level = np.array([np.median(own[one].value) if one in own and len(own[one]) else np.nan for one in members])
         known = np.sort(level[~np.isnan(level)])
         edges = known[1:][known[1:] > (1 + least) * known[:-1]]
@@ -155,5 +155,5 @@ def bound(signal: Signal, true: Bools, numbers: Numbers) -> Stretch | None:
     """
     start, end = signal.span
     hold_ms = max(min(numbers["hold"], end - start), numbers["least"])
-    found = signal.stretches(true, hold_ms, numbers["share"])
+    found = signal.find_stretches(true, hold_ms, numbers["share"])
     return max(found, key=lambda stretch: stretch.length, default=None)

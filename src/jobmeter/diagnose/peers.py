@@ -105,7 +105,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         """Number of members and of windows."""
         return len(self.signals), len(self.time)
 
-    def outliers(self, apart: Bools, numbers: Numbers, least: int = 1) -> list[Outlier]:
+    def find_outliers(self, apart: Bools, numbers: Numbers, least: int = 1) -> list[Outlier]:
         """Return the few members for which a condition, bool[member, window], lasted for the hold time.
 
         ``share`` is the share of that time in which the condition must hold. If more members than the share ``most``
@@ -115,7 +115,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         rows = np.flatnonzero(apart.any(axis=1)).tolist()
         found = [one for row in rows if (one := self._make_outlier(row, apart, numbers))]
         if len(self) == 2 and len(found) == 2:  # nobody can say which one is odd: the lower one is named
-            found = [min(found, key=self._height)]
+            found = [min(found, key=self._measure_height)]
         lasting = [one for one in found if not one.changed]
         changed = [one for one in found if one.changed]
         if len(lasting) > max(least, numbers["most"] * len(self)) and not self._share_one_node(lasting):
@@ -123,7 +123,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         odd = [*lasting, *changed]
         return odd if len(odd) <= max(1.0, len(self) / 3, min(len(self) // 2.5, 2.0)) else []
 
-    def _height(self, one: Outlier) -> float:
+    def _measure_height(self, one: Outlier) -> float:
         """Return the distance of an outlier above the others, over all metrics together."""
         return sum(self.distance(metric, one) for metric in self.metrics)
 
@@ -164,7 +164,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         relative = [one.relative[row] for one in self.metrics.values()]
         return max(relative, key=lambda one: abs(float(one[windows].mean())))
 
-    def coarser(self) -> "Peers | None":
+    def coarsen(self) -> "Peers | None":
         """Return the same members in windows of several times the length, while there are enough windows."""
         count = len(self.time) // _COARSER
         if count < _FEWEST + 1:
@@ -240,7 +240,7 @@ def peers_of(
         scales: list[Peers] = []
         while peers is not None:
             scales.append(peers)
-            peers = peers.coarser()
+            peers = peers.coarsen()
         yield scales
 
 

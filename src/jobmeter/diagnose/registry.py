@@ -1,4 +1,4 @@
-"""Rules: each file in ``diagnose/rules`` has a ``RULE``; installed packages add theirs as plug-ins."""
+"""Rules: one in each file of ``diagnose/rules``, the causes of ``causes.toml``, and plug-ins of packages."""
 
 import pkgutil
 from collections.abc import Callable, Iterator
@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from jobmeter.diagnose.causes import load_causes
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Table, Thresholds, load, table_of
 from jobmeter.errors import ConfigurationError
@@ -24,11 +25,17 @@ R = TypeVar("R")
 @cache
 def rules() -> tuple[Rule, ...]:
     """Return every rule, sorted by name."""
-    package = import_module("jobmeter.diagnose.rules")
-    modules = (import_module(f"{package.__name__}.{found.name}") for found in pkgutil.iter_modules(package.__path__))
-    own: dict[str, Rule] = {module.RULE.name: module.RULE for module in modules}
+    own = {one.name: one for one in (*load_causes(), *_load_rules())}
     plugins = [_guard_rule(one) for one in select_working(load_plugins(PluginKind.RULES, own)) if _is_usable(one)]
     return tuple(sorted((*own.values(), *plugins), key=lambda rule: rule.name))
+
+
+def _load_rules() -> Iterator[Rule]:
+    package = import_module("jobmeter.diagnose.rules")
+    for found in pkgutil.iter_modules(package.__path__):
+        module = import_module(f"{package.__name__}.{found.name}")
+        rule: Rule = getattr(module, found.name)
+        yield replace(rule, sees=rule.sees or (module.__doc__ or "").split("\n\n", 1)[0])
 
 
 def load_thresholds(path: str = "") -> Thresholds:

@@ -1,13 +1,16 @@
-"""The contract of rules."""
+"""The contract of rules, and the names that a rule needs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject
+
+__all__ = ["Case", "Evidence", "Finding", "FindingRole", "Findings", "Numbers", "Rule", "Severity", "Subject", "Weight"]
 
 MOST_LINES = 20
 """Most log lines in the evidence of one finding."""
@@ -15,6 +18,7 @@ _LONGEST = 500
 THRESHOLDS = "causes"
 """The table of thresholds that rules about why a replica ended share."""
 Findings = Iterator[Finding]
+Find = Callable[["Rule", Case, Numbers], Findings]
 
 
 class Weight(IntEnum):
@@ -32,8 +36,12 @@ class Weight(IntEnum):
     """A consequence in other replicas: a collective that waits for ever."""
 
 
+def _find_nothing(_rule: "Rule", _case: Case, _numbers: Numbers) -> Findings:
+    return iter(())
+
+
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule: a pure function from a case to findings.
+    """A rule: a pure function from a case to findings, above which it stands as a decorator.
 
     ``metrics`` and ``counters`` (read as their growth in each step) are metrics of the job that the rule needs,
     ``nodes`` metrics of its nodes. ``kernel`` is a search for kernel log lines, in the form of ``model.log_query``. It
@@ -43,12 +51,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     a sentence about the remedy, and ``source`` the origin of the rule.
     """
 
-    name: str
     title: str
-    sees: str
     advice: str
     source: str
-    find: Callable[["Rule", Case, Numbers], Findings]
+    name: str = ""
+    """By default the name of the function."""
+    sees: str = ""
+    """By default the docstring of the module, for a rule of this package."""
+    find: Find = _find_nothing
     metrics: tuple[str, ...] = ()
     counters: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
@@ -72,8 +82,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Return since when (epoch ms) a running job may have the fault, where the stacks of its ranks would show it."""
     numbers: tuple[tuple[str, float | str, str], ...] = ()
     """Thresholds of a plug-in's rule: name, value (a time is a text: ``5m``), origin. Others are in a file."""
-    find_facts: Callable[["Rule", Case, Numbers], Findings] | None = None
+    find_facts: Find | None = None
     """For a rule with a ``cause``: finds what is no cause of an end, by the thresholds of the rule's own name."""
+
+    def __call__(self, find: Find) -> "Rule":
+        """Return the rule with its function."""
+        return replace(self, find=find, name=self.name or find.__name__)
 
     @property
     def thresholds(self) -> str:

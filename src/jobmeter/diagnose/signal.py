@@ -88,7 +88,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
         start, end = self.span
         return float((self.until - self.time).sum()) / max(end - start, 1)
 
-    def averaged(self, length_ms: float) -> "Signal":
+    def average_over(self, length_ms: float) -> "Signal":
         """Average over windows of a length, to reduce noise; unchanged if the points are no closer."""
         if len(self.time) < 2 or length_ms < 2 * self.interval:
             return self
@@ -111,7 +111,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
         stale = age > GAP_INTERVALS * max(self.interval, 1)
         return np.where((place < 0) | stale, np.nan, value)
 
-    def stretches(self, true: Bools, hold_ms: float, share: float) -> list[Stretch]:
+    def find_stretches(self, true: Bools, hold_ms: float, share: float) -> list[Stretch]:
         """Return the stretches of at least ``hold_ms`` in which a condition held for ``share`` of the time."""
         return steady_stretches(self.time, self.until, true, hold_ms, share)
 

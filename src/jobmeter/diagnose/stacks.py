@@ -8,14 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from jobmeter.diagnose.places import (
-    PlaceKind,
-    is_collective,
-    join_first,
-    kind_of,
-    may_work,
-    place_of,
-)
+from jobmeter.diagnose.places import PlaceKind, is_collective, join_first, kind_of, may_work, place_of
 from jobmeter.model.job import JobState, JobView, Replica
 from jobmeter.model.stacks import RankEvidence, StackFrame
 from jobmeter.model.task import NodeAnswer
@@ -113,11 +106,7 @@ def _ranks(view: JobView, answers: Sequence[NodeAnswer]) -> list[ComparedRank]:
 
 def _make_gone_evidence(replica: Replica) -> RankEvidence:
     return RankEvidence(
-        replica=replica.name,
-        attempt=replica.attempt,
-        rank=replica.rank,
-        state="X",
-        exit_code=replica.exit_code,
+        replica=replica.name, attempt=replica.attempt, rank=replica.rank, state="X", exit_code=replica.exit_code
     )
 
 

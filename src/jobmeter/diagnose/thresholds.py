@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -58,11 +59,7 @@ def load(path: str = "", plugins: Mapping[str, Table] = MappingProxyType({})) ->
 
     Raises ConfigurationError naming the file and the entry that is wrong.
     """
-    shipped = _parse_toml(
-        files("jobmeter.diagnose").joinpath("thresholds.toml").read_text(encoding="utf-8"), "thresholds"
-    )
-    tables = {rule: dict(table) for rule, table in plugins.items()}
-    tables |= {rule: table_of(rule, entries) for rule, entries in shipped.items()}
+    tables = {rule: dict(table) for rule, table in (*plugins.items(), *_read_shipped().items())}
     if path:
         for rule, table in _parse_toml(_read(path), path).items():
             if rule not in tables or not isinstance(table, dict):
@@ -70,6 +67,12 @@ def load(path: str = "", plugins: Mapping[str, Table] = MappingProxyType({})) ->
             for name, value in table.items():
                 tables[rule][name] = _override(tables, rule, name, value, path)
     return Thresholds(tables)
+
+
+@cache
+def _read_shipped() -> Mapping[str, Table]:
+    text = files("jobmeter.diagnose").joinpath("thresholds.toml").read_text(encoding="utf-8")
+    return {rule: table_of(rule, entries) for rule, entries in _parse_toml(text, "thresholds").items()}
 
 
 def table_of(rule: str, entries: Mapping[str, Any]) -> dict[str, Threshold]:

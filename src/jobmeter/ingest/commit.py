@@ -18,10 +18,10 @@ import msgspec
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.model.batch import SampleBatch
-from jobmeter.model.interner import SeriesList
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_batch import LogBatch
 from jobmeter.model.retention import Retention
+from jobmeter.model.series_table import SeriesList
 from jobmeter.model.span import Span
 from jobmeter.store.base import Store
 
@@ -52,9 +52,10 @@ class GroupCommit(Generic[T]):
     """Commits everything that is waiting, in the order of arrival, in one thread.
 
     ``commit`` is called in that thread with the waiting contents, and returns when they are durable. If it fails, all
-    their futures fail. ``measure`` returns the memory (bytes) and the rows of a content. ``queue_bytes`` bounds the
-    queue; an empty queue accepts a content of any size. ``group_rows`` bounds one call. ``idle`` is called after a
-    second without requests, at the end, and again while it returns True. ``what`` names the contents in messages.
+    their futures fail. If it fails because a part of the store is unavailable, each content is committed alone.
+    ``measure`` returns the memory (bytes) and the rows of a content. ``queue_bytes`` bounds the queue; an empty queue
+    accepts a content of any size. ``group_rows`` bounds one call. ``idle`` is called after a second without requests,
+    at the end, and again while it returns True. ``what`` names the contents in messages.
     """
 
     def __init__(
@@ -169,9 +170,15 @@ class GroupCommit(Generic[T]):
         return group
 
     def _commit_group(self, group: list[_Waiting[T]]) -> None:
-        failure = None
+        failure: Exception | None = None
         try:
             self._commit([member.content for member in group], group[0].retention)
+        except UnavailableError as error:
+            if error.is_partial and len(group) > 1:
+                for member in group:  # only the members that need the missing part fail
+                    self._commit_group([member])
+                return
+            failure = error
         except Exception as error:  # noqa: BLE001  # every member waits for an answer, whatever went wrong
             failure = error
         _resolve([member.done for member in group], failure)

@@ -5,14 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jobmeter.ingest.join import extremes, number_batch
+from jobmeter.ingest.join import extremes, join
 from jobmeter.model.batch import Bools, Int64s, SampleBatch
-from jobmeter.model.interner import SeriesInterner, SeriesList, grow, series_of
 from jobmeter.model.series import Series
+from jobmeter.model.series_table import SeriesList, SeriesTable, grow, series_of
 from jobmeter.registry.stored import Observation
 
 NEVER = np.iinfo(np.int64).max
-_NOBODY, _UNKNOWN = -1, -2
+_NOBODY, _UNKNOWN = -1, 0
+"""Values in the column of entities besides the number of an entity, plus one."""
 
 
 class Entity(NamedTuple):
@@ -87,14 +88,14 @@ class _Members:
     """Groups some series by their entity."""
 
     def __init__(self, entities: Int64s, numbering: object) -> None:
-        """``entities`` int64[n]: the entity of each series, or ``_NOBODY``. ``numbering`` identifies the numbering."""
+        """``entities`` int64[n]: the entity of each series, below 0 without one. ``numbering``: of the entities."""
         self.numbering = numbering
         # A stable sort of 16-bit numbers is much faster.
         few = len(entities) and int(entities.max()) - int(entities.min()) < 2**16
         order = np.argsort((entities - entities.min()).astype(np.uint16) if few else entities, kind="stable")
         self._order = order[np.searchsorted(entities[order], 0) :]
         ordered = entities[self._order]
-        self._starts = np.flatnonzero(np.diff(ordered, prepend=_NOBODY))
+        self._starts = np.flatnonzero(np.diff(ordered, prepend=-1))
         self._entities = ordered[self._starts]
 
     def all_at(self, time_ms: int) -> Sighting:
@@ -111,14 +112,17 @@ class _Members:
 
 
 class Entities:
-    """Numbers of entities, and the entity of each series of an interner. Not safe for several threads."""
+    """Numbers of entities, and the entity of each series of a table. Not safe for several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: SeriesTable, of_series: Int64s | None = None) -> None:
+        """``of_series``: the column that earlier entities of the table used."""
         self._numbers: dict[Entity, int] = {}
         self._entities: list[Entity] = []
-        self._interner = SeriesInterner()
-        self._of_series: Int64s = np.empty(0, np.int64)
+        self._table = table
+        self.of_series = table.column(np.int64) if of_series is None else of_series
         self._numbering = object()
+        with table.lock:
+            self.of_series[: table.end] = _UNKNOWN
 
     def __len__(self) -> int:
         return len(self._entities)
@@ -141,13 +145,9 @@ class Entities:
 
     def sighting(self, batch: SampleBatch) -> Sighting:
         """Return the entities of a batch, with the times of their samples."""
-        if not isinstance(batch.series, SeriesList) or batch.series.interner is not self._interner:
-            batch = number_batch(batch)
+        batch = join([batch])
         series = series_of(batch)
-        if series.interner is not self._interner:
-            self._interner, self._of_series = series.interner, np.empty(0, np.int64)
-            self._numbering = object()
-        members: _Members | None = series.derived.get(Entities)
+        members: _Members | None = series.keys.derived.get(Entities)
         if members is not None and members.numbering is not self._numbering:
             members = None
         if members is not None and batch.single and batch.span[0] == batch.span[1]:
@@ -156,17 +156,16 @@ class Entities:
         if len(positions) < len(series):
             return self._find_members(series, positions).spans(first, last)
         if members is None:
-            members = series.derived[Entities] = self._find_members(series, positions)
+            members = series.keys.derived[Entities] = self._find_members(series, positions)
         return members.spans(first, last)
 
     def _find_members(self, series: SeriesList, positions: Int64s) -> "_Members":
         """Return the entities of some of the series."""
-        if len(self._interner) > len(self._of_series):
-            self._of_series = grow(self._of_series, len(self._interner), _UNKNOWN)
-        numbers = series.numbers[positions]
-        for place in np.flatnonzero(self._of_series[numbers] == _UNKNOWN).tolist():
-            self._of_series[numbers[place]] = self._number_of(series[int(positions[place])])
-        return _Members(self._of_series[numbers], self._numbering)
+        with self._table.lock:
+            rows = self._table.rows(series.keys.series)[positions]
+            for place in np.flatnonzero(self.of_series[rows] == _UNKNOWN).tolist():
+                self.of_series[rows[place]] = self._number_of(series[int(positions[place])])
+            return _Members(self.of_series[rows] - 1, self._numbering)
 
     def observations(self, sighting: Sighting) -> list[Observation]:
         """Convert a sighting to the registry's observations."""
@@ -181,4 +180,4 @@ class Entities:
         if not series.job and not series.node:
             return _NOBODY
         place = series.cluster, series.node, series.device
-        return self.number(Entity(series.project, series.job, series.replica, series.attempt, *place))
+        return 1 + self.number(Entity(series.project, series.job, series.replica, series.attempt, *place))

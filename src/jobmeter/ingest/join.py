@@ -6,59 +6,27 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import Float64s, Int64s, SampleBatch, Uint32s
-from jobmeter.model.interner import SeriesInterner, SeriesList, current, make_batch
-from jobmeter.model.series import Series
+from jobmeter.model.batch import Int64s, SampleBatch, SeriesKeys
+from jobmeter.model.series_table import SeriesList, find_distinct, list_of, make_batch
 
 T = TypeVar("T", bound=np.generic)
 
 
-def number_batch(batch: SampleBatch) -> SampleBatch:
-    """Return the same rows with each series listed once, by the numbers of the current interner."""
-    interner = current()
-    series = batch.series
-    if isinstance(series, SeriesList) and series.interner is interner:
-        return batch
-    return merge_rows(interner, interner.numbers(series), batch.index, batch.time, batch.value)
-
-
 def join(batches: Sequence[SampleBatch]) -> SampleBatch:
-    """Join batches to one with every row, in order, in which each series is listed once. See ``number_batch``."""
-    if len(batches) == 1:
-        return number_batch(batches[0])
-    interner = current()
-    parts = [_numbers(batch.series, interner) for batch in batches]
-    offsets = np.cumsum([0, *map(len, parts)], dtype=np.uint32)
-    return merge_rows(
-        interner,
-        _concatenate(parts, np.int64),
-        _concatenate([batch.index + offset for batch, offset in zip(batches, offsets[:-1], strict=True)], np.uint32),
-        _concatenate([batch.time for batch in batches], np.int64),
-        _concatenate([batch.value for batch in batches], np.float64),
+    """Join batches to one with every row, in order, in which each series is listed once."""
+    if len(batches) == 1 and isinstance(batches[0].series, SeriesList):
+        return batches[0]
+    lists = [list_of(batch.series) for batch in batches]
+    offsets = np.cumsum([0, *map(len, lists)], dtype=np.uint32)
+    keys = SeriesKeys(
+        _concatenate([one.keys.job for one in lists], np.uint64),
+        _concatenate([one.keys.series for one in lists], np.uint64),
     )
-
-
-def merge_rows(interner: SeriesInterner, numbers: Int64s, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
-    """Make a batch of rows whose series have these numbers (``numbers[index]``); numbers may repeat."""
-    series, places = find_distinct(interner, numbers)
+    series, places = find_distinct(SeriesList(_concatenate([one.names for one in lists], np.object_), keys))
+    index = _concatenate([batch.index + offset for batch, offset in zip(batches, offsets[:-1], strict=True)], np.uint32)
+    time = _concatenate([batch.time for batch in batches], np.int64)
+    value = _concatenate([batch.value for batch in batches], np.float64)
     return make_batch(series, index if places is None else places[index], time, value)
-
-
-def find_distinct(interner: SeriesInterner, numbers: Int64s) -> tuple[SeriesList, Uint32s | None]:
-    """Return the series of these numbers, each once, and the position of each number among them.
-
-    The positions are None if no number repeats.
-    """
-    order = np.arange(len(numbers))
-    # Written backwards, so that the first position of a number wins. Entries without a number are never read.
-    first_of = np.empty(len(interner), np.int64)
-    first_of[numbers[::-1]] = order[::-1]
-    first = first_of[numbers]
-    once = first == order
-    if once.all():
-        return SeriesList(interner, numbers), None
-    place = (np.cumsum(once) - 1).astype(np.uint32)
-    return SeriesList(interner, numbers[once]), place[first]
 
 
 def drop_unused(batch: SampleBatch) -> SampleBatch:
@@ -97,12 +65,6 @@ def extremes(batch: SampleBatch) -> tuple[Int64s, Int64s, Int64s]:
         np.minimum.reduceat(time, starts),
         np.maximum.reduceat(time, starts),
     )
-
-
-def _numbers(series: Sequence[Series], interner: SeriesInterner) -> Int64s:
-    if isinstance(series, SeriesList) and series.interner is interner:
-        return series.numbers
-    return interner.numbers(series)
 
 
 def _concatenate(parts: Sequence[NDArray[T]], kind: type[T]) -> NDArray[T]:

@@ -10,9 +10,9 @@ import numpy as np
 from jobmeter.errors import UnavailableError
 from jobmeter.ingest.entities import NEVER, NOTHING, Entities, Entity, Sighting, Spans, merge_sightings
 from jobmeter.model.batch import Int64s, SampleBatch
-from jobmeter.model.interner import grow
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_batch import LogBatch, LogSource
+from jobmeter.model.series_table import SeriesTable, grow
 from jobmeter.model.span import Span
 from jobmeter.model.time import MINUTE, NS_PER_MS, SECOND, Clock
 from jobmeter.registry.base import Registry
@@ -59,8 +59,8 @@ def _sources(lines: Iterable[LogLine | Span]) -> Iterator[tuple[LogLine | Span |
 class _ReportedSpans:
     """Entities, the times of them that were reported to the registry, and the times that wait to be reported."""
 
-    def __init__(self) -> None:
-        self.entities = Entities()
+    def __init__(self, entities: Entities) -> None:
+        self.entities = entities
         self.reported = Spans()
         self.waiting = Spans()
         self._reported_ms: Int64s = np.empty(0, np.int64)  # time of the last report by the clock
@@ -144,11 +144,12 @@ class Observer:
     rejected.
     """
 
-    def __init__(self, registry: Registry, clock: Clock) -> None:
+    def __init__(self, registry: Registry, clock: Clock, table: SeriesTable) -> None:
         self._registry = registry
         self._clock = clock
         self._lock = threading.Lock()
-        self._state = _ReportedSpans()
+        self._table = table
+        self._state = _ReportedSpans(Entities(table))
         self._reported_at = -_LATELY_SECONDS
         self._unreachable = False
         self._retry_at = 0.0
@@ -264,7 +265,7 @@ class Observer:
 
     def _renew_if_full(self) -> _ReportedSpans:
         if len(self._state.entities) > _MOST:
-            state = _ReportedSpans()
+            state = _ReportedSpans(Entities(self._table, self._state.entities.of_series))
             state.wait(self._state, self._state.waiting.all())
             self._state = state
         return self._state

@@ -11,7 +11,7 @@ from jobmeter.access.decide import write_project
 from jobmeter.access.principal import Principal
 from jobmeter.errors import LimitExceededError
 from jobmeter.ingest.commit import LogCommitter, SampleCommitter, SpanCommitter
-from jobmeter.ingest.join import drop_unused, join, number_batch, select
+from jobmeter.ingest.join import drop_unused, join, select
 from jobmeter.ingest.lines import prepared, split_by_project
 from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import PendingReceipt, Receipt
@@ -26,12 +26,12 @@ from jobmeter.ingest.series_cache import (
     check_values,
 )
 from jobmeter.model.batch import SampleBatch
-from jobmeter.model.interner import series_of
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_batch import LogBatch
 from jobmeter.model.memory import Take, unlimited
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
+from jobmeter.model.series_table import series_of
 from jobmeter.model.span import Span
 from jobmeter.model.time import DAY, NS_PER_MS, SECOND, Clock
 from jobmeter.registry.base import Registry
@@ -90,8 +90,8 @@ class IngestPipeline:
         self._limits = limits
         self._late = late
         self._lists = self.senders.series_lists
-        self._series = SeriesCache(clock, limits.project_series)
-        self._observer = Observer(registry, clock)
+        self._series = SeriesCache(self.senders.series_table, clock, limits.project_series)
+        self._observer = Observer(registry, clock, self.senders.series_table)
         self.schedulers = SchedulerStates(clock)
         self.committer = SampleCommitter(store, self._observer.observe_all, self._observer.flush)
         self._log_committer = LogCommitter(store, self._observer.observe_lines, forward)
@@ -135,8 +135,7 @@ class IngestPipeline:
         batches = decode_from_memory(body, write_project(principal, None), self._limits, self._lists)
         if batches is None:
             return None
-        batch = batches[0] if len(batches) == 1 else join(batches)
-        checked = self._check(batch, principal, self._registry.memory.retention)
+        checked = self._check(join(batches), principal, self._registry.memory.retention)
         if checked is None or len(checked[0]) != 1:
             return None
         ((part, retention),), receipt = checked
@@ -146,7 +145,7 @@ class IngestPipeline:
     def samples(self, batch: SampleBatch, principal: Principal, sent: SampleBatch | None = None) -> Receipt:
         """Take samples whose series name their projects. Raises as ``submit``. The receipt does not count ``sent``."""
         check_shape(batch)
-        parts, receipt = self._check_or_raise(number_batch(batch), principal)
+        parts, receipt = self._check_or_raise(join([batch]), principal)
         if sent is not None:
             parts += self._check_or_raise(sent, principal)[0]
         self._admit(parts)

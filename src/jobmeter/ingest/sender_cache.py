@@ -3,9 +3,10 @@
 from jobmeter.ingest.exporters.label_resolver import LabelResolver
 from jobmeter.ingest.exporters.resolve import resolve_special
 from jobmeter.ingest.otel.resolve import resolve as resolve_otel
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.wire.native.series_lists import SeriesListCache
 from jobmeter.wire.otlp.shapes import Shapes
-from jobmeter.wire.remote_write.symbols import Symbols
+from jobmeter.wire.remote_write.decode import Symbols
 
 SENDER_CACHE_BYTES = 340 * 2**20
 """The default budget, which is also that of the default settings."""
@@ -18,17 +19,13 @@ class SenderCache:
     else: it is parsed again. Safe for several threads.
     """
 
-    def __init__(self, bound: int = SENDER_CACHE_BYTES) -> None:
+    def __init__(self, table: SeriesTable | None = None, bound: int = SENDER_CACHE_BYTES) -> None:
         """``bound``: bytes of all parts together, about."""
+        self.series_table = table = SeriesTable() if table is None else table
         quarter = bound // 4
-        self.series_lists = SeriesListCache(quarter)
-        self.prometheus_labels = LabelResolver(bound=quarter * 3 // 4)
-        self.special_labels = LabelResolver(resolve_special, bound=quarter // 4)
-        self.otlp_labels = LabelResolver(resolve_otel, bound=quarter)
+        self.series_lists = SeriesListCache(table, quarter)
+        self.prometheus_labels = LabelResolver(table, bound=quarter * 3 // 4)
+        self.special_labels = LabelResolver(table, resolve_special, bound=quarter // 4)
+        self.otlp_labels = LabelResolver(table, resolve_otel, bound=quarter)
         self.otlp_shapes = Shapes(bound=quarter * 3 // 4)
         self.symbols = Symbols(bound=quarter // 4)
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Return the bytes of each part, about."""
-        return {name: part.size for name, part in vars(self).items()}

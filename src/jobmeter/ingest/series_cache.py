@@ -1,6 +1,5 @@
 """A cache of the bounds of recent series, and the checks of a batch against them: a few array steps each."""
 
-import threading
 from collections.abc import Sequence
 
 import msgspec
@@ -8,16 +7,15 @@ import numpy as np
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model import catalog
-from jobmeter.model.batch import Bools, Float64s, Int64s, SampleBatch
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.interner import SeriesInterner, SeriesList, grow
 from jobmeter.model.series import check_series
+from jobmeter.model.series_table import SeriesList, SeriesTable
 from jobmeter.model.time import MAX_TIME_MS, Clock
 
 GENERATION_SECONDS = 3_600.0
 MAX_UNKNOWN = 16
 """Most names of unknown metrics in a receipt."""
-_NEVER = -1
 
 
 class SeriesBounds(msgspec.Struct, frozen=True, eq=False):
@@ -36,41 +34,25 @@ class SeriesBounds(msgspec.Struct, frozen=True, eq=False):
     unknown: tuple[str, ...] = ()
 
 
-class _Columns:
-    """Bounds and properties of an interner's series, indexed by the number of the series."""
-
-    def __init__(self, interner: SeriesInterner) -> None:
-        self.interner = interner
-        self.lowest: Float64s = np.empty(0)
-        self.highest: Float64s = np.empty(0)
-        self.project: Int64s = np.empty(0, np.int64)
-        self.last_ms: Int64s = np.empty(0, np.int64)
-        self.unknown: Bools = np.empty(0, np.bool_)
-
-    def fit(self) -> None:
-        """Make room for every series of the interner."""
-        count = len(self.interner)
-        if count <= len(self.last_ms):
-            return
-        self.lowest, self.highest = grow(self.lowest, count, np.nan), grow(self.highest, count, np.nan)
-        self.project, self.last_ms = grow(self.project, count, _NEVER), grow(self.last_ms, count, _NEVER)
-        self.unknown = grow(self.unknown, count, fill=False)
-
-
 class SeriesCache:
     """Series of this hour and of the previous hour, whose number in each project ``project_series`` limits.
 
-    A new series is checked. Another interner restarts the count. Safe for several threads.
+    A new series is checked. ``table`` has its bounds, its project, and the hour of its last samples; series that it
+    drops no longer count. Safe for several threads.
     """
 
-    def __init__(self, clock: Clock, project_series: int) -> None:
+    def __init__(self, table: SeriesTable, clock: Clock, project_series: int) -> None:
         self._clock = clock
         self._limit = project_series
-        self._lock = threading.Lock()
-        self._columns = _Columns(SeriesInterner())
-        self._projects: dict[str, int] = {}
+        self._table = table
+        self._lowest, self._highest = table.column(np.float64), table.column(np.float64)
+        self._project, self._hour = table.column(np.int64), table.column(np.int64)
+        self._unknown = table.column(np.bool_)
+        self._projects = {"": 0}
         self._counts: Int64s = np.empty(0, np.int64)
-        self._now = 1
+        self._now = 2
+        self._valid = self._now, table.generation
+        """Hour and generation of the table in which cached bounds are valid."""
         self._turned = clock.monotonic()
 
     def look_up(self, series: SeriesList) -> SeriesBounds:
@@ -78,46 +60,46 @@ class SeriesCache:
 
         A rejected list counts nothing.
         """
-        with self._lock:
-            if series.interner is not self._columns.interner:
-                self._columns, self._counts = _Columns(series.interner), np.zeros_like(self._counts)
-                self._now += 1  # results of another interner's lists do not count here
+        derived = series.keys.derived
+        with self._table.lock:
             self._turn()
-            cached: tuple[int, SeriesBounds] | None = series.derived.get(self)
-            if cached is not None and cached[0] == self._now:
+            cached: tuple[tuple[int, int], SeriesBounds] | None = derived.get(self)
+            if cached is not None and cached[0] == self._valid:
                 return cached[1]
-            self._columns.fit()
-            columns, numbers = self._columns, series.numbers
-            missing = np.flatnonzero(columns.last_ms[numbers] != self._now)
+            rows = self._table.rows(series.keys.series)
+            self._turn()  # the table may have begun another generation
+            missing = np.flatnonzero(self._hour[rows] != self._now)
             if len(missing):
-                self._learn(series, missing)
-                self._admit(numbers[missing])
-            bounds = _bounds_of(series, columns, list(self._projects))
-            series.derived[self] = self._now, bounds
+                self._learn(series, rows, missing)
+                self._admit(rows[missing])
+            bounds = self._bounds_of(series, rows)
+            derived[self] = self._valid, bounds
             return bounds
 
     def _turn(self) -> None:
         passed = self._clock.monotonic() - self._turned
-        if passed < GENERATION_SECONDS:
+        if passed >= GENERATION_SECONDS:
+            self._now += 1 if passed < 2 * GENERATION_SECONDS else 2
+            self._turned = self._clock.monotonic()
+        valid = self._now, self._table.generation
+        if self._valid == valid:
             return
-        self._now += 1 if passed < 2 * GENERATION_SECONDS else 2
-        self._turned = self._clock.monotonic()
-        live = self._columns.project[self._columns.last_ms >= self._now - 1]
+        self._valid = valid
+        live = self._project[: self._table.end][self._hour[: self._table.end] >= self._now - 1]
         self._counts = np.bincount(live, minlength=len(self._projects))
 
-    def _learn(self, series: SeriesList, places: Int64s) -> None:
-        columns, numbers = self._columns, series.numbers
-        for place in places[columns.project[numbers[places]] == _NEVER].tolist():
+    def _learn(self, series: SeriesList, rows: Int64s, places: Int64s) -> None:
+        for place in places[self._project[rows[places]] == 0].tolist():
             one = series[place]
-            number = numbers[place]
+            row = rows[place]
             metric = catalog.find(check_series(one).metric)
-            columns.unknown[number] = metric is None
-            columns.lowest[number], columns.highest[number] = (-np.inf, np.inf) if metric is None else metric.bounds
-            columns.project[number] = self._projects.setdefault(one.project, len(self._projects))
+            self._unknown[row] = metric is None
+            self._lowest[row], self._highest[row] = (-np.inf, np.inf) if metric is None else metric.bounds
+            self._project[row] = self._projects.setdefault(one.project, len(self._projects))
 
-    def _admit(self, numbers: Int64s) -> None:
-        columns, names = self._columns, list(self._projects)
-        fresh = columns.project[numbers[columns.last_ms[numbers] < self._now - 1]]
+    def _admit(self, rows: Int64s) -> None:
+        names = list(self._projects)
+        fresh = self._project[rows[self._hour[rows] < self._now - 1]]
         more = np.bincount(fresh, minlength=len(names))
         counts = np.zeros(len(names), np.int64)
         counts[: len(self._counts)] = self._counts
@@ -125,18 +107,17 @@ class SeriesCache:
             if counts[project] + more[project] > self._limit:
                 raise LimitExceededError(f"project {names[project]} may have {self._limit} live series", "project")
         self._counts = counts + more
-        columns.last_ms[numbers] = self._now
+        self._hour[rows] = self._now
 
-
-def _bounds_of(series: SeriesList, columns: _Columns, names: Sequence[str]) -> SeriesBounds:
-    numbers = series.numbers
-    lowest, highest, project = columns.lowest[numbers], columns.highest[numbers], columns.project[numbers]
-    floor, ceiling = float(lowest.max(initial=-np.inf)), float(highest.min(initial=np.inf))
-    unknown = columns.unknown[numbers]
-    if len(project) and (project == project[0]).all() and not unknown.any():
-        return SeriesBounds(lowest, highest, floor, ceiling, [(names[int(project[0])], None)])
-    parts = [(names[one], np.flatnonzero((project == one) & ~unknown)) for one in np.unique(project).tolist()]
-    return SeriesBounds(lowest, highest, floor, ceiling, parts, _names(series, np.flatnonzero(unknown)))
+    def _bounds_of(self, series: SeriesList, rows: Int64s) -> SeriesBounds:
+        names = list(self._projects)
+        lowest, highest = self._lowest[rows], self._highest[rows]
+        project, unknown = self._project[rows], self._unknown[rows]
+        floor, ceiling = float(lowest.max(initial=-np.inf)), float(highest.min(initial=np.inf))
+        if len(project) and (project == project[0]).all() and not unknown.any():
+            return SeriesBounds(lowest, highest, floor, ceiling, [(names[int(project[0])], None)])
+        parts = [(names[one], np.flatnonzero((project == one) & ~unknown)) for one in np.unique(project).tolist()]
+        return SeriesBounds(lowest, highest, floor, ceiling, parts, _names(series, np.flatnonzero(unknown)))
 
 
 def _names(series: SeriesList, places: Int64s) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ``kernel``: "loaded", or the reason why the compiled kernel is missing; NumPy then replaces it and is slower.
     ``processes`` counts the process that stores and answers, and its workers. A server lists the schedulers that
     reported since its start. ``replicas`` has for each replica of the telemetry store whether it answers and has all
-    data.
+    data, ``shards`` for each shard whether it can be read. The sizes lack the rows of a shard that cannot be read.
     """
 
     version: str = ""
@@ -150,6 +150,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     rolled_until: int | None = None
     damaged: list[DamagedBody] = []
     replicas: dict[str, bool] = {}
+    shards: dict[str, bool] = {}
     schedulers: list[SchedulerStatus] = []
 
 

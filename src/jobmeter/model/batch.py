@@ -121,7 +121,7 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.time)
 
-    def where(self, rows: Bools | NDArray[np.intp]) -> "SampleColumns":
+    def where(self, rows: Bools | NDArray[np.intp] | slice) -> "SampleColumns":
         """Select rows."""
         return SampleColumns(self.index[rows], self.time[rows], self.value[rows])
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from hashlib import blake2b
-from types import MappingProxyType
 
 import msgspec
 
@@ -46,9 +45,11 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-LEVEL_OF: Mapping[Severity, Level] = MappingProxyType(
-    {Severity.INFO: Level.INFO, Severity.WARNING: Level.WARNING, Severity.CRITICAL: Level.ERROR}
-)
+LEVEL_OF: Mapping[Severity, Level] = {
+    Severity.INFO: Level.INFO,
+    Severity.WARNING: Level.WARNING,
+    Severity.CRITICAL: Level.ERROR,
+}
 """Level of an event about a finding."""
 
 
@@ -84,34 +85,28 @@ class EventType(StrEnum):
     OTHER = "other"
 
 
-REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
-    {
-        EventType.OOM: frozenset({"OOMKilled", "OOMKilling", "SystemOOM"}),
-        EventType.DEVICE_FAULT: frozenset(
-            {XID, "EccUncorrected", "RemapFailed", "DeviceLost"}
-            | {GPU_LOST, GPU_BACK, GPU_NOT_PERMITTED, DEVICE_HANGS, DEVICE_FAULT, DRIVER_MISMATCH}
-            | {"HardwareError", "DiskError", "FilesystemError", "LinkDown"}
-        ),
-        EventType.THROTTLING: frozenset(
-            {"CpuThrottled", "CpuThrottlingEnded", "DeviceThrottled", "DeviceThrottlingEnded"}
-        ),
-        EventType.FINDING: frozenset({FINDING, FINDING_ENDED}),
-    }
-)
+REASONS: Mapping[EventType, frozenset[str]] = {
+    EventType.OOM: frozenset({"OOMKilled", "OOMKilling", "SystemOOM"}),
+    EventType.DEVICE_FAULT: frozenset(
+        {XID, "EccUncorrected", "RemapFailed", "DeviceLost"}
+        | {GPU_LOST, GPU_BACK, GPU_NOT_PERMITTED, DEVICE_HANGS, DEVICE_FAULT, DRIVER_MISMATCH}
+        | {"HardwareError", "DiskError", "FilesystemError", "LinkDown"}
+    ),
+    EventType.THROTTLING: frozenset({"CpuThrottled", "CpuThrottlingEnded", "DeviceThrottled", "DeviceThrottlingEnded"}),
+    EventType.FINDING: frozenset({FINDING, FINDING_ENDED}),
+}
 """Reasons of each type, for any source."""
-SERVER_REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
-    {
-        EventType.NODE_UP: frozenset({"NodeUp"}),
-        EventType.NODE_DOWN: frozenset({"NodeDown"}),
-        EventType.NODE_REBOOTED: frozenset({"NodeRebooted"}),
-        EventType.ALERT: frozenset({ALERT_FIRING, ALERT_RESOLVED}),
-        EventType.SHIPPER: frozenset(
-            {"ShipperCreated", "ShipperChanged", "ShipperDeleted", "ShipperFailed"}
-            | {"ShipperRecovered", "ShipperDropped", "ShipperRejected"}
-        ),
-        EventType.KEY: frozenset({"KeyCreated", "KeyRevoked", "KeyPoliciesChanged"}),
-    }
-)
+SERVER_REASONS: Mapping[EventType, frozenset[str]] = {
+    EventType.NODE_UP: frozenset({"NodeUp"}),
+    EventType.NODE_DOWN: frozenset({"NodeDown"}),
+    EventType.NODE_REBOOTED: frozenset({"NodeRebooted"}),
+    EventType.ALERT: frozenset({ALERT_FIRING, ALERT_RESOLVED}),
+    EventType.SHIPPER: frozenset(
+        {"ShipperCreated", "ShipperChanged", "ShipperDeleted", "ShipperFailed"}
+        | {"ShipperRecovered", "ShipperDropped", "ShipperRejected"}
+    ),
+    EventType.KEY: frozenset({"KeyCreated", "KeyRevoked", "KeyPoliciesChanged"}),
+}
 """Reasons that only the server itself gives."""
 ENDS = frozenset(state.value for state in JobState if state.finished)
 """Reasons of ``state`` events that mean an end."""

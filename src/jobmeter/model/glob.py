@@ -37,14 +37,14 @@ class Glob:
 
     def matches(self, text: str) -> bool:
         """True if the whole text matches."""
-        return self._starts(text) is not None
+        return self._find_starts(text) is not None
 
-    def wildcards(self, text: str) -> tuple[str, ...] | None:
+    def find_wildcards(self, text: str) -> tuple[str, ...] | None:
         """Return the text of each wildcard, in order; None if the text does not match.
 
         A ``*`` takes as much as it can before those to its right do.
         """
-        starts = self._starts(text)
+        starts = self._find_starts(text)
         return None if starts is None else tuple(self._fill_wildcards(text, starts))
 
     @property
@@ -61,7 +61,7 @@ class Glob:
         else:
             yield from ((re.escape(letter), False) for letter in piece)
 
-    def _starts(self, text: str) -> list[int] | None:
+    def _find_starts(self, text: str) -> list[int] | None:
         """Return the start of each part: after a ``*`` the rightmost place that leaves room for the rest."""
         first, *rest = self._parts
         backwards, end = text[::-1], len(text)

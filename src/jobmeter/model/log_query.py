@@ -12,9 +12,35 @@ import re
 import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.event import Level
 from jobmeter.model.log_fields import CHOICES, FIELDS, field_condition, words_condition
 from jobmeter.model.log_tree import And, LogQuery, Not, Or
 from jobmeter.model.syslog import SEVERITIES, severity_of
+
+
+class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Filter of lines with ``start_ns <= time < end_ns``, in epoch nanoseconds; None is no bound.
+
+    Empty parts match everything. ``query`` is in the language of ``jobmeter.model.log_query``. ``max_severity``
+    excludes less severe lines, and lines with neither a severity nor a level; ``min_level`` lines below it and lines
+    without a level. ``contains`` ignores case. ``descending`` gives the newest first. ``offset`` skips lines. ``count``
+    requests the totals too.
+    """
+
+    query: LogQuery | None = None
+    max_severity: int | None = None
+    replicas: frozenset[str] = frozenset()
+    attempt: int | None = None
+    stream: str = ""
+    min_level: Level | None = None
+    contains: str = ""
+    start_ns: int | None = None
+    end_ns: int | None = None
+    descending: bool = False
+    offset: int = 0
+    limit: int = 100
+    count: bool = False
+
 
 MAX_QUERY = 4_096
 """Longest query, in characters."""
@@ -123,7 +149,7 @@ class _Parser:
             return Not(self._parse_condition(depth + 1, group))
         if token.kind == "(":
             return self._close_parenthesis(self._parse_or(depth + 1, group))
-        return self._field(depth, token) if token.kind == "field" else self._value(group, token)
+        return self._parse_field(depth, token) if token.kind == "field" else self._parse_value(group, token)
 
     def _make_missing_error(self, token: _Token) -> InvalidRequestError:
         where = f"before {token.text}" if token.kind else "at the end"
@@ -139,7 +165,7 @@ class _Parser:
         self._at = token.end
         return found
 
-    def _field(self, depth: int, token: _Token) -> LogQuery:
+    def _parse_field(self, depth: int, token: _Token) -> LogQuery:
         """Parse the condition of a field: one value, several with ``|`` between them, or a group."""
         value = self._peek_token(token.text)
         if value.kind == "(":
@@ -162,9 +188,9 @@ class _Parser:
         compared = value.compared if field.compared in {":", "!="} else field.compared
         if field.compared != ":" and value.compared != ":":
             raise _make_query_error(f"{field.text}{field.compared}{value.compared} is not a comparison")
-        return self._value(field.text, msgspec.structs.replace(value, compared=compared))
+        return self._parse_value(field.text, msgspec.structs.replace(value, compared=compared))
 
-    def _value(self, field: str, token: _Token) -> LogQuery:
+    def _parse_value(self, field: str, token: _Token) -> LogQuery:
         """Parse the condition of a term, or of a value of a field."""
         literal = token.kind == "phrase"
         self._terms += 1

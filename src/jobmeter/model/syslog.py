@@ -5,7 +5,6 @@ Source: https://www.rfc-editor.org/rfc/rfc5424#section-6.2.1.
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from jobmeter.model.event import Level
 
@@ -17,10 +16,8 @@ FACILITIES = (
 """Names of facilities; their index is their number."""
 SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 """Names of severities, worst first; their index is their number."""
-WORDS: Mapping[str, int] = MappingProxyType(
-    {word: number for number, word in enumerate(SEVERITIES)}
-    | {"emergency": 0, "panic": 0, "critical": 2, "fatal": 2, "error": 3, "warn": 4, "informational": 6, "trace": 7}
-)
+_MORE = {"emergency": 0, "panic": 0, "critical": 2, "fatal": 2, "error": 3, "warn": 4, "informational": 6, "trace": 7}
+WORDS: Mapping[str, int] = {word: number for number, word in enumerate(SEVERITIES)} | _MORE
 """Words for severities, in lower case, with their numbers."""
 _PRIORITY = re.compile(r"<(\d{1,3})>")
 _MOST_PRIORITY = 191

@@ -1,24 +1,60 @@
 """``jobmeter.AsyncClient``: ``Client`` for programs with an event loop; each call runs on a thread."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Self
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from jobmeter.client.bodies import LogEntry, TimelineMoment
-from jobmeter.model import job as model
-from jobmeter.model.annotation import JobNote, JobTag
-from jobmeter.model.answers import LatestValue, Shared
-from jobmeter.model.event import Event
+from jobmeter.client.bodies import LogEntry
 from jobmeter.model.job_answers import JobSummary
-from jobmeter.program.client import Client, Jobs
-from jobmeter.program.comparison import JobComparison
-from jobmeter.program.frames import RecordList
-from jobmeter.program.job import Findings, JobHandle, Phases, Quality
-from jobmeter.program.metrics import Metrics
+from jobmeter.program.client import Client
+from jobmeter.program.job import JobHandle
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _run_on_thread(
+    method: Callable[Concatenate[JobHandle, P], R],
+) -> Callable[Concatenate["AsyncJob", P], Coroutine[Any, Any, R]]:
+    """Make the asynchronous form of a method of ``JobHandle``, which has its arguments and its documentation."""
+
+    @wraps(method)
+    async def call(job: "AsyncJob", /, *arguments: P.args, **named: P.kwargs) -> R:
+        return await asyncio.to_thread(method, job.job, *arguments, **named)
+
+    return call
+
+
+def _run_client_on_thread(
+    method: Callable[Concatenate[Client, P], R],
+) -> Callable[Concatenate["AsyncClient", P], Coroutine[Any, Any, R]]:
+    """Make the asynchronous form of a method of ``Client``."""
+
+    @wraps(method)
+    async def call(client: "AsyncClient", /, *arguments: P.args, **named: P.kwargs) -> R:
+        return await asyncio.to_thread(method, await client.open_client(), *arguments, **named)
+
+    return call
 
 
 class AsyncJob:
     """Asynchronous ``JobHandle``: its queries are awaited."""
+
+    metrics = _run_on_thread(JobHandle.metrics)
+    latest = _run_on_thread(JobHandle.latest)
+    events = _run_on_thread(JobHandle.events)
+    findings = _run_on_thread(JobHandle.findings)
+    timeline = _run_on_thread(JobHandle.timeline)
+    quality = _run_on_thread(JobHandle.quality)
+    phases = _run_on_thread(JobHandle.phases)
+    compare = _run_on_thread(JobHandle.compare)
+    tags = _run_on_thread(JobHandle.tags)
+    tag = _run_on_thread(JobHandle.tag)
+    notes = _run_on_thread(JobHandle.notes)
+    note = _run_on_thread(JobHandle.note)
+    delete_note = _run_on_thread(JobHandle.delete_note)
+    share = _run_on_thread(JobHandle.share)
 
     def __init__(self, job: JobHandle) -> None:
         self.job, self.record = job, job.record
@@ -44,67 +80,11 @@ class AsyncJob:
         await asyncio.to_thread(getattr, job, "detail")
         return AsyncJob(job)
 
-    async def metrics(self, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
-        """Read its usage over time; see ``JobHandle.metrics``."""
-        return await asyncio.to_thread(self.job.metrics, *names, **how)
-
-    async def latest(self, *names: str, by: str = "replica") -> RecordList[LatestValue]:
-        """Read the newest values; see ``JobHandle.latest``."""
-        return await asyncio.to_thread(self.job.latest, *names, by=by)
-
     async def logs(self, **which: Any) -> AsyncIterator[LogEntry]:  # noqa: ANN401 - the fields of LogSearch
         """Iterate over its log lines as they arrive; see ``JobHandle.logs``."""
         lines = iter(self.job.logs(**which))
         while (line := await asyncio.to_thread(next, lines, None)) is not None:
             yield line
-
-    async def events(self, **which: Any) -> RecordList[Event]:  # noqa: ANN401 - the fields of EventSearch
-        """Read its events; see ``JobHandle.events``."""
-        return await asyncio.to_thread(self.job.events, **which)
-
-    async def findings(self) -> Findings:
-        """Read its findings; see ``JobHandle.findings``."""
-        return await asyncio.to_thread(self.job.findings)
-
-    async def timeline(self, *kinds: str, limit: int = 1_000) -> RecordList[TimelineMoment]:
-        """Read its history; see ``JobHandle.timeline``."""
-        return await asyncio.to_thread(self.job.timeline, *kinds, limit=limit)
-
-    async def quality(self) -> Quality:
-        """Read the quality of its samples; see ``JobHandle.quality``."""
-        return await asyncio.to_thread(self.job.quality)
-
-    async def phases(self) -> Phases:
-        """Read its phases; see ``JobHandle.phases``."""
-        return await asyncio.to_thread(self.job.phases)
-
-    async def compare(self, *others: str, metrics: Sequence[str] = (), step: str | None = None) -> JobComparison:
-        """Compare it with other jobs; see ``JobHandle.compare``."""
-        return await asyncio.to_thread(self.job.compare, *others, metrics=metrics, step=step)
-
-    async def tags(self) -> RecordList[JobTag]:
-        """Read its tags; see ``JobHandle.tags``."""
-        return await asyncio.to_thread(self.job.tags)
-
-    async def tag(self, *tags: str, remove: Sequence[str] = (), author: str = "") -> RecordList[JobTag]:
-        """Add and remove tags; see ``JobHandle.tag``."""
-        return await asyncio.to_thread(self.job.tag, *tags, remove=remove, author=author)
-
-    async def notes(self) -> RecordList[JobNote]:
-        """Read its notes; see ``JobHandle.notes``."""
-        return await asyncio.to_thread(self.job.notes)
-
-    async def note(self, text: str, at: int | str | None = None, *, author: str = "") -> JobNote:
-        """Write a note; see ``JobHandle.note``."""
-        return await asyncio.to_thread(self.job.note, text, at, author=author)
-
-    async def delete_note(self, note: JobNote | str) -> None:
-        """Delete a note; see ``JobHandle.delete_note``."""
-        await asyncio.to_thread(self.job.delete_note, note)
-
-    async def share(self, expires: str | None = None) -> Shared:
-        """Create a token for its metrics; see ``JobHandle.share``."""
-        return await asyncio.to_thread(self.job.share, expires)
 
     def __repr__(self) -> str:
         return repr(self.job)
@@ -114,36 +94,29 @@ class AsyncJob:
 
 
 class AsyncClient:
-    """Asynchronous ``Client`` with equal arguments; ``async with`` opens and closes it."""
+    """Asynchronous ``Client`` with equal arguments; ``async with`` opens and closes it.
+
+    Queries of the jobs of ``jobs`` are not asynchronous, see ``AsyncJob``.
+    """
+
+    jobs = _run_client_on_thread(Client.jobs)
+    compare = _run_client_on_thread(Client.compare)
+    nodes = _run_client_on_thread(Client.nodes)
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - those of Client
         self._arguments, self._options = arguments, options
         self._client: Client | None = None
 
-    async def _open_client(self) -> Client:
+    async def open_client(self) -> Client:
+        """Open the connections unless they are open."""
         if self._client is None:
             self._client = await asyncio.to_thread(Client, *self._arguments, **self._options)
         return self._client
 
-    async def jobs(self, **which: Any) -> Jobs:  # noqa: ANN401 - the arguments of Client.jobs
-        """List the jobs that match; see ``Client.jobs``. Their own queries are not asynchronous, see ``AsyncJob``."""
-        client = await self._open_client()
-        return await asyncio.to_thread(client.jobs, **which)
-
     async def job(self, name: str = "last") -> AsyncJob:
         """Find a job; see ``Client.job``."""
-        client = await self._open_client()
+        client = await self.open_client()
         return AsyncJob(await asyncio.to_thread(client.job, name))
-
-    async def compare(self, *names: str, metrics: Sequence[str] = (), step: str | None = None) -> JobComparison:
-        """Compare jobs side by side; see ``Client.compare``."""
-        client = await self._open_client()
-        return await asyncio.to_thread(client.compare, *names, metrics=metrics, step=step)
-
-    async def nodes(self) -> RecordList[model.Node]:
-        """List the machines that agents run on."""
-        client = await self._open_client()
-        return await asyncio.to_thread(client.nodes)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -151,7 +124,7 @@ class AsyncClient:
             await asyncio.to_thread(self._client.close)
 
     async def __aenter__(self) -> Self:
-        await self._open_client()
+        await self.open_client()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -59,9 +59,9 @@ class JobComparison(Table):
         return columns
 
     def __repr__(self) -> str:
-        return "\n".join([f"<Comparison of {', '.join(one.job.id for one in self.jobs)}>", *self._sentences()])
+        return "\n".join([f"<Comparison of {', '.join(one.job.id for one in self.jobs)}>", *self._list_sentences()])
 
-    def _sentences(self) -> list[str]:
+    def _list_sentences(self) -> list[str]:
         return [one.sentence for one in self.differences]
 
     def _repr_html_(self) -> str:
@@ -80,7 +80,7 @@ class JobComparison(Table):
             f"<li>{html.text(f'{one.job.id} {one.job.state} {duration(one.summary.duration_ms)}')}</li>"
             for one in self.jobs
         )
-        said = "".join(f"<p>{html.text(sentence)}</p>" for sentence in self._sentences())
+        said = "".join(f"<p>{html.text(sentence)}</p>" for sentence in self._list_sentences())
         return f"{said}<ol>{facts}</ol>{html.table(('metric', 'job', 'mean', 'peak', 'change of mean'), rows)}"
 
 

@@ -125,7 +125,7 @@ class JobHandle(Table):
                 raise TimeoutError(f"job {self.id} is {job.state} after {timeout}: give a longer timeout, or none")
             yield job, min(interval, left)
 
-    def metrics(self, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
+    def metrics(self, /, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
         """Read its usage over time; without names, every metric that was measured.
 
         ``how`` are fields of ``MetricSearch``: ``start``, ``end`` (ISO 8601 or epoch ms), ``since``, ``step`` (``5m``),
@@ -151,7 +151,7 @@ class JobHandle(Table):
         """Log lines, oldest first, read while iterated over. ``which`` are fields of ``LogSearch``."""
         return LogLines(self._api, self.id, search(LogSearch, which, project=self.project))
 
-    def events(self, **which: Any) -> RecordList[Event]:  # noqa: ANN401 - the fields of EventSearch
+    def events(self, /, **which: Any) -> RecordList[Event]:  # noqa: ANN401 - the fields of EventSearch
         """Read its events, oldest first. ``which`` are fields of ``EventSearch`` such as ``level``."""
         asked = search(EventSearch, which, project=self.project)
         found, _ = self._api.read_newest_events(self.id, asked, sys.maxsize)
@@ -224,11 +224,11 @@ class JobHandle(Table):
             present = [(at, value) for at, value in points if value is not None]
             mean, peak = (html.text(quantity(figure, one.unit)) for figure in (one.job_mean, one.job_max))
             rows.append([html.text(one.metric), mean, peak, html.curve(present, summary.start_ms, end)])
-        facts = " · ".join(html.text(fact) for fact in self._facts() if fact)
+        facts = " · ".join(html.text(fact) for fact in self._list_facts() if fact)
         shown = html.table(("metric", "mean", "peak", "over its life"), rows) if rows else "<p>nothing was measured</p>"
         return f"<p><b>{html.text(self.id)}</b> {html.text(self.state)}<br>{facts}</p>{shown}"
 
-    def _facts(self) -> Sequence[str]:
+    def _list_facts(self) -> Sequence[str]:
         started = "" if self.start is None else f"started {moment(self.start)} UTC"
         lasted = "" if self.summary.duration_ms is None else duration(self.summary.duration_ms)
         return (self.name, self.type, self.user, started, lasted, self.error)

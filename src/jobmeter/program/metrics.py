@@ -96,7 +96,7 @@ class Metrics(frames.Table):
             f"<Metrics of {answer.job}: {format_count(len(self.lines), 'line')}, {format_count(len(self), 'value')}, "
         )
         head += f"{moment(answer.start)} to {moment(answer.end)} UTC, step {duration(answer.step)}>"
-        rows = [["metric", *_HEADS], *([metric, *row] for metric, row, _ in self._summary())]
+        rows = [["metric", *_HEADS], *([metric, *row] for metric, row, _ in self._summarize())]
         if len(rows) == 1:
             return head
         return "\n".join([head, *frames.align_columns(rows)])
@@ -105,13 +105,13 @@ class Metrics(frames.Table):
         answer = self.answer
         span = f"{moment(answer.start)} to {moment(answer.end)} UTC, step {duration(answer.step)}"
         rows = [
-            [html.text(metric), *map(html.text, row), self._curves(metric, lines)]
-            for metric, row, lines in self._summary()
+            [html.text(metric), *map(html.text, row), self._draw_curves(metric, lines)]
+            for metric, row, lines in self._summarize()
         ]
         shown = html.table(("metric", *_HEADS, "over time"), rows)
         return f"<p><b>{html.text(answer.job)}</b>, {html.text(span)}</p>{shown}"
 
-    def _curves(self, metric: str, lines: Sequence[MetricLine]) -> str:
+    def _draw_curves(self, metric: str, lines: Sequence[MetricLine]) -> str:
         """Draw lines on the scale of their metric."""
         every = [value for line in self._group_by_metric()[metric] for _, value in line.points]
         scale = min(0.0, *every), max(0.0, *every)
@@ -126,7 +126,7 @@ class Metrics(frames.Table):
                 found.setdefault(line.metric, []).append(line)
         return found
 
-    def _summary(self) -> Iterator[tuple[str, list[str], Sequence[MetricLine]]]:
+    def _summarize(self) -> Iterator[tuple[str, list[str], Sequence[MetricLine]]]:
         """Yield a row for each line of a metric with few lines; else one for all, and one for each unusual line."""
         for metric, lines in self._group_by_metric().items():
             if len(lines) <= FEW:

@@ -190,7 +190,7 @@ class ReportThread:
         parts = []
         for name, value in values.items():
             try:
-                parts.append((self._names.get(name) or self._key(name)) + _number(value))
+                parts.append((self._names.get(name) or self._encode_key(name)) + _number(value))
             except Exception:  # noqa: BLE001 - the name and the value are of any type
                 self.dropped += 1
         text = f"[{moment},{_step(step)},{{{','.join(parts)}}}]"
@@ -201,7 +201,7 @@ class ReportThread:
         while len(self.pending) > MOST:
             self.dropped += self.pending.popleft()[1]
 
-    def _key(self, name: object) -> str:
+    def _encode_key(self, name: object) -> str:
         """Return the key of a JSON object, remembered because a program reports the same names again and again."""
         key = f"{_json(_text(name, _LONGEST))}:"
         if len(self._names) < _MOST_NAMES:

@@ -52,6 +52,7 @@ from jobmeter.registry.base import Registry
 from jobmeter.registry.stored import StoredKey
 from jobmeter.store.base import SeriesSelector, Store, StoreStatistics
 from jobmeter.store.damage import DamagedPart
+from jobmeter.store.shards.away import may_lack
 
 _PROBE = SeriesSelector(jobs=(NO_JOB,), metrics=frozenset({"-"}), limit=1)
 
@@ -155,7 +156,8 @@ def probe(store: Store, registry: Registry, question: ProbeQuestion) -> bool:
     if question.part == "registry":
         registry.keys.by_token(b"")
     else:
-        store.find(_PROBE)
+        with may_lack(store.damaged()):
+            store.find(_PROBE)
     return True
 
 

@@ -25,10 +25,9 @@ from jobmeter.query.inventory import Inventory, device_states, find_divided_devi
 from jobmeter.query.meter import Meter
 from jobmeter.query.nodes import SILENT_MS, NodeState, list_visible_nodes, machines, state_of
 from jobmeter.query.permitted import filter_permitted_series, list_permitted_jobs
-from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.request import Statistic, metrics_of, sources
 from jobmeter.query.selected_series import SelectedSeries, SeriesPart, SubjectKey
-from jobmeter.query.source import Source
+from jobmeter.query.source import WHOLE_MS, Source
 from jobmeter.query.usage import UsageReadings
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits

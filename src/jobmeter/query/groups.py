@@ -35,11 +35,10 @@ from jobmeter.query.meter import Meter
 from jobmeter.query.node_loads import node_loads
 from jobmeter.query.nodes import machines, state_of
 from jobmeter.query.permitted import list_permitted_jobs
-from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import bucket
 from jobmeter.query.request import GroupRef, metrics_of, sources
 from jobmeter.query.selected_series import SelectedSeries
-from jobmeter.query.source import Source
+from jobmeter.query.source import WHOLE_MS, Source
 from jobmeter.query.subjects import projects_of
 from jobmeter.query.usage import (
     LIMITS,

@@ -22,7 +22,6 @@ from jobmeter.query.layout import MOST_POINTS, CachedLayout, Layout, Layouts, la
 from jobmeter.query.lines import Ranks, find_aggregate, unit_of
 from jobmeter.query.meter import Meter
 from jobmeter.query.permitted import filter_permitted_series
-from jobmeter.query.plan import hours_around
 from jobmeter.query.request import (
     By,
     EncodedQuestion,
@@ -54,7 +53,7 @@ from jobmeter.query.result_cache import (
 )
 from jobmeter.query.sampled import SampledLine, SampledQuestion, Sampling
 from jobmeter.query.selected_series import SelectedSeries
-from jobmeter.query.source import RAW_IS_QUICK, Source
+from jobmeter.query.source import RAW_IS_QUICK, Source, hours_around
 from jobmeter.query.subjects import Subjects, is_shown, projects_of
 from jobmeter.query.table import EMPTY, ResultTable, lines_of
 from jobmeter.registry.base import Registry

@@ -19,10 +19,9 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, ceil_to, floor_to
 from jobmeter.query.meter import Meter
-from jobmeter.query.plan import hours_around
 from jobmeter.query.reduce import changes, growth, make_empty, merge, take
 from jobmeter.query.series import check_series, keys_of, milliseconds
-from jobmeter.query.source import Source, buckets, check_buckets, expected
+from jobmeter.query.source import Source, buckets, check_buckets, expected, hours_around
 from jobmeter.store.base import Tier
 from jobmeter.store.cache import Cache
 

@@ -1,4 +1,4 @@
-"""Read the samples of a query from their sources, and make buckets of them."""
+"""Split the range of a query by source, read the samples of each part, and make buckets of them."""
 
 from collections.abc import Hashable, Iterator, Sequence
 
@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import NEVER, Bools, BucketColumns, References, SampleColumns, SeriesKeys
-from jobmeter.model.time import HOUR, SECOND, TimeRange, cut_to_steps
+from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, SECOND, TimeRange, ceil_to, cut_to_steps, floor_to
 from jobmeter.query.meter import Meter
-from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import bucket, coarsen, growth, merge
 from jobmeter.query.rollup_cache import RollupCache, Trusted, stretch
 from jobmeter.store.base import Store, Tier
@@ -21,12 +20,22 @@ _INTERVAL_MS = 10 * SECOND
 RAW_IS_QUICK = 2 * HOUR
 """Length up to which reading raw samples is faster than looking up rolled-up hours."""
 
+WHOLE_MS = ceil_to(MAX_TIME_MS + 1, DAY)
+"""Step of one bucket for any range, which every roll-up can fill."""
+
 
 Last = tuple[Bools, References]
 """Counter flags of the series, and the last sample of each."""
 
 Closed = tuple[Sequence[TimeRange], Hashable | None]
 """Hours that are rolled up, and the revision for which this holds."""
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """Part of the range with its source: a roll-up tier, or raw samples (None)."""
+
+    span: TimeRange
+    tier: Tier | None
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -236,3 +245,50 @@ def _remove_foreign_growth(
     increase[rows] = np.where(finite, np.maximum(rest, 0.0), 0.0)
     elapsed[rows] = np.where(finite, columns.last_time[rows] - columns.first_time[rows], 0)
     return replace(columns, increase=increase, elapsed=elapsed)
+
+
+def hours_around(span: TimeRange) -> TimeRange:
+    """Widen a range to whole hours for ``Store.rolled_up_ranges``."""
+    return TimeRange(floor_to(span.start_ms, HOUR), ceil_to(span.end_ms, HOUR))
+
+
+def segments(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> list[Segment]:
+    """Split the range into parts, in order of time, each with the coarsest exact source.
+
+    ``rolled`` are the hour-aligned parts with valid roll-ups, sorted. A tier fits if its buckets fill the requested
+    ones and the range contains one of its whole buckets. Raw samples answer everything else.
+    """
+    tiers = [tier for tier in sorted(Tier, reverse=True) if step_ms % tier == 0]
+    parts: list[Segment] = []
+    at = span.start_ms
+    for trusted in rolled if tiers else ():
+        inside = trusted.intersect(span)
+        if inside is not None:
+            _add_segment(parts, at, inside.start_ms, None)
+            _tile_segments(parts, inside.start_ms, inside.end_ms, tiers)
+            at = inside.end_ms
+    _add_segment(parts, at, span.end_ms, None)
+    return parts
+
+
+def _tile_segments(parts: list[Segment], start_ms: int, end_ms: int, tiers: Sequence[Tier]) -> None:
+    """Add a rolled-up part: its middle from the coarsest tier, its ends from the next."""
+    if not tiers:
+        _add_segment(parts, start_ms, end_ms, None)
+        return
+    tier, finer = tiers[0], tiers[1:]
+    first, end = ceil_to(start_ms, tier), floor_to(end_ms, tier)
+    if first >= end:
+        _tile_segments(parts, start_ms, end_ms, finer)
+        return
+    _tile_segments(parts, start_ms, first, finer)
+    _add_segment(parts, first, end, tier)
+    _tile_segments(parts, end, end_ms, finer)
+
+
+def _add_segment(parts: list[Segment], start_ms: int, end_ms: int, tier: Tier | None) -> None:
+    """Add a part unless it is empty; merge it with the last one if both have one source."""
+    if start_ms < end_ms:
+        if parts and parts[-1].tier is tier:
+            start_ms = parts.pop().span.start_ms
+        parts.append(Segment(TimeRange(start_ms, end_ms), tier))

@@ -14,9 +14,9 @@ from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange, ceil_to, floor_to
 from jobmeter.query.buckets import BucketedSeries
 from jobmeter.query.defaults import job_end, job_start
-from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import coarsen
 from jobmeter.query.request import JobRef, Statistic
+from jobmeter.query.source import WHOLE_MS
 from jobmeter.query.table import ResultTable, lines_of
 
 

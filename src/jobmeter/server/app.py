@@ -24,6 +24,7 @@ from jobmeter.dialects.registry import dialects
 from jobmeter.errors import ConfigurationError, JobmeterError
 from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.ingest.sender_cache import SenderCache
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
@@ -169,9 +170,13 @@ def assemble(
     ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
     sessions = Sessions(vault, clock, nonces, ended)
     lanes = _lanes()
-    cache = store.cache if isinstance(store, WindowedStore) else Cache(settings.window_bytes // CACHE_SHARE)
+    if isinstance(store, WindowedStore):
+        cache, series = store.cache, store.window.series
+    else:
+        cache, series = Cache(settings.window_bytes // CACHE_SHARE), SeriesTable()
     executor = Executor(store, registry, clock, settings.limits, cache, ENCODERS)
-    late, senders = LateGroups(store, registry, clock, outbox), SenderCache(settings.window_bytes // SENDER_SHARE)
+    senders = SenderCache(series, settings.window_bytes // SENDER_SHARE)
+    late = LateGroups(store, registry, clock, outbox)
     pipeline = IngestPipeline(store, registry, clock, settings.limits, senders, outbox.put, late)
     services = Services(
         settings=settings,

@@ -111,6 +111,9 @@ def store_metrics(found: StoreStatistics) -> Iterator[Metric]:
     if found.replicas:
         text = "1 if a replica of the telemetry store answers and has all data, else 0."
         yield _make_family("replica", GaugeMetricFamily, "store_replica_complete", text, found.replicas.items())
+    if found.shards:
+        text = "1 if a shard of the telemetry store can be read, else 0; the sizes of the store then lack its rows."
+        yield _make_family("shard", GaugeMetricFamily, "store_shard_up", text, found.shards.items())
     for what, value in found.window.items():
         yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
     for what, (family, text) in _JOURNAL.items():

@@ -117,9 +117,9 @@ class DestinationPolicy(msgspec.Struct, frozen=True):
             return False
         if any(address in network for network in self.networks):
             return True
-        return public and self._names(host.lower())
+        return public and self._is_named(host.lower())
 
-    def _names(self, host: str) -> bool:
+    def _is_named(self, host: str) -> bool:
         return host in self.names or any(
             name.startswith("*.") and host.endswith(name[1:]) and len(host) > len(name) - 1 for name in self.names
         )

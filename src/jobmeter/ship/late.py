@@ -42,26 +42,26 @@ class LateGroups:
 
     def grouped(self, project: str, records: Records) -> bool:
         """True if the records assign a shipped group to a job or node without one."""
-        return bool(self._jobs(project, records.jobs) or self._nodes(project, records.nodes))
+        return bool(self._read_jobs(project, records.jobs) or self._read_nodes(project, records.nodes))
 
     def ship(self, project: str, records: Records, retention: Retention) -> None:
         """Put the lines of these jobs and nodes since their shippers' creation into the outboxes, in order of time.
 
         Call while no line is written, before the records are. Raises as ``ShippingOutbox.put`` and as the store.
         """
-        for job in self._jobs(project, records.jobs):
-            if not self._groups(project, job.job_id):  # the job is unknown
+        for job in self._read_jobs(project, records.jobs):
+            if not self._find_groups(project, job.job_id):  # the job is unknown
                 continue
-            for shipper in self._shippers_of(job.resource_group, {project}):
+            for shipper in self._select_shippers(job.resource_group, {project}):
                 parts = [
                     LogSelector(project=project, job=job.job_id),
                     *self._select_node_lines(project, job.job_id, shipper),
                 ]
                 self._catch_up(shipper, f"job {job.job_id}", parts, retention, lambda _: True)
-        for node in self._nodes(project, records.nodes):
+        for node in self._read_nodes(project, records.nodes):
             recorded = self._registry.nodes(None, frozenset({node.name}))
             projects = {project, *(one.project for one in recorded)}
-            for shipper in self._shippers_of(node.resource_group, projects):
+            for shipper in self._select_shippers(node.resource_group, projects):
                 own = frozenset({shipper.project} if shipper.project else projects)
                 lines = LogSelector(node=node.name, projects=own)
                 self._catch_up(shipper, f"node {node.name}", [lines], retention, self._make_unshipped_filter())
@@ -70,25 +70,25 @@ class LateGroups:
         """Note that the records are written: new lines are shipped by their groups."""
         self._registry.memory.forget_groups()
 
-    def _jobs(self, project: str, jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
+    def _read_jobs(self, project: str, jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
         if not jobs:
             return ()
         groups = {one.resource_group for one in self._registry.list_recent_shippers() if one.project in {"", project}}
         named = {job.job_id: job for job in jobs if job.resource_group in groups}
-        return [job for job in named.values() if not any(self._groups(project, job.job_id))]
+        return [job for job in named.values() if not any(self._find_groups(project, job.job_id))]
 
-    def _nodes(self, project: str, nodes: Sequence[NodeRecord]) -> Sequence[NodeRecord]:
+    def _read_nodes(self, project: str, nodes: Sequence[NodeRecord]) -> Sequence[NodeRecord]:
         if not nodes:
             return ()
         groups = {one.resource_group for one in self._registry.list_recent_shippers()}
         named = {node.name: node for node in nodes if node.resource_group in groups}
-        return [node for node in named.values() if not self._outbox.group_of_node(project, node.name)]
+        return [node for node in named.values() if not self._outbox.find_group_of_node(project, node.name)]
 
-    def _shippers_of(self, group: str | None, projects: set[str]) -> list[Shipper]:
+    def _select_shippers(self, group: str | None, projects: set[str]) -> list[Shipper]:
         shippers = self._registry.list_recent_shippers()
         return [one for one in shippers if one.resource_group == group and one.project in {"", *projects}]
 
-    def _groups(self, project: str, job: str) -> Sequence[str]:
+    def _find_groups(self, project: str, job: str) -> Sequence[str]:
         """Return the group of a job in a list: an empty text without a group; an empty list for an unknown job."""
         heads = self._registry.job_head(frozenset({project}), job, self._clock.now_ms())
         return [head.resource_group for head in heads]
@@ -104,12 +104,12 @@ class LateGroups:
         return [
             LogSelector(node=node, projects=frozenset({project}), query=about)
             for node in nodes
-            if self._outbox.group_of_node(project, node) != shipper.resource_group
+            if self._outbox.find_group_of_node(project, node) != shipper.resource_group
         ]
 
     def _make_unshipped_filter(self) -> Callable[[LogLine], bool]:
         """Return a filter for a node's lines that were not shipped on arrival for the group of the job they concern."""
-        groups = lru_cache(maxsize=1_000)(self._groups)
+        groups = lru_cache(maxsize=1_000)(self._find_groups)
         return lambda line: not (line.job and any(groups(line.project, line.job)))
 
     def _catch_up(

@@ -49,7 +49,7 @@ class ShippingOutbox:
             return
         wanted = {shipper.resource_group for shipper in shippers}
         batch = LogBatch.of(lines)
-        groups = {names: self._group(*names) for names in map(_names, batch.sources)}
+        groups = {names: self._find_group(*names) for names in map(_names, batch.sources)}
         if wanted.isdisjoint(groups.values()):
             return
         for shipper in shippers:
@@ -77,18 +77,18 @@ class ShippingOutbox:
                 return
         raise UnavailableError("log lines to be shipped cannot be stored quickly enough", 10 * SECOND)
 
-    def group_of_node(self, project: str, node: str) -> str:
+    def find_group_of_node(self, project: str, node: str) -> str:
         """Return the group of a node, at most ten seconds old: by its own project, else by another one."""
         groups = self._registry.node_groups()
         return groups.get((project, node)) or groups.get(("", node), "")
 
-    def _group(self, project: str, job: str, node: str, system: bool) -> str:
+    def _find_group(self, project: str, job: str, node: str, system: bool) -> str:
         if job:
             heads = self._registry.job_head(frozenset({project}), job, self._clock.now_ms())
             group = heads[0].resource_group if heads else ""
             if group or not system:
                 return group
-        return self.group_of_node(project, node)
+        return self.find_group_of_node(project, node)
 
 
 def _names(source: LogSource) -> tuple[str, str, str, bool]:

@@ -14,9 +14,8 @@ from jobmeter.model.shipper import OutboxRow, Progress, Shipper
 from jobmeter.model.time import DAY, HOUR, SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.ship.events import ShipperEvents
-from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.outbox import GAP_SECONDS, number_of
-from jobmeter.ship.sink import Sink, SinkError, SinkRefusedError
+from jobmeter.ship.sink import ShippedLine, Sink, SinkError, SinkRefusedError
 from jobmeter.store.base import Store
 
 _log = logging.getLogger("jobmeter.ship")
@@ -53,7 +52,8 @@ class Pump:
         clock: Clock,
         random: Callable[[], float] = _RANDOM,
     ) -> None:
-        self._shipper = shipper
+        self.shipper = shipper
+        """The shipper's state as last read."""
         self._open = sink
         self._sink: Sink | None = None
         self._store = store
@@ -67,11 +67,6 @@ class Pump:
         self._expired_until = 0
         self._events = ShipperEvents(registry, clock)
         self._trimmed, self._trimmed_at = shipper.cursor, clock.monotonic()
-
-    @property
-    def shipper(self) -> Shipper:
-        """The shipper's state as last read."""
-        return self._shipper
 
     @property
     def failing(self) -> bool:
@@ -89,9 +84,9 @@ class Pump:
             try:
                 self._sink = self._open()
             except JobmeterError as error:
-                return self._failure(SinkError(error.message), self._shipper.oldest)
-        rows = self._rows(self._sink)
-        self._events.flush(self._shipper)
+                return self._note_failure(SinkError(error.message), self.shipper.oldest)
+        rows = self._read_rows(self._sink)
+        self._events.flush(self.shipper)
         if not rows:
             self._beat()
             return IDLE_SECONDS
@@ -102,7 +97,7 @@ class Pump:
         """Close the sink and release the lease."""
         if self._sink is not None:
             self._sink.close()
-        self._events.flush(self._shipper, now=True)
+        self._events.flush(self.shipper, now=True)
         if self._renewed is not None:
             self._lease.release()
 
@@ -116,24 +111,24 @@ class Pump:
         if not taken or had:
             return taken
         there, self._gap = self._reload(), None
-        self._events.begin(self._shipper)
-        updated = self._shipper.updated
+        self._events.begin(self.shipper)
+        updated = self.shipper.updated
         # Lines that waited while no server shipped for a day expired; they were not lost in transit.
         waited = updated is not None and self._clock.now_ms() - updated > DAY
-        self._expired_until = self._shipper.reserved if waited else 0
+        self._expired_until = self.shipper.reserved if waited else 0
         return there
 
     def _reload(self) -> bool:
         """Continue from the shipper's stored position. False if it was deleted."""
-        found = [one for one in self._registry.shippers.all() if one.id == self._shipper.id]
+        found = [one for one in self._registry.shippers.all() if one.id == self.shipper.id]
         if found:
-            self._shipper = found[0]
+            self.shipper = found[0]
         return bool(found)
 
-    def _rows(self, sink: Sink) -> list[OutboxRow]:
+    def _read_rows(self, sink: Sink) -> list[OutboxRow]:
         """Read the rows after the cursor up to a gap, when a batch is due."""
-        cursor = self._shipper.cursor
-        found = self._store.outbox.read(number_of(self._shipper), cursor, sink.most_lines, sink.most_bytes)
+        cursor = self.shipper.cursor
+        found = self._store.outbox.read(number_of(self.shipper), cursor, sink.most_lines, sink.most_bytes)
         rows = [row for place, row in enumerate(found, cursor + 1) if row.number == place]
         if not rows:
             self._check_gap(found)
@@ -151,8 +146,8 @@ class Pump:
         now = self._clock.monotonic()
         if self._gap is None:
             self._reload()
-            last = found[0].number - 1 if found else self._shipper.reserved
-            if last > self._shipper.cursor:
+            last = found[0].number - 1 if found else self.shipper.reserved
+            if last > self.shipper.cursor:
                 self._gap = _Gap(last, now)
             return
         if now - self._gap.since < GAP_SECONDS:
@@ -160,32 +155,32 @@ class Pump:
         last, self._gap = self._gap.last, None
         if found:
             last = min(last, found[0].number - 1)
-        cursor = self._shipper.cursor
+        cursor = self.shipper.cursor
         if last > cursor:
             dropped = max(0, min(last, self._expired_until) - cursor)
             if self._advance(Progress(before=cursor, cursor=last, dropped=dropped)):
-                self._events.lost(self._shipper, dropped=dropped)
+                self._events.lost(self.shipper, dropped=dropped)
 
     def _deliver(self, rows: Sequence[OutboxRow], sink: Sink) -> float:
         """Send the rows up to the first expired one; if the first row has expired, count the expired ones."""
-        before, now_ms = self._shipper.cursor, self._clock.now_ms()
+        before, now_ms = self.shipper.cursor, self._clock.now_ms()
         expired, run = next((gone, list(some)) for gone, some in groupby(rows, lambda row: _has_expired(row, now_ms)))
         last = run[-1].number
         if expired:
-            _log.warning("shipper %s: %d lines expired before its sink took them", self._shipper.id, len(run))
-            if self._advance(Progress(before=before, cursor=last, dropped=len(run), error=self._shipper.error)):
-                self._events.lost(self._shipper, dropped=len(run))
+            _log.warning("shipper %s: %d lines expired before its sink took them", self.shipper.id, len(run))
+            if self._advance(Progress(before=before, cursor=last, dropped=len(run), error=self.shipper.error)):
+                self._events.lost(self.shipper, dropped=len(run))
             return 0.0
-        group = self._shipper.resource_group
+        group = self.shipper.resource_group
         try:
             decoded = ((row, msgspec.json.decode(row.line, type=LogLine)) for row in run)
             rejected = self._send(sink, [ShippedLine(row.number, row.arrived, group, line) for row, line in decoded])
         except SinkError as error:
-            return self._failure(error, run[0].arrived)
+            return self._note_failure(error, run[0].arrived)
         self._failed = 0
         if self._advance(Progress(before=before, cursor=last, shipped=len(run) - rejected, rejected=rejected)):
-            self._events.shipped(self._shipper)
-            self._events.lost(self._shipper, rejected=rejected)
+            self._events.shipped(self.shipper)
+            self._events.lost(self.shipper, rejected=rejected)
         self._trim()
         return 0.0
 
@@ -196,52 +191,50 @@ class Pump:
         except SinkRefusedError as error:
             if len(lines) == 1:
                 _log.warning(
-                    "shipper %s: its sink rejected line %d: %s", self._shipper.id, lines[0].number, error.message
+                    "shipper %s: its sink rejected line %d: %s", self.shipper.id, lines[0].number, error.message
                 )
                 return 1
             middle = len(lines) // 2
             return self._send(sink, lines[:middle]) + self._send(sink, lines[middle:])
 
-    def _failure(self, error: SinkError, oldest: int | None) -> float:
+    def _note_failure(self, error: SinkError, oldest: int | None) -> float:
         """Store the reason of the failure. Returns the pause before the next attempt."""
         if not self._failed:
-            _log.warning("shipper %s: its sink does not accept lines: %s", self._shipper.id, error.message)
+            _log.warning("shipper %s: its sink does not accept lines: %s", self.shipper.id, error.message)
         self._failed += 1
-        cursor = self._shipper.cursor
+        cursor = self.shipper.cursor
         failure = Progress(before=cursor, cursor=cursor, failures=1, error=error.message[:500], oldest=oldest)
         if self._advance(failure):
-            self._events.failed(self._shipper, failure.error)
+            self._events.failed(self.shipper, failure.error)
         return backoff_seconds(self._failed, FIRST_SECONDS, LONGEST_SECONDS, self._random)
 
     def _note_oldest(self, oldest: int) -> None:
-        if self._shipper.oldest is None:
-            cursor = self._shipper.cursor
+        if self.shipper.oldest is None:
+            cursor = self.shipper.cursor
             self._advance(Progress(before=cursor, cursor=cursor, oldest=oldest))
 
     def _beat(self) -> None:
         """Store the position each hour when idle, so that lines that expired unshipped can be counted later."""
-        updated, now_ms = self._shipper.updated, self._clock.now_ms()
+        updated, now_ms = self.shipper.updated, self._clock.now_ms()
         if updated is None or now_ms - updated > HOUR:
-            cursor = self._shipper.cursor
-            self._advance(
-                Progress(before=cursor, cursor=cursor, error=self._shipper.error, oldest=self._shipper.oldest)
-            )
+            cursor = self.shipper.cursor
+            self._advance(Progress(before=cursor, cursor=cursor, error=self.shipper.error, oldest=self.shipper.oldest))
 
     def _advance(self, progress: Progress) -> bool:
         """Store the progress. False if another server has stored its own."""
-        moved = self._registry.shippers.advance(self._shipper.id, progress, self._clock.now_ms())
+        moved = self._registry.shippers.advance(self.shipper.id, progress, self._clock.now_ms())
         if not moved:
-            _log.warning("shipper %s: another server took it over, or it was deleted", self._shipper.id)
+            _log.warning("shipper %s: another server took it over, or it was deleted", self.shipper.id)
             self._renewed = None
         self._reload()
         return moved
 
     def _trim(self) -> None:
         """Delete shipped rows, rarely: the engine rewrites a part for it."""
-        cursor, now = self._shipper.cursor, self._clock.monotonic()
+        cursor, now = self.shipper.cursor, self._clock.monotonic()
         due = cursor - self._trimmed >= TRIM_LINES or now - self._trimmed_at >= TRIM_SECONDS
         if due and cursor > self._trimmed:
-            self._store.outbox.trim(number_of(self._shipper), cursor)
+            self._store.outbox.trim(number_of(self.shipper), cursor)
             self._trimmed, self._trimmed_at = cursor, now
 
 

@@ -175,7 +175,7 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         """Ship waiting lines, step by step, until ``stop``."""
         while not self._stopped:
-            seconds, failing = self._step()
+            seconds, failing = self._take_step()
             with self._changed:
                 if not failing:
                     self._changed.wait_for(lambda: self._stopped or self._woken, seconds)
@@ -185,7 +185,7 @@ class _Worker(threading.Thread):
         with suppress(JobmeterError):  # the lease expires
             self._pump.close()
 
-    def _step(self) -> tuple[float, bool]:
+    def _take_step(self) -> tuple[float, bool]:
         try:
             return self._pump.step(), self._pump.failing
         except JobmeterError as error:

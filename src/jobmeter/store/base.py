@@ -17,10 +17,11 @@ from jobmeter.model.batch import (
     SeriesKeys,
 )
 from jobmeter.model.log import LogLine, LogPage
-from jobmeter.model.log_filter import LogFilter
+from jobmeter.model.log_query import LogFilter
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series, job_key, node_key
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span, TracePage
 from jobmeter.model.special import is_special
@@ -136,7 +137,9 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     ``series``, their ``bytes`` in memory and on ``disk``, ``flushes`` and ``failures`` since the start. It is empty
     without a journal. ``rows`` and ``bytes`` of the tables include it. ``damaged``: see ``Store.damaged``.
 
-    ``replicas`` has for each replica 1 if it answers and has all data, else 0. It is empty without replicas.
+    ``replicas`` has for each replica 1 if it answers and has all data, else 0. It is empty without replicas. ``shards``
+    has for each shard, by its number from 1, 1 if it can be read, else 0: the other sizes lack its rows. It is empty
+    without shards.
     """
 
     rows: dict[str, int]
@@ -147,6 +150,7 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     merges: dict[str, int] = msgspec.field(default_factory=dict)
     damaged: Sequence[DamagedPart] = ()
     replicas: dict[str, int] = msgspec.field(default_factory=dict)
+    shards: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class StoreMemory(Protocol):
@@ -285,6 +289,10 @@ class SampleStore(Protocol):
 
     def check_writable(self) -> None:
         """Raise UnavailableError while every write is refused, as in the last seconds of a move."""
+        ...
+
+    def use_series(self, table: SeriesTable) -> None:
+        """Use a table of series that others use, too."""
         ...
 
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:

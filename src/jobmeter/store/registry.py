@@ -13,12 +13,14 @@ from jobmeter.store.base import Store
 
 if TYPE_CHECKING:
     from jobmeter.store.clickhouse import ClickHouseStore
+    from jobmeter.store.shards.store import ShardedStore
 
 
 def open_store(dsn: str, clock: Clock, journals: Path | None = None, *, discard: bool = False) -> Store:
     """Open the engine of a DSN, and update its schema to this program.
 
-    ``chdb://PATH`` is embedded, ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE[?cluster=NAME]`` a server or cluster.
+    ``chdb://PATH`` is embedded, ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE[?cluster=NAME]`` a server or cluster,
+    ``clickhousedb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE[?shards=NUMBER]`` shards and replicas without Keeper.
     ``journals`` is the folder for the journal of a server; ``discard`` gives up unreachable journals of others.
     Raises ConfigurationError for anything else, UnavailableError if the engine cannot be opened.
     """
@@ -58,7 +60,9 @@ def is_shared(dsn: str) -> bool:
 
 def _clickhouse(
     dsn: str, clock: Clock, journals: Path | None, *, discard: bool, for_move: bool = False
-) -> "Callable[[], ClickHouseStore]":
-    from jobmeter.store.clickhouse import ClickHouseStore, parse_dsn
+) -> "Callable[[], ClickHouseStore | ShardedStore]":
+    from jobmeter.store.clickhouse import ClickHouseStore, open_shards, parse_dsn
 
-    return partial(ClickHouseStore, parse_dsn(dsn), clock, journals, discard=discard, for_move=for_move)
+    target = parse_dsn(dsn)
+    opened = ClickHouseStore if target.shards == 1 else open_shards
+    return partial(opened, target, clock, journals, discard=discard, for_move=for_move)

@@ -14,8 +14,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from jobmeter.collect.accelerators.nvidia.api import ALL_LINKS
 from jobmeter.collect.accelerators.nvidia.loader import LIBRARY
+from jobmeter.collect.accelerators.nvidia.readings import ALL_LINKS
 from tests.programs import find
 from tests.support.needs import needs
 

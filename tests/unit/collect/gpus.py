@@ -1,7 +1,6 @@
 """GPUs of tests: as records of what a device is, and measured by the real collector over the fake library."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +8,15 @@ from tests.support.nvml import Call, FakeNvml
 from tests.support.waiting import wait_until
 
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
+from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
-from jobmeter.collect.accelerators.vendor import Device, Driver, Vendor
+from jobmeter.collect.accelerators.vendor import Driver, Vendor
 from jobmeter.collect.accelerators.visible import Partition, scheduler_variables
-from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.base import Machine, NodeIdentity, Owner
 from jobmeter.collect.discover.devices import DeviceSet
 from jobmeter.collect.discover.member import Member, MembershipSource, MemberTable, Process
-from jobmeter.collect.machine import Machine
 from jobmeter.collect.process.stat import Key, ProcessStat
 from jobmeter.model.device import DeviceState
 from jobmeter.model.record import check_record
@@ -32,18 +31,28 @@ OPENING = {Call.HANDLE, Call.UUID, Call.MINOR, Call.NAME, Call.PCI, Call.SERIAL}
 """Calls that open a device."""
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(Accelerator):
     """A device that nothing is read from."""
 
-    index: int = 0
-    uuid: str = "GPU-00000000"
-    name: str = "NVIDIA H200"
-    minor: int | None = None
-    pci: str = ""
-    state: DeviceState = DeviceState.MEASURED
-    part: Partition | None = None
-    details: dict[str, str | int] = field(default_factory=dict)
+    def __init__(
+        self,
+        index: int = 0,
+        uuid: str = "GPU-00000000",
+        name: str = "NVIDIA H200",
+        minor: int | None = None,
+        pci: str = "",
+        state: DeviceState = DeviceState.MEASURED,
+        part: Partition | None = None,
+        details: dict[str, str | int] | None = None,
+    ) -> None:
+        super().__init__(index, ManualClock(), "gpu")
+        self.uuid, self.name, self.minor, self.pci, self.part = uuid, name, minor, pci, part
+        self.details = details or {}
+        self._state = state
+
+    @property
+    def attached(self) -> bool:
+        return False
 
 
 class ManualClock:
@@ -116,7 +125,7 @@ class DeviceNode:
         return devices.visible(member("j", devices=tuple(variables.items())))
 
 
-def device_set(devices: Sequence[Device]) -> DeviceSet:
+def device_set(devices: Sequence[Accelerator]) -> DeviceSet:
     """GPUs of a node, with the variables that name them."""
     return DeviceSet(devices, (*scheduler_variables(VENDOR.uuid_prefix), *VENDOR.variables))
 

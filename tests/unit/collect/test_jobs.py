@@ -11,8 +11,7 @@ from tests.support.waiting import pause
 from tests.unit.collect.trees import HOST, V1, V2, end_process, plant, plant_process
 
 from jobmeter.collect.base import NodeIdentity, Owner
-from jobmeter.collect.cgroup.outside import CgroupPlace
-from jobmeter.collect.cgroup.paths import Hierarchies
+from jobmeter.collect.cgroup.paths import CgroupPlace, Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.member import Member, MembershipSource, Process

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Owner
-from jobmeter.collect.cgroup.high_water import HighWater
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import CgroupUsage
@@ -21,6 +20,7 @@ from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.process.memory import BURST_SECONDS, SHARE, MemoryMeasure, ProcessMemory
 from jobmeter.collect.process.stat import Key, ProcessStat, read_stat
+from jobmeter.collect.replica import HighWater
 from jobmeter.testing.collector import NOW_MS
 
 MIB = 2**20
@@ -100,7 +100,7 @@ class Paced:
         self.ticks += busy
         with patch.object(files, "read_pairs", self.read_pairs):
             self.memory.update(self.stats(), [])
-        return self.memory.proportional(self.stats())[0]
+        return self.memory.read_proportional(self.stats())[0]
 
 
 @given(
@@ -167,7 +167,7 @@ def test_a_process_that_may_not_be_read_counts_by_its_resident_size(tmp_path):
     paced = Paced(tmp_path, 0.0, {1: (1000, 100), 2: (1000, 100)})
     (tmp_path / "2/smaps_rollup").unlink()
     assert paced.look(1.0) == 1100 * 1024
-    assert paced.memory.proportional(paced.stats())[1] is MemoryMeasure.RESIDENT
+    assert paced.memory.read_proportional(paced.stats())[1] is MemoryMeasure.RESIDENT
 
 
 OWNER = Owner("j", "worker-0")

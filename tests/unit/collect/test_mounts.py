@@ -54,15 +54,15 @@ CONTAINER = b"""\
 )
 def test_a_path_lies_on_a_measured_filesystem(table, path, point):
     own = MountTable(OWN)
-    assert (own if table is OWN else MountTable(table)).point_of(path, own) == point
+    assert (own if table is OWN else MountTable(table)).find_point(path, own) == point
 
 
 def test_mounts_of_nothing_and_of_themselves_end():
     empty = MountTable(b"")
-    assert empty.point_of("/a", empty) == ELSEWHERE
+    assert empty.find_point("/a", empty) == ELSEWHERE
     circle = MountTable(b"1 0 0:1 / / rw - overlay overlay rw,upperdir=/up\n")
-    assert MountTable(CONTAINER).point_of("/x", empty) == ELSEWHERE
-    assert circle.point_of("/x", MountTable(b"1 0 0:9 / /up rw - overlay o rw,upperdir=/up\n")) == ELSEWHERE
+    assert MountTable(CONTAINER).find_point("/x", empty) == ELSEWHERE
+    assert circle.find_point("/x", MountTable(b"1 0 0:9 / /up rw - overlay o rw,upperdir=/up\n")) == ELSEWHERE
 
 
 class Tree:

@@ -5,30 +5,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.ingest.join import drop_unused, join, number_batch, select
+from jobmeter.ingest.join import drop_unused, join, select
 from jobmeter.model.batch import SampleBatch, SeriesKeys
-from jobmeter.model.interner import SeriesInterner, SeriesList, make_batch, series_of
 from jobmeter.model.series import Series
+from jobmeter.model.series_table import list_of, make_batch, series_of
 
 SERIES = [Series("cpu.usage", job=f"j{at}") for at in range(6)]
-OTHER = SeriesInterner()
-OTHER.numbers(SERIES[::-1])
 
 rows = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 50)), max_size=8)
 
 
 @st.composite
 def batches(draw):
-    """Rows (series, time), and the same as a batch: plain, numbered, of another roster, or with a series twice."""
+    """Rows (series, time), and the same as a batch: plain, with a list of keys, or with a series twice."""
     chosen = draw(rows)
     series = draw(st.permutations(SERIES))
     index = np.array([series.index(SERIES[at]) for at, _ in chosen], np.uint32)
     columns = index, np.array([time for _, time in chosen], np.int64), np.arange(len(chosen), dtype=np.float64)
-    kind = draw(st.sampled_from(["plain", "numbered", "other", "twice"]))
-    if kind == "other":
-        return chosen, make_batch(SeriesList(OTHER, OTHER.numbers(series)), *columns)
-    batch = SampleBatch([*series, *series[:2]] if kind == "twice" else series, *columns)
-    return chosen, number_batch(batch) if kind == "numbered" else batch
+    kind = draw(st.sampled_from(["plain", "listed", "twice"]))
+    if kind == "listed":
+        return chosen, make_batch(list_of(series), *columns)
+    return chosen, SampleBatch([*series, *series[:2]] if kind == "twice" else series, *columns)
 
 
 def rows_of(batch):
@@ -48,16 +45,15 @@ def test_every_row_is_there_in_its_order(parts):
 
 @given(batches(), st.sets(st.integers(0, 5)))
 def test_some_series_are_taken_out_with_their_rows(part, expected):
-    batch = number_batch(part[1])
+    batch = join([part[1]])
     places = [at for at, series in enumerate(batch.series) if SERIES.index(series) in expected]
     assert rows_of(select(batch, places)) == [row for row in rows_of(batch) if SERIES.index(row[0]) in expected]
     assert rows_of(drop_unused(batch)) == rows_of(batch)
     assert set(drop_unused(batch).series) == {series for series, _ in rows_of(batch)}
 
 
-def test_a_batch_that_is_numbered_stays_as_it_is():
-    batch = number_batch(SampleBatch(SERIES, np.array([0], np.uint32), np.array([1]), np.array([1.0])))
-    assert number_batch(batch) is batch
+def test_a_batch_whose_series_have_keys_stays_as_it_is():
+    batch = join([SampleBatch(SERIES, np.array([0], np.uint32), np.array([1]), np.array([1.0]))])
     assert join([batch]) is batch
     assert list(series_of(batch)) == SERIES
     with pytest.raises(TypeError):

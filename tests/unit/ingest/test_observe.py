@@ -10,10 +10,10 @@ from tests.support.fakes import NOW, FakeRegistry, SetClock
 
 from jobmeter.errors import UnavailableError
 from jobmeter.ingest.observe import NOTICEABLE_MS, Observer
-from jobmeter.model.batch import SampleBatch
-from jobmeter.model.interner import SeriesInterner
+from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.log import LogLine
 from jobmeter.model.series import Series
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import MINUTE, SECOND
 from jobmeter.registry.stored import Observation
 
@@ -175,7 +175,7 @@ def test_what_is_reported_is_what_a_slow_model_reports(many, walk):
 
 def follow(walk, many):
     ours, theirs, clock = FakeRegistry(), FakeRegistry(), SetClock()
-    observer, model = Observer(ours, clock), Model(theirs, clock, many)
+    observer, model = Observer(ours, clock, SeriesTable()), Model(theirs, clock, many)
     for what, content in walk:
         if what == "batch":
             rows = [(at, NOW + moment) for at, moment in content]
@@ -202,7 +202,7 @@ def follow(walk, many):
 def test_very_many_entities_are_forgotten_but_not_what_has_yet_to_be_reported(monkeypatch):
     monkeypatch.setattr("jobmeter.ingest.observe._MOST", 3)
     registry, clock = FakeRegistry(), SetClock()
-    observer = Observer(registry, clock)
+    observer = Observer(registry, clock, SeriesTable())
     observer.observe_all([batch([(at, NOW) for at in (0, 2, 3)])])
     observer.observe_all([batch([(0, NOW + SECOND), (4, NOW)])])
     take(registry)
@@ -212,13 +212,12 @@ def test_very_many_entities_are_forgotten_but_not_what_has_yet_to_be_reported(mo
     assert [(reported.job, reported.last_ms) for reported in registry.observations] == [("a", NOW + SECOND)]
 
 
-def test_another_interner_changes_nothing(monkeypatch):
-    registry, clock = FakeRegistry(), SetClock()
-    observer = Observer(registry, clock)
+def test_another_generation_of_the_table_changes_nothing():
+    registry, clock, table = FakeRegistry(), SetClock(), SeriesTable(len(SERIES))
+    observer = Observer(registry, clock, table)
     observer.observe_all([batch([(0, NOW)])])
-    other = SeriesInterner()
-    other.numbers(SERIES[::-1])
-    monkeypatch.setattr("jobmeter.ingest.join.current", lambda: other)
+    table.rows(SeriesKeys.of([Series("cpu.usage", job="another")]).series)
+    assert table.generation == 1
     observer.observe_all([batch([(at, NOW) for at in range(len(SERIES))])])
     reported = [
         (sighting.project, sighting.job, sighting.replica, sighting.node, sighting.device)
@@ -231,7 +230,7 @@ def test_of_many_entities_those_reported_longest_ago_are_reported_along_with_one
     monkeypatch.setattr("jobmeter.ingest.observe._MANY", 2)
     monkeypatch.setattr("jobmeter.ingest.observe._ALONG", 2)
     registry, clock = FakeRegistry(), SetClock()
-    observer = Observer(registry, clock)
+    observer = Observer(registry, clock, SeriesTable())
     series = [Series("cpu.usage", job=f"j{n}", node="n1") for n in range(5)]
 
     def see(*rows):
@@ -256,7 +255,7 @@ def test_of_many_entities_those_reported_longest_ago_are_reported_along_with_one
 def test_of_many_entities_one_that_catches_up_is_reported_as_seldom_as_one_that_is_live(monkeypatch):
     monkeypatch.setattr("jobmeter.ingest.observe._MANY", 2)
     registry, clock = FakeRegistry(), SetClock()
-    observer = Observer(registry, clock)
+    observer = Observer(registry, clock, SeriesTable())
     for second in range(0, 3_600, 10):
         observer.observe_all([batch([(at, NOW + second * SECOND) for at in (0, 2)])])
     assert [(one.replica, one.last_ms) for one in registry.observations] == [("worker-0", NOW), ("worker-1", NOW)]
@@ -276,7 +275,7 @@ def test_several_batches_are_reported_as_one_would_be(parts):
     reported = []
     for split in (True, False):
         registry = FakeRegistry()
-        observer = Observer(registry, SetClock())
+        observer = Observer(registry, SetClock(), SeriesTable())
         rows = [[(at, NOW + moment) for at, moment in part] for part in parts]
         observer.observe_all(
             [batch(part) for part in rows] if split else [batch([row for part in rows for row in part])]
@@ -287,7 +286,7 @@ def test_several_batches_are_reported_as_one_would_be(parts):
 
 def test_very_many_that_wait_are_reported_in_parts():
     registry, clock = FakeRegistry(), SetClock()
-    observer = Observer(registry, clock)
+    observer = Observer(registry, clock, SeriesTable())
     series = [Series("cpu.usage", job=f"j{n}", node="n1") for n in range(5_000)]
     index = np.arange(len(series), dtype=np.uint32)
     for time in (NOW - 2_000, NOW - 1_000):

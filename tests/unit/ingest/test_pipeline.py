@@ -30,6 +30,7 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.record import EventRecord, JobRecord, NodeRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.registry.open import open_registry
 from jobmeter.settings import Limits
@@ -284,7 +285,7 @@ def test_a_project_key_writes_to_its_project(house):
 
 def test_what_goes_on_is_reported_when_it_went_on_noticeably_or_the_line_is_quiet():
     registry, clock = FakeRegistry(), SetClock()
-    observer = Observer(registry, clock)
+    observer = Observer(registry, clock, SeriesTable())
     for second in range(25):
         clock.time_ms = NOW + second * SECOND
         observer.observe_all([batch((USAGE, clock.time_ms, 1.0))])
@@ -301,7 +302,7 @@ def test_what_goes_on_is_reported_when_it_went_on_noticeably_or_the_line_is_quie
 
 def test_a_flush_that_fails_is_made_up_for():
     registry, clock = FakeRegistry(), SetClock()
-    observer = Observer(registry, clock)
+    observer = Observer(registry, clock, SeriesTable())
     observer.observe_all([batch((USAGE, NOW, 1.0))])
     observer.observe_all([batch((USAGE, NOW + 1, 1.0))])
     registry.failure = UnavailableError("the registry is away")
@@ -437,6 +438,31 @@ def test_a_joined_append_that_fails_fails_for_all_its_members():
         with pytest.raises(UnavailableError, match="the disk is full"):
             future.result(30)
     committer.close()
+
+
+class PartStore(GatedStore):
+    """Refuses batches with a value of 1, as if their shard were away."""
+
+    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = KEEP) -> None:
+        super().append_all(batches, retention)
+        if any(1.0 in batch.value for batch in batches):
+            raise UnavailableError("shard 2 of 2: its servers do not answer", is_partial=True)
+
+
+def test_of_a_joined_append_only_the_members_that_need_the_missing_part_fail():
+    store = PartStore()
+    committer = SampleCommitter(store, lambda _: None, lambda: False)
+    futures = [_first(store, committer), *(_append(committer, value) for value in (1.0, 2.0, 1.0, 3.0))]
+    store.gate.set()
+    assert [type(future.exception(30)) for future in futures] == [
+        type(None),
+        UnavailableError,
+        type(None),
+        UnavailableError,
+        type(None),
+    ]
+    committer.close()
+    assert store.sizes == [1, 4, 1, 1, 1, 1]
 
 
 def test_a_full_queue_throttles_and_closing_drains_it():

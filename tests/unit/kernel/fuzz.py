@@ -17,7 +17,7 @@ from jobmeter.kernel import json as json_kernel
 from jobmeter.kernel.otlp import scan
 from jobmeter.kernel.remote_write import scan_1, scan_2
 from jobmeter.kernel.samples import columns
-from jobmeter.kernel.table import Texts, TextTable
+from jobmeter.kernel.text_table import Texts, TextTable
 from jobmeter.wire.json_shape import DEPTHS
 
 NS = 1_767_225_600_000_000_000

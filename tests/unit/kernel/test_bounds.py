@@ -5,12 +5,13 @@ import pytest
 
 from jobmeter.kernel import sort_dedupe
 from jobmeter.model.batch import SampleColumns
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.store.window.pages import Pages, SeriesRows
 from jobmeter.store.window.pages import PageWriter as Writer
 
 
 def test_a_sample_of_no_series_is_an_error() -> None:
-    writer = Writer(Pages(4), SeriesRows(4))
+    writer = Writer(Pages(4), SeriesRows(SeriesTable(4)))
     columns = SampleColumns(np.array([0, 2], np.uint32), np.array([1, 2]), np.array([1.0, 2.0]))
     with pytest.raises(IndexError, match="series 2"):
         writer.append(np.array([-1, -1]), columns, 0, 1)

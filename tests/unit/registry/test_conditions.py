@@ -218,7 +218,7 @@ conditions = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chosen=st.lists(conditions, min_size=1, max_size=3), sort=st.sampled_from(("created", "duration", "name")))
 @example(chosen=[Condition("extra.pai_dlc.Always", Operator.BETWEEN, (1, 2))], sort="created")
 @example(chosen=[Condition("user", Operator.CONTAINS, ("Σ",))], sort="created")

@@ -112,7 +112,7 @@ NUMBERS = count()
 
 
 @given(steps=st.lists(STEPS, max_size=20))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_worst_open_finding_comes_first_and_filters_agree(registry, steps):
     """Findings open and close in any order; a listing shows, counts and filters those that are open.
 

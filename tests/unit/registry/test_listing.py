@@ -136,7 +136,7 @@ questions = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(question=questions)
 def test_a_listing_is_a_filter_a_sort_and_a_page(filled: Registry, every: list[Job], question: JobFilter) -> None:
     check(filled, every, question)

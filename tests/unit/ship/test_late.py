@@ -255,7 +255,7 @@ def test_a_shipper_of_one_project_gets_no_node_lines_of_another(way):
     way.describe(project="p2")
     assert way.shipped(own) == ["ours"]
     assert sorted(way.shipped(everybody)) == ["ours", "ours"]
-    assert way.outbox.group_of_node("p2", "late") == "rg"
+    assert way.outbox.find_group_of_node("p2", "late") == "rg"
 
 
 def test_too_many_lines_of_a_node_are_counted(way, monkeypatch):

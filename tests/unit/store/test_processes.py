@@ -55,7 +55,8 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path):
         acknowledged = write_and_kill(folder, acknowledged, random.uniform(0.02, 1.5))
         said = run("check", folder, acknowledged)[0]
         # The batch that was on its way may be there in part: two times beyond the acknowledged at most.
-        assert said["missing"] == said["unknown"] == said["wrong"] == 0, said
+        assert said["missing"] == said["wrong"] == 0, said
+        assert not (said["found"] and said["unknown"]), said  # a process may be killed before its first batch
         assert said["extra_times"] <= 2, said
     assert acknowledged > 0
 

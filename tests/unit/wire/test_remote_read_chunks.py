@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.wire.protobuf import fields, varint
-from jobmeter.wire.remote_read import decode
-from jobmeter.wire.remote_read_chunks import CHUNK_SAMPLES, encode_chunks, encode_frames
+from jobmeter.wire.remote_read import CHUNK_SAMPLES, decode, encode_chunks, encode_frames
 
 
 class Bits:

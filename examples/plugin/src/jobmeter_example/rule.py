@@ -1,13 +1,19 @@
 """Example of a rule: it finds replicas with thousands of threads."""
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import replica
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Too many threads",
+    sees="A replica has thousands of threads.",
+    advice="Start as many threads as the replica has cores (OMP_NUM_THREADS, loader workers).",
+    source="https://docs.kernel.org/scheduler/sched-design-CFS.html",
+    metrics=("thread.count",),
+    numbers=(("most", 4_000, "an example"), ("hold", "5m", "an example")),
+    running=True,
+)
+def many_threads(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Yield a finding for each replica that has more threads than ``most`` for the time ``hold``."""
     for signal in case.levels("thread.count", numbers):
         longest = case.stretch(signal, signal.value > numbers["most"], numbers)
@@ -16,16 +22,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             text = f"{case.name_of(signal)} has {mean:,.0f} threads"
             evidence = signal.evidence(text, mean, numbers["most"], "{thread}", time=longest.start)
             yield rule.finding(replica(signal), Severity.WARNING, (longest.start, longest.end), [evidence])
-
-
-RULE = Rule(
-    name="many_threads",
-    title="Too many threads",
-    sees="A replica has thousands of threads.",
-    advice="Start as many threads as the replica has cores (OMP_NUM_THREADS, loader workers).",
-    source="https://docs.kernel.org/scheduler/sched-design-CFS.html",
-    find=find,
-    metrics=("thread.count",),
-    numbers=(("most", 4_000, "an example"), ("hold", "5m", "an example")),
-    running=True,
-)

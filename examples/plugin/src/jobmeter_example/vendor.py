@@ -5,25 +5,24 @@ from functools import partial
 from pathlib import Path
 
 from jobmeter.collect import files
-from jobmeter.collect.accelerators.threaded import ThreadedDevice, close_all, open_due
-from jobmeter.collect.accelerators.vendor import (
-    DeviceHealth,
+from jobmeter.collect.accelerators.device import (
+    Accelerator,
     DeviceLostError,
-    DeviceProblem,
     DeviceProcess,
-    Measure,
     NotSupportedError,
-    Vendor,
+    close_all,
+    open_due,
 )
+from jobmeter.collect.accelerators.vendor import DeviceHealth, DriverProblem, Measure, Vendor
 from jobmeter.collect.accelerators.visible import VisibleVariable, parse_listed_devices
-from jobmeter.collect.machine import Machine
+from jobmeter.collect.base import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
 
 _PREFIX = "EXAMPLE-"
 
 
-class ExampleDevice(ThreadedDevice):
+class ExampleDevice(Accelerator):
     """Device with files in a folder: ``power`` in milliwatts, ``errors`` as a count."""
 
     def __init__(self, index: int, clock: Clock, folder: Path) -> None:
@@ -71,7 +70,7 @@ class ExampleDevice(ThreadedDevice):
 class ExampleDriver:
     """Driver of the devices. A device that disappears is reported as lost."""
 
-    problem: DeviceProblem | None = None
+    problem: DriverProblem | None = None
 
     def __init__(self, clock: Clock, machine: Machine, patience: float) -> None:
         self._clock, self._patience = clock, patience
@@ -84,7 +83,7 @@ class ExampleDriver:
             number = int(folder.name)
             self._devices.setdefault(number, ExampleDevice(number, self._clock, folder))
         for device in self._devices.values():
-            device.next_look(now_ms)
+            device.begin_round(now_ms)
         deadline = self._clock.monotonic() + self._patience
         open_due(self._devices.values(), lambda device: device.attach, deadline, self._clock)
         return [self._devices[number] for number in sorted(self._devices)]

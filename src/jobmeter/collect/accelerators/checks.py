@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
+from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError
 from jobmeter.collect.accelerators.names import DeviceName
-from jobmeter.collect.accelerators.vendor import Accelerator, DeviceLostError, Vendor
+from jobmeter.collect.accelerators.vendor import Vendor
 from jobmeter.model.device import DeviceState
 from jobmeter.model.task import CheckStatus, TaskCheck
 

@@ -6,25 +6,24 @@ from functools import partial
 from threading import Lock
 from typing import Generic, TypeVar
 
+from jobmeter.collect.accelerators.device import (
+    Accelerator,
+    DeviceLostError,
+    DeviceProcess,
+    EndedUse,
+    NotSupportedError,
+)
 from jobmeter.collect.accelerators.ended import EndedProcesses, shares_of_ended
 from jobmeter.collect.accelerators.names import VendorNames
 from jobmeter.collect.accelerators.states import DeviceStates
-from jobmeter.collect.accelerators.vendor import (
-    Accelerator,
-    D,
-    DeviceLostError,
-    DeviceProcess,
-    Driver,
-    EndedUse,
-    Measure,
-    NotSupportedError,
-)
+from jobmeter.collect.accelerators.vendor import D, Driver, Measure
 from jobmeter.collect.accelerators.visible import VisibleVariable, scheduler_variables
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.discover.devices import (
     AllocationTracker,
     DeviceAllocator,
     DeviceClaim,
+    DeviceGroups,
     DeviceSet,
     Permitted,
     allocations_by_source,
@@ -32,7 +31,6 @@ from jobmeter.collect.discover.devices import (
 )
 from jobmeter.collect.discover.disagree import DisagreementWatch, disagreements
 from jobmeter.collect.discover.member import Member, MemberTable
-from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.model.device import DeviceState
 from jobmeter.model.sample import Sample
 from jobmeter.model.time import SECOND, SystemClock
@@ -145,7 +143,7 @@ class AcceleratorCollector(Generic[D]):
         self.devices = devices = self._driver.devices(now_ms)
         self.device_name.place(devices)
         self._ended.begin()
-        unknown = {device.index: self._ended.pids_to_look_up(device.index) for device in devices}
+        unknown = {device.index: self._ended.select_pids(device.index) for device in devices}
         answers = self._query(devices, lambda device: (_processes_of(device), _ended_on(device, unknown[device.index])))
         users = {
             index: [(process, self._members.member_of(process.pid)) for process in processes]
@@ -153,8 +151,8 @@ class AcceleratorCollector(Generic[D]):
             if processes is not None
         }
         ended = {index: uses for index, (_, found) in answers.items() if (uses := self._ended.uses(index, found))}
-        owned = self._claims(devices, users, ended, now_ms)
-        whole = self._owners(owned, users)
+        owned = self._find_claims(devices, users, ended, now_ms)
+        whole = self._find_owners(owned, users)
         mine = {
             index: own
             for index, present in users.items()
@@ -173,27 +171,31 @@ class AcceleratorCollector(Generic[D]):
         for index, (values, shares) in self._query(wanted, read).items():
             if values and index in slow:
                 self._slow_ms[index] = now_ms
-            samples += [self._sample(metric, index, whole[index], now_ms, value) for metric, value in values.items()]
+            samples += [
+                self._make_sample(metric, index, whole[index], now_ms, value) for metric, value in values.items()
+            ]
             shares_on[index] = shares
         seconds = (now_ms - (self._last_ms or now_ms)) / SECOND
         for index in dict.fromkeys([*mine, *ended]):
             busy = _sum_busy(mine.get(index, ()), shares_on.get(index), shares_of_ended(ended.get(index, ()), seconds))
-            samples += [self._sample(self._utilization, index, owner, now_ms, value) for owner, value in busy.items()]
+            samples += [
+                self._make_sample(self._utilization, index, owner, now_ms, value) for owner, value in busy.items()
+            ]
         for index in whole.keys() & users.keys():
             foreign = sum(member is None for _, member in users[index])
-            samples.append(self._sample(self._processes, index, whole[index], now_ms, float(len(users[index]))))
-            samples.append(self._sample(self._foreign, index, whole[index], now_ms, float(foreign)))
+            samples.append(self._make_sample(self._processes, index, whole[index], now_ms, float(len(users[index]))))
+            samples.append(self._make_sample(self._foreign, index, whole[index], now_ms, float(foreign)))
         for index, present in mine.items():
             used = _memory(present)
-            samples += [self._sample(self._memory, index, owner, now_ms, value) for owner, value in used.items()]
+            samples += [self._make_sample(self._memory, index, owner, now_ms, value) for owner, value in used.items()]
         self._ended.finish(self._clock.now_ms(), mine, users)
         self._last_ms = now_ms
-        return samples + self._states(devices, owned, now_ms)
+        return samples + self._sample_states(devices, owned, now_ms)
 
-    def _sample(self, metric: str, index: int, owner: Owner | None, now_ms: int, value: float) -> Sample:
+    def _make_sample(self, metric: str, index: int, owner: Owner | None, now_ms: int, value: float) -> Sample:
         return Sample(self._place.of_device(metric, self.device_name(index), owner), now_ms, value)
 
-    def _owners(
+    def _find_owners(
         self,
         owned: Mapping[int, Sequence[DeviceClaim]],
         users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
@@ -227,7 +229,7 @@ class AcceleratorCollector(Generic[D]):
                 device.give_up(NotSupportedError(f"{type(error).__name__}: {error}"))
         return found
 
-    def _claims(
+    def _find_claims(
         self,
         devices: Sequence[D],
         users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
@@ -247,13 +249,15 @@ class AcceleratorCollector(Generic[D]):
         self._working = working
         given = allocations_by_source(self._allocated, devices, now_ms)
         permitted = self._list_permitted(devices, now_ms)
-        known = DeviceSet(devices, self._variables() if devices else (), self.device_name, self.device_name.number)
+        known = DeviceSet(
+            devices, self._select_variables() if devices else (), self.device_name, self.device_name.number
+        )
         found = claims(known, working, members, given, permitted)
         self.allocations.update(now_ms, found)
         self.disagreements.update(now_ms, disagreements(known, working, given, members, permitted))
         return found
 
-    def _variables(self) -> Sequence[VisibleVariable]:
+    def _select_variables(self) -> Sequence[VisibleVariable]:
         """Return the variables that name devices, most specific first; schedulers' if their numbers are these."""
         vendor = self.vendor
         if self.device_name.are_plain():
@@ -272,12 +276,12 @@ class AcceleratorCollector(Generic[D]):
 
         return permitted
 
-    def _states(self, devices: Sequence[D], owned: Mapping[int, Sequence[DeviceClaim]], now_ms: int) -> Samples:
+    def _sample_states(self, devices: Sequence[D], owned: Mapping[int, Sequence[DeviceClaim]], now_ms: int) -> Samples:
         """Return the state of each device, for each replica that has it, else without a job."""
         owners = {index: list(dict.fromkeys(claim.owner for claim in some)) for index, some in owned.items()}
         self.states.update(now_ms, devices, self._driver.problem, owners)
         return [
-            self._sample(self._state, device.index, owner, now_ms, float(device.state.code))
+            self._make_sample(self._state, device.index, owner, now_ms, float(device.state.code))
             for device in devices
             if device.state is not DeviceState.MEASURED or (device.attached and not device.busy)
             for owner in owners[device.index] or (() if self._alone else (None,))

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobmeter.collect.accelerators.vendor import DeviceProcess, EndedUse
+from jobmeter.collect.accelerators.device import DeviceProcess, EndedUse
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.member import Member, MemberTable, Process
 from jobmeter.model.time import SECOND
@@ -53,7 +53,7 @@ class EndedProcesses:
         for key, process in present.items():
             self._ended.setdefault(key, _Ended(process, self._devices))
 
-    def pids_to_look_up(self, index: int) -> frozenset[int]:
+    def select_pids(self, index: int) -> frozenset[int]:
         """Return the numbers of ended processes whose use of the device is not known yet."""
         return frozenset(self._due(index))
 

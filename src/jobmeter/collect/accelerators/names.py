@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
-from jobmeter.collect.accelerators.vendor import D, Device, Vendor
-from jobmeter.collect.machine import Machine
+from jobmeter.collect.accelerators.device import Accelerator
+from jobmeter.collect.accelerators.vendor import D, Vendor
+from jobmeter.collect.base import Machine
 from jobmeter.collect.state_file import StateFile
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class VendorNames(Generic[D]):
         """Return the node's number of a device, by its number among the devices that the driver shows."""
         return self._numbers.get(index, index)
 
-    def place(self, devices: Sequence[Device]) -> None:
+    def place(self, devices: Sequence[Accelerator]) -> None:
         """Name devices by the order of all PCI addresses of the node, also in a container with some of the devices.
 
         A vendor without a ``pci_driver`` numbers its devices for the node already.

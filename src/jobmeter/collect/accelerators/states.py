@@ -3,11 +3,11 @@
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.names import DeviceName
-from jobmeter.collect.accelerators.vendor import Accelerator, DeviceProblem, Vendor
+from jobmeter.collect.accelerators.vendor import DriverProblem, Vendor
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import (
@@ -36,28 +36,24 @@ class _Kind(NamedTuple):
 
 
 _RECOVERY = "{recovery}"
-_KINDS: Mapping[DeviceState, _Kind] = MappingProxyType(
-    {
-        DeviceState.LOST: _Kind(GPU_LOST, Level.ERROR, "cannot be read", _RECOVERY),
-        DeviceState.RESET_REQUIRED: _Kind(
-            GPU_LOST,
-            Level.ERROR,
-            "needs a reset",
-            "Drain the node, release the driver (SIGUSR2 to its agent), and reset the {noun}.",
-        ),
-        DeviceState.DRIVER_NOT_LOADED: _Kind(GPU_LOST, Level.ERROR, "has no driver", "Load the driver."),
-        DeviceState.LIBRARY_MISSING: _Kind(
-            GPU_LOST, Level.WARNING, "cannot be measured", "Install the driver's library."
-        ),
-        DeviceState.HANGS: _Kind(DEVICE_HANGS, Level.ERROR, "does not answer: a call to it does not return", _RECOVERY),
-        DeviceState.NO_PERMISSION: _Kind(
-            GPU_NOT_PERMITTED,
-            Level.WARNING,
-            "is not accessible to the agent",
-            "Let the agent open the {noun}'s file, outside of control groups that forbid it.",
-        ),
-    }
-)
+_KINDS: Mapping[DeviceState, _Kind] = {
+    DeviceState.LOST: _Kind(GPU_LOST, Level.ERROR, "cannot be read", _RECOVERY),
+    DeviceState.RESET_REQUIRED: _Kind(
+        GPU_LOST,
+        Level.ERROR,
+        "needs a reset",
+        "Drain the node, release the driver (SIGUSR2 to its agent), and reset the {noun}.",
+    ),
+    DeviceState.DRIVER_NOT_LOADED: _Kind(GPU_LOST, Level.ERROR, "has no driver", "Load the driver."),
+    DeviceState.LIBRARY_MISSING: _Kind(GPU_LOST, Level.WARNING, "cannot be measured", "Install the driver's library."),
+    DeviceState.HANGS: _Kind(DEVICE_HANGS, Level.ERROR, "does not answer: a call to it does not return", _RECOVERY),
+    DeviceState.NO_PERMISSION: _Kind(
+        GPU_NOT_PERMITTED,
+        Level.WARNING,
+        "is not accessible to the agent",
+        "Let the agent open the {noun}'s file, outside of control groups that forbid it.",
+    ),
+}
 _MISMATCH = (
     "The driver's library and the kernel's driver are of different versions, so that no {noun} is measured. "
     "Load the new driver, or give the agent's container the new library; the agent tries again each minute."
@@ -90,7 +86,7 @@ class DeviceStates:
         self,
         now_ms: int,
         devices: Sequence[Accelerator],
-        problem: DeviceProblem | None,
+        problem: DriverProblem | None,
         owners: Mapping[int, Sequence[Owner]],
     ) -> None:
         """Update with the devices and their owners."""

@@ -1,194 +1,34 @@
 """Contract of a vendor of accelerators: its driver, its devices, and everything else that differs between vendors."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from jobmeter.collect import files
+from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.visible import Numbered, Partition, VisibleVariable
-from jobmeter.collect.machine import Machine
+from jobmeter.collect.base import Machine
 from jobmeter.model.device import DeviceState, pci_address
-from jobmeter.model.event import Level
 from jobmeter.model.time import Clock
-
-
-class NotSupportedError(Exception):
-    """Value that the device, its driver or our rights do not provide now. It is absent, never 0.
-
-    ``lasting``: the device never gives this value; else the next call may. ``state`` is the device's state if all its
-    calls fail for this reason.
-    """
-
-    def __init__(self, text: str, *, lasting: bool = False, state: DeviceState = DeviceState.LOST) -> None:
-        super().__init__(text)
-        self.lasting = lasting
-        self.state = state
-
-
-class DeviceLostError(Exception):
-    """Lost device: no call succeeds before it is opened again, because it fell off the bus or its driver ended."""
-
-
-class DeviceProcess(NamedTuple):
-    """Process with a context on a device; ``memory`` in bytes, absent if the driver does not give it.
-
-    ``shared``: it computes through another process, under whose number its work may be counted (NVIDIA's MPS server).
-    """
-
-    pid: int
-    memory: int | None
-    shared: bool = False
-
-
-class EndedUse(NamedTuple):
-    """Use of a device by a process that has ended.
-
-    ``began`` is the time at which it opened the device, in seconds since the epoch. ``seconds`` is the time for which
-    the device was open, and ``busy`` the percent of this time in which kernels ran, None if unknown.
-    """
-
-    pid: int
-    began: float
-    seconds: float
-    busy: float | None
-
-
-class DeviceEvent(NamedTuple):
-    """Event that a driver reports about a device. ``text`` follows the device's name in the message.
-
-    ``age_ms`` is the time since the report in milliseconds.
-    """
-
-    reason: str
-    level: Level
-    text: str
-    age_ms: int = 0
-
-
-class Device(Protocol):
-    """Device of the node. ``index`` is its number among the devices of its vendor."""
-
-    @property
-    def index(self) -> int:
-        """Number among the vendor's devices on the node."""
-        ...
-
-    @property
-    def minor(self) -> int | None:
-        """Number of its file, None if unknown: ``/dev/nvidia2`` is 2."""
-        ...
-
-    @property
-    def uuid(self) -> str:
-        """Globally unique name, independent of the order."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Product name."""
-        ...
-
-    @property
-    def pci(self) -> str:
-        """Its address on the bus as ``model.device.pci_address`` has it, by which kernels name it; empty: unknown."""
-        ...
-
-    @property
-    def part(self) -> Partition | None:
-        """Place of a partition in the whole device; None for a whole device."""
-        ...
-
-    @property
-    def state(self) -> DeviceState:
-        """State of the measurement: measured, or the reason why not."""
-        ...
-
-    @property
-    def details(self) -> Mapping[str, str | int]:
-        """Further known facts for the node's record: ``vendor``, ``serial``, ``driver``, ``memory`` in bytes.
-
-        Also ``parent`` and ``slices`` of a partition: the UUID of the whole device, and the slices that compute.
-        """
-        ...
-
-
-class Accelerator(Device, Protocol):
-    """Device that is measured. Any call to the driver may raise NotSupportedError or DeviceLostError.
-
-    Calls may block for ever: ``begin`` runs them in the device's own thread (``ThreadedDevice``).
-    """
-
-    @property
-    def reason(self) -> str:
-        """Reason why it is not measured, in the words of the driver; empty if it is."""
-        ...
-
-    @property
-    def attached(self) -> bool:
-        """True while there is a handle to call it with."""
-        ...
-
-    @property
-    def busy(self) -> bool:
-        """True while work in its thread has not returned."""
-        ...
-
-    def begin(self, work: Callable[[], object]) -> bool:
-        """Start work in the device's thread. False while earlier work has not returned."""
-        ...
-
-    def finish(self, seconds: float) -> Any:  # noqa: ANN401 - of whatever the work was
-        """Return the result of the work. Raises TimeoutError after ``seconds``, else the error of the work."""
-        ...
-
-    def give_up(self, error: NotSupportedError) -> None:
-        """Note that every call of a collection failed, the last one so: it is opened again after a while."""
-        ...
-
-    def events(self) -> Sequence[DeviceEvent]:
-        """Return the events of the device since the last call, without a call of the driver."""
-        ...
-
-    def processes(self) -> Sequence[DeviceProcess]:
-        """Return the processes that compute on it."""
-        ...
-
-    def process_utilization(self) -> Mapping[int, float] | None:
-        """Percent of time, by process number, in which its kernels ran since the last call; idle processes are absent.
-
-        The first call returns no data, because it has no start time.
-        """
-        ...
-
-    def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:
-        """Return the use by these processes if they have ended. Empty if the driver does not remember them."""
-        ...
-
 
 D = TypeVar("D", bound=Accelerator)
 D_co = TypeVar("D_co", bound=Accelerator, covariant=True)
 
 
-class DeviceProblem(Protocol):
-    """Reason why a driver cannot be used, and the state of its devices for this reason."""
+@dataclass(frozen=True)
+class DriverProblem:
+    """Reason why a driver cannot be used, in its words, and the state of its devices for this reason."""
 
-    @property
-    def text(self) -> str:
-        """Reason in the words of the driver."""
-        ...
-
-    @property
-    def state(self) -> DeviceState:
-        """State of a device that cannot be opened or read for this reason."""
-        ...
+    text: str
+    state: DeviceState
 
 
 class Driver(Protocol[D_co]):
     """Driver of a vendor's devices on this node. For one thread."""
 
     @property
-    def problem(self) -> DeviceProblem | None:
+    def problem(self) -> DriverProblem | None:
         """Reason why the driver cannot be used; None while it can."""
         ...
 
@@ -236,8 +76,8 @@ class Vendor(Generic[D]):
     ``measures`` are read at every collection, ``slow_measures`` once a minute. ``check`` reads the errors of a device.
 
     ``device_numbers`` are the minor numbers of the devices' character devices by major number; without any, the files
-    of the devices have them (``character_numbers``). ``device_files`` is the beginning of the names of these files in
-    /dev; a number follows. ``driver_folder`` is in /proc while the driver is loaded; empty if it has none there.
+    of the devices have them. ``device_files`` is the beginning of the names of these files in /dev; a number follows.
+    ``driver_folder`` is in /proc while the driver is loaded; empty if it has none there.
     ``pci_driver`` is the name of the kernel's driver, under which /sys lists the addresses of all devices of the node.
     ``unit_devices`` are the names by which a unit of systemd gives access to them (``DeviceAllow``).
 
@@ -288,7 +128,7 @@ class Vendor(Generic[D]):
         found = Path(machine.dev).glob(f"{names}[0-9]*")
         return [path for path in sorted(found) if path.relative_to(machine.dev).as_posix()[len(names) :].isdigit()]
 
-    def character_numbers(self, machine: Machine) -> Mapping[int, range]:
+    def find_character_numbers(self, machine: Machine) -> Mapping[int, range]:
         """Return the minor numbers of the devices by major number, from their files in /dev: the kernel chose them."""
         if self.device_numbers:
             return self.device_numbers

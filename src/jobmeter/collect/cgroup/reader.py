@@ -29,7 +29,7 @@ class GroupReader:
         return replace(usage, began=began, ended=next(self._turns))
 
     def _read(self, groups: Mapping[str, str]) -> CgroupUsage:
-        directories, tops = self._places(groups)
+        directories, tops = self._find_places(groups)
         if any(name in directories for name in _V1):
             usage = v1.read_usage(directories, tops, self._sys_root)
             # Only version 2 counts pressure, without any controller, so it works beside version 1 too.
@@ -43,7 +43,7 @@ class GroupReader:
 
         Unlike in ``read``, the groups may be shared.
         """
-        directories, tops = self._places(groups)
+        directories, tops = self._find_places(groups)
         cpu = v1.cpu_limit(directories, tops)
         memory = v1.memory_limit(directories["memory"], tops["memory"]) if "memory" in directories else None
         if UNIFIED in directories:
@@ -56,7 +56,7 @@ class GroupReader:
 
         As in ``limits``, the groups may be shared.
         """
-        directories, tops = self._places(groups)
+        directories, tops = self._find_places(groups)
         for controller, version in (("cpu", v1), (UNIFIED, v2)):
             if controller not in directories:
                 continue
@@ -67,7 +67,7 @@ class GroupReader:
                     return Quota(controller, groups[controller].removesuffix(above), seconds, counts)
         return None
 
-    def _places(self, groups: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    def _find_places(self, groups: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         directories: dict[str, str] = {}
         tops: dict[str, str] = {}
         for controller, path in groups.items():

@@ -71,10 +71,7 @@ def _explain_use(
 
 
 def _explain_visible(
-    member: Member,
-    devices: DeviceSet,
-    given: Mapping[int, Sequence[DeviceClaim]],
-    allowed: Sequence[int] | None,
+    member: Member, devices: DeviceSet, given: Mapping[int, Sequence[DeviceClaim]], allowed: Sequence[int] | None
 ) -> Iterator[tuple[int, str]]:
     for index in _list_visible(member, devices):
         what = f"{_variable(member, devices)} gives it {devices.name(index)}"

@@ -167,9 +167,9 @@ class OwnerReporter:
     def records(self, now_ms: int) -> Records:
         """Return the events since the last call."""
         jobs = {process.member.owner.job for process in self._processes()}
-        return Records(events=[self._event(now_ms, refusal) for refusal in self._owners.refresh(jobs, now_ms)])
+        return Records(events=[self._make_event(now_ms, refusal) for refusal in self._owners.refresh(jobs, now_ms)])
 
-    def _event(self, now_ms: int, refusal: Refusal) -> EventRecord:
+    def _make_event(self, now_ms: int, refusal: Refusal) -> EventRecord:
         message = (
             f"A process of {refusal.claimant} names the job {refusal.job} in its environment, which belongs to "
             f"{refusal.owner}. The process is not counted for that job."

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from jobmeter.collect.accelerators.vendor import Device
+from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.member import Member
 from jobmeter.model.cluster import job_in_cluster
@@ -50,9 +50,9 @@ class PrologAllocations:
         self._number = number
         self._problem = ""
 
-    def owners(self, devices: Sequence[Device], now_ms: int) -> dict[int, list[Owner]]:  # noqa: ARG002 - see DeviceAllocator
+    def owners(self, devices: Sequence[Accelerator], now_ms: int) -> dict[int, list[Owner]]:  # noqa: ARG002 - see DeviceAllocator
         """Return the replicas of the jobs to which each device number was allocated."""
-        jobs = self._jobs(devices)
+        jobs = self._read_jobs(devices)
         if not jobs:
             return {}
         replicas: dict[str, dict[Owner, None]] = {}
@@ -65,7 +65,7 @@ class PrologAllocations:
             if (owners := [owner for name in names for owner in replicas.get(name, ())])
         }
 
-    def _jobs(self, devices: Sequence[Device]) -> dict[int, list[str]]:
+    def _read_jobs(self, devices: Sequence[Accelerator]) -> dict[int, list[str]]:
         """Return the jobs in each device's file. An unreadable file is logged once; the others count."""
         found: dict[int, list[str]] = {}
         problem = ""
@@ -75,7 +75,7 @@ class PrologAllocations:
         except OSError as error:
             names, problem = [], str(error)
         for name in names:
-            index = self._device(name, devices)
+            index = self._find_device(name, devices)
             try:
                 jobs = [] if index is None else _read(self._folder / name)
             except OSError as error:
@@ -87,7 +87,7 @@ class PrologAllocations:
         self._problem = problem
         return found
 
-    def _device(self, name: str, devices: Sequence[Device]) -> int | None:
+    def _find_device(self, name: str, devices: Sequence[Accelerator]) -> int | None:
         """Return the device that a file is named after; None for another file or a missing device."""
         if not devices:
             return None

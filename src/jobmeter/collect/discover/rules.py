@@ -107,14 +107,14 @@ class RuleSubject:
     @cached_property
     def units(self) -> dict[str, list[_Place]]:
         """The units of systemd in each path."""
-        return {controller: self._units(path) for controller, path in self.groups.items()}
+        return {controller: self._list_units(path) for controller, path in self.groups.items()}
 
     @cached_property
     def containers(self) -> dict[str, list[_Place]]:
         """The containers in each path."""
         return {controller: _containers(path) for controller, path in self.groups.items()}
 
-    def _units(self, path: str) -> list[_Place]:
+    def _list_units(self, path: str) -> list[_Place]:
         found, end = [], -1
         for name in path.split("/"):
             end += len(name) + 1
@@ -137,30 +137,30 @@ class JobRule:
     def match(self, subject: RuleSubject) -> RuleMatch | None:
         """Return the job of a process by this rule; None without a match."""
         if self.by == "command":
-            found = self.patterns[0].wildcards(subject.command)
+            found = self.patterns[0].find_wildcards(subject.command)
             return None if found is None else self._make_match({"pid": str(subject.pid), **_number_groups(found)}, {})
         own: Groups = {}
         fields: Fields | None = None
         for controller, path in subject.groups.items():
-            place = self._place(subject, controller, path)
+            place = self._find_place(subject, controller, path)
             if place is not None:
                 own[controller] = path[: place.end]
                 fields = fields or place.fields
         return None if fields is None else self._make_match(fields, own)
 
-    def _place(self, subject: RuleSubject, controller: str, path: str) -> _Place | None:
+    def _find_place(self, subject: RuleSubject, controller: str, path: str) -> _Place | None:
         """Find the part of a path that the rule matches."""
         if self.by == "cgroup":
-            return self._beginning(path)
+            return self._match_beginning(path)
         places = subject.units if self.by == "unit" else subject.containers
         for place in places[controller]:
-            if (found := self.patterns[0].wildcards(place.name)) is not None:
+            if (found := self.patterns[0].find_wildcards(place.name)) is not None:
                 return place._replace(fields={**place.fields, **_number_groups(found)})
         return None
 
-    def _beginning(self, path: str) -> _Place | None:
+    def _match_beginning(self, path: str) -> _Place | None:
         parts = path.split("/", len(self.patterns))[: len(self.patterns)]
-        found = [pattern.wildcards(part) for pattern, part in zip(self.patterns, parts, strict=False)]
+        found = [pattern.find_wildcards(part) for pattern, part in zip(self.patterns, parts, strict=False)]
         if len(parts) < len(self.patterns) or None in found:
             return None
         name = "/".join(parts)

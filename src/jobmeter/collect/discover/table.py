@@ -7,7 +7,7 @@ from threading import Lock
 from jobmeter.collect.discover.member import Classifier, Member, MembershipSource, Process
 from jobmeter.collect.process.open_files import OpenFiles
 from jobmeter.collect.process.stat import Key, ProcessStat, list_pids, parse_stat, read_stat
-from jobmeter.collect.process_events.forks import ForkCount
+from jobmeter.collect.process_events.connector import ForkCount
 from jobmeter.collect.process_events.taskstats import TaskExit
 from jobmeter.collect.process_events.watch import Gone, ProcessWatch
 
@@ -83,7 +83,7 @@ class ProcessTable:
             living = [process for process in processes if not process.stat.ended]
             self.left = [self._make_left(gone) for gone in self._watch.scanned(pids, living)]
             self._found = [*processes, *(left.process for left in self.left)]
-        self._count_missed(self._forks.unseen(pids))
+        self._count_missed(self._forks.count_unseen(pids))
         return processes
 
     def processes(self) -> list[Process]:
@@ -122,7 +122,7 @@ class ProcessTable:
             if key is not None:
                 return self._members.get(key)
             stat = None if pid in self._strangers else read_stat(self._proc, pid)
-            return self._classifier.member(stat, self._parent(stat)) if stat else None
+            return self._classifier.member(stat, self._find_parent(stat)) if stat else None
 
     def _forget_members(self, jobs: set[str]) -> set[Key]:
         """Remove the members of these jobs, so that they are classified again."""
@@ -137,7 +137,7 @@ class ProcessTable:
     def _look(self, stat: ProcessStat) -> Member | None:
         scans = self._scans.get(stat.key, 0)
         if scans < _SCANS and not (scans and stat.ended):
-            parent = self._parent(stat) or self._watch.inherited(stat.key.pid)
+            parent = self._find_parent(stat) or self._watch.inherited(stat.key.pid)
             before = self._members.get(stat.key)
             if parent is None and before is not None and before.source is MembershipSource.TAGS:
                 parent = before  # its parent has ended since
@@ -167,6 +167,6 @@ class ProcessTable:
         self.missed += missed - self._reported[0] if complete else by_forks
         self._reported = missed, overruns
 
-    def _parent(self, stat: ProcessStat) -> Member | None:
+    def _find_parent(self, stat: ProcessStat) -> Member | None:
         key = self._current.get(stat.parent)
         return self._members.get(key) if key else None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.energy.idle import IdlePower
 from jobmeter.collect.energy.sources import ACCELERATOR, CPU, MEMORY, NODE
-from jobmeter.collect.process.counter_file import CounterFile
+from jobmeter.collect.state_file import CounterFile
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 
@@ -208,7 +208,7 @@ class EnergyDivision:
             self._of_parts += self._read(kind, kind, self._readings(kind, use), now_ms)
         if not any(f"{GPU}:{device}" in self._meters for device in self._devices):
             # The machine's counters of accelerators belong to no device with a name.
-            delta = self._delta(ACCELERATOR, self._readings(ACCELERATOR, use), now_ms)
+            delta = self._measure_delta(ACCELERATOR, self._readings(ACCELERATOR, use), now_ms)
             self._of_parts += delta.joules if delta else 0.0
         whole = self._readings(NODE, use)
         meter = f"{NODE}:{self._families.get(NODE)}"
@@ -219,7 +219,7 @@ class EnergyDivision:
         if not self._measured:
             return []
         self._file.save(self.totals)
-        return self._samples(use, claims, now_ms)
+        return self._make_samples(use, claims, now_ms)
 
     def _readings(self, kind: str, use: NodeUse) -> dict[str, float]:
         """Return the counters of a kind by the best family of sources that has been found so far.
@@ -238,19 +238,19 @@ class EnergyDivision:
         if meter := self._meters.get(name):
             meter.share(seconds, *shares)
 
-    def _delta(self, name: str, readings: Mapping[str, float], now_ms: int) -> _Delta | None:
+    def _measure_delta(self, name: str, readings: Mapping[str, float], now_ms: int) -> _Delta | None:
         return self._meters.setdefault(name, _Meter()).read(readings, now_ms) if readings else None
 
     def _read(self, kind: str, name: str, readings: Mapping[str, float], now_ms: int, less: float = 0.0) -> float:
         """Divide the energy of a meter since its last reading, without ``less`` joules, and return this energy."""
-        delta = self._delta(name, readings, now_ms)
+        delta = self._measure_delta(name, readings, now_ms)
         if delta is None:
             return 0.0
         joules = max(delta.joules - less, 0.0)
         self._measured.add(kind)
         if not delta.allocated and not delta.used:
             self._idle.add(name, joules / delta.seconds, now_ms)
-        at_rest = (self._idle.watts(name) or 0.0) * delta.seconds
+        at_rest = (self._idle.find_watts(name) or 0.0) * delta.seconds
         divided_joules = divide_energy(joules, at_rest, delta.allocated, delta.used)
         # The series of an ended replica is closed: its energy since the last reading belongs to no replica.
         shares = {owner: part for owner, part in divided_joules.items() if owner in self._present}
@@ -260,7 +260,7 @@ class EnergyDivision:
             counts[kind] = counts.get(kind, 0.0) + max(part, 0.0)
         return joules
 
-    def _samples(self, use: NodeUse, claims: Claims, now_ms: int) -> Samples:
+    def _make_samples(self, use: NodeUse, claims: Claims, now_ms: int) -> Samples:
         samples: Samples = []
         holders = {owner for some in claims.values() for owner, _ in some}
         present = self._present
@@ -284,7 +284,7 @@ class EnergyDivision:
             series = self._place.of_node("node.energy.unattributed", (("kind", kind),))
             samples.append(Sample(series, now_ms, joules))
         for meter in self._meters:
-            if (watts := self._idle.watts(meter)) is not None:
+            if (watts := self._idle.find_watts(meter)) is not None:
                 samples.append(Sample(self._place.of_node("node.power.idle", (("meter", meter),)), now_ms, watts))
         self._forget(now_ms)
         return samples

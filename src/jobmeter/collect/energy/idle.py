@@ -40,7 +40,7 @@ class IdlePower:
             self._saved_ms = now_ms
             self._file.save(self._days)
 
-    def watts(self, meter: str) -> float | None:
+    def find_watts(self, meter: str) -> float | None:
         """Return the power at rest; None if it is unknown."""
         merged: dict[int, int] = {}
         for counts in self._days.get(meter, {}).values():

@@ -152,20 +152,20 @@ class RedfishPower:
         metrics count. Without a name they could count the power of one device in several chassis.
         """
         if "/Chassis/" in self._path:
-            watts = self._chassis(self._path)
-            return self._environment(self._path) if watts is None else watts
+            watts = self._read_chassis(self._path)
+            return self._read_environment(self._path) if watts is None else watts
         members = self._get("/redfish/v1/Chassis").get("Members", [])
         chassis = [str(one.get("@odata.id", "")).rstrip("/") for one in members if isinstance(one, dict)][:16]
         # A path that does not begin with a slash would continue the name of the host, which gets the password.
-        found = [watts for path in chassis if path.startswith("/") and (watts := self._chassis(path)) is not None]
+        found = [watts for path in chassis if path.startswith("/") and (watts := self._read_chassis(path)) is not None]
         return sum(found) if found else None
 
-    def _chassis(self, path: str) -> float | None:
+    def _read_chassis(self, path: str) -> float | None:
         controls = self._get(f"{path}/Power").get("PowerControl", [])
         watts = controls[0].get("PowerConsumedWatts") if controls and isinstance(controls[0], dict) else None
         return float(watts) if isinstance(watts, int | float) else None
 
-    def _environment(self, path: str) -> float | None:
+    def _read_environment(self, path: str) -> float | None:
         """Return the power by the resource that replaces ``Power`` since Redfish 2020.4."""
         found = self._get(f"{path}/EnvironmentMetrics").get("PowerWatts")
         watts = found.get("Reading") if isinstance(found, dict) else None
@@ -206,7 +206,7 @@ class PowerPoller:
         if self._calls.busy:
             return None
         waits, self._waits = self._waits, False
-        found = self._result() if waits else None
+        found = self._take_result() if waits else None
         now_ns = self._elapsed()
         if self._asked_ns is None or now_ns - self._asked_ns >= _EVERY_SECONDS * 1e9:
             self._asked_ns, self._waits = now_ns, True
@@ -217,7 +217,7 @@ class PowerPoller:
         """Wait until no reading is under way, at most ``seconds``. Return True if no reading is under way."""
         return self._calls.wait(seconds)
 
-    def _result(self) -> tuple[float, float] | None:
+    def _take_result(self) -> tuple[float, float] | None:
         try:
             watts, at_ns = self._calls.result()
         except _FAILURES as error:

@@ -1,10 +1,30 @@
-"""CPU time by mode, CPUs online, processes that run or wait: /proc/stat."""
+"""CPU time by mode, CPUs online, processes that run or wait, and load: /proc/stat and /proc/loadavg."""
 
 import os
 
 from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Samples
 from jobmeter.model.sample import Sample
+
+
+class LoadCollector:
+    """Collector of load averages."""
+
+    name = "host.load"
+    metrics = ("node.load1", "node.load5", "node.load15")
+
+    def __init__(self, place: NodeIdentity, proc_root: str = "/proc") -> None:
+        self._place = place
+        self._path = f"{proc_root}/loadavg"
+
+    def collect(self, now_ms: int) -> Samples:
+        """Read /proc/loadavg."""
+        text = files.read_required(self._path)
+        return [
+            Sample(self._place.of_node(metric), now_ms, float(word))
+            for metric, word in zip(self.metrics, text.split(), strict=False)
+        ]
+
 
 _MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _PROCESSES = {b"procs_running": "node.processes.running", b"procs_blocked": "node.processes.blocked"}
@@ -35,7 +55,7 @@ class CpuCollector:
             if not words:
                 continue
             if words[0] == b"cpu":
-                samples += self._times(now_ms, words[1:])
+                samples += self._sample_times(now_ms, words[1:])
             elif words[0].startswith(b"cpu"):
                 count += 1
             elif words[0] in _PROCESSES:
@@ -43,7 +63,7 @@ class CpuCollector:
         samples.append(Sample(self._place.of_node("node.cpu.count"), now_ms, float(count)))
         return samples
 
-    def _times(self, now_ms: int, ticks: list[bytes]) -> Samples:
+    def _sample_times(self, now_ms: int, ticks: list[bytes]) -> Samples:
         samples = []
         for mode, text in zip(_MODES, ticks, strict=False):
             self._highest[mode] = highest = max(self._highest[mode], int(text))

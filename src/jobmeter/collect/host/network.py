@@ -1,7 +1,8 @@
 """Bytes, packets, errors and drops of network interfaces, and TCP segments: /proc/net/dev and /proc/net/snmp."""
 
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Samples
@@ -70,3 +71,105 @@ class NetworkCollector:
                 labels = (*((("direction", direction),) if direction else ()), ("interface", name))
                 samples.append(Sample(self._place.of_node(metric, labels), now_ms, float(found[name][column])))
         return samples
+
+
+_RATE = re.compile(r"([\d.]+) Gb/sec")
+_WORD = 4
+"""Bytes that one unit of a port's data counters stands for."""
+_DATA = {
+    "node.rdma.receive": {
+        "counters/port_rcv_data": _WORD,
+        "hw_counters/rx_rdma_ucast_bytes": 1,  # ionic
+        "hw_counters/rx_bytes": 1,  # bnxt_re
+    },
+    "node.rdma.transmit": {
+        "counters/port_xmit_data": _WORD,
+        "hw_counters/tx_rdma_ucast_bytes": 1,
+        "hw_counters/tx_bytes": 1,
+    },
+}
+"""Counters of data, with the bytes of one unit, by metric; the first counter that a driver has counts."""
+_RECORDED = {"port_xmit_wait": "node.rdma.wait", "link_downed": "node.rdma.link.down"}
+_KINDS = {
+    "node.rdma.congestion": (
+        *("np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets"),  # mlx5, bnxt_re
+        *("rx_rdma_ecn_pkts", "rx_rdma_cnp_pkts", "tx_rdma_cnp_pkts"),  # ionic
+    ),
+    "node.rdma.retransmits": (
+        *("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err", "roce_adp_retrans"),
+        *("tx_rdma_retx_pkts", "req_rx_pkt_seq_err"),
+    ),
+    "node.rdma.errors": ("symbol_error", "port_rcv_errors", "port_xmit_discards", "rx_roce_discards"),
+}
+"""Counters by metric; a driver has some of them, in the folder ``counters`` or ``hw_counters`` of a port."""
+_FOLDERS = ("counters", "hw_counters")
+
+
+class LinkCollector:
+    """See ``Collector``. A driver may ask the card for each of these files, so they are not read at each turn.
+
+    https://www.kernel.org/doc/Documentation/ABI/stable/sysfs-class-infiniband
+    """
+
+    name = "host.links"
+    metrics = ("node.network.speed", "node.network.carrier", "node.rdma.speed", *_DATA, *_RECORDED.values(), *_KINDS)
+
+    def __init__(self, place: NodeIdentity, sys_root: str = "/sys") -> None:
+        self._place = place
+        self._sys = sys_root
+
+    def collect(self, now_ms: int) -> Samples:
+        """See ``Collector.collect``. A link that is down has no speed."""
+        found = (*self._read_interfaces(), *self._read_ports())
+        samples = [
+            Sample(self._place.of_node(metric, (("interface", name),)), now_ms, value) for metric, name, value in found
+        ]
+        for metric, name, kind, value in self._read_kinds():
+            labels = (("interface", name), ("kind", kind))
+            samples.append(Sample(self._place.of_node(metric, labels), now_ms, value))
+        return samples
+
+    def _read_interfaces(self) -> Iterator[tuple[str, str, float]]:
+        folder = f"{self._sys}/class/net"
+        for name in hardware(files.names(folder), self._sys):
+            megabits = files.read_number(f"{folder}/{name}/speed") or -1
+            if megabits > 0:
+                yield "node.network.speed", name, megabits * 1e6 / 8
+            changes = files.read_number(f"{folder}/{name}/carrier_changes")
+            if changes is not None:
+                yield "node.network.carrier", name, float(changes)
+
+    def _list_places(self) -> Iterator[tuple[str, str]]:
+        """Yield the name and the folder of each port."""
+        folder = f"{self._sys}/class/infiniband"
+        for device in files.names(folder):
+            for port in files.names(f"{folder}/{device}/ports"):
+                yield f"{device}:{port}", f"{folder}/{device}/ports/{port}"
+
+    def _read_ports(self) -> Iterator[tuple[str, str, float]]:
+        for name, place in self._list_places():
+            rate = _RATE.match(files.read_text(f"{place}/rate"))
+            is_active = "ACTIVE" in files.read_text(f"{place}/state")
+            if rate and is_active:
+                yield "node.rdma.speed", name, float(rate[1]) * 1e9 / 8
+            for metric, units in _DATA.items():
+                sizes = (_scaled(files.read_number(f"{place}/{counter}"), unit) for counter, unit in units.items())
+                if (size := next((one for one in sizes if one is not None), None)) is not None:
+                    yield metric, name, size
+            for counter, metric in _RECORDED.items():
+                if (count := files.read_number(f"{place}/counters/{counter}")) is not None:
+                    yield metric, name, float(count)
+
+    def _read_kinds(self) -> Iterator[tuple[str, str, str, float]]:
+        """Yield metric, port, counter and value of the counters that a driver has."""
+        for name, place in self._list_places():
+            for metric, counters in _KINDS.items():
+                for counter in counters:
+                    read = (files.read_number(f"{place}/{folder}/{counter}") for folder in _FOLDERS)
+                    value = next((number for number in read if number is not None), None)
+                    if value is not None:
+                        yield metric, name, counter, float(value)
+
+
+def _scaled(count: int | None, unit: int) -> float | None:
+    return None if count is None else float(count * unit)

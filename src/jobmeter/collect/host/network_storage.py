@@ -55,10 +55,10 @@ class NetworkStorageCollector:
     def collect(self, now_ms: int) -> Samples:
         """Read the statistics; a machine without network filesystems has none."""
         text = next((text for path in self._mounts if (text := files.read(path)) is not None), b"")
-        readings = (*nfs_readings(text), *self._lustre_readings())
+        readings = (*nfs_readings(text), *self._read_lustre())
         return [Sample(self._place.of_node(one.metric, one.labels), now_ms, one.value) for one in readings]
 
-    def _lustre_readings(self) -> Iterator[StorageReading]:
+    def _read_lustre(self) -> Iterator[StorageReading]:
         """Yield the readings of each filesystem and target once; versions of Lustre differ in the folder."""
         seen: set[str] = set()
         for kind, file in _LUSTRE:

@@ -37,13 +37,13 @@ class SensorCollector:
         """Read the sensors. A sensor that has a fault, or is not connected, is absent."""
         samples = [
             Sample(self._place.of_node(metric, (("chip", chip), ("sensor", sensor))), now_ms, value)
-            for metric, chip, sensor, value in self._sensors()
+            for metric, chip, sensor, value in self._read_sensors()
         ]
         for package, count in self._count_throttles().items():
             samples.append(Sample(self._place.of_node(_THROTTLED, (("package", package),)), now_ms, float(count)))
         return samples
 
-    def _sensors(self) -> Iterator[tuple[str, str, str, float]]:
+    def _read_sensors(self) -> Iterator[tuple[str, str, str, float]]:
         """Yield metric, chip, sensor and value; chips of one name have their devices' names behind it.
 
         Numbers of their folders do not identify chips: their order may change when the machine starts.

@@ -5,12 +5,12 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.registry import vendor_of_resource
-from jobmeter.collect.accelerators.vendor import Device, Vendor
-from jobmeter.collect.base import Owner
+from jobmeter.collect.accelerators.vendor import Vendor
+from jobmeter.collect.base import Machine, Owner
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.kubelet.client import PodDevices, PodResources
-from jobmeter.collect.machine import Machine
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.pod import job_of_pod
@@ -44,7 +44,7 @@ class KubeletAllocations:
         self._given: list[PodDevices] = []
         self._problem = ""
 
-    def owners(self, devices: Sequence[Device], now_ms: int) -> dict[int, list[Owner]]:
+    def owners(self, devices: Sequence[Accelerator], now_ms: int) -> dict[int, list[Owner]]:
         """Return the pods that have each device number; empty if the kubelet does not answer."""
         if self._listed_ms is None or not 0 <= now_ms - self._listed_ms < _LIST_MS:
             self._listed_ms = now_ms
@@ -52,7 +52,7 @@ class KubeletAllocations:
         if not self._given:
             return {}
         runs = {member.pod_id: member.owner for member in self._members() if member.pod_id}
-        uids = self._uids(runs)
+        uids = self._map_uids(runs)
         found: dict[int, list[Owner]] = {}
         for given in self._given:
             uid = uids.get((given.namespace, given.pod))
@@ -77,7 +77,7 @@ class KubeletAllocations:
         self._problem = ""
         return [one for one in given if vendor_of_resource(one.resource) in (self._vendor, None)]
 
-    def _uids(self, living: Iterable[str]) -> dict[tuple[str, str], str]:
+    def _map_uids(self, living: Iterable[str]) -> dict[tuple[str, str], str]:
         """Return the uid of each pod by namespace and name; among pods of one name the one with processes."""
         try:
             names = sorted(entry.name for entry in os.scandir(self._folder))
@@ -93,7 +93,7 @@ class KubeletAllocations:
         return found
 
 
-def indices(vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Device], resource: str = "") -> list[int]:
+def indices(vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Accelerator], resource: str = "") -> list[int]:
     """Return the distinct device numbers of a resource's ids, which the device plug-in gives.
 
     A CDI name has the id after its last ``=``.

@@ -20,8 +20,7 @@ from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.scheduler.http import get
-from jobmeter.collect.scheduler.kubernetes.objects import PodObject
-from jobmeter.collect.scheduler.kubernetes.quantity import limit_of_pod
+from jobmeter.collect.scheduler.kubernetes.objects import PodObject, limit_of_pod
 from jobmeter.errors import InvalidRequestError, UnavailableError
 from jobmeter.model.sample import Sample
 
@@ -156,7 +155,7 @@ class PodStorageCollector:
             self._problem = error.message
             return []
         self._problem = ""
-        limits = self._limits()
+        limits = self._read_limits()
         return [
             Sample(self._place.of_replica(metric, owners[pod.reference.uid]), now_ms, float(value))
             for pod in pods
@@ -165,7 +164,7 @@ class PodStorageCollector:
             if value is not None
         ]
 
-    def _limits(self) -> dict[str, float]:
+    def _read_limits(self) -> dict[str, float]:
         """Return the ephemeral storage allowed to each pod with a limit; empty if the list is not permitted.
 
         A kubelet before version 1.33 needs a right for the list that also lets its holder run commands in pods.

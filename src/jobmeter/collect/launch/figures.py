@@ -40,17 +40,17 @@ class StepFigures:
     @property
     def highest(self) -> float:
         """Highest step of a rate, whose weights are seconds."""
-        return max((sum(parts) for parts in self._means()), default=0.0)
+        return max((sum(parts) for parts in self._average_steps()), default=0.0)
 
     def mean(self, *, adds_up: bool) -> float:
         """Mean of the steps, as ``job_mean`` of the server's summary: more frequent samples have no more weight.
 
         A step has the sum of its parts, or their mean where they do not add up.
         """
-        steps = [sum(parts) if adds_up else sum(parts) / len(parts) for parts in self._means()]
+        steps = [sum(parts) if adds_up else sum(parts) / len(parts) for parts in self._average_steps()]
         return sum(steps) / len(steps) if steps else 0.0
 
-    def _means(self) -> list[list[float]]:
+    def _average_steps(self) -> list[list[float]]:
         """For each step the mean of each part."""
         return [[amount / weight for amount, weight in parts.values()] for parts in self._used.values()]
 
@@ -163,7 +163,7 @@ class RunFigures:
         for series, time_ms, value in samples:
             metric = series.metric
             if metric in _RATES:
-                step = self._step(series, time_ms, value)
+                step = self._measure_step(series, time_ms, value)
                 if step:
                     name = _RATES[metric]
                     found[name].append(step[0])
@@ -171,7 +171,7 @@ class RunFigures:
             elif metric in _SUMS or metric in _MEANS:
                 name = _SUMS.get(metric) or _MEANS[metric]
                 found[name].append(value)
-                self._figure(name).add_value(series, time_ms, value)
+                self._get_figure(name).add_value(series, time_ms, value)
             elif metric == "memory.peak":
                 self.memory_peak = max(self.memory_peak, value)
         now_ms = samples[-1].time_ms if samples else 0
@@ -179,16 +179,16 @@ class RunFigures:
         self._last_ms = now_ms
         for name, values in found.items():
             value = sum(values) / len(values) if name in _MEANS.values() else sum(values)
-            self._figure(name).add(value, weights.get(name, passed), now_ms)
+            self._get_figure(name).add(value, weights.get(name, passed), now_ms)
 
-    def _figure(self, name: str) -> Figure:
+    def _get_figure(self, name: str) -> Figure:
         if name not in self.by_name:
             adds_up = name in _SUMS.values()
             gauge = adds_up or name in _MEANS.values()
             self.by_name[name] = Figure(values=StepFigures(), adds_up=adds_up) if gauge else Figure(rate=StepFigures())
         return self.by_name[name]
 
-    def _step(self, series: Series, time_ms: int, value: float) -> tuple[float, float] | None:
+    def _measure_step(self, series: Series, time_ms: int, value: float) -> tuple[float, float] | None:
         """Return the rate and the seconds since the last sample; None without one, or if it is too close."""
         counter = self._counters.setdefault(series, _Counter(value, value, time_ms, value))
         counter.latest = value

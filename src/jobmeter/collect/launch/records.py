@@ -1,11 +1,13 @@
-"""The job records that ``jobmeter run`` sends: one when the job starts, one when it has ended."""
+"""The job records that ``jobmeter run`` sends, and out-of-memory kills by the counters of control groups."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from signal import Signals
 
+from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.cgroup.paths import UNIFIED, Groups, Hierarchies
 from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.text import shorten_text, valid_text
 from jobmeter.model.event import Level
@@ -82,10 +84,12 @@ class JobRecorder:
 
     def started(self, lives: list[ReplicaLife]) -> Records:
         """Return the record of the job's start."""
-        records = self._records(JobState.RUNNING, lives)
+        records = self._make_records(JobState.RUNNING, lives)
         if self._plan.attempt:
             message = f"Started again, attempt {self._plan.attempt}."
-            records.events.extend(self._event(life, life.start, Level.WARNING, "Restarted", message) for life in lives)
+            records.events.extend(
+                self._make_event(life, life.start, Level.WARNING, "Restarted", message) for life in lives
+            )
         return records
 
     def ended(self, lives: list[ReplicaLife], end: int, *, stopped: bool) -> Records:
@@ -93,38 +97,40 @@ class JobRecorder:
         code = exit_status(lives)
         state = end_state(code, stopped=stopped)
         reasons = [f"{life.name}: {life.reason}" if len(lives) > 1 else life.reason for life in lives if life.reason]
-        records = self._records(state, lives, end=end, exit_code=code, error="; ".join(reasons))
+        records = self._make_records(state, lives, end=end, exit_code=code, error="; ".join(reasons))
         level = Level.WARNING if stopped else Level.ERROR
         for life in lives:
             if life.exit_code:
                 time_ms = end if life.end is None else life.end
-                records.events.append(self._event(life, time_ms, level, *describe_exit(life.exit_code, life.reason)))
+                records.events.append(
+                    self._make_event(life, time_ms, level, *describe_exit(life.exit_code, life.reason))
+                )
         return records
 
     def attached(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
         """Return the record of a running process's job, measured from ``time_ms`` on; its state is left open."""
-        records = self._records(None, [life])
+        records = self._make_records(None, [life])
         message = f"Measured from here on: attached to process {pid}, which was already running."
-        records.events.append(self._event(life, time_ms, Level.INFO, "Attached", message))
+        records.events.append(self._make_event(life, time_ms, Level.INFO, "Attached", message))
         return records
 
     def detached(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
         """Return the event that a running job is no longer measured."""
         message = f"No longer measured: detached from process {pid}, which is still running."
-        return Records(events=[self._event(life, time_ms, Level.WARNING, "Detached", message)])
+        return Records(events=[self._make_event(life, time_ms, Level.WARNING, "Detached", message)])
 
     def end_unknown(self, life: ReplicaLife, end: int) -> Records:
         """The end of a job whose exit status is unknown."""
         error = "its exit status is unknown: it was not a child of the process that measured it"
-        records = self._records(JobState.UNKNOWN, [life], end=end, error=error)
-        records.events.append(self._event(life, end, Level.WARNING, "Ended", f"The process ended; {error}."))
+        records = self._make_records(JobState.UNKNOWN, [life], end=end, error=error)
+        records.events.append(self._make_event(life, end, Level.WARNING, "Ended", f"The process ended; {error}."))
         return records
 
-    def _event(self, life: ReplicaLife, time_ms: int, level: Level, reason: str, message: str) -> EventRecord:
+    def _make_event(self, life: ReplicaLife, time_ms: int, level: Level, reason: str, message: str) -> EventRecord:
         owner = Owner(self._plan.job, life.name, self._plan.attempt)
         return self._place.event(time_ms, level, reason, message, owner=owner)
 
-    def _records(
+    def _make_records(
         self,
         state: JobState | None,
         lives: list[ReplicaLife],
@@ -148,11 +154,11 @@ class JobRecorder:
             command=valid_text(" ".join(redact_command(plan.command)))[:_LONGEST_COMMAND],
             limits=self._limits,
             lease=self._lease if state is JobState.RUNNING else None,
-            replicas=[self._replica(life, state) for life in lives],
+            replicas=[self._make_replica(life, state) for life in lives],
         )
         return Records(jobs=[job])
 
-    def _replica(self, life: ReplicaLife, job: JobState | None) -> ReplicaRecord:
+    def _make_replica(self, life: ReplicaLife, job: JobState | None) -> ReplicaRecord:
         state: JobState | None = job if job in {None, JobState.UNKNOWN} else JobState.RUNNING
         if life.exit_code is not None:
             state = JobState.SUCCEEDED if life.exit_code == 0 else JobState.FAILED
@@ -190,3 +196,35 @@ def exit_status(lives: list[ReplicaLife]) -> int:
     """Return the exit status of a job: the first one, in order of ends, that is not 0."""
     ended = sorted((life for life in lives if life.exit_code), key=lambda life: (life.end or 0, life.rank))
     return (ended[0].exit_code or 0) if ended else 0
+
+
+class OomWatch:
+    """Counters of kills as of its creation."""
+
+    def __init__(self, hierarchies: Hierarchies, groups: Groups, proc_root: str = "/proc") -> None:
+        self._proc = proc_root
+        memory = hierarchies.directory("memory", groups["memory"]) if "memory" in groups else None
+        unified = hierarchies.directory(UNIFIED, groups[UNIFIED]) if UNIFIED in groups else None
+        self._files = [f"{memory}/memory.oom_control"] if memory else []
+        self._files += [f"{unified}/memory.events"] if unified else []
+        self._group = self._count_group_kills()
+        self._node = self._count_node_kills()
+
+    def evidence(self, group_kills: float = 0.0) -> str:
+        """Evidence of an out-of-memory kill since then, empty for none.
+
+        ``group_kills`` are those that the job's own groups counted.
+        """
+        if group_kills > 0:
+            return "out of memory: the kernel killed a process of its control group (OOMKilled)"
+        if self._count_group_kills() > self._group:
+            return "out of memory: the kernel killed a process of the surrounding control group (OOMKilled)"
+        if self._count_node_kills() > self._node:
+            return "killed while the machine ran out of memory (OOMKilled)"
+        return ""
+
+    def _count_group_kills(self) -> int:
+        return sum((files.read_pairs(path) or {}).get(b"oom_kill", 0) for path in self._files)
+
+    def _count_node_kills(self) -> int:
+        return (files.read_pairs(f"{self._proc}/vmstat") or {}).get(b"oom_kill", 0)

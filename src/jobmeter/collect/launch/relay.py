@@ -99,8 +99,8 @@ class MlflowRelay:
         self._rest_until = 0.0
         self._calls: Mapping[str, Callable[[RelayRequest], Any]] = {
             f"POST {PREFIX}/experiments/create": self._create_experiment,
-            f"GET {PREFIX}/experiments/get-by-name": self._experiment_by_name,
-            f"GET {PREFIX}/experiments/get": self._experiment,
+            f"GET {PREFIX}/experiments/get-by-name": self._get_experiment_by_name,
+            f"GET {PREFIX}/experiments/get": self._get_experiment,
             f"POST {PREFIX}/runs/create": self._create,
             f"POST {PREFIX}/runs/update": self._update,
             f"POST {PREFIX}/runs/delete": self._delete,
@@ -109,12 +109,12 @@ class MlflowRelay:
             f"POST {PREFIX}/runs/log-parameter": self._log_param,
             f"POST {PREFIX}/runs/set-tag": self._set_tag,
             f"GET {PREFIX}/runs/get": self._get,
-            f"GET {PREFIX}/metrics/get-history": self._history,
+            f"GET {PREFIX}/metrics/get-history": self._get_history,
             f"POST {PREFIX}/runs/search": self._search,
         }
         self._server = _RelayServer(self._admits, self._serve)
 
-    def added_to(self, environment: Mapping[str, str]) -> dict[str, str]:
+    def extend_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a program that logs here. The program connects without a proxy."""
         own = {TRACKING_URI: self._server.url, TOKEN: self._token}
         if any(environment.get(name) for name in _PROXIES):
@@ -161,10 +161,10 @@ class MlflowRelay:
         check_plain(request.artifact_location, request.tags)
         return {"experiment_id": experiment_id(request.name)}
 
-    def _experiment_by_name(self, request: RelayRequest) -> Any:  # noqa: ANN401
+    def _get_experiment_by_name(self, request: RelayRequest) -> Any:  # noqa: ANN401
         return {"experiment": experiment_body(request.experiment_name)}
 
-    def _experiment(self, request: RelayRequest) -> Any:  # noqa: ANN401
+    def _get_experiment(self, request: RelayRequest) -> Any:  # noqa: ANN401
         return {"experiment": experiment_body(name_experiment(request.experiment_id))}
 
     def _create(self, request: RelayRequest) -> Any:  # noqa: ANN401
@@ -224,16 +224,11 @@ class MlflowRelay:
         newest = self._runs.newest(run.id)
         return {"run": body(run, [newest[key].body for key in sorted(newest)])}
 
-    def _history(self, request: RelayRequest) -> Any:  # noqa: ANN401
+    def _get_history(self, request: RelayRequest) -> Any:  # noqa: ANN401
         key = check_key(request.metric_key, "metric_key")
         size = check_size(MOST_HISTORY if request.max_results is None else request.max_results, MOST_HISTORY)
         id_ = _read_run_id(request)
-        given = {
-            "run_id": id_,
-            "metric_key": key,
-            "max_results": size,
-            "page_token": request.page_token,
-        }
+        given = {"run_id": id_, "metric_key": key, "max_results": size, "page_token": request.page_token}
         answer = self._fetch_about_run(id_, f"{PREFIX}/metrics/get-history?{urlencode(given)}")
         if answer is not None:
             return answer
@@ -281,7 +276,7 @@ class MlflowRelay:
 
     def _fetch_run(self, run: str) -> Run | None:
         """Return a run of this job from the server. Raises UnavailableError if the server does not answer."""
-        stored = None if self._is_resting else self._request("GET", self._job_path())
+        stored = None if self._is_resting else self._request("GET", self._make_job_path())
         if stored is None:
             raise UnavailableError(
                 f"The server does not answer, and the run {run} was not created here. Try again later."
@@ -298,7 +293,7 @@ class MlflowRelay:
             return None
         for _ in range(2):  # a second try, in case the token has expired
             if not self._run_token:
-                issued = self._request("POST", self._job_path("/run-token"))
+                issued = self._request("POST", self._make_job_path("/run-token"))
                 if issued is None:
                     break
                 self._run_token = msgspec.json.decode(issued, type=_Issued).token
@@ -317,7 +312,7 @@ class MlflowRelay:
                 raise
             return None
 
-    def _job_path(self, end: str = "") -> str:
+    def _make_job_path(self, end: str = "") -> str:
         project = f"?{urlencode({'project': self._runs.project})}" if self._runs.project else ""
         return f"{API}/jobs/{quote(self._runs.job, safe='')}{end}{project}"
 

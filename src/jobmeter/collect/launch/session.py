@@ -9,23 +9,20 @@ from threading import Event, Thread
 from typing import TypeVar
 
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
-from jobmeter.collect.cgroup.outside import CgroupPlace
-from jobmeter.collect.cgroup.paths import Groups, Hierarchies, groups_of
+from jobmeter.collect.cgroup.paths import CgroupPlace, Groups, Hierarchies, groups_of
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.collect.host.network import NetworkCollector
 from jobmeter.collect.incidents import RunIncidents
-from jobmeter.collect.launch.children import ChildExit, Children
+from jobmeter.collect.launch.children import ChildExit, Children, OwnGroups
 from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import RunFigures, traffic_beside
-from jobmeter.collect.launch.groups import OwnGroups
 from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
-from jobmeter.collect.launch.memory import OomWatch
 from jobmeter.collect.launch.output import CommandOutput
 from jobmeter.collect.launch.plan import LaunchPlan, environments
-from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, end_state, exit_status
+from jobmeter.collect.launch.records import JobRecorder, OomWatch, ReplicaLife, end_state, exit_status
 from jobmeter.collect.launch.relay import MlflowRelay
 from jobmeter.collect.launch.result import Result, describe_accounting
 from jobmeter.collect.launch.tracked_runs import TrackedRuns
@@ -177,7 +174,7 @@ class JobRun:
             figures=self._figures,
             undelivered=undelivered,
             lines=self._logs.sent if self._logs else None,
-            lines_dropped=self._lines_dropped() if self._logs else None,
+            lines_dropped=self._count_dropped_lines() if self._logs else None,
             set_aside=self._delivery.set_aside,
             lost=self._delivery.lost,
             counted_by=self._describe_accounting() if loop else "",
@@ -187,7 +184,7 @@ class JobRun:
     def _prepare(self) -> None:
         self._oom = OomWatch(self._hierarchies, groups_of(_PROC, os.getpid()) or {})
         self._groups = OwnGroups(self._plan.job, self._plan.names, self._hierarchies)
-        self._measurement.programs.open(self._plan.programs, os.getpid(), self._root_member, self._say)
+        self._measurement.programs.open(self._plan.programs, os.getpid(), self._find_root_member, self._say)
         if self._plan.tracking:
             self._guard("receiving runs of MLflow", self._begin_relay, None)
 
@@ -198,12 +195,12 @@ class JobRun:
         relay.start()
         self._relay = relay
 
-    def _root_member(self, pid: int) -> Member | None:
+    def _find_root_member(self, pid: int) -> Member | None:
         root = self._roots.get(pid)
         return root.member if root else None
 
     def _begin(self, interval_ms: int, start: int) -> Loop:
-        loop = self._loop(interval_ms)
+        loop = self._make_loop(interval_ms)
         lease = RunLease(self._plan.job, self._place.project, self._plan.lease_owner, interval_ms, self._clock)
         self._delivery.renewal = lease
         self._recorder = JobRecorder(
@@ -242,9 +239,9 @@ class JobRun:
 
     def _start(self, environment: Mapping[str, str], start: int) -> None:
         self._own_peak = read_high_water("/proc", os.getpid()) or 0.0
-        added = self._measurement.programs.added_to(environment)
+        added = self._measurement.programs.extend_environment(environment)
         if self._relay:
-            added = self._relay.added_to(added)
+            added = self._relay.extend_environment(added)
         for rank, own in enumerate(environments(self._plan, added)):
             name = self._plan.names[rank]
             entries = self._groups.entries(name) if self._groups else []
@@ -294,11 +291,11 @@ class JobRun:
             self._output.finish(wait)
             self._logs.stop()
 
-    def _lines_dropped(self) -> int:
+    def _count_dropped_lines(self) -> int:
         given_up = self._logs.dropped if self._logs else 0
         return given_up + self._delivery.outbox.dropped_lines + self._delivery.refused_lines
 
-    def _loop(self, interval_ms: int) -> Loop:
+    def _make_loop(self, interval_ms: int) -> Loop:
         sources = [*self._collectors.allocations, *self._collectors.device_events, self._incidents]
         return self._measurement.loop(turn_seconds(interval_ms), sources, [self._watch])
 
@@ -309,7 +306,7 @@ class JobRun:
         ticking = Thread(target=self._tick, args=(loop, stop, interval_ms), name="loop", daemon=True)
         guard("measuring", ticking.start, None)
         guard("delivering", self._delivery.start, None)
-        poller = self._measurement.poller(interval_ms, self._list_gone_ranks)
+        poller = self._measurement.make_poller(interval_ms, self._list_gone_ranks)
         guard("polling for requests", poller.start, None)
         while self._children.running:
             for ended in self._children.wait(1.0, self._read_final_stat):
@@ -347,10 +344,10 @@ class JobRun:
             return
         root = self._roots.get(pid)
         member = root.member if root else self._collectors.table.member_of(pid)
-        owner, place = (member.owner, CgroupPlace.INSIDE) if member else self._owner_at_end(pid)
+        owner, place = (member.owner, CgroupPlace.INSIDE) if member else self._find_owner_at_end(pid)
         self._final_stats[pid] = _FinalStat(stat.key, read_io(_PROC, pid), owner, stat.waited_ticks / _TICKS, place)
 
-    def _owner_at_end(self, pid: int) -> tuple[Owner | None, CgroupPlace]:
+    def _find_owner_at_end(self, pid: int) -> tuple[Owner | None, CgroupPlace]:
         """Return the replica of an orphan that no scan has found: its environment is gone, unlike its groups."""
         by_group = self._roots.get(os.getpgid(pid))
         found = self._groups.replica_of(pid) if self._groups else None

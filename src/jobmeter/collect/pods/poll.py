@@ -42,7 +42,7 @@ class PodPoller:
         """Stop polling."""
         self._stopping.set()
 
-    def last_poll(self) -> None:
+    def poll_last(self) -> None:
         """Poll once more if the server answered last time, and stop waiting from then on.
 
         Takes 3 s at most; a later answer is ignored.
@@ -78,7 +78,7 @@ class PodPoller:
 
     def poll_once(self) -> int:
         """Poll once. Returns the number of pods requested."""
-        uids = self._pods.unresolved()
+        uids = self._pods.list_unresolved()
         if not uids:
             return 0
         query = f"cluster={quote(self._place.cluster, safe='')}&uid={','.join(uids)}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.cgroup.outside import CgroupPlace
+from jobmeter.collect.cgroup.paths import CgroupPlace
 from jobmeter.collect.discover.member import Process
 from jobmeter.collect.process.open_files import OpenFiles
 from jobmeter.collect.process.stat import Key, ProcessIo, parse_io
@@ -98,7 +98,9 @@ class ProcessCounters:
         for process in processes:
             stat, owner = process.stat, process.member.owner
             parent = keys.get(stat.parent)
-            account = Account(owner, self._place(stat.key, parent, cpu) if stat.key in places else CgroupPlace.INSIDE)
+            account = Account(
+                owner, self._find_place(stat.key, parent, cpu) if stat.key in places else CgroupPlace.INSIDE
+            )
             used, waited = (stat.cpu_ticks / self._ticks,), (stat.waited_ticks / self._ticks,)
             late = stat.key in joined
             cpu[stat.key] = ProcessReading(account, used, parent, waited, late=late)
@@ -160,7 +162,9 @@ class ProcessCounters:
         self._cpu.forget([Account(owner, place) for owner in owners for place in CgroupPlace])
         self._io.forget(owners)
 
-    def _place(self, key: Key, parent: Key | None, found: Mapping[Key, ProcessReading[Key, Account]]) -> CgroupPlace:
+    def _find_place(
+        self, key: Key, parent: Key | None, found: Mapping[Key, ProcessReading[Key, Account]]
+    ) -> CgroupPlace:
         """Return the earlier place of a process that is outside: at the last update, or where the process began."""
         if key in self._cpu:
             return self._places.get(key, CgroupPlace.INSIDE)

@@ -80,7 +80,7 @@ class ProcessMemory:
         self._proc = proc_root
         self._clock = clock
         self._budget = MeasuringBudget(SHARE, BURST_SECONDS, clock, cpu)
-        self._proportional = _Kind(self._pss)
+        self._proportional = _Kind(self._read_pss)
         self._highest = _Kind(self._mark)
         self._turn = 0
 
@@ -108,7 +108,7 @@ class ProcessMemory:
             kind.readings[stat.key] = _Reading(self._turn, kind.read(stat), stat.memory, stat.cpu_ticks, now)
         self._budget.end()
 
-    def proportional(self, stats: Iterable[ProcessStat]) -> tuple[float, MemoryMeasure]:
+    def read_proportional(self, stats: Iterable[ProcessStat]) -> tuple[float, MemoryMeasure]:
         """Return the total memory of these processes, and how it was measured.
 
         An unread process is assumed to share as much as the others.
@@ -137,7 +137,7 @@ class ProcessMemory:
             return float(stat.memory)
         return None if reading.value is None else max(reading.value, float(stat.memory))
 
-    def _pss(self, stat: ProcessStat) -> float | None:
+    def _read_pss(self, stat: ProcessStat) -> float | None:
         found = files.read_pairs(f"{self._proc}/{stat.key.pid}/smaps_rollup")
         value = found.get(b"Pss") if found else None
         return None if value is None else float(value * _KIB)

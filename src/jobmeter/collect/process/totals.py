@@ -140,7 +140,7 @@ class ProcessTotals(Generic[K, O]):
             self._add_to_owner(owner, missing)
             sums[owner] = _add(sums[owner], missing)
         for owner, values in sums.items():
-            sums[owner] = self._highest[owner] = _take_most(values, self._highest.get(owner, self._zero))
+            sums[owner] = self._highest[owner] = tuple(map(max, values, self._highest.get(owner, self._zero)))
         return sums
 
     def forget(self, owners: Iterable[O]) -> None:
@@ -183,7 +183,7 @@ class ProcessTotals(Generic[K, O]):
         """Add counts of ended processes that no heir took over to their owners. Returns the undecided processes."""
         together: defaultdict[tuple[K | None, K | None, int], list[K]] = defaultdict(list)
         for key, missing in gone.items():
-            heir = self._heir(missing, now)
+            heir = self._find_heir(missing, now)
             together[heir, missing.heir if heir is None else None, id(missing.base)].append(key)
         waiting: dict[K, _Missing[K, O]] = {}
         self._undecided = {}
@@ -266,7 +266,7 @@ class ProcessTotals(Generic[K, O]):
                 taken = _subtract(taken, passed_on)
                 self._add_foreign(key, passed_on)
 
-    def _heir(self, missing: _Missing[K, O], now: Mapping[K, ProcessReading[K, O]]) -> K | None:
+    def _find_heir(self, missing: _Missing[K, O], now: Mapping[K, ProcessReading[K, O]]) -> K | None:
         """Return the nearest living ancestor; None without one."""
         parent = missing.reading.parent
         steps = len(missing.base) + len(self._last)
@@ -301,7 +301,3 @@ def _subtract(left: Values, right: Values) -> Values:
 
 def _take_least(left: Values, right: Values) -> Values:
     return tuple(map(min, left, right))
-
-
-def _take_most(left: Values, right: Values) -> Values:
-    return tuple(map(max, left, right))

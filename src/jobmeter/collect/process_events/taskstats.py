@@ -63,7 +63,7 @@ class TaskStats(EventSocket):
             self._kind = self._find_family()
             self._at, self._end, version = self._find_layout()
             self._request(self._kind, _GET, _make_cpu_mask(), netlink.REQUEST | netlink.ACKNOWLEDGE)
-            self._answer()
+            self._await_answer()
             self._flagged = version >= _FLAGGED_SINCE
             if self._flagged:
                 # Most ends are ends of single threads, which are irrelevant here.
@@ -92,7 +92,7 @@ class TaskStats(EventSocket):
     def _find_family(self) -> int:
         """Return the kernel's number for this family of messages, which differs after each boot."""
         self._request(_CONTROL, _GET_FAMILY, netlink.attribute(_NAME, b"TASKSTATS\0"))
-        for kind, _, value in netlink.attributes(self._answer()[_BODY:]):
+        for kind, _, value in netlink.attributes(self._await_answer()[_BODY:]):
             if kind == _ID:
                 return int(_VERSION.unpack(value)[0])
         raise OSError(errno.EOPNOTSUPP, "the kernel has no TASKSTATS")
@@ -100,7 +100,7 @@ class TaskStats(EventSocket):
     def _find_layout(self) -> tuple[int, int, int]:
         """Find the bounds and the version of the structure in a message, by the known figures of this process."""
         self._request(self._kind, _GET, netlink.attribute(_OF_PROCESS, _NUMBER.pack(os.getpid())))
-        for kind, at, value in netlink.attributes(self._answer()[_BODY:]):
+        for kind, at, value in netlink.attributes(self._await_answer()[_BODY:]):
             for inner, start, stats in netlink.attributes(value) if kind == _OF_TASK else ():
                 if inner == _STATS and len(stats) >= _FIGURES.size and _FIGURES.unpack_from(stats)[2] == os.getpid():
                     begin = _BODY + at + start
@@ -110,7 +110,7 @@ class TaskStats(EventSocket):
     def _request(self, kind: int, command: int, value: bytes, flags: int = netlink.REQUEST) -> None:
         self.send(kind, _GENERIC.pack(command, 1, 0) + value, flags)
 
-    def _answer(self) -> bytes:
+    def _await_answer(self) -> bytes:
         """Wait for an answer; empty for an acknowledgement. Raises OSError for a refusal."""
         poll = select.poll()
         poll.register(self.fileno(), select.POLLIN)

@@ -109,7 +109,8 @@ class ProcessWatch:
         self._found: set[int] = set()
         self._gone: list[Gone] = []
         self._turn = 0
-        self._missed = 0
+        self.missed = 0
+        """Programs that ended before they were read, since the start."""
         self._stop = Event()
         self._connector: Connector | None = None
         self._stats: TaskStats | None = None
@@ -172,11 +173,6 @@ class ProcessWatch:
     def waiting(self) -> int:
         """Number of processes that have begun to run a program and were not read since."""
         return len(self._unseen)
-
-    @property
-    def missed(self) -> int:
-        """Programs that ended before they were read, since the start."""
-        return self._missed
 
     def begin_scan(self) -> None:
         """Note the begin of a scan, before the processes are listed."""
@@ -295,7 +291,7 @@ class ProcessWatch:
             try:
                 begun = self._look(pid, inherited)
             except (ProcessLookupError, FileNotFoundError):
-                self._missed += life is None
+                self.missed += life is None
                 continue
             with self._lock:
                 if begun is None:
@@ -334,9 +330,9 @@ class ProcessWatch:
             self._unseen[root].ended_seconds += final.cpu_seconds if final else 0.0
         if pid in self._unseen:
             self._take(pid)
-            self._missed += life is None
+            self.missed += life is None
         if life is not None and len(self._gone) >= MOST_GONE:
-            self._missed += life.parent not in self._lives
+            self.missed += life.parent not in self._lives
         elif life is not None:
             now = elapsed_ns() / 1e9
             self._gone.append(Gone(pid, life.parent, life.member, life.stat, final, life.waited_seconds, now))

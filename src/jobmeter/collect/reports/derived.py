@@ -58,7 +58,7 @@ class DerivedValues:
             values = {STEP_TIME: seconds / steps}
             if one.tokens > 0:
                 values[TOKENS_A_SECOND] = one.tokens / seconds
-            if (share := self._share(meta_of(owner), steps / seconds, one.tokens / seconds)) is not None:
+            if (share := self._measure_share(meta_of(owner), steps / seconds, one.tokens / seconds)) is not None:
                 values[MFU] = share
             one.first_ms, one.first_step, one.tokens = one.last_ms, one.last_step, 0.0
             yield owner, labels, values
@@ -68,15 +68,15 @@ class DerivedValues:
         gone = frozenset(owners)
         self._progress = {key: one for key, one in self._progress.items() if key[0] not in gone}
 
-    def _share(self, meta: Meta, steps_a_second: float, tokens_a_second: float) -> float | None:
+    def _measure_share(self, meta: Meta, steps_a_second: float, tokens_a_second: float) -> float | None:
         """Return the share of the peak that the reported operations are; None if a part of the fraction is unknown."""
         operations = _read_positive(meta, "flops_per_token") * tokens_a_second
         operations = operations or _read_positive(meta, "flops_per_step") * steps_a_second
-        peak = _read_positive(meta, "peak_flops") or self._peak(meta)
+        peak = _read_positive(meta, "peak_flops") or self._find_peak(meta)
         devices = _read_positive(meta, "devices") or 1.0
         return operations / (peak * devices) if operations and peak else None
 
-    def _peak(self, meta: Meta) -> float:
+    def _find_peak(self, meta: Meta) -> float:
         products = {str(meta["device"])} if "device" in meta else set(self._products())
         # On a node with several products nobody said which one computes.
         peaks = {peak_flops(product, str(meta.get("precision", "bf16"))) for product in products}

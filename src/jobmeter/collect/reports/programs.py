@@ -1,23 +1,131 @@
-"""Everything that receives the numbers of programs at one place of measurement."""
+"""Everything that receives the numbers of programs at one place of measurement, also from files of TensorBoard."""
 
 import logging
-from collections.abc import Callable, Mapping
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.registry import JobCollectors, Planned
 from jobmeter.collect.reports.datagrams import DatagramSocket, agent_socket, run_socket
-from jobmeter.collect.reports.event_files import EventFileCollector
 from jobmeter.collect.reports.loss_lines import LineNumbers, parse_own_form, read_line
-from jobmeter.collect.reports.network import OtlpPort, StatsdPort
-from jobmeter.collect.reports.ports import PortOwners
+from jobmeter.collect.reports.network import OtlpPort, PortOwners, StatsdPort
 from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
 from jobmeter.collect.reports.reporter import ReportedPoint, Reporter
 from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.errors import ConflictError
-from jobmeter.model.time import NS_PER_MS
+from jobmeter.model.time import NS_PER_MS, SECOND
 from jobmeter.wire.program.places import VARIABLE
+from jobmeter.wire.tfevents import EventFileReader
+
+MOST_FILES = 256
+MOST_BYTES = 256 * 1024
+"""Most bytes of all files that one collection reads."""
+_NAME = "tfevents"
+_MOST_DESCRIPTORS = 1_024
+_ENDED_MS = 60_000
+"""Time after the last look at a file in a process's descriptors, after which it is closed."""
+
+
+@dataclass(slots=True)
+class _FollowedFile:
+    descriptor: int
+    reporter: Reporter
+    last_ms: int
+    reader: EventFileReader = field(default_factory=EventFileReader)
+
+
+class EventFileCollector:
+    """Finds the files every ``every_ms`` and reads what was appended at each collection.
+
+    Their values go to ``reports``, which returns the samples.
+    """
+
+    name = "event_files"
+    metrics = ()
+
+    def __init__(
+        self,
+        reports: ProgramReports,
+        processes: Callable[[], Iterable[int]],
+        clock: SampleClock,
+        every_ms: int,
+        proc_root: str = "/proc",
+    ) -> None:
+        self._reports = reports
+        self._processes = processes
+        self._clock = clock
+        self._every_ms = every_ms
+        self._proc = proc_root
+        self._due_ms = 0
+        self._files: dict[tuple[int, int], _FollowedFile] = {}
+
+    def collect(self, now_ms: int) -> Samples:
+        """Read the files. Returns no samples of its own."""
+        if now_ms >= self._due_ms:
+            self._due_ms = now_ms + self._every_ms
+            for process in self._processes():
+                self._find(process, now_ms)
+        left = MOST_BYTES
+        offset_ms = self._clock.measure_wall_offset_ms()
+        for key, file in list(self._files.items()):
+            left -= self._read(file, left, offset_ms)
+            if file.reader.damaged or now_ms - file.last_ms > max(_ENDED_MS, 3 * self._every_ms):
+                os.close(file.descriptor)
+                del self._files[key]
+        return []
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self._files.values():
+            os.close(file.descriptor)
+        self._files.clear()
+
+    def _find(self, process: int, now_ms: int) -> None:
+        folder = f"{self._proc}/{process}/fd"
+        try:
+            names = os.listdir(folder)[:_MOST_DESCRIPTORS]  # noqa: PTH208 - faster
+        except OSError:
+            return
+        for name in names:
+            try:
+                if _NAME not in os.readlink(f"{folder}/{name}").rpartition("/")[2]:  # noqa: PTH115 - faster
+                    continue
+                self._follow(process, f"{folder}/{name}", now_ms)
+            except OSError:
+                continue
+
+    def _follow(self, process: int, path: str, now_ms: int) -> None:
+        found = os.stat(path)  # noqa: PTH116 - the file behind the link
+        key = found.st_dev, found.st_ino
+        if key in self._files:
+            self._files[key].last_ms = now_ms
+            return
+        if not stat.S_ISREG(found.st_mode) or len(self._files) >= MOST_FILES:
+            return
+        reporter = self._reports.reporter(process)
+        if reporter is not None:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            self._files[key] = _FollowedFile(descriptor, reporter, now_ms)
+
+    def _read(self, file: _FollowedFile, most: int, offset_ms: int) -> int:
+        """Read at most ``most`` bytes. Returns the number of bytes read."""
+        try:
+            data = os.read(file.descriptor, most) if most > 0 else b""
+        except OSError:
+            return 0
+        points = [
+            ReportedPoint(int(event.wall_time * SECOND) + offset_ms, float(event.step), event.values)
+            for event in file.reader.feed(data)
+            if 0 <= event.wall_time < 2**40
+        ]
+        if points:
+            self._reports.add(file.reporter, ReportSource.FILES, points)
+        return len(data)
+
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +141,7 @@ class ProgramReceiver:
         self._open: list[DatagramSocket | StatsdPort | OtlpPort] = []
         self._environment: dict[str, str] = {}
         self._form: Callable[[str], LineNumbers | None] | None = None
-        self.reports = ProgramReports(place, clock, self._member_of, self._products)
+        self.reports = ProgramReports(place, clock, self._find_member, self._list_products)
         self._files = EventFileCollector(self.reports, self._processes, clock, every_ms)
 
     @property
@@ -41,7 +149,7 @@ class ProgramReceiver:
         """The collectors, at every tick."""
         return [Planned(self._files), Planned(self.reports)]
 
-    def added_to(self, environment: Mapping[str, str]) -> dict[str, str]:
+    def extend_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a program, with the variables by which it finds the places.
 
         The socket of an outer run is replaced; other variables that the user set stay.
@@ -83,7 +191,7 @@ class ProgramReceiver:
         owners = PortOwners(self._processes)
         reports = self.reports
         if settings.socket != "":
-            self._try("the socket of programs", lambda: self._datagrams(settings.socket, process), say)
+            self._try("the socket of programs", lambda: self._open_datagrams(settings.socket, process), say)
         if (statsd := settings.statsd) is not None:
             self._try("the port of StatsD", lambda: StatsdPort(statsd, owners, reports.receive), say)
         if (otlp := settings.otlp) is not None:
@@ -109,15 +217,15 @@ class ProgramReceiver:
         self._open.append(made)
         self._environment |= made.environment if not isinstance(made, DatagramSocket) else {VARIABLE: made.place}
 
-    def _datagrams(self, place: str | None, process: int | None) -> DatagramSocket:
+    def _open_datagrams(self, place: str | None, process: int | None) -> DatagramSocket:
         place = place or (agent_socket() if process is None else run_socket(process))
         return DatagramSocket(place, self.reports.receive)
 
-    def _member_of(self, pid: int) -> Member | None:
+    def _find_member(self, pid: int) -> Member | None:
         return self._roots(pid) or self._collectors.table.member_of(pid)
 
     def _processes(self) -> list[int]:
         return [process.stat.key.pid for process in self._collectors.table.processes()]
 
-    def _products(self) -> set[str]:
+    def _list_products(self) -> set[str]:
         return {device.name for device in self._collectors.devices().values()}

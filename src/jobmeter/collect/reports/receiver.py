@@ -145,7 +145,7 @@ class ProgramReports:
                 self._receive(pid, data, tries + 1)
             for reporter, points in self._statsd.flush(now_ms):
                 self._add(reporter, ReportSource.STATSD, points, 0)
-            for owner, labels, values in self._derived.flush(self._meta_of):
+            for owner, labels, values in self._derived.flush(self._get_meta):
                 self._add(
                     Reporter(owner, labels), ReportSource.LINES, [ReportedPoint(now_ms, None, values)], 0, derived=True
                 )
@@ -195,14 +195,14 @@ class ProgramReports:
     def _take_report(self, reporter: Reporter, sent: report.ProgramReport) -> None:
         points = [
             ReportedPoint(
-                self._clock.at_elapsed_ms(moment), step, {name: _number(value) for name, value in values.items()}
+                self._clock.convert_elapsed_ms(moment), step, {name: _number(value) for name, value in values.items()}
             )
             for moment, step, values in sent.points
         ]
         self._add(reporter, ReportSource.LOG, points, sent.dropped)
         for moment, level, reason, message in sent.events:
-            self._event(reporter, self._clock.at_elapsed_ms(moment), level, reason, message)
-        replica = self._replica(reporter.owner, self._clock.now_ms())
+            self._add_event(reporter, self._clock.convert_elapsed_ms(moment), level, reason, message)
+        replica = self._find_replica(reporter.owner, self._clock.now_ms())
         for name, fact in sent.meta.items():
             key = name[:64].replace("/", "_").replace("~", "_")
             if replica is not None and (key in replica.meta or len(replica.meta) < MOST_META):
@@ -216,7 +216,7 @@ class ProgramReports:
         self.damaged += refused
         for line in lines:
             if isinstance(line, statsd.StatsdEvent):
-                self._event(reporter, now_ms, line.level, line.title, line.text)
+                self._add_event(reporter, now_ms, line.level, line.title, line.text)
             elif not self._statsd.has_room(reporter, line):
                 self._add(reporter, ReportSource.STATSD, (), 1)
             elif (point := self._statsd.take(reporter, line)) is not None:
@@ -233,7 +233,7 @@ class ProgramReports:
         derived: bool = False,
     ) -> None:
         now_ms = self._clock.now_ms()
-        replica = self._replica(reporter.owner, now_ms)
+        replica = self._find_replica(reporter.owner, now_ms)
         if replica is None:
             self.unattributed += 1
             return
@@ -291,7 +291,7 @@ class ProgramReports:
         if series is None:
             if not name or len(replica.series) >= MOST_SERIES:
                 return False
-            series = replica.series[key] = self._series(owner, name, labels)
+            series = replica.series[key] = self._make_series(owner, name, labels)
         values = self._waiting[series]
         if time_ms not in values:
             if self._count >= MOST_WAITING or not replica.bucket.take(1, self._clock.monotonic()):
@@ -300,7 +300,7 @@ class ProgramReports:
         values[time_ms] = value
         return True
 
-    def _series(self, owner: Owner, name: str, labels: Labels) -> Series:
+    def _make_series(self, owner: Owner, name: str, labels: Labels) -> Series:
         metric = (
             name if _PLAIN.fullmatch(name) and not name.endswith(".") else _NOT_PLAIN.sub("_", name)[:180].rstrip(".")
         )
@@ -318,11 +318,11 @@ class ProgramReports:
         replica.not_finite.add(name)
         at = "" if point.step is None else f" at step {point.step:g}"
         message = f"The program reported {name} = {value}{at}."
-        self._event(reporter, point.time_ms, Level.WARNING, NOT_FINITE, message)
+        self._add_event(reporter, point.time_ms, Level.WARNING, NOT_FINITE, message)
 
-    def _event(self, reporter: Reporter, time_ms: int, level: Level, reason: str, message: str) -> None:
+    def _add_event(self, reporter: Reporter, time_ms: int, level: Level, reason: str, message: str) -> None:
         now_ms = self._clock.now_ms()
-        replica = self._replica(reporter.owner, now_ms)
+        replica = self._find_replica(reporter.owner, now_ms)
         if replica is None:
             return
         if not replica.events.take(1, self._clock.monotonic()):
@@ -333,7 +333,7 @@ class ProgramReports:
         time_ms = min(max(time_ms, now_ms - DAY), now_ms)
         self._events.append(self._place.event(time_ms, level, word, message, owner=reporter.owner))
 
-    def _replica(self, owner: Owner, now_ms: int) -> _ReplicaReports | None:
+    def _find_replica(self, owner: Owner, now_ms: int) -> _ReplicaReports | None:
         found = self.replicas.get(owner)
         if found is None:
             if len(self.replicas) >= MOST_REPLICAS:
@@ -345,7 +345,7 @@ class ProgramReports:
         found.last_ms = now_ms
         return found
 
-    def _meta_of(self, owner: Owner) -> Mapping[str, str | float]:
+    def _get_meta(self, owner: Owner) -> Mapping[str, str | float]:
         replica = self.replicas.get(owner)
         return replica.meta if replica else {}
 

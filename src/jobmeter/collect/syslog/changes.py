@@ -1,45 +1,126 @@
-"""Track new log files: each is opened, whatever its name by then, or counted as lost."""
+"""Track new log files by the kernel's events: each is opened, whatever its name by then, or counted as lost."""
 
+import errno
+import logging
+import os
+import select
+import struct
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from jobmeter.collect.syslog.inotify import CREATE, DELETE, MOVED_FROM, MOVED_TO, FileChange
 from jobmeter.collect.syslog.successors import Followed
+
+if TYPE_CHECKING:
+    from jobmeter.collect.syslog.watch import FileWatch
+
+CREATE, MOVED_FROM, MOVED_TO, DELETE = 0x100, 0x40, 0x80, 0x200
+"""Kinds of events: a name appears, is moved away, is moved here, disappears."""
+MOST_WATCHES = 1_024
+_OVERFLOW, _IGNORED, _IS_DIRECTORY = 0x4000, 0x8000, 0x40000000
+_SELF_GONE = 0x400 | 0x800
+_ONLY_DIRECTORIES = 0x01000000
+_WATCHED = CREATE | MOVED_FROM | MOVED_TO | DELETE | _SELF_GONE | _ONLY_DIRECTORIES
+_HEAD = struct.Struct("iIII")
+_BUFFER = 64 * 1024
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """Event of a name in a directory. ``cookie`` is equal on both sides of a move.
+
+    ``lost``: the kernel dropped events.
+    """
+
+    directory: str = ""
+    name: str = ""
+    kind: int = 0
+    cookie: int = 0
+    is_directory: bool = False
+    lost: bool = False
+
+
+class Inotify:
+    """Watches directories. For one thread. Raises OSError if the kernel refuses."""
+
+    def __init__(self) -> None:
+        import ctypes  # noqa: PLC0415 - loaded where files are watched alone
+
+        library = ctypes.CDLL(None, use_errno=True)
+
+        def checked(result: int) -> int:
+            if result < 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number))
+            return result
+
+        self._checked = checked
+        self._library = library
+        self._descriptor = checked(library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        self._poll = select.poll()  # select() takes no descriptor above 1,023
+        self._poll.register(self._descriptor, select.POLLIN)
+        self._directories: dict[int, str] = {}
+        self._failed: set[int | None] = set()
+
+    def watch(self, directory: str) -> None:
+        """Watch a directory from now on, if possible, including one that replaced another."""
+        if len(self._directories) >= MOST_WATCHES and directory not in self._directories.values():
+            return self._fail(None, f"more than {MOST_WATCHES} directories have log files")
+        try:
+            number = self._checked(self._library.inotify_add_watch(self._descriptor, os.fsencode(directory), _WATCHED))
+            self._directories[number] = directory
+        except OSError as error:
+            if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES}:
+                self._fail(error.errno, f"{directory} cannot be watched: {error.strerror}")
+        return None
+
+    def read(self) -> list[FileChange]:
+        """Return the next events; empty without any."""
+        try:
+            data = os.read(self._descriptor, _BUFFER)
+        except BlockingIOError:
+            return []
+        found, at = [], 0
+        while at < len(data):
+            number, mask, cookie, length = _HEAD.unpack_from(data, at)
+            at += _HEAD.size + length
+            name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
+            if mask & _OVERFLOW:
+                found.append(FileChange(lost=True))
+            elif mask & _IGNORED:
+                self._directories.pop(number, None)
+            elif mask & _SELF_GONE:
+                self._forget(number)
+            elif (directory := self._directories.get(number)) is not None:
+                kind = mask & (CREATE | MOVED_FROM | MOVED_TO | DELETE)
+                found.append(FileChange(directory, name, kind, cookie, is_directory=bool(mask & _IS_DIRECTORY)))
+        return found or self.read()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for an event; True when there is one."""
+        return bool(self._poll.poll(seconds * 1_000))
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self._descriptor)
+
+    def _forget(self, number: int) -> None:
+        if self._directories.pop(number, None) is not None:
+            self._library.inotify_rm_watch(self._descriptor, number)
+
+    def _fail(self, reason: int | None, text: str) -> None:
+        if reason not in self._failed:
+            self._failed.add(reason)
+            _log.warning("%s: others are listed every two seconds", text)
+
 
 _MOST_NAMES = 10_000
 """Most files that wait to be opened, more are lost; and most remembered names of open files."""
 _TRIES = 2
 """Searches for a file that has gone: the event with its new name may be on its way."""
-
-
-class Files(Protocol):
-    """Files that are read, by their live paths: those that match a pattern and are not rotated."""
-
-    def request_scan(self) -> None:
-        """Request a listing of all folders."""
-        ...
-
-    def live_path(self, path: Path) -> Path | None:
-        """Return the live path that a path is, or was rotated from; None for any other."""
-        ...
-
-    def follow(self, live: Path, path: Path, reader: Path | None, *, is_new: bool) -> Followed:
-        """Open the file that has the name ``path`` now for a live path.
-
-        ``reader`` is the live path for which it is already open. ``is_new``: it appeared while its folder was watched.
-        """
-        ...
-
-    def opened(self, live: Path) -> int:
-        """Return how many files of a live path were opened since ``balance``."""
-        ...
-
-    def balance(self, live: Path | None = None) -> None:
-        """Reset the count of opened files of a live path, or of all."""
-        ...
 
 
 @dataclass(slots=True)
@@ -71,7 +152,7 @@ class Changes:
     event is read, its name may already lead to another file.
     """
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: "FileWatch") -> None:
         self._files = files
         self._due: dict[Path, _File] = {}
         self._aside: dict[Path, _File] = {}
@@ -115,7 +196,7 @@ class Changes:
                 self._born[file.live] -= 1
             del self._due[path]
             file.reader = file.live
-            if self._files.live_path(path) != file.live:
+            if self._files.find_live_path(path) != file.live:
                 self._aside[path] = file
                 if len(self._aside) > _MOST_NAMES:
                     del self._aside[next(iter(self._aside))]
@@ -132,14 +213,14 @@ class Changes:
     def _appear(self, path: Path) -> None:
         """Handle a new file at a path: it is opened if the path is live."""
         self._drop(path)
-        if self._files.live_path(path) == path:
+        if self._files.find_live_path(path) == path:
             self._born[path] += 1
             self._open_later(path, _File(path))
 
     def _leave(self, path: Path) -> _File | None:
         """Return the file that a name had."""
         file = self._drop(path)
-        live = self._files.live_path(path)
+        live = self._files.find_live_path(path)
         return file or (_File(live, live) if live is not None else None)
 
     def _arrive(self, path: Path, file: _File | None) -> None:
@@ -147,7 +228,7 @@ class Changes:
         if file is None:
             self._appear(path)
             return
-        if self._files.live_path(path) == path != file.live:
+        if self._files.find_live_path(path) == path != file.live:
             if file.is_new:  # its lines belong to another path now
                 self._born[file.live] -= 1
                 self._born[path] += 1

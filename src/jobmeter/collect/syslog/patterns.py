@@ -55,7 +55,7 @@ class LogPattern:
         self._folders = (*folders, "**") if last == "**" else tuple(folders)
         self.name = NamePattern("*" if last == "**" else last)
 
-    def directories(self, budget: MatchBudget) -> Iterator[str]:
+    def list_directories(self, budget: MatchBudget) -> Iterator[str]:
         """Yield the folders in which a file may match, each once."""
         seen: set[str] = set()
         for directory in _expand("/", self._folders, budget):

@@ -102,7 +102,7 @@ class SystemLogReader:
         self._owner_of = owner_of
         unreadable = "the positions in %s cannot be read (%s): sources are read from where they begin"
         self._file = StateFile(state, msgspec.json.Decoder(LogCheckpoint), unreadable)
-        self._looked_ns = self._file.written_ns()
+        self._looked_ns = self._file.read_written_ns()
         self._saved = self._file.load() or LogCheckpoint()
         self._unsaved = False
         self._unsaveable = False
@@ -146,7 +146,7 @@ class SystemLogReader:
         more = False
         for source in [*self._sources, *self._watch.sources]:
             for _ in range(_READINGS):
-                if self._waits or self._outbox.size > self._outbox.capacity // 2 or not self._turn(source):
+                if self._waits or self._outbox.size > self._outbox.capacity // 2 or not self._read_once(source):
                     break
             else:
                 more = True
@@ -220,7 +220,7 @@ class SystemLogReader:
             self._failing.discard(key)
             self._unsaved = True
 
-    def _turn(self, source: SystemLogSource) -> bool:
+    def _read_once(self, source: SystemLogSource) -> bool:
         """Read a source once. True if another reading may follow now."""
         place = self._saved.places.get(source.key)
         intent = place.intent if place else None
@@ -267,18 +267,20 @@ class SystemLogReader:
         self._unsaved = True
 
     def _put(self, source: SystemLogSource, entries: list[SystemLogEntry], intent: Intent) -> None:
-        lines = [self._line(source, entry, intent.first_ns + at) for at, entry in enumerate(entries[: intent.taken])]
+        lines = [
+            self._make_line(source, entry, intent.first_ns + at) for at, entry in enumerate(entries[: intent.taken])
+        ]
         missing = len(entries) - intent.taken
         if missing > 0:
             self.dropped += missing
             text = f"[jobmeter: {missing} lines are missing here, they came faster than {self._rate:g} a second]"
             note = SystemLogEntry(text, entries[-1].time_ns, severity=4, facility=entries[-1].facility)
-            lines.append(self._line(source, note, intent.first_ns + len(entries)))
+            lines.append(self._make_line(source, note, intent.first_ns + len(entries)))
         if lines and not self._outbox.put(logs_frame(lines)):
             self._waits = True
         self.sent += len(lines)
 
-    def _line(self, source: SystemLogSource, entry: SystemLogEntry, time_ns: int) -> LogLine:
+    def _make_line(self, source: SystemLogSource, entry: SystemLogEntry, time_ns: int) -> LogLine:
         owner = self._owner_of(entry.pid) if entry.pid is not None else None
         return LogLine(
             time_ns=time_ns if entry.time_ns is None else entry.time_ns,

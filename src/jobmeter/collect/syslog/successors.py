@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from jobmeter.collect.syslog.base import Spot, identity, identity_of, is_whole, rotated, spot_at
 from jobmeter.collect.syslog.opening import LogOpener
-from jobmeter.collect.syslog.rotation import Spot, identity, identity_of, is_whole, rotated, spot_at
 
 MOST_WAITING, MOST_WAITING_IN_ALL = 16, 1_500
 """Most files of one path, and of all, that are open before they are read; others are opened later."""
@@ -91,7 +91,7 @@ class Successors:
             return Followed.REFUSED if os.path.lexists(path) else Followed.ABSENT
         file = identity_of(descriptor)
         is_open = file == current or file in self.files
-        offset = None if is_open else self._offset(descriptor, is_new=is_new or path == self._path)
+        offset = None if is_open else self._find_offset(descriptor, is_new=is_new or path == self._path)
         if offset is None:
             os.close(descriptor)
             return Followed.READ
@@ -112,7 +112,7 @@ class Successors:
 
     def finish(self, descriptor: int, spot: Spot) -> None:
         """Remember where the lines of a file ended, and close it."""
-        if (before := self._end_of(spot.file)) is not None:
+        if (before := self._find_end(spot.file)) is not None:
             self._finished.remove(before)
         self._finished.append(spot)
         self.since_ns = max(self.since_ns, os.fstat(descriptor).st_mtime_ns)
@@ -142,7 +142,7 @@ class Successors:
                 spot = spot_at(one.descriptor, one.offset)
                 os.close(one.descriptor)
                 return spot
-        return self._end_of(file)
+        return self._find_end(file)
 
     def close(self) -> None:
         """Close all files."""
@@ -154,15 +154,15 @@ class Successors:
         self._waiting.remove(one)
         self._opener.waiting -= 1
 
-    def _offset(self, descriptor: int, *, is_new: bool) -> int | None:
+    def _find_offset(self, descriptor: int, *, is_new: bool) -> int | None:
         """Return the offset to read a file from; None for a finished file, or one that belongs to the past."""
         status = os.fstat(descriptor)
         if not is_new and status.st_mtime_ns < self.since_ns:
             return None
-        spot = self._end_of((status.st_dev, status.st_ino))
+        spot = self._find_end((status.st_dev, status.st_ino))
         if spot is None or not is_whole(descriptor, spot):  # a new file may have the number of an old one
             return 0
         return spot.offset if status.st_size > spot.offset else None
 
-    def _end_of(self, file: tuple[int, int]) -> Spot | None:
+    def _find_end(self, file: tuple[int, int]) -> Spot | None:
         return next((spot for spot in reversed(self._finished) if spot.file == file), None)

@@ -5,12 +5,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
-from jobmeter.collect.syslog.changes import Changes
+from jobmeter.collect.syslog.base import identity, list_live_names, rotated
+from jobmeter.collect.syslog.changes import Changes, Inotify
 from jobmeter.collect.syslog.files import FileSource
-from jobmeter.collect.syslog.inotify import Inotify
 from jobmeter.collect.syslog.opening import LogOpener
 from jobmeter.collect.syslog.patterns import MOST_ENTRIES, LogPattern, MatchBudget, NamePattern
-from jobmeter.collect.syslog.rotation import identity, list_live_names, rotated
 from jobmeter.collect.syslog.successors import Followed
 from jobmeter.model.time import NS_PER_MS, SystemClock
 
@@ -86,7 +85,7 @@ class FileWatch:
         owners: dict[tuple[int, int], Path] = {}
         for pattern in self._patterns:
             budget = MatchBudget()
-            for directory in pattern.directories(budget):
+            for directory in pattern.list_directories(budget):
                 names.setdefault(directory, set()).add(pattern.name)
                 if self._inotify is not None:
                     self._inotify.watch(directory)
@@ -99,7 +98,7 @@ class FileWatch:
                     elif pattern.text not in met:
                         self._add_if_open(FileSource(path, self._opener, from_end=True))
                     else:
-                        owners = owners or self._owners()
+                        owners = owners or self._map_owners()
                         self._begin(path, path, owners.get(identity(path) or (0, 0)), since_ns or now_ns)
             if budget.left < 0:
                 self._warn(f"more than {MOST_ENTRIES} names are in the folders of {pattern.text}: the rest is ignored")
@@ -151,7 +150,7 @@ class FileWatch:
         """Request a listing of all folders."""
         self._listed = False
 
-    def live_path(self, path: Path) -> Path | None:
+    def find_live_path(self, path: Path) -> Path | None:
         """Return the live path that a path is, or was rotated from; None for any other."""
         patterns = self._names.get(str(path.parent), set())
         lives = [
@@ -167,7 +166,10 @@ class FileWatch:
         return lives[0] if lives else None
 
     def follow(self, live: Path, path: Path, reader: Path | None, *, is_new: bool) -> Followed:
-        """Open the file at a path for a live path."""
+        """Open the file that has the name ``path`` now for a live path.
+
+        ``reader`` is the live path for which it is already open. ``is_new``: it appeared while its folder was watched.
+        """
         return self._begin(live, path, reader, self._looked_ns or 0, is_new=is_new)
 
     def opened(self, live: Path) -> int:
@@ -175,7 +177,7 @@ class FileWatch:
         return self._sources[live].opened if live in self._sources else 0
 
     def balance(self, live: Path | None = None) -> None:
-        """Reset the count of opened files."""
+        """Reset the count of opened files of a live path, or of all."""
         for source in self._sources.values() if live is None else filter(None, [self._sources.get(live)]):
             source.balance()
 
@@ -191,7 +193,7 @@ class FileWatch:
         new = sorted(name for name in names - read if lives.isdisjoint(list_live_names(name)))
         return [path for path in (Path(directory, name) for name in new) if path.is_file()]
 
-    def _owners(self) -> dict[tuple[int, int], Path]:
+    def _map_owners(self) -> dict[tuple[int, int], Path]:
         """Return the path under which each file was read so far."""
         return {file: path for path, source in self._sources.items() for file in source.files}
 

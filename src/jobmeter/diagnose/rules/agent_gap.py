@@ -1,16 +1,19 @@
-"""A replica has a gap in its samples."""
+"""Samples of a replica are missing for a part of its life."""
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import replica
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, minutes
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Agent gap",
+    advice="Look at the agent of its node (agent.dropped, agent.spool.size), and whether the node was paused.",
+    source="https://github.com/ROCm/omnistat",
+    metrics=("cpu.usage", "gpu.utilization"),
+)
+def agent_gap(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find gaps between samples that cover a significant share of the time, or a single long gap."""
     for signal in case.means.get("cpu.usage") or case.means.get("gpu.utilization") or ():
         if len(signal) < 4:
@@ -32,14 +35,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             text += f", and {len(gaps)} gaps in all: {amount(coverage, '1')} of the time is covered"
         evidence = signal.evidence(text, coverage, numbers["coverage"], "1", time=span[0])
         yield rule.finding(replica(signal), Severity.INFO, span, [evidence], 0.95)
-
-
-RULE = Rule(
-    name="agent_gap",
-    title="Agent gap",
-    sees="Samples of a replica are missing for a part of its life.",
-    advice="Look at the agent of its node (agent.dropped, agent.spool.size), and whether the node was paused.",
-    source="https://github.com/ROCm/omnistat",
-    find=find,
-    metrics=("cpu.usage", "gpu.utilization"),
-)

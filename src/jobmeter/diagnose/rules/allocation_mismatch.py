@@ -1,16 +1,18 @@
-"""Sources disagree about who has which device."""
+"""A replica computes on a device that was not given to it, or sources disagree on whose a device is."""
 
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import event_evidence
-from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.model.event import ALLOCATION_MISMATCH, Event
-from jobmeter.model.finding import Severity, Subject
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
+@Rule(
+    title="Allocation mismatch",
+    advice="Let the launcher choose devices from what the scheduler gives, and constrain devices by control group.",
+    source="https://slurm.schedmd.com/gres.html#Constraining_Devices",
+)
+def allocation_mismatch(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
     """Read the agents' events about disagreements, once for each replica and device."""
     mismatches: dict[tuple[str, str, str], list[Event]] = {}
     for event in case.events:
@@ -23,13 +25,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
         span = events[0].time, events[-1].time
         found = rule.finding(subject, Severity.WARNING, span, evidence, 0.9, sentence=sentence)
         yield replace(found, replicas=[replica] if replica else [])
-
-
-RULE = Rule(
-    name="allocation_mismatch",
-    title="Allocation mismatch",
-    sees="A replica computes on a device that was not given to it, or sources disagree on whose a device is.",
-    advice="Let the launcher choose devices from what the scheduler gives, and constrain devices by control group.",
-    source="https://slurm.schedmd.com/gres.html#Constraining_Devices",
-    find=find,
-)

@@ -1,22 +1,26 @@
-"""Devices, their memory and the CPU all have room: the batch is small."""
+"""Devices, their memory and the CPU all have room, so a larger batch would fit."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, PREFIXES, average_by_minute, find_low_level
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, title
-from jobmeter.model.finding import Evidence, Severity
 
 _OFTEN = 0.95
 _MEMORY = tuple(f"{prefix}.memory.utilization" for prefix in PREFIXES)
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Batch too small",
+    advice="Double the batch until one of them is nearly full, and scale the learning rate with it.",
+    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#batch-size",
+    metrics=(*BUSY, *_MEMORY, "cpu.utilization"),
+    hides=frozenset({"gpu_underused_p95"}),
+)
+def batch_small(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find low 95th percentiles of the busiest device, of its memory and of the busiest replica's CPU."""
     found = find_low_level(case, numbers)
     if found is None:
@@ -30,7 +34,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         memory, cpu = (amount(one.value or 0.0, "1") for one in evidence[1:])
         sentence = f"the devices compute for {amount(level, '1')} of the time, use {memory} of their memory and {cpu} "
         sentence += f"of the CPU: each is below {amount(numbers['busiest'], '1')}, a larger batch fits"
-        span = case.judged(numbers)
+        span = case.skip_warm_up(numbers)
         moments = span.start_ms, span.end_ms
         yield rule.finding(case.subject, Severity.INFO, moments, evidence, 0.8, sentence=sentence)
 
@@ -43,15 +47,3 @@ def _room(case: Case, metrics: Sequence[str], numbers: Numbers) -> Iterator[Evid
         if fullest < numbers["busiest"]:
             text = f"{title(signals[0].metric)}: 95th percentile {amount(fullest, '1')}"
             yield make_metric_evidence(signals[0].metric, text, fullest, numbers["busiest"], "1")
-
-
-RULE = Rule(
-    name="batch_small",
-    title="Batch too small",
-    sees="Devices, their memory and the CPU all have room, so a larger batch would fit.",
-    advice="Double the batch until one of them is nearly full, and scale the learning rate with it.",
-    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#batch-size",
-    find=find,
-    metrics=(*BUSY, *_MEMORY, "cpu.utilization"),
-    hides=frozenset({"gpu_underused_p95"}),
-)

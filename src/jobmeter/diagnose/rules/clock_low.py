@@ -1,18 +1,15 @@
-"""A device computes at a low clock without reaching its power or temperature limit."""
+"""A device computes at a low clock, and neither its power cap nor heat holds it back."""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import level_beside, measure_load, read_level_beside
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Finding, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Member, Signal, device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of
 from jobmeter.model.batch import Bools
-from jobmeter.model.finding import Evidence, Finding, Severity
 from jobmeter.query.stretches import Stretch
 
 _CLOCK, _LIMIT = "gpu.clock.sm", "gpu.clock.sm.limit"
@@ -36,7 +33,15 @@ class Low(msgspec.Struct, frozen=True, eq=False):
     stretch: Stretch
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Clock low",
+    advice="See `nvidia-smi -q -d CLOCK,PERFORMANCE`: clocks may be locked (`nvidia-smi -rgc`); else reset the device.",
+    source="https://github.com/facebookresearch/gcm",
+    metrics=("gpu.utilization", "gpu.sm.active", _CLOCK, _LIMIT, "gpu.power", "gpu.power.limit", *_HOLDS),
+    running=True,
+    hides=frozenset({"straggler_gpu", "gpu_busy_but_empty"}),
+)
+def clock_low(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find a clock below a share of its limit while the device is busy, below its power cap, cool and not throttled."""
     load = {one.member: one for one in measure_load(case, numbers)}
     clocks = [one for one in case.levels(_CLOCK, numbers) if one.member in load]
@@ -108,16 +113,3 @@ def _text(one: Low) -> str:
 
 def _hertz(value: float) -> str:
     return amount_of(_CLOCK, value)
-
-
-RULE = Rule(
-    name="clock_low",
-    title="Clock low",
-    sees="A device computes at a low clock, and neither its power cap nor heat holds it back.",
-    advice="See `nvidia-smi -q -d CLOCK,PERFORMANCE`: clocks may be locked (`nvidia-smi -rgc`); else reset the device.",
-    source="https://github.com/facebookresearch/gcm",
-    find=find,
-    metrics=("gpu.utilization", "gpu.sm.active", _CLOCK, _LIMIT, "gpu.power", "gpu.power.limit", *_HOLDS),
-    running=True,
-    hides=frozenset({"straggler_gpu", "gpu_busy_but_empty"}),
-)

@@ -1,16 +1,19 @@
-"""The clock of a node differs from the server's, or was set while the job ran."""
+"""The clock of a node differs from the server's, or was set by seconds while the job ran."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Severity, Subject
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Clocks apart",
+    advice="Let the node's clock be set over the network (chrony, systemd-timesyncd).",
+    source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
+    nodes=("agent.clock.offset",),
+)
+def clock_skew(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find a node whose agent saw its clock step forward or back, and times in the future on arrival at the server."""
     stepped = list(_find_steps(rule, case, numbers))
     yield from stepped
@@ -44,14 +47,3 @@ def _find_clocks_ahead(case: Case) -> Iterator[tuple[int, str, int]]:
     if job.recorded and job.end is not None and job.updated is not None:
         skew = job.end - job.updated
         yield skew, f"the job's end was recorded {skew / 1000:.1f} s before it was to come", job.end
-
-
-RULE = Rule(
-    name="clock_skew",
-    title="Clocks apart",
-    sees="The clock of a node differs from the server's, or was set by seconds while the job ran.",
-    advice="Let the node's clock be set over the network (chrony, systemd-timesyncd).",
-    source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
-    find=find,
-    nodes=("agent.clock.offset",),
-)

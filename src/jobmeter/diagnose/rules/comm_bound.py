@@ -1,4 +1,4 @@
-"""A link of a node or of a device is full while the job's devices there wait."""
+"""A link carries nearly what it can, or NVLink more than usual, while the job's devices there have little to do."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -6,13 +6,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, PREFIXES, has_devices
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Member, Signal, align_signals, device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, amount_of, title
-from jobmeter.model.finding import Finding, Severity, Subject
 
 _LINKS = {f"node.{kind}.speed": tuple(f"node.{kind}.{way}" for way in ("receive", "transmit"))
           for kind in ("network", "rdma")}  # fmt: skip
@@ -42,7 +39,16 @@ class LoadedLink(msgspec.Struct, frozen=True):
     confidence: float = 0.8
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Comm bound",
+    advice="Exchange less (gradient accumulation, compression), overlap it with computing, or use faster links.",
+    source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+    metrics=(*BUSY, _CPU, *_PCIE, _GENERATION, _WIDTH, *_NVLINK),
+    nodes=(*_LINKS, *(name for metrics in _LINKS.values() for name in metrics)),
+    hides=frozenset({"gpu_busy_but_empty", "io_bound_input", "cpu_overrequest"}),
+    running=True,
+)
+def comm_bound(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find traffic near a link's speed while devices, or CPUs of a job without devices, are rarely active.
 
     The utilization of a device does not count, because a collective that waits for the network keeps it high. The speed
@@ -86,7 +92,7 @@ def _links_of_nodes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
     for limit, metrics in _LINKS.items():
         speeds = {(one.node, one.part): float(one.value.max()) for one in case.nodes.get(limit, ()) if len(one)}
         for metric in metrics:
-            for place, traffic in case.levels_of_nodes(metric, numbers).items():
+            for place, traffic in case.average_nodes(metric, numbers).items():
                 use = _share(traffic, speeds.get(place, 0.0), numbers["full"], numbers)
                 if use is None:
                     continue
@@ -107,11 +113,11 @@ def _share(traffic: Signal, speed: float, full: float, numbers: Numbers) -> Sign
 
 def _lanes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
     """Yield the PCIe links that are full at times, by the highest measured speed: idle links lower theirs."""
-    widths = case.by_member(_WIDTH)
+    widths = case.map_by_member(_WIDTH)
     works: Mapping[Member, Signal] | None = None
     for metric in _PCIE:
         for traffic in case.levels(metric, numbers):
-            generations, lanes = case.by_member(_GENERATION).get(traffic.member), widths.get(traffic.member)
+            generations, lanes = case.map_by_member(_GENERATION).get(traffic.member), widths.get(traffic.member)
             if generations is None or lanes is None or not len(generations) or not len(lanes):
                 continue
             generation, width = int(generations.value.max()), int(lanes.value.max())
@@ -174,18 +180,3 @@ def _mean(signals: list[Signal], node: str) -> Signal:
     """Return the mean of signals at the times of any sample."""
     time, values = align_signals(signals)
     return replace(signals[0], time=time, value=np.nanmean(values, axis=0), node=node, device="")
-
-
-RULE = Rule(
-    name="comm_bound",
-    title="Comm bound",
-    sees="A link carries nearly what it can, or NVLink more than usual, while the job's devices there have little "
-    "to do.",
-    advice="Exchange less (gradient accumulation, compression), overlap it with computing, or use faster links.",
-    source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
-    find=find,
-    metrics=(*BUSY, _CPU, *_PCIE, _GENERATION, _WIDTH, *_NVLINK),
-    nodes=(*_LINKS, *(name for metrics in _LINKS.values() for name in metrics)),
-    hides=frozenset({"gpu_busy_but_empty", "io_bound_input", "cpu_overrequest"}),
-    running=True,
-)

@@ -1,17 +1,21 @@
-"""Devices wait while the CPU that feeds them is full."""
+"""The CPU of a replica is full while its devices wait."""
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, average_replica, bound, measure_load
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import replica
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="CPU bound input",
+    advice="More CPU for the replica, more loader workers, or preprocessing done before the job.",
+    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#cpu-bottleneck",
+    metrics=("cpu.utilization", *BUSY),
+    running=True,
+)
+def cpu_bound_input(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find full CPUs beside idle devices for most of the time."""
     cpus = case.signals("cpu.utilization", numbers, reaching=numbers["cpu"])
     devices = measure_load(case, numbers) if cpus else []
@@ -32,15 +36,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             gpu.evidence(f"its CPU is at {amount(used, '1')} of its limit meanwhile", rest, numbers["gpu"], "1"),
         ]
         yield rule.finding(replica(cpu), Severity.WARNING, (longest.start, longest.end), evidence, 0.9)
-
-
-RULE = Rule(
-    name="cpu_bound_input",
-    title="CPU bound input",
-    sees="The CPU of a replica is full while its devices wait.",
-    advice="More CPU for the replica, more loader workers, or preprocessing done before the job.",
-    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#cpu-bottleneck",
-    find=find,
-    metrics=("cpu.utilization", *BUSY),
-    running=True,
-)

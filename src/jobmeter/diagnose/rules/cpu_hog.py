@@ -1,24 +1,30 @@
-"""Processes outside the job use the CPUs that the job requested."""
+"""Processes outside the job take CPUs of a node that the job asked for, while it waits for them."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Signal, make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
 from jobmeter.model.batch import Float64s
-from jobmeter.model.finding import Finding, Severity, Subject
 
 _TIME, _COUNT, _USED, _LIMIT = "node.cpu.time", "node.cpu.count", "cpu.usage", "cpu.limit"
 _WAITS, _NODE_WAITS, _RUNNABLE = "pressure.cpu", "node.pressure.cpu", "node.processes.running"
 _REST = frozenset({"idle", "iowait"})
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="CPU hog",
+    advice="Look on the node for who that is (top, systemd-cgtop); ask for the node alone, or for CPUs that are bound.",
+    source="https://docs.kernel.org/accounting/psi.html",
+    metrics=(_USED, _LIMIT, _WAITS),
+    nodes=(_TIME, _COUNT, _NODE_WAITS, _RUNNABLE),
+    hides=frozenset({"straggler_rank", "straggler_gpu", "cpu_bound_input", "cpu_overrequest"}),
+    running=True,
+)
+def cpu_hog(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find full nodes on which others use more CPUs than the job left them, while the job waits for CPU."""
     counts = {one.node: float(one.value.max()) for one in case.nodes.get(_COUNT, ()) if len(one)}
     totals = {
@@ -82,7 +88,7 @@ def _hog(
 def _totals(case: Case, numbers: Numbers) -> dict[str, Signal]:
     """Return the used CPUs of each node: the sum over all busy modes."""
     modes: dict[str, list[Signal]] = {}
-    for (node, mode), signal in case.levels_of_nodes(_TIME, numbers).items():
+    for (node, mode), signal in case.average_nodes(_TIME, numbers).items():
         if mode not in _REST:
             modes.setdefault(node, []).append(signal)
     return {node: _sum(own) for node, own in modes.items()}
@@ -107,26 +113,12 @@ def _waits(case: Case, total: Signal, pressure: Sequence[Signal], count: float, 
     Without pressure of the job, the pressure of the node counts. Without either, runnable processes beyond the number
     of CPUs count.
     """
-    of_node = case.levels_of_nodes(_NODE_WAITS, numbers).get((total.node, ""))
+    of_node = case.average_nodes(_NODE_WAITS, numbers).get((total.node, ""))
     own = pressure or ([] if of_node is None else [of_node])
     if own:
         found: Float64s = np.max([np.nan_to_num(one.at(total.time)) for one in own], axis=0)
         return found
-    runnable = case.levels_of_nodes(_RUNNABLE, numbers).get((total.node, ""))
+    runnable = case.average_nodes(_RUNNABLE, numbers).get((total.node, ""))
     if runnable is None:
         return np.zeros(len(total))
     return np.clip(np.nan_to_num(runnable.at(total.time)) / count - 1, 0.0, 1.0)
-
-
-RULE = Rule(
-    name="cpu_hog",
-    title="CPU hog",
-    sees="Processes outside the job take CPUs of a node that the job asked for, while it waits for them.",
-    advice="Look on the node for who that is (top, systemd-cgtop); ask for the node alone, or for CPUs that are bound.",
-    source="https://docs.kernel.org/accounting/psi.html",
-    find=find,
-    metrics=(_USED, _LIMIT, _WAITS),
-    nodes=(_TIME, _COUNT, _NODE_WAITS, _RUNNABLE),
-    hides=frozenset({"straggler_rank", "straggler_gpu", "cpu_bound_input", "cpu_overrequest"}),
-    running=True,
-)

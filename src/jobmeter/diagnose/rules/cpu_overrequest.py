@@ -1,16 +1,19 @@
-"""A replica was given far more CPU than it uses."""
+"""A CPU limit lies far above the most that a replica of its role ever uses."""
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.peers import role
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, replica
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="CPU overrequest",
+    advice="Ask for fewer cores: others wait for them.",
+    source="https://github.com/PrincetonUniversity/jobstats",
+    metrics=("cpu.usage", "cpu.limit", "pressure.cpu"),
+)
+def cpu_overrequest(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find replicas whose busiest times stay far below their limit, although they do not wait for CPU.
 
     All replicas of a role have the same limit, so all of them must stay below it.
@@ -21,7 +24,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     needed: set[str] = set()
     for signal in case.signals("cpu.usage", numbers):
         limit = limits.get(signal.replica, case.job.limits.get("cpu.limit", 0.0))
-        most = float(np.percentile(signal.averaged(numbers["busiest"]).value, 99))
+        most = float(np.percentile(signal.average_over(numbers["busiest"]).value, 99))
         if waiting.get(signal.replica, 0.0) > numbers["waiting"] or most >= numbers["use"] * limit > 0:
             needed.add(role(signal))
         start, end = signal.span
@@ -32,14 +35,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             text = f"{case.name_of(signal)} used {most:.2f} cores at its busiest and may use {limit:g} cores"
             evidence = signal.evidence(text, most, limit, "{core}")
             yield rule.finding(replica(signal), Severity.INFO, signal.span, [evidence], 0.9)
-
-
-RULE = Rule(
-    name="cpu_overrequest",
-    title="CPU overrequest",
-    sees="A CPU limit lies far above the most that a replica of its role ever uses.",
-    advice="Ask for fewer cores: others wait for them.",
-    source="https://github.com/PrincetonUniversity/jobstats",
-    find=find,
-    metrics=("cpu.usage", "cpu.limit", "pressure.cpu"),
-)

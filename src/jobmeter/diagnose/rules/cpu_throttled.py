@@ -1,13 +1,17 @@
 """A replica is throttled by its CPU quota."""
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import replica
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="CPU throttled",
+    advice="Raise the CPU limit, or start as many threads as the limit has cores (OMP_NUM_THREADS, loader workers).",
+    source="https://github.com/kubernetes-monitoring/kubernetes-mixin/blob/master/alerts/resource_alerts.libsonnet",
+    metrics=("cpu.throttled.time",),
+    running=True,
+)
+def cpu_throttled(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find replicas that are throttled for a large share of the time."""
     for signal in case.levels("cpu.throttled.time", numbers):
         longest = case.stretch(signal, signal.value > numbers["share"], numbers)
@@ -16,15 +20,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             text = f"{case.name_of(signal)} is throttled by its CPU quota for {mean:.2f} s of each second"
             evidence = signal.evidence(text, mean, numbers["share"], "s/s", time=longest.start)
             yield rule.finding(replica(signal), Severity.WARNING, (longest.start, longest.end), [evidence], 0.95)
-
-
-RULE = Rule(
-    name="cpu_throttled",
-    title="CPU throttled",
-    sees="A replica is throttled by its CPU quota.",
-    advice="Raise the CPU limit, or start as many threads as the limit has cores (OMP_NUM_THREADS, loader workers).",
-    source="https://github.com/kubernetes-monitoring/kubernetes-mixin/blob/master/alerts/resource_alerts.libsonnet",
-    find=find,
-    metrics=("cpu.throttled.time",),
-    running=True,
-)

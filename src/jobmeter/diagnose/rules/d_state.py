@@ -1,15 +1,18 @@
-"""Processes of a node wait for a device and cannot be ended."""
+"""Processes of a node are in uninterruptible sleep for long."""
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.wording import minutes
-from jobmeter.model.finding import Severity, Subject
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Stuck in the kernel",
+    advice="A disk or a network mount does not answer: look at /proc/PID/stack and at the kernel's log.",
+    source="https://github.com/facebookresearch/gcm",
+    nodes=("node.processes.blocked",),
+)
+def d_state(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find blocked processes without a pause."""
     for signal in case.of_nodes("node.processes.blocked", numbers):
         longest = case.stretch(signal, signal.value >= numbers["processes"], numbers)
@@ -19,14 +22,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             evidence = signal.evidence(text, least, numbers["processes"], "{process}", time=longest.start)
             subject = Subject("node", signal.node)
             yield rule.finding(subject, Severity.WARNING, (longest.start, longest.end), [evidence], 0.8)
-
-
-RULE = Rule(
-    name="d_state",
-    title="Stuck in the kernel",
-    sees="Processes of a node are in uninterruptible sleep for long.",
-    advice="A disk or a network mount does not answer: look at /proc/PID/stack and at the kernel's log.",
-    source="https://github.com/facebookresearch/gcm",
-    find=find,
-    nodes=("node.processes.blocked",),
-)

@@ -1,16 +1,13 @@
-"""Devices work and wait in turn, because their replica is too slow at reading or preparing data."""
+"""The devices of a replica work and wait in turn, and it reads or prepares data while they wait."""
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, average_replica, measure_load
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, replica
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, title
 from jobmeter.model.batch import Float64s
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.finding import Evidence, Severity
 
 _LOADS = ("disk.read", "network.receive", "cpu.usage")
 _FEWEST = 20
@@ -22,7 +19,15 @@ _SHIFT = 1 / 8
 """Share of the length of a wave by which what is read may lead or follow, at most."""
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Dataloader starved",
+    advice="Load ahead while the devices work: more loader workers, a larger prefetch factor, pinned memory.",
+    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",
+    metrics=(*_LOADS, *BUSY),
+    hides=frozenset({"gpu_fluctuating", "gpu_low_util"}),
+    running=True,
+)
+def dataloader_starved(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find a square wave of a replica's devices, with its reads or its CPU swinging in the opposite phase.
 
     A pause in which the replica also reads less (a checkpoint, an evaluation) is no lack of data.
@@ -102,16 +107,3 @@ def _evidence(load: Signal, then: float, otherwise: float) -> Evidence:
     unit = CATALOG[load.metric].answer_unit
     text = f"{title(load.metric)}: {amount(then, unit)} while they wait, {amount(otherwise, unit)} while they work"
     return load.evidence(text, then, otherwise, unit)
-
-
-RULE = Rule(
-    name="dataloader_starved",
-    title="Dataloader starved",
-    sees="The devices of a replica work and wait in turn, and it reads or prepares data while they wait.",
-    advice="Load ahead while the devices work: more loader workers, a larger prefetch factor, pinned memory.",
-    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",
-    find=find,
-    metrics=(*_LOADS, *BUSY),
-    hides=frozenset({"gpu_fluctuating", "gpu_low_util"}),
-    running=True,
-)

@@ -1,27 +1,19 @@
-"""Device memory has many corrected errors."""
+"""Memory errors of a device are corrected repeatedly."""
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import growth_storm
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import device
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Many corrected ECC errors",
+    advice="Nothing is lost yet; test the device when the job has ended.",
+    source="https://github.com/facebookresearch/gcm",
+    counters=("gpu.ecc.corrected",),
+)
+def ecc_corrected_storm(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find more corrected errors a minute than the threshold, for the hold time."""
     for signal, rate, span in growth_storm(case, "gpu.ecc.corrected", numbers):
         text = f"{case.name_of(signal)} had {rate:.1f} memory errors a minute, which were corrected"
         evidence = signal.evidence(text, rate, numbers["rate"], "{error}/min")
         yield rule.finding(device(signal), Severity.WARNING, span, [evidence], 0.85)
-
-
-RULE = Rule(
-    name="ecc_corrected_storm",
-    title="Many corrected ECC errors",
-    sees="Memory errors of a device are corrected repeatedly.",
-    advice="Nothing is lost yet; test the device when the job has ended.",
-    source="https://github.com/facebookresearch/gcm",
-    find=find,
-    counters=("gpu.ecc.corrected",),
-)

@@ -1,14 +1,20 @@
-"""Device memory lost data."""
+"""Memory errors of a device that could not be corrected."""
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import format_count
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
+@Rule(
+    title="Uncorrected ECC error",
+    advice="Start again from a checkpoint on another device; reset this one, and have it replaced if it happens again.",
+    source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
+    counters=("gpu.ecc.uncorrected",),
+    explains=True,
+    lasts=True,
+    running=True,
+)
+def ecc_uncorrected(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
     """Find any growth of the counter while the job had the device."""
     for signal in case.increases.get("gpu.ecc.uncorrected", ()):
         grown = signal.value > 0
@@ -19,17 +25,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
             span = int(times[0]), int(times[-1]) + case.step_ms
             sentence = f"{case.name_of(signal)} lost data: memory errors could not be corrected"
             yield rule.finding(device(signal), Severity.CRITICAL, span, [evidence], 0.99, sentence=sentence)
-
-
-RULE = Rule(
-    name="ecc_uncorrected",
-    title="Uncorrected ECC error",
-    sees="Memory errors of a device that could not be corrected.",
-    advice="Start again from a checkpoint on another device; reset this one, and have it replaced if it happens again.",
-    source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
-    find=find,
-    counters=("gpu.ecc.uncorrected",),
-    explains=True,
-    lasts=True,
-    running=True,
-)

@@ -1,14 +1,11 @@
-"""A filesystem or the disk below it reported errors."""
+"""The kernel of a node reports errors of a filesystem, of the disk below it, or of a server that it is on."""
 
 import re
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
 from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, incidents
-from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.wording import format_count
-from jobmeter.model.finding import Evidence, Severity, Subject
 
 _WORSE = re.compile(
     r"EXT[234]-fs error|Remounting filesystem read-only|Aborting journal|BTRFS:? (?:error|critical)"
@@ -22,7 +19,18 @@ _DEVICE = re.compile(
 )
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="File system error",
+    advice="Take jobs off the node; look at the disk (smartctl, nvme smart-log) or the storage server before fsck.",
+    source="https://docs.kernel.org/filesystems/ext4/index.html",
+    kernel=(
+        '"EXT4 fs error" OR "EXT3 fs error" OR "EXT2 fs error" OR "Remounting filesystem" OR "Aborting journal" '
+        'OR "BTRFS error" OR "BTRFS critical" OR (XFS AND (corruption OR "internal error" OR "shutting down")) '
+        'OR "force shutdown" OR "I O error" OR "JBD2 detected" OR (nfs AND "not responding")'
+    ),
+    of_nodes=True,
+)
+def fs_error(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Report each device with errors once; critical if the filesystem gave up."""
     by_device: dict[tuple[str, str], list[IncidentReport]] = {}
     worse: set[tuple[str, str]] = set()
@@ -46,19 +54,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 def _device(text: str) -> str:
     named = _DEVICE.search(text)
     return next((name for name in named.groups() if name), "") if named else ""
-
-
-RULE = Rule(
-    name="fs_error",
-    title="File system error",
-    sees="The kernel of a node reports errors of a filesystem, of the disk below it, or of a server that it is on.",
-    advice="Take jobs off the node; look at the disk (smartctl, nvme smart-log) or the storage server before fsck.",
-    source="https://docs.kernel.org/filesystems/ext4/index.html",
-    find=find,
-    kernel=(
-        '"EXT4 fs error" OR "EXT3 fs error" OR "EXT2 fs error" OR "Remounting filesystem" OR "Aborting journal" '
-        'OR "BTRFS error" OR "BTRFS critical" OR (XFS AND (corruption OR "internal error" OR "shutting down")) '
-        'OR "force shutdown" OR "I O error" OR "JBD2 detected" OR (nfs AND "not responding")'
-    ),
-    of_nodes=True,
-)

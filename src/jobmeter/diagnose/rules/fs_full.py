@@ -2,13 +2,10 @@
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import Cause
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import replica
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Severity, Subject
 from jobmeter.model.time import SECOND
 
 _STORAGE, _WRITE = "storage.ephemeral.utilization", "disk.write"
@@ -70,7 +67,7 @@ def _severity(most: float, numbers: Numbers) -> Severity:
     return Severity.WARNING if most >= numbers["warning"] else Severity.INFO
 
 
-RULE = Cause(
+fs_full = Cause(
     name="fs_full",
     title="File system full",
     sees="A filesystem that the job uses is full or nearly: of a node, or the ephemeral storage of a pod.",

@@ -1,23 +1,34 @@
-"""A device reports high utilization but does hardly any work."""
+"""A device is busy all the time with kernels that fill little of it."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import PREFIXES, read_level_beside
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, device, make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, title
 from jobmeter.model.batch import Float64s
-from jobmeter.model.finding import Evidence, Severity
 from jobmeter.query.stretches import Stretch
 
 _OFTEN = 0.9
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="GPU busy but empty",
+    advice="Larger batches, mixed precision and fused kernels give each launch more to do; a profiler tells which.",
+    source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html#metrics",
+    metrics=(
+        *(
+            f"{prefix}.{name}"
+            for prefix in PREFIXES
+            for name in ("utilization", "sm.active", "tensor.active", "power", "memory.utilization")
+        ),
+        "gpu.power.limit",
+    ),
+    running=True,
+)
+def gpu_busy_but_empty(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find high utilization beside few active multiprocessors, idle tensor cores, little power or empty memory."""
     for prefix in PREFIXES:
         for signal in case.levels(f"{prefix}.utilization", numbers, reaching=numbers["busy"]):
@@ -57,22 +68,3 @@ def _is_used(tensor: Float64s, numbers: Numbers) -> bool:
     """True if a job uses tensor cores at all: other jobs compute without them."""
     measured_ones = tensor[~np.isnan(tensor)]
     return bool(len(measured_ones)) and float(np.quantile(measured_ones, _OFTEN)) >= numbers["used"]
-
-
-RULE = Rule(
-    name="gpu_busy_but_empty",
-    title="GPU busy but empty",
-    sees="A device is busy all the time with kernels that fill little of it.",
-    advice="Larger batches, mixed precision and fused kernels give each launch more to do; a profiler tells which.",
-    source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html#metrics",
-    find=find,
-    metrics=(
-        *(
-            f"{prefix}.{name}"
-            for prefix in PREFIXES
-            for name in ("utilization", "sm.active", "tensor.active", "power", "memory.utilization")
-        ),
-        "gpu.power.limit",
-    ),
-    running=True,
-)

@@ -1,17 +1,14 @@
-"""Devices work in bursts and are idle between them, again and again."""
+"""Devices swing between high utilization and idle, many times an hour."""
 
 from collections.abc import Iterator
 
 import msgspec
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, measure_load, works
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, minutes
-from jobmeter.model.finding import Severity
 
 _BURSTS = 0.95
 
@@ -24,7 +21,14 @@ class Bursts(msgspec.Struct, frozen=True):
     cycle: float
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="GPU fluctuating",
+    advice="Something holds up each step: read ahead (more workers, prefetch), write checkpoints in the background.",
+    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",
+    metrics=BUSY,
+    hides=frozenset({"gpu_underused_p95", "batch_small", "gpu_low_util", "straggler_gpu"}),
+)
+def gpu_fluctuating(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find jobs most of whose working devices swing between high and idle many times in nearly every window.
 
     The samples of the devices hit different moments of a cycle, so the devices seem to differ. That makes none of them
@@ -41,7 +45,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     text = f"{len(found)} {devices} between {amount(level, '1')} and idle every {minutes(cycle)}, "
     text += f"idle for {amount(idle, '1')} of the time"
     evidence = make_metric_evidence(used[0].metric, text, idle, numbers["least"], "1")
-    span = case.judged(numbers)
+    span = case.skip_warm_up(numbers)
     severity = Severity.WARNING if idle >= numbers["much"] else Severity.INFO
     yield rule.finding(case.subject, severity, (span.start_ms, span.end_ms), [evidence], 0.85)
 
@@ -84,15 +88,3 @@ def _measure_bursts(part: Signal, numbers: Numbers) -> Bursts | None:
     if between > numbers["between"] or cycles < numbers["cycles"] or longest > numbers["rest"]:
         return None
     return Bursts(idle, level, float(width.sum()) / cycles)
-
-
-RULE = Rule(
-    name="gpu_fluctuating",
-    title="GPU fluctuating",
-    sees="Devices swing between high utilization and idle, many times an hour.",
-    advice="Something holds up each step: read ahead (more workers, prefetch), write checkpoints in the background.",
-    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",
-    find=find,
-    metrics=BUSY,
-    hides=frozenset({"gpu_underused_p95", "batch_small", "gpu_low_util", "straggler_gpu"}),
-)

@@ -1,19 +1,23 @@
-"""A device of the job is idle."""
+"""A GPU or NPU that the job has computes nothing for long."""
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, measure_load
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, minutes, title
-from jobmeter.model.finding import Severity
 
 _USUALLY = 0.9
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="GPU idle allocated",
+    advice="End the job if it is done, ask for fewer devices, or find what its processes wait for.",
+    source="https://github.com/PrincetonUniversity/job_defense_shield",
+    metrics=BUSY,
+    running=True,
+)
+def gpu_idle_allocated(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find devices whose utilization and active multiprocessors stay at idle."""
     for signal in measure_load(case, numbers):
         longest = case.stretch(signal, signal.value <= numbers["idle"], numbers)
@@ -26,15 +30,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         evidence = [signal.evidence(text, usual, numbers["idle"], "1", time=longest.start)]
         span = longest.start, longest.end
         yield rule.finding(device(signal), severity, span, evidence, 0.95, sentence=sentence)
-
-
-RULE = Rule(
-    name="gpu_idle_allocated",
-    title="GPU idle allocated",
-    sees="A GPU or NPU that the job has computes nothing for long.",
-    advice="End the job if it is done, ask for fewer devices, or find what its processes wait for.",
-    source="https://github.com/PrincetonUniversity/job_defense_shield",
-    find=find,
-    metrics=BUSY,
-    running=True,
-)

@@ -1,20 +1,24 @@
-"""Memory of a device is in use, and no process of a job computes there."""
+"""Memory of a device is in use, though no process of a job is there."""
 
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Member, Signal, device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, minutes
-from jobmeter.model.finding import Severity
 
 _MEMORY, _PROCESSES, _FOREIGN, _BUSY = "gpu.memory.usage", "gpu.processes", "gpu.processes.foreign", "gpu.utilization"
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="GPU leftover memory",
+    advice="Look for processes of earlier jobs (`fuser -v /dev/nvidia*`) and end them; else reset the device.",
+    source="https://github.com/facebookresearch/gcm",
+    metrics=(_MEMORY, _PROCESSES, _FOREIGN, _BUSY),
+    nodes=(_MEMORY, _PROCESSES, _FOREIGN, _BUSY),
+)
+def gpu_leftover_memory(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find devices with memory in use but no process, or only processes of no job."""
     for signals in (_select_job_signals(case), _select_node_signals(case)):
         for member, memory in signals.get(_MEMORY, {}).items():
@@ -38,7 +42,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _select_job_signals(case: Case) -> Mapping[str, Mapping[Member, Signal]]:
-    return {name: case.by_member(name) for name in (_MEMORY, _PROCESSES, _FOREIGN, _BUSY)}
+    return {name: case.map_by_member(name) for name in (_MEMORY, _PROCESSES, _FOREIGN, _BUSY)}
 
 
 def _select_node_signals(case: Case) -> Mapping[str, Mapping[Member, Signal]]:
@@ -57,15 +61,3 @@ def _cut_to_allocations(case: Case, signal: Signal) -> Iterator[Signal]:
             part = signal.within(one.start, case.span.end_ms if one.end is None else one.end)
             if len(part):
                 yield part
-
-
-RULE = Rule(
-    name="gpu_leftover_memory",
-    title="GPU leftover memory",
-    sees="Memory of a device is in use, though no process of a job is there.",
-    advice="Look for processes of earlier jobs (`fuser -v /dev/nvidia*`) and end them; else reset the device.",
-    source="https://github.com/facebookresearch/gcm",
-    find=find,
-    metrics=(_MEMORY, _PROCESSES, _FOREIGN, _BUSY),
-    nodes=(_MEMORY, _PROCESSES, _FOREIGN, _BUSY),
-)

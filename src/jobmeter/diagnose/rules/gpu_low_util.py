@@ -1,19 +1,23 @@
-"""The devices of a job have a low utilization."""
+"""Mean utilization of the job's devices is low."""
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, measure_load, works
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="GPU low utilization",
+    advice="Look at the input pipeline first (cpu_bound_input, io_bound_input), then at the batch size.",
+    source="https://github.com/PrincetonUniversity/jobstats",
+    metrics=BUSY,
+    hides=frozenset({"gpu_underused_p95", "batch_small"}),
+)
+def gpu_low_util(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find a low mean over the devices that did anything."""
-    span = case.judged(numbers)
+    span = case.skip_warm_up(numbers)
     used = [one for one in measure_load(case, numbers) if works(one, numbers)]
     if not used or span.length_ms < numbers["hold"]:
         return
@@ -24,15 +28,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         text = f"{len(used)} {devices} at {amount(mean, '1')} on average; below {amount(numbers['yellow'], '1')} is low"
         evidence = make_metric_evidence(used[0].metric, text, mean, numbers["yellow"], "1")
         yield rule.finding(case.subject, severity, (span.start_ms, span.end_ms), [evidence], 0.9)
-
-
-RULE = Rule(
-    name="gpu_low_util",
-    title="GPU low utilization",
-    sees="Mean utilization of the job's devices is low.",
-    advice="Look at the input pipeline first (cpu_bound_input, io_bound_input), then at the batch size.",
-    source="https://github.com/PrincetonUniversity/jobstats",
-    find=find,
-    metrics=BUSY,
-    hides=frozenset({"gpu_underused_p95", "batch_small"}),
-)

@@ -1,19 +1,16 @@
-"""A GPU of the job was lost, hung, or could not be measured."""
+"""A GPU of the job was lost, needs a reset, does not answer, or cannot be measured by the node's agent."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import event_evidence
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Finding, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import minutes
 from jobmeter.model.device import STATES, DeviceState
 from jobmeter.model.event import DEVICE_HANGS, DRIVER_MISMATCH, GPU_BACK, GPU_LOST, GPU_NOT_PERMITTED, Event
-from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 
 _STATES = {
     GPU_LOST: DeviceState.LOST,
@@ -25,7 +22,15 @@ _MOST_EVENTS = 5
 _UNMEASURED = "Nothing is measured of it, and the job may be well: see `jobmeter doctor` on the node."
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
+@Rule(
+    title="GPU missing",
+    advice="Start again on another node. Drain this one, see its kernel's log for XIDs, and reset or replace the GPU.",
+    source="https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html",
+    metrics=("gpu.state",),
+    explains=True,
+    running=True,
+)
+def gpu_missing(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
     """Find lost devices by their samples of ``gpu.state``, and by the agent's events for devices without samples."""
     events = _events(case)
     raised: set[tuple[str, str]] = set()
@@ -80,16 +85,3 @@ def _faults(case: Case) -> Iterator[Event]:
     for event in case.faults:
         if not event.subject.startswith("device ") or (event.node, event.object.name) in mine:
             yield event
-
-
-RULE = Rule(
-    name="gpu_missing",
-    title="GPU missing",
-    sees="A GPU of the job was lost, needs a reset, does not answer, or cannot be measured by the node's agent.",
-    advice="Start again on another node. Drain this one, see its kernel's log for XIDs, and reset or replace the GPU.",
-    source="https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html",
-    find=find,
-    metrics=("gpu.state",),
-    explains=True,
-    running=True,
-)

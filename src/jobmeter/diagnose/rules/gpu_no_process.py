@@ -1,15 +1,20 @@
-"""No process computes on a device that the job has."""
+"""No process of the job, nor any other, computes on a device that the job has."""
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, measure_load
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import minutes
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="GPU no process",
+    advice="Ask for as many devices as there are processes, or start one for each (torchrun --nproc-per-node).",
+    source="https://github.com/PrincetonUniversity/job_defense_shield",
+    metrics=(*BUSY, "gpu.processes"),
+    running=True,
+    hides=frozenset({"gpu_idle_allocated"}),
+)
+def gpu_no_process(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find devices without a process in the driver's list for long, which compute nothing meanwhile."""
     load = {one.member: one for one in measure_load(case, numbers)}
     for signal in case.signals("gpu.processes", numbers):
@@ -23,16 +28,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         text = f"{case.name_of(signal)} has had no process for {minutes(longest.length)}, though the job has it"
         evidence = signal.evidence(text, 0.0, 1.0, "{process}", time=longest.start)
         yield rule.finding(device(signal), severity, (longest.start, longest.end), [evidence], 0.9)
-
-
-RULE = Rule(
-    name="gpu_no_process",
-    title="GPU no process",
-    sees="No process of the job, nor any other, computes on a device that the job has.",
-    advice="Ask for as many devices as there are processes, or start one for each (torchrun --nproc-per-node).",
-    source="https://github.com/PrincetonUniversity/job_defense_shield",
-    find=find,
-    metrics=(*BUSY, "gpu.processes"),
-    running=True,
-    hides=frozenset({"gpu_idle_allocated"}),
-)

@@ -1,20 +1,23 @@
-"""Some devices of a job work; others never do."""
+"""Some of the job's devices never work while others do."""
 
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, measure_load, works
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Severity
 
 _NAMED = 8
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="GPU partly unused",
+    advice="Ask for as many devices as the program uses, or let it use all (torchrun --nproc-per-node, device lists).",
+    source="https://github.com/PrincetonUniversity/job_defense_shield",
+    metrics=BUSY,
+)
+def gpu_partly_unused(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find K of n devices that were never above idle while another device was."""
-    span = case.judged(numbers)
+    span = case.skip_warm_up(numbers)
     signals = measure_load(case, numbers)
     idle = [one for one in signals if not works(one, numbers)]
     if not idle or len(idle) == len(signals) or span.length_ms < numbers["hold"]:
@@ -24,14 +27,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     evidence = make_metric_evidence(idle[0].metric, text, float(max(one.mean for one in idle)), numbers["idle"], "1")
     found = rule.finding(case.subject, Severity.WARNING, (span.start_ms, span.end_ms), [evidence], 0.95)
     yield replace(found, replicas=list(dict.fromkeys(one.replica for one in idle if one.replica)))
-
-
-RULE = Rule(
-    name="gpu_partly_unused",
-    title="GPU partly unused",
-    sees="Some of the job's devices never work while others do.",
-    advice="Ask for as many devices as the program uses, or let it use all (torchrun --nproc-per-node, device lists).",
-    source="https://github.com/PrincetonUniversity/job_defense_shield",
-    find=find,
-    metrics=BUSY,
-)

@@ -1,15 +1,18 @@
-"""The devices of a job work steadily, and are never near their limit."""
+"""Utilization of the job's devices is never high, though they work all the time."""
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, find_low_level
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="GPU underused",
+    advice="A larger batch, more workers that prepare input, or fewer devices: each waits for a part of every step.",
+    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",
+    metrics=BUSY,
+)
+def gpu_underused_p95(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find a low 95th percentile of the busiest device, in a job that works at one level."""
     found = find_low_level(case, numbers)
     if found is None:
@@ -19,16 +22,5 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     text = f"{devices}: the 95th percentile of utilization is {amount(level, '1')}; "
     text += f"below {amount(numbers['busiest'], '1')} is low"
     evidence = make_metric_evidence(used[0].metric, text, level, numbers["busiest"], "1")
-    span = case.judged(numbers)
+    span = case.skip_warm_up(numbers)
     yield rule.finding(case.subject, Severity.INFO, (span.start_ms, span.end_ms), [evidence], 0.85)
-
-
-RULE = Rule(
-    name="gpu_underused_p95",
-    title="GPU underused",
-    sees="Utilization of the job's devices is never high, though they work all the time.",
-    advice="A larger batch, more workers that prepare input, or fewer devices: each waits for a part of every step.",
-    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",
-    find=find,
-    metrics=BUSY,
-)

@@ -5,16 +5,13 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import PREFIXES
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Signal, make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, title
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.event import STACK_EVIDENCE, Level
-from jobmeter.model.finding import Evidence, Severity, Subject
 
 _FLOWS = ("network.receive", "network.transmit", "disk.read", "disk.write", "gpu.nvlink.transmit", "gpu.nvlink.receive")
 _CPU = ("cpu.usage",)
@@ -42,22 +39,6 @@ class Still(msgspec.Struct, frozen=True):
     before: float
     quiet: bool
     fell: bool
-
-
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Find jobs in which nothing moves up to the end of the samples, in any replica and device, after earlier work.
-
-    Devices stay at one level: idle, or busy with a collective that waits for a rank. A shorter time suffices if the
-    stacks of the ranks show that the others wait for a stuck rank.
-    """
-    still = _stand_still(case, numbers, numbers["hold"], is_open=rule.name in case.open_rules)
-    if not still:
-        suspicious = _find_suspicious(case, numbers)
-        still = suspicious if suspicious and _is_shown(case, suspicious, numbers) else []
-    if still:
-        span, evidence = (_begin(still), _end(still)), list(_evidence(still, _begin(still)))
-        sentence = f"{_name_ranks(case, still)}: {_describe_activity(still)}"
-        yield rule.finding(case.subject, Severity.CRITICAL, span, evidence, 0.85, sentence=sentence)
 
 
 def suspects(case: Case, numbers: Numbers) -> int | None:
@@ -134,7 +115,9 @@ def _measure_standstill(kind: str, signal: Signal, numbers: Numbers, hold_ms: fl
     level = float(np.median(tail)) if len(tail) else 0.0
     if len(tail) < 2 or float(_find_stays(kind, tail, level, usual, numbers).mean()) < numbers["steady"]:
         return None
-    stretches = signal.stretches(_find_stays(kind, signal.value, level, usual, numbers), hold_ms, numbers["steady"])
+    stretches = signal.find_stretches(
+        _find_stays(kind, signal.value, level, usual, numbers), hold_ms, numbers["steady"]
+    )
     if not stretches or stretches[-1].end < end - 2 * signal.interval:
         return None
     since = stretches[-1].start
@@ -217,17 +200,29 @@ def _evidence(still: Sequence[Still], start: int) -> Iterator[Evidence]:
         )
 
 
-RULE = Rule(
-    name="hang_hw",
+@Rule(
     title="Hang hardware",
     sees="Replicas that worked before move no data and use no CPU, or spin, and their devices stay at one level. "
     "Notebooks and shells, which wait for a person, are left out.",
     advice="Look where each rank is (jobmeter diagnose JOB --stacks): a lock, a collective, a dead mount.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
-    find=find,
     metrics=tuple(metric for metrics in _KINDS.values() for metric in metrics),
     running=True,
     suspects=suspects,
     waits=True,
     hides=frozenset({"gpu_busy_but_empty", "gpu_idle_allocated", "gpu_low_util", "cpu_bound_input", "cpu_overrequest"}),
 )
+def hang_hw(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Find jobs in which nothing moves up to the end of the samples, in any replica and device, after earlier work.
+
+    Devices stay at one level: idle, or busy with a collective that waits for a rank. A shorter time suffices if the
+    stacks of the ranks show that the others wait for a stuck rank.
+    """
+    still = _stand_still(case, numbers, numbers["hold"], is_open=rule.name in case.open_rules)
+    if not still:
+        suspicious = _find_suspicious(case, numbers)
+        still = suspicious if suspicious and _is_shown(case, suspicious, numbers) else []
+    if still:
+        span, evidence = (_begin(still), _end(still)), list(_evidence(still, _begin(still)))
+        sentence = f"{_name_ranks(case, still)}: {_describe_activity(still)}"
+        yield rule.finding(case.subject, Severity.CRITICAL, span, evidence, 0.85, sentence=sentence)

@@ -1,25 +1,11 @@
-"""A job that wrote log lines regularly has stopped."""
+"""No replica writes anything for long, in a job that did write."""
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule, quote_line
-from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, quote_line
 from jobmeter.diagnose.wording import minutes
-from jobmeter.model.finding import Evidence, Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.time import NS_PER_MS
-
-
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Find silence of all replicas up to now, or up to an end without success."""
-    start, end = _find_silence(case, numbers, numbers["hold"]), case.span.end_ms
-    if start is None:
-        return
-    last = case.lines[-1]
-    text = f"no rank has written anything for {minutes(end - start)}; the last line: {quote_line(last.text)}"
-    evidence = Evidence(kind="log", text=text, time=start, replica=last.replica)
-    yield rule.finding(case.subject, Severity.WARNING, (start, end), [evidence], 0.7)
 
 
 def suspects(case: Case, numbers: Numbers) -> int | None:
@@ -53,14 +39,20 @@ def _is_regular(case: Case, numbers: Numbers, silence: int) -> bool:
     return before >= 0 and bool(np.diff(own).max() <= silence / 2)
 
 
-RULE = Rule(
-    name="hang_log",
+@Rule(
     title="Hang log",
-    sees="No replica writes anything for long, in a job that did write.",
     advice="Look where each rank is (jobmeter diagnose JOB --stacks); see hang_hw.",
     source="https://help.aliyun.com/zh/pai/user-guide/aimaster-elastic-automatic-fault-tolerance-engine",
-    find=find,
     running=True,
     suspects=suspects,
     waits=True,
 )
+def hang_log(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Find silence of all replicas up to now, or up to an end without success."""
+    start, end = _find_silence(case, numbers, numbers["hold"]), case.span.end_ms
+    if start is None:
+        return
+    last = case.lines[-1]
+    text = f"no rank has written anything for {minutes(end - start)}; the last line: {quote_line(last.text)}"
+    evidence = Evidence(kind="log", text=text, time=start, replica=last.replica)
+    yield rule.finding(case.subject, Severity.WARNING, (start, end), [evidence], 0.7)

@@ -1,17 +1,16 @@
-"""Memory of a replica grows steadily without an end."""
-
-from functools import partial
+"""Memory of a replica grows on a straight line without an end."""
 
 from jobmeter.diagnose.memory import leaks
-from jobmeter.diagnose.rule import Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule
 from jobmeter.diagnose.signal import replica
 
-RULE = Rule(
-    name="host_mem_leak",
+
+@Rule(
     title="Host memory leak",
-    sees="Memory of a replica grows on a straight line without an end.",
     advice="Something is retained: tensors with their graph in a list, caches without a bound, one more object a step.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#gpu-memory-increase",
-    find=partial(leaks, subject_of=replica, limit_by_record=True),
     metrics=("memory.usage", "memory.limit"),
 )
+def host_mem_leak(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Find memory that grows on a straight line."""
+    return leaks(rule, case, numbers, subject_of=replica, limit_by_record=True)

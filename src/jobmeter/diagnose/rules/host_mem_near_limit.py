@@ -1,19 +1,17 @@
 """Memory of a replica is near its limit."""
 
-from functools import partial
-
 from jobmeter.diagnose.memory import find_near_limits
-from jobmeter.diagnose.rule import Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import replica
-from jobmeter.model.finding import Severity
 
-RULE = Rule(
-    name="host_mem_near_limit",
+
+@Rule(
     title="Host memory near limit",
-    sees="Memory of a replica is near its limit.",
     advice="Raise the memory limit, or use less memory at a time (smaller batches, fewer loader workers, memory maps).",
     source="https://support.huaweicloud.com/intl/en-us/usermanual-standard-modelarts/modelarts_24_0081.html",
-    find=partial(find_near_limits, subject_of=replica, severity=Severity.WARNING),
     metrics=("memory.utilization",),
     running=True,
 )
+def host_mem_near_limit(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Find memory near its limit."""
+    return find_near_limits(rule, case, numbers, subject_of=replica, severity=Severity.WARNING)

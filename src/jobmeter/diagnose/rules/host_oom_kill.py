@@ -1,16 +1,25 @@
-"""The kernel killed a process because memory ran out."""
+"""The kernel killed a process of the job because memory ran out."""
 
 import re
 from collections.abc import Iterator, Sequence
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import event_evidence, line_evidence
 from jobmeter.diagnose.incidents import IncidentReport, incidents
 from jobmeter.diagnose.lives import Death, deaths
-from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quote_line
-from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.rule import (
+    MOST_LINES,
+    Case,
+    Evidence,
+    Finding,
+    Findings,
+    Numbers,
+    Rule,
+    Severity,
+    Subject,
+    Weight,
+    quote_line,
+)
 from jobmeter.diagnose.wording import amount, format_count
-from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import NS_PER_MS
 
@@ -28,7 +37,18 @@ _REASON = re.compile(r"OOM.?Kill|OUT_OF_MEMORY|out of memory", re.IGNORECASE)
 _DEVICE = re.compile(r"CUDA|HIP|NPU|GPU|OutOfMemoryError")
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Killed: host out of memory",
+    advice="Raise the memory limit or use less memory at a time; see host_mem_leak for memory that only grows.",
+    source="https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files",
+    kernel='"Killed process" OR "Kill process" OR "oom kill" OR "reaped process"',
+    of_kills=True,
+    metrics=("memory.usage", "memory.limit"),
+    counters=("memory.oom.kills",),
+    cause=Weight.SPECIFIC,
+    running=True,
+)
+def host_oom_kill(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Read the kernel's counter, its log lines, and the reports of agents and schedulers about the end."""
     counted_kills = dict(_count_kills(case))
     reports: dict[str, list[IncidentReport]] = {}
@@ -124,19 +144,3 @@ def _finding(rule: Rule, case: Case, replica: str, kills: int, evidence: list[Ev
         kind="status", text=f"{format_count(kills, 'process was', 'processes were')} killed", value=float(kills)
     )
     return rule.finding(subject, Severity.CRITICAL, span, [head, *evidence][:MOST_LINES], 0.97, sentence=sentence)
-
-
-RULE = Rule(
-    name="host_oom_kill",
-    title="Killed: host out of memory",
-    sees="The kernel killed a process of the job because memory ran out.",
-    advice="Raise the memory limit or use less memory at a time; see host_mem_leak for memory that only grows.",
-    source="https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files",
-    find=find,
-    kernel='"Killed process" OR "Kill process" OR "oom kill" OR "reaped process"',
-    of_kills=True,
-    metrics=("memory.usage", "memory.limit"),
-    counters=("memory.oom.kills",),
-    cause=Weight.SPECIFIC,
-    running=True,
-)

@@ -1,18 +1,24 @@
-"""A job waits for storage."""
+"""A replica waits for storage while its devices (without any: its CPU) have little to do."""
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, average_replica, bound, measure_load
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, replica
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, title
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="I/O bound input",
+    advice="Cache or stage the data set on a local disk, read larger blocks, prefetch more.",
+    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#io-bottleneck",
+    metrics=("pressure.io", "cpu.utilization", *BUSY),
+    nodes=("node.pressure.io",),
+    hides=frozenset({"cpu_overrequest"}),
+    running=True,
+)
+def io_bound_input(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find pressure on storage for most of the time, beside idle devices, or an idle CPU for jobs without devices."""
     devices = measure_load(case, numbers)
-    cpus = case.by_member("cpu.utilization")
+    cpus = case.map_by_member("cpu.utilization")
     for io in _pressure(case, numbers):
         gpu = average_replica(devices, io.replica)
         waiting, limit = (gpu, numbers["gpu"]) if gpu else (cpus.get((io.replica, "", "")), numbers["cpu"])
@@ -50,17 +56,3 @@ def _pressure(case: Case, numbers: Numbers) -> list[Signal]:
         for one in shared
         if len(set(by_node.get(one.node, ()))) == 1
     ]
-
-
-RULE = Rule(
-    name="io_bound_input",
-    title="I/O bound input",
-    sees="A replica waits for storage while its devices (without any: its CPU) have little to do.",
-    advice="Cache or stage the data set on a local disk, read larger blocks, prefetch more.",
-    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#io-bottleneck",
-    find=find,
-    metrics=("pressure.io", "cpu.utilization", *BUSY),
-    nodes=("node.pressure.io",),
-    hides=frozenset({"cpu_overrequest"}),
-    running=True,
-)

@@ -1,14 +1,11 @@
-"""A network link of a node went down."""
+"""The kernel of a node reported that a network link went down."""
 
 import re
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
 from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, incidents
-from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.wording import often
-from jobmeter.model.finding import Evidence, Severity, Subject
 
 _NAME = r"(?P<link>[a-z][\w.@-]*\d[\w.@-]*)"
 _DOWN = re.compile(
@@ -29,7 +26,17 @@ _VARYING = re.compile(r"[0-9a-f]*\d[0-9a-f:.]*", re.ASCII)
 _FABRIC = re.compile(r"(?:ib|mlx[45]_\d|hfi|opa|bond-ib)", re.ASCII)
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Link up and down",
+    advice="Look at the cable, the transceiver and the switch port; ethtool -S and ibstat show the link's errors.",
+    source="https://github.com/facebookresearch/gcm",
+    kernel=(
+        '"link down" OR "link is down" OR "link went down" OR "definitely down" OR "lost carrier" OR "carrier lost" '
+        'OR "cable unplugged"'
+    ),
+    of_nodes=True,
+)
+def link_flap(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find each link that went down at least as often as the threshold; a fabric link is worse than Ethernet."""
     downs: dict[tuple[str, str], list[IncidentReport]] = {}
     for line in case.kernel:
@@ -49,18 +56,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         severity = Severity.CRITICAL if _FABRIC.match(link) else Severity.WARNING
         subject = Subject("link", f"{node}/{link}")
         yield rule.collected(case, subject, severity, head, describe_incidents(happened), 0.85)
-
-
-RULE = Rule(
-    name="link_flap",
-    title="Link up and down",
-    sees="The kernel of a node reported that a network link went down.",
-    advice="Look at the cable, the transceiver and the switch port; ethtool -S and ibstat show the link's errors.",
-    source="https://github.com/facebookresearch/gcm",
-    find=find,
-    kernel=(
-        '"link down" OR "link is down" OR "link went down" OR "definitely down" OR "lost carrier" OR "carrier lost" '
-        'OR "cable unplugged"'
-    ),
-    of_nodes=True,
-)

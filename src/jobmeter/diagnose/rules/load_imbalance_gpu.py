@@ -1,20 +1,17 @@
-"""The devices of a job share its work unevenly."""
+"""A good part of the job's devices always does much less than the others of their role."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import PREFIXES
 from jobmeter.diagnose.peers import Peers, peers_of
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, median
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, title
 from jobmeter.model.batch import Float64s
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.finding import Finding, Severity
 from jobmeter.query.stretches import steady_stretches
 
 _TAIL = 1 / 16
@@ -22,7 +19,14 @@ _TAIL = 1 / 16
 _NAMED = 4
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Load imbalance GPU",
+    advice="Give each rank as much work: equal shards, balanced pipeline stages, sequences sorted by length.",
+    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#load-balancing",
+    metrics=tuple(f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization", "sm.active")),
+    running=True,
+)
+def load_imbalance_gpu(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find devices of one role that constantly do much less than the others.
 
     Active multiprocessors are compared if all devices have them, because a device that waits in a collective has a high
@@ -82,15 +86,3 @@ def _sort_by_level(value: Float64s) -> list[int]:
     rows = np.flatnonzero(~np.isnan(value).all(axis=1))
     level = np.nanmedian(value[rows], axis=1)
     return [int(row) for row in rows[np.argsort(level, kind="stable")]]
-
-
-RULE = Rule(
-    name="load_imbalance_gpu",
-    title="Load imbalance GPU",
-    sees="A good part of the job's devices always does much less than the others of their role.",
-    advice="Give each rank as much work: equal shards, balanced pipeline stages, sequences sorted by length.",
-    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#load-balancing",
-    find=find,
-    metrics=tuple(f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization", "sm.active")),
-    running=True,
-)

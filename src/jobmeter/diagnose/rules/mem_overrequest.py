@@ -1,24 +1,28 @@
-"""A replica was given far more memory than it uses."""
+"""A memory limit lies far above the most that a replica of its role ever uses."""
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.memory import limit_of
 from jobmeter.diagnose.peers import role
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, replica
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Severity
 
 _USED, _PEAK, _LIMIT, _TOTAL = "memory.usage", "memory.peak", "memory.limit", "node.memory.total"
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Memory overrequest",
+    advice="Ask for less memory: others wait for it. Leave room for the file cache where the job reads files again.",
+    source="https://github.com/PrincetonUniversity/job_defense_shield",
+    metrics=(_USED, _PEAK, _LIMIT),
+    nodes=(_TOTAL,),
+)
+def mem_overrequest(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find replicas whose peak stays far below a limit that somebody set.
 
     A limit as large as the node's memory is no request. If the node's memory is unknown, there is no finding. All
     replicas of a role have the same limit, so all of them must stay below it.
     """
-    whole, peaks = case.by_member(_USED), case.by_member(_PEAK)
+    whole, peaks = case.map_by_member(_USED), case.map_by_member(_PEAK)
     totals = {one.node: float(one.value.max()) for one in case.nodes.get(_TOTAL, ()) if len(one)}
     nodes = {one.name: one.node for one in case.view.replicas}
     found: list[tuple[Signal, float, float]] = []
@@ -38,15 +42,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             text = f"{case.name_of(signal)} used {amount(most, 'By')} at most and may use {amount(limit, 'By')}"
             evidence = signal.evidence(text, most, limit, "By")
             yield rule.finding(replica(signal), Severity.INFO, signal.span, [evidence], 0.9)
-
-
-RULE = Rule(
-    name="mem_overrequest",
-    title="Memory overrequest",
-    sees="A memory limit lies far above the most that a replica of its role ever uses.",
-    advice="Ask for less memory: others wait for it. Leave room for the file cache where the job reads files again.",
-    source="https://github.com/PrincetonUniversity/job_defense_shield",
-    find=find,
-    metrics=(_USED, _PEAK, _LIMIT),
-    nodes=(_TOTAL,),
-)

@@ -1,26 +1,30 @@
-"""A job has a whole device, but a slice of it suffices."""
+"""A job has a whole GPU and needs a small part of it."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, average_by_minute, measure_load, works
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, amount_of, title
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.finding import Evidence, Severity
 
 _BUSIEST = 0.95
 _LIMITS = {"gpu.memory.usage": "memory", "cpu.usage": "cores", "memory.usage": "host_memory"}
 """The metrics of which a slice has less, and the thresholds of each."""
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="MIG candidate",
+    advice="Ask for a slice (MIG on A30, A100, H100 and newer), or share the device with MPS or time slicing.",
+    source="https://github.com/PrincetonUniversity/job_defense_shield",
+    metrics=(*BUSY, "gpu.memory.limit", *_LIMITS),
+    hides=frozenset({"gpu_low_util", "gpu_underused_p95", "batch_small"}),
+)
+def mig_candidate(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find the only device of a job with little load and little memory in use, for a program on one core."""
-    span = case.judged(numbers)
+    span = case.skip_warm_up(numbers)
     signals = measure_load(case, numbers)
     if len(signals) != 1 or span.length_ms < numbers["hold"] or not works(signals[0], numbers):
         return
@@ -53,15 +57,3 @@ def _find_small_use(case: Case, numbers: Numbers) -> Iterator[Evidence]:
 def _is_large(case: Case, numbers: Numbers) -> bool:
     """True for a device with enough memory for several slices."""
     return any(one.mean >= numbers["slices"] * numbers["memory"] for one in case.signals("gpu.memory.limit", numbers))
-
-
-RULE = Rule(
-    name="mig_candidate",
-    title="MIG candidate",
-    sees="A job has a whole GPU and needs a small part of it.",
-    advice="Ask for a slice (MIG on A30, A100, H100 and newer), or share the device with MPS or time slicing.",
-    source="https://github.com/PrincetonUniversity/job_defense_shield",
-    find=find,
-    metrics=(*BUSY, "gpu.memory.limit", *_LIMITS),
-    hides=frozenset({"gpu_low_util", "gpu_underused_p95", "batch_small"}),
-)

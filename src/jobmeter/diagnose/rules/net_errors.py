@@ -1,23 +1,27 @@
-"""A node of the job loses packets, or retransmits many of them."""
+"""A network interface of a node of the job loses packets, or the node sends many TCP segments again."""
 
 from collections.abc import Iterator
 
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Signal
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Evidence, Severity, Subject
 from jobmeter.query.stretches import Stretch
 
 _PACKETS, _SENT, _AGAIN = "node.network.packets", "node.tcp.sent", "node.tcp.retransmitted"
 _LOST = {"node.network.errors": "lost to errors", "node.network.dropped": "dropped"}
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Net errors",
+    advice="Look at cable, transceiver and switch port (ethtool -S); drops alone are full buffers (ethtool -g).",
+    source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
+    nodes=(_PACKETS, *_LOST, _SENT, _AGAIN),
+    running=True,
+)
+def net_errors(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find links that lose more than a share of their packets, and nodes that retransmit without such a link."""
     links: dict[Subject, list[tuple[Stretch, Evidence]]] = {}
     for name, stretch, evidence, node in _find_lossy_links(case, numbers):
@@ -59,8 +63,8 @@ def _find_lossy_links(case: Case, numbers: Numbers) -> Iterator[tuple[str, Stret
 
 def _pairs(case: Case, part: str, whole: str, numbers: Numbers) -> dict[tuple[str, str], tuple[Signal, Signal]]:
     """Return lost and all packets in equal windows, by node and link."""
-    wholes = case.levels_of_nodes(whole, numbers)
-    parts = case.levels_of_nodes(part, numbers)
+    wholes = case.average_nodes(whole, numbers)
+    parts = case.average_nodes(part, numbers)
     return {place: (one, wholes[place]) for place, one in parts.items() if place in wholes}
 
 
@@ -73,15 +77,3 @@ def _share(case: Case, part: Signal, whole: Signal, limit: float, numbers: Numbe
     share = replace(part, value=np.nan_to_num(part.value / np.maximum(total, 1e-9))).sampled_until(part.until)
     longest = case.stretch(share, (share.value > limit) & (total > numbers["packets"]), numbers)
     return None if longest is None else (longest, float(share.during(longest).mean()))
-
-
-RULE = Rule(
-    name="net_errors",
-    title="Net errors",
-    sees="A network interface of a node of the job loses packets, or the node sends many TCP segments again.",
-    advice="Look at cable, transceiver and switch port (ethtool -S); drops alone are full buffers (ethtool -g).",
-    source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
-    find=find,
-    nodes=(_PACKETS, *_LOST, _SENT, _AGAIN),
-    running=True,
-)

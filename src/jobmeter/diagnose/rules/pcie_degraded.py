@@ -1,17 +1,14 @@
-"""The PCIe link of a device is slower than possible, or repeats its packets."""
+"""The PCIe link of a device has fewer lanes or a lower generation than it could, or repeats what it sends."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import growth_storm, level_beside, measure_load, read_level_beside
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.finding import Evidence, Severity
 from jobmeter.query.stretches import Stretch
 
 _REPLAY = "gpu.pcie.replay"
@@ -31,7 +28,14 @@ class LinkFault(NamedTuple):
     alone: bool
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="PCIe degraded",
+    advice="Reset the device once it is idle; if it stays so, reseat the card or its riser, and check BIOS settings.",
+    source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html#background-health-checks",
+    metrics=("gpu.utilization", "gpu.sm.active", *(name for metric in _TEXTS for name in (metric, f"{metric}.limit"))),
+    counters=(_REPLAY,),
+)
+def pcie_degraded(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find fewer lanes or a lower generation than possible while the device works, and constant replays."""
     faults = [*_find_slow_links(case, numbers), *_replays(case, numbers)]
     for member in dict.fromkeys(one.signal.member for one in faults):
@@ -77,19 +81,3 @@ def _find_low(
         if stretch is not None:
             found.append((signal, float(np.nanmedian(limit[stretch.first : stretch.last + 1])), stretch))
     return found
-
-
-RULE = Rule(
-    name="pcie_degraded",
-    title="PCIe degraded",
-    sees="The PCIe link of a device has fewer lanes or a lower generation than it could, or repeats what it sends.",
-    advice="Reset the device once it is idle; if it stays so, reseat the card or its riser, and check BIOS settings.",
-    source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html#background-health-checks",
-    find=find,
-    metrics=(
-        "gpu.utilization",
-        "gpu.sm.active",
-        *(name for metric in _TEXTS for name in (metric, f"{metric}.limit")),
-    ),
-    counters=(_REPLAY,),
-)

@@ -1,17 +1,21 @@
-"""The power that a device reports is implausible."""
+"""The power that a device reports is too low for its work, or far above its power limit."""
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import read_level_beside
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Power implausible",
+    advice="Do not trust its power and energy; look for firmware updates, and test or exchange the device.",
+    source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html",
+    metrics=("gpu.power", "gpu.power.limit", "gpu.utilization", "gpu.sm.active"),
+    hides=frozenset({"gpu_busy_but_empty", "straggler_gpu"}),
+)
+def power_implausible(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find less power than an idle device draws during work, or much more than the power limit allows."""
     for signal in case.levels("gpu.power", numbers):
         limit = read_level_beside(case, "gpu.power.limit", signal, numbers)
@@ -37,15 +41,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             evidence = signal.evidence(text, power, float(f"{bound:.6g}"), "W", time=stretch.start)
             span = stretch.start, stretch.end
             yield rule.finding(device(signal), Severity.WARNING, span, [evidence], 0.85)
-
-
-RULE = Rule(
-    name="power_implausible",
-    title="Power implausible",
-    sees="The power that a device reports is too low for its work, or far above its power limit.",
-    advice="Do not trust its power and energy; look for firmware updates, and test or exchange the device.",
-    source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html",
-    find=find,
-    metrics=("gpu.power", "gpu.power.limit", "gpu.utilization", "gpu.sm.active"),
-    hides=frozenset({"gpu_busy_but_empty", "straggler_gpu"}),
-)

@@ -2,19 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import describe_end, root_finding
 from jobmeter.diagnose.lives import Death, deaths
-from jobmeter.diagnose.rule import Findings, Rule, Weight
+from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity, Subject, Weight
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import minutes
-from jobmeter.model.finding import Finding, Severity, Subject
 from jobmeter.model.job import JobState, Replica
 from jobmeter.query.stretches import GAP_INTERVALS
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Rank lost",
+    sees="One rank has no processes left, while other ranks still run.",
+    advice="Look at the node of that rank; errors of the other ranks are a consequence. "
+    "jobmeter diagnose JOB --stacks shows where they wait.",
+    source="https://github.com/NVIDIA/nvidia-resiliency-ext",
+    metrics=("cpu.usage", "memory.usage", "gpu.utilization"),
+    cause=Weight.SIGNAL,
+    running=True,
+)
+def rank_lost(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find ranks that a signal ended before the others, and ranks whose samples stop while others have samples."""
     last = {replica.name: replica for replica in sorted(case.view.replicas, key=lambda one: one.attempt)}
     if case.job.state is JobState.SUCCEEDED or len(last) < 2:
@@ -57,7 +64,7 @@ def _find_newest_samples(case: Case) -> tuple[dict[str, int], int]:
     """Return the end of each replica's last sample of any metric, and their longest usual interval, in ms."""
     seen: dict[str, int] = {}
     interval = 0
-    for metric in RULE.metrics:
+    for metric in rank_lost.metrics:
         for signal in case.means.get(metric, ()):
             if len(signal) > 3 and signal.replica:
                 seen[signal.replica] = max(seen.get(signal.replica, 0), int(signal.time[-1]))
@@ -76,17 +83,3 @@ def _make_lost_finding(rule: Rule, replica: str, since: int, last: int) -> Findi
     text = f"{replica} was last seen {minutes(last - since)} before the others; its end is not known"
     evidence = make_metric_evidence("cpu.usage", text, (last - since) / 1000, None, "s", time=since, replica=replica)
     return rule.finding(Subject("replica", replica), Severity.CRITICAL, (since, last), [evidence], 0.8)
-
-
-RULE = Rule(
-    name="rank_lost",
-    title="Rank lost",
-    sees="One rank has no processes left, while other ranks still run.",
-    advice="Look at the node of that rank; errors of the other ranks are a consequence. "
-    "jobmeter diagnose JOB --stacks shows where they wait.",
-    source="https://github.com/NVIDIA/nvidia-resiliency-ext",
-    find=find,
-    metrics=("cpu.usage", "memory.usage", "gpu.utilization"),
-    cause=Weight.SIGNAL,
-    running=True,
-)

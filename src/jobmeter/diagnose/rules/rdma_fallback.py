@@ -1,13 +1,10 @@
-"""Ranks exchange data over TCP sockets, although their nodes may have InfiniBand or RoCE."""
+"""NCCL exchanges data between nodes over TCP sockets instead of InfiniBand or RoCE."""
 
 import re
 from collections.abc import Iterable, Mapping
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
-from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Severity, Subject
+from jobmeter.diagnose.rule import MOST_LINES, Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.model.log import LogLine
 
 _LONGEST = 4_000
@@ -25,7 +22,18 @@ _ASKED = re.compile(r"NCCL_IB_DISABLE set (?:by environment )?to [1-9]|NCCL_NET 
 _SPEED = "node.rdma.speed"
 
 
-def find(rule: Rule, case: Case, _numbers: Numbers) -> Findings:
+@Rule(
+    title="RDMA fallback",
+    advice="Give the job the devices (/dev/infiniband, rdma/hca resources, unlimited memlock); look at NCCL_IB_HCA "
+    "and NCCL_IB_DISABLE, and at ibv_devinfo inside the job. NCCL_DEBUG=INFO shows what it chose.",
+    source="https://github.com/NVIDIA/nccl/issues/952",
+    nodes=(_SPEED,),
+    lines=(
+        '("NET/IB" OR "NET/Socket" OR "NET plugin" OR "Using network" OR "internal network" OR NCCL_IB_DISABLE OR '
+        'NCCL_NET OR "libibverbs") AND NCCL'
+    ),
+)
+def rdma_fallback(rule: Rule, case: Case, _numbers: Numbers) -> Findings:
     """Find replicas on several nodes that use sockets while others use RDMA, or RDMA is possible or was not found.
 
     A replica whose settings demand sockets counts only if its node has a port.
@@ -84,19 +92,3 @@ def _networks(lines: Iterable[LogLine]) -> Mapping[str, tuple[bool, LogLine]]:
         if ranked is not None and ranked[0] >= found.get(line.replica, (0,))[0]:
             found[line.replica] = (*ranked, line)
     return {name: (is_socket, line) for name, (_, is_socket, line) in found.items()}
-
-
-RULE = Rule(
-    name="rdma_fallback",
-    title="RDMA fallback",
-    sees="NCCL exchanges data between nodes over TCP sockets instead of InfiniBand or RoCE.",
-    advice="Give the job the devices (/dev/infiniband, rdma/hca resources, unlimited memlock); look at NCCL_IB_HCA "
-    "and NCCL_IB_DISABLE, and at ibv_devinfo inside the job. NCCL_DEBUG=INFO shows what it chose.",
-    source="https://github.com/NVIDIA/nccl/issues/952",
-    find=find,
-    nodes=(_SPEED,),
-    lines=(
-        '("NET/IB" OR "NET/Socket" OR "NET plugin" OR "Using network" OR "internal network" OR NCCL_IB_DISABLE OR '
-        'NCCL_NET OR "libibverbs") AND NCCL'
-    ),
-)

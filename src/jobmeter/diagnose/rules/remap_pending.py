@@ -1,17 +1,15 @@
-"""Device memory needs a reset to be repaired."""
-
-from functools import partial
+"""Device memory waits for a reset to be repaired."""
 
 from jobmeter.diagnose.devices import find_raised_flags
-from jobmeter.diagnose.rule import Rule
-from jobmeter.model.finding import Severity
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 
-RULE = Rule(
-    name="remap_pending",
+
+@Rule(
     title="Remap pending",
-    sees="Device memory waits for a reset to be repaired.",
     advice="Reset the device when nobody uses it.",
     source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
-    find=partial(find_raised_flags, severity=Severity.WARNING, text="a memory row waits to be remapped"),
     metrics=("gpu.remapped.rows.pending",),
 )
+def remap_pending(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Find devices with the flag."""
+    return find_raised_flags(rule, case, numbers, severity=Severity.WARNING, text="a memory row waits to be remapped")

@@ -1,16 +1,13 @@
-"""The devices of a job wait for a long time before their first work."""
+"""The devices of a job wait long before they work for the first time, or after a restart."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, align_signals, make_metric_evidence
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import minutes
-from jobmeter.model.finding import Severity
 from jobmeter.model.phase import Phase, PhaseSpan
 from jobmeter.model.time import SECOND
 from jobmeter.query.course import Course
@@ -20,7 +17,17 @@ from jobmeter.query.phases import PhaseFacts, phases_of
 _WORKS = frozenset({Phase.FIRST_STEP, Phase.TRAINING})
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Slow start",
+    advice=(
+        "See what it does meanwhile: loading data or a model (read from a local copy), compiling (cache it), "
+        "waiting for other replicas."
+    ),
+    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#max-initialization-time",
+    metrics=WORK,
+    hides=frozenset({"gpu_idle_allocated", "cpu_bound_input", "io_bound_input"}),
+)
+def slow_start(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find a start phase that took longer than the limit, and after which devices worked."""
     metric = next((name for name in WORK if case.means.get(name)), "")
     if not metric:
@@ -57,18 +64,3 @@ def _measure_coverage(work: Course, span: PhaseSpan) -> float:
     """Return the share of a span in which devices were measured."""
     width = np.minimum(work.until, span.end) - np.maximum(work.time, span.start)
     return float(np.maximum(width, 0).sum()) / span.length
-
-
-RULE = Rule(
-    name="slow_start",
-    title="Slow start",
-    sees="The devices of a job wait long before they work for the first time, or after a restart.",
-    advice=(
-        "See what it does meanwhile: loading data or a model (read from a local copy), compiling (cache it), "
-        "waiting for other replicas."
-    ),
-    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#max-initialization-time",
-    find=find,
-    metrics=WORK,
-    hides=frozenset({"gpu_idle_allocated", "cpu_bound_input", "io_bound_input"}),
-)

@@ -4,16 +4,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import PREFIXES, models
 from jobmeter.diagnose.peers import Outlier, Peers, peers_of
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Finding, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import device, make_metric_evidence, median
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, title
 from jobmeter.model.batch import Bools
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.finding import Evidence, Finding, Severity
 
 _SIGNS = {
     "utilization": "computes at {}",
@@ -34,7 +31,22 @@ _MOSTLY = 0.5
 """Share of the time in which a device differs in a metric that is named."""
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Straggler GPU",
+    sees="One device differs from the others of the job, in several hardware metrics or far in one.",
+    advice="Exclude its node and compare; then look at its temperature, power cap, PCIe link and memory errors.",
+    source="https://github.com/ROCm/omnistat",
+    metrics=(
+        *(f"{prefix}.{name}" for prefix in PREFIXES for name in (*_LOAD, "tensor.active", _MEMORY, "memory.limit")),
+        "gpu.clock.sm",
+        "gpu.clock.sm.limit",
+        "gpu.nvlink.transmit",
+        "gpu.nvlink.receive",
+    ),
+    running=True,
+    hides=frozenset({"gpu_busy_but_empty"}),
+)
+def straggler_gpu(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find devices that stand apart in several metrics, or far apart in one, for long enough.
 
     In a synchronous job the slow device computes while the others wait for it. So it may be the busier one.
@@ -61,7 +73,7 @@ def _find_odd(peers: Peers, prefix: str, severity: Severity, numbers: Numbers) -
     signs = [name for one in _SIGNS if (name := f"{prefix}.{one}") in peers.metrics]
     far = {name: peers.metrics[name].far(numbers["z"]) & works for name in signs}
     least = 2 if len(peers) >= numbers["pair"] else 1
-    odd = peers.outliers(_find_apart(peers, far, prefix, severity, numbers), numbers, least)
+    odd = peers.find_outliers(_find_apart(peers, far, prefix, severity, numbers), numbers, least)
     for one in odd:
         own = [name for name in signs if _share(far[name][one.row], one) >= _MOSTLY]
         if _is_fault(peers, one, odd, own, prefix, numbers):
@@ -170,22 +182,3 @@ def _evidence(peers: Peers, one: Outlier, signs: list[str]) -> Iterator[Evidence
         yield make_metric_evidence(
             name, text, mine, float(f"{usual:.6g}"), unit, time=one.start, replica=one.signal.replica
         )
-
-
-RULE = Rule(
-    name="straggler_gpu",
-    title="Straggler GPU",
-    sees="One device differs from the others of the job, in several hardware metrics or far in one.",
-    advice="Exclude its node and compare; then look at its temperature, power cap, PCIe link and memory errors.",
-    source="https://github.com/ROCm/omnistat",
-    find=find,
-    metrics=(
-        *(f"{prefix}.{name}" for prefix in PREFIXES for name in (*_LOAD, "tensor.active", _MEMORY, "memory.limit")),
-        "gpu.clock.sm",
-        "gpu.clock.sm.limit",
-        "gpu.nvlink.transmit",
-        "gpu.nvlink.receive",
-    ),
-    running=True,
-    hides=frozenset({"gpu_busy_but_empty"}),
-)

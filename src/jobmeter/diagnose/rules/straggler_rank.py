@@ -5,20 +5,25 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, has_devices
 from jobmeter.diagnose.peers import Outlier, Peers, peers_of
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, replica
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, amount_of
 from jobmeter.model.batch import Bools
-from jobmeter.model.finding import Evidence, Severity
 
 _CPU, _WAITS, _WANTED = "cpu.usage", "pressure.cpu", "wanted"
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Straggler rank",
+    sees="One rank computes while the others of its role wait for it, or the other way round.",
+    advice="Look at that rank's node and data shard: uneven shards, a busy neighbour, a slow disk or clock.",
+    source="https://github.com/NVIDIA/nvidia-resiliency-ext",
+    metrics=("cpu.usage", "pressure.cpu", *BUSY),
+    running=True,
+)
+def straggler_rank(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find replicas whose CPU differs from the others of their role for long enough.
 
     A replica that computes while the others wait for it uses more CPU. A replica that is slowed down uses less.
@@ -30,7 +35,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     for scales in peers_of(signals, [_CPU], numbers["replicas"], dict.fromkeys(signals, numbers["floor"]), numbers):
         reported: set[int] = set()
         for peers in scales:
-            odd = peers.outliers(_find_apart(peers, numbers), numbers)
+            odd = peers.find_outliers(_find_apart(peers, numbers), numbers)
             rows = {one.row for one in odd}
             for one in odd:
                 if one.row not in reported and peers.is_parted(_CPU, one, rows, numbers["gap"]):
@@ -78,15 +83,3 @@ def _evidence(case: Case, peers: Peers, one: Outlier, waits: Sequence[Signal]) -
     for waiting in (signal for signal in waits if signal.member == one.member):
         share = float(waiting.within(one.start, one.end).value.mean())
         yield waiting.evidence(f"{name} waited for a CPU for {amount(share, '1')} of the time", share, None, "1")
-
-
-RULE = Rule(
-    name="straggler_rank",
-    title="Straggler rank",
-    sees="One rank computes while the others of its role wait for it, or the other way round.",
-    advice="Look at that rank's node and data shard: uneven shards, a busy neighbour, a slow disk or clock.",
-    source="https://github.com/NVIDIA/nvidia-resiliency-ext",
-    find=find,
-    metrics=("cpu.usage", "pressure.cpu", *BUSY),
-    running=True,
-)

@@ -1,19 +1,24 @@
-"""A node swaps, or repeatedly rereads pages that it has just dropped."""
+"""A node of the job writes to swap for long, or reads pages again and again while tasks wait for memory."""
 
 from collections.abc import Iterator
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Signal
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, minutes
 from jobmeter.model.batch import Bools
-from jobmeter.model.finding import Evidence, Severity, Subject
 
 _OUT, _FAULTS, _PRESSURE = "node.swap.out", "node.memory.major.faults", "node.pressure.memory"
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Swap",
+    advice="Use less memory on the node (smaller batches, fewer loader workers), or ask for a node with more.",
+    source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
+    nodes=(_OUT, _FAULTS, _PRESSURE),
+    hides=frozenset({"straggler_rank", "io_bound_input", "cpu_overrequest"}),
+    running=True,
+)
+def swap(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find lasting writes to swap, or major faults while tasks wait for memory: mapped files cause faults, too."""
     for signal, true, evidence in _conditions(case, numbers):
         longest = case.stretch(signal, true, numbers)
@@ -30,9 +35,9 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 def _conditions(case: Case, numbers: Numbers) -> Iterator[tuple[Signal, Bools, list[Evidence]]]:
     """Yield the first symptom of each node, and its points."""
-    pressure = case.levels_of_nodes(_PRESSURE, numbers)
-    written = case.levels_of_nodes(_OUT, numbers)
-    for (node, part), faults in case.levels_of_nodes(_FAULTS, numbers).items():
+    pressure = case.average_nodes(_PRESSURE, numbers)
+    written = case.average_nodes(_OUT, numbers)
+    for (node, part), faults in case.average_nodes(_FAULTS, numbers).items():
         waiting = pressure.get((node, part))
         out = written.pop((node, part), None)
         if out is not None and case.stretch(out, out.value > numbers["out"], numbers):
@@ -44,16 +49,3 @@ def _conditions(case: Case, numbers: Numbers) -> Iterator[tuple[Signal, Bools, l
             evidence = [waiting.evidence(text, share, numbers["waiting"], "1")]
             yield faults, (faults.value > numbers["faults"]) & (beside > numbers["waiting"]), evidence
     yield from ((out, out.value > numbers["out"], []) for out in written.values())
-
-
-RULE = Rule(
-    name="swap",
-    title="Swap",
-    sees="A node of the job writes to swap for long, or reads pages again and again while tasks wait for memory.",
-    advice="Use less memory on the node (smaller batches, fewer loader workers), or ask for a node with more.",
-    source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
-    find=find,
-    nodes=(_OUT, _FAULTS, _PRESSURE),
-    hides=frozenset({"straggler_rank", "io_bound_input", "cpu_overrequest"}),
-    running=True,
-)

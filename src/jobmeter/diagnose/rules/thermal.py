@@ -1,14 +1,18 @@
-"""A device is too hot."""
+"""A device is hot, or throttled because of it."""
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Member, device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Too hot",
+    advice="Look at fans, air flow and the neighbours in the rack; lower the power limit until then.",
+    source="https://github.com/facebookresearch/gcm",
+    metrics=("gpu.temperature", "npu.temperature", "gpu.throttle.thermal.hardware", "gpu.throttle.thermal.software"),
+    running=True,
+)
+def thermal(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find high temperatures, or time in which the hardware throttled the device because of them."""
     reported: set[Member] = set()
     for metric in rule.metrics:
@@ -26,20 +30,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             critical = hot and case.stretch(signal, signal.value >= numbers["critical"], numbers)
             severity = Severity.CRITICAL if critical else Severity.WARNING
             yield rule.finding(device(signal), severity, (longest.start, longest.end), [evidence], 0.95)
-
-
-RULE = Rule(
-    name="thermal",
-    title="Too hot",
-    sees="A device is hot, or throttled because of it.",
-    advice="Look at fans, air flow and the neighbours in the rack; lower the power limit until then.",
-    source="https://github.com/facebookresearch/gcm",
-    find=find,
-    metrics=(
-        "gpu.temperature",
-        "npu.temperature",
-        "gpu.throttle.thermal.hardware",
-        "gpu.throttle.thermal.software",
-    ),
-    running=True,
-)

@@ -1,14 +1,17 @@
-"""A device is throttled by power."""
+"""A device is throttled by its power cap, or by the power supply."""
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import device
-from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
-from jobmeter.model.finding import Severity
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Slowed by its power limit",
+    advice="Under a cap this is normal; a brake means that the power supply or the rack is at its limit.",
+    source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html",
+    metrics=("gpu.throttle.power", "gpu.throttle.power.brake"),
+)
+def throttle_power(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find long times under the software cap, or any time under the power brake."""
     for signal in case.levels("gpu.throttle.power", numbers):
         longest = case.stretch(signal, signal.value > numbers["cap"], numbers)
@@ -24,14 +27,3 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             text = f"{case.name_of(signal)} is slowed down by the power brake: supply or rack are at their limit"
             evidence = signal.evidence(text, float(signal.value.max()), numbers["brake"], "1")
             yield rule.finding(device(signal), Severity.WARNING, span, [evidence], 0.95)
-
-
-RULE = Rule(
-    name="throttle_power",
-    title="Slowed by its power limit",
-    sees="A device is throttled by its power cap, or by the power supply.",
-    advice="Under a cap this is normal; a brake means that the power supply or the rack is at its limit.",
-    source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html",
-    find=find,
-    metrics=("gpu.throttle.power", "gpu.throttle.power.brake"),
-)

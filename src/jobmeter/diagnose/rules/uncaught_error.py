@@ -1,4 +1,4 @@
-"""A program in another language than Python ended by an uncaught error."""
+"""An error that a program in another language than Python did not catch ended a replica."""
 
 import re
 from collections.abc import Sequence
@@ -6,12 +6,9 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import describe_end, line_evidence, root_finding
 from jobmeter.diagnose.lives import Death, deaths, strip_rank
-from jobmeter.diagnose.rule import Findings, Rule, Weight, quote_line
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Severity
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Weight, quote_line
 from jobmeter.model.log import LogLine
 
 _ENDS = frozenset({None, 4, 5, 6})
@@ -62,7 +59,13 @@ Otherwise the time of a search grows with the square of the line's length.
 _COMPILED = tuple(tuple(re.compile(one) if one else None for one in row) for row in _ERRORS)
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Uncaught error",
+    advice="Read the error and the lines below it from the top: they name the place in the program.",
+    source="https://github.com/NVIDIA/nvidia-resiliency-ext",
+    cause=Weight.GENERIC,
+)
+def uncaught_error(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find the last uncaught error in the last lines of each failed replica."""
     for death in deaths(case, numbers):
         if death.signal not in _ENDS or death.raised is not None:
@@ -93,14 +96,3 @@ def _find_last_error(lines: Sequence[LogLine]) -> tuple[int | None, str]:
             found = next(filter(None, map(message.search, after)), None) if message is not None else None
             return at, texts[at].strip() if found is None else f"{texts[at].strip()} {found[1]}"
     return None, ""
-
-
-RULE = Rule(
-    name="uncaught_error",
-    title="Uncaught error",
-    sees="An error that a program in another language than Python did not catch ended a replica.",
-    advice="Read the error and the lines below it from the top: they name the place in the program.",
-    source="https://github.com/NVIDIA/nvidia-resiliency-ext",
-    find=find,
-    cause=Weight.GENERIC,
-)

@@ -1,31 +1,23 @@
-"""A replica failed and nothing shows why."""
+"""A replica failed, and neither its lines nor its status show why."""
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import describe_end, line_evidence, root_finding
 from jobmeter.diagnose.lives import deaths
-from jobmeter.diagnose.rule import Findings, Rule, Weight
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Severity
+from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity, Weight
 from jobmeter.model.job import JobState
 
 _SHOWN = 5
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+@Rule(
+    title="Unknown exit",
+    advice="Let the program say why it ends: the last lines and the exit status are all there is.",
+    source="https://github.com/NVIDIA/nvidia-resiliency-ext",
+    cause=Weight.FALLBACK,
+)
+def unknown_exit(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Report every failure; used only without any other cause. Stopping a job is no failure."""
     for death in deaths(case, numbers):
         if case.job.state is JobState.STOPPED and not death.exit_code:
             continue
         evidence = [describe_end(death), *(line_evidence(line) for line in death.lines[-_SHOWN:])]
         yield root_finding(rule, death, evidence, Severity.CRITICAL, 0.5)
-
-
-RULE = Rule(
-    name="unknown_exit",
-    title="Unknown exit",
-    sees="A replica failed, and neither its lines nor its status show why.",
-    advice="Let the program say why it ends: the last lines and the exit status are all there is.",
-    source="https://github.com/NVIDIA/nvidia-resiliency-ext",
-    find=find,
-    cause=Weight.FALLBACK,
-)

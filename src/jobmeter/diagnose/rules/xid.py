@@ -1,22 +1,29 @@
-"""The driver of a GPU reported an error."""
+"""The NVIDIA driver reported an error (XID) in the kernel's log of a node of the job."""
 
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
 from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, incidents
-from jobmeter.diagnose.rule import Findings, Rule, quote_line
-from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Subject, quote_line
 from jobmeter.diagnose.wording import often
 from jobmeter.model.device import pci_address
 from jobmeter.model.event import EventSource, EventType
-from jobmeter.model.finding import Evidence, Subject
 from jobmeter.model.xid import XidReport, read_xid
 
 
-def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
+@Rule(
+    title="GPU error (XID)",
+    advice="The vendor's catalogue names what to do for each code; critical ones need a reset or more.",
+    source="https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
+    kernel="Xid",
+    of_devices=True,
+    explains=True,
+    lasts=True,
+    running=True,
+)
+def xid(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
     """Report each code once for each device that the job had then, with its entry in the vendor's catalogue.
 
     A device with an unknown address may be any device of the node.
@@ -42,7 +49,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
 
 def _subject(case: Case, node: str, address: str, xid: XidReport) -> Subject:
     """Return the MIG instance that a report names, else the device."""
-    whole = case.subject_at(node, [address])
+    whole = case.find_subject_at(node, [address])
     if whole.kind == "node" or xid.instance is None:
         return whole
     return replace(whole, name=f"{whole.name}:{xid.instance}{f':{xid.place}' if xid.place else ''}")
@@ -70,18 +77,3 @@ def _reports(case: Case) -> Iterator[tuple[str, XidReport, IncidentReport]]:
         if xid and event.type is EventType.DEVICE_FAULT and event.source is EventSource.NODE:
             evidence = Evidence(kind="event", text=quote_line(event.message), time=event.time, replica=event.replica)
             yield event.node or event.replica, xid, IncidentReport.of_event(event, evidence)
-
-
-RULE = Rule(
-    name="xid",
-    title="GPU error (XID)",
-    sees="The NVIDIA driver reported an error (XID) in the kernel's log of a node of the job.",
-    advice="The vendor's catalogue names what to do for each code; critical ones need a reset or more.",
-    source="https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
-    find=find,
-    kernel="Xid",
-    of_devices=True,
-    explains=True,
-    lasts=True,
-    running=True,
-)

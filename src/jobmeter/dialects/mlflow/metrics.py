@@ -6,33 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from jobmeter.dialects.base import Context, WriteSamples, ask
-from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.dialects.base import WriteSamples, ask
+from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import SampleBatch, SampleColumns
 from jobmeter.model.question import Question
 from jobmeter.model.series import Series, job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
-from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.query.series import LastQuestion, SamplesQuestion, SeriesQuestion
-from jobmeter.wire.mlflow.names import KEY_LABEL, RUN_LABEL, STEP, VALUE_LABEL, place_of
-from jobmeter.wire.mlflow.runs import Run, runs_of
+from jobmeter.wire.mlflow.names import KEY_LABEL, RUN_LABEL, STEP, VALUE_LABEL
+from jobmeter.wire.mlflow.runs import Run
 from jobmeter.wire.mlflow.values import SPECIAL, LoggedPoint, MetricValue, points_of, rows_of, step_series, value_series
-
-
-def find(run: str, context: Context) -> Generator[Question[Any], Any, Run]:
-    """Find a run. Raises NotFoundError, also for a run of another job than the token's."""
-    missing = NotFoundError(f"Run with id={run[:300]!r} not found", "run", run)
-    job = place_of(run).job
-    if not 0 < len(job) <= 128 or context.job not in {None, job}:
-        raise missing
-    try:
-        head = yield from ask(HeadQuestion(JobRef(job, context.project)))
-    except NotFoundError as error:
-        raise missing from error
-    found = next((one for one in runs_of(head) if one.id == run), None)
-    if found is None:
-        raise missing
-    return found
 
 
 def write(run: Run, values: Sequence[MetricValue]) -> Generator[Question[Any], Any, None]:

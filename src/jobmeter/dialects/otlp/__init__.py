@@ -1,30 +1,10 @@
 """OpenTelemetry's protocol (OTLP), receiving: ``/v1/metrics``, ``/v1/traces``, ``/v1/logs``. Sources: SPEC.md."""
 
 from jobmeter.access.signatures import BASIC, TOKENS, TRACE
-from jobmeter.dialects.base import Gap, GapStatus
 from jobmeter.dialects.base.path_dialect import PathDialect
 from jobmeter.dialects.base.request import operations_of
 from jobmeter.dialects.otlp import errors
-
-GAPS = (
-    Gap(
-        "Delta temporality",
-        "It is refused and counted: a change that is lost, or sent again, would make every later total wrong. SDKs "
-        "send totals unless configured otherwise; the Collector's `deltatocumulative` makes totals.",
-    ),
-    Gap(
-        "Exponential histograms",
-        "They are refused and counted: the store has one number for each time.",
-        GapStatus.NOT_YET,
-    ),
-    Gap("`min` and `max` of histograms", "They are ignored: the time that they cover is unknown."),
-    Gap("Exemplars", "They are ignored: they are no points of a series."),
-    Gap("`start_time_unix_nano`", "It is ignored: a counter that falls was reset."),
-    Gap("Description, metadata, schema URLs", "They are ignored: the catalogue defines metrics."),
-    Gap("Profiles", "`/v1development/profiles` is 404, over gRPC UNIMPLEMENTED."),
-    Gap("Schema URLs of spans and log records", "They are ignored: attributes are stored under their own names."),
-)
-
+from jobmeter.dialects.otlp.gaps import GAPS
 
 OTLP = PathDialect(
     name="otlp",

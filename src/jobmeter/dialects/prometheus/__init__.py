@@ -6,29 +6,13 @@ has ``/api/v1/query`` too, with other parameters.
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import BASIC, TOKENS
-from jobmeter.dialects.base import Gap, GapStatus, Match
+from jobmeter.dialects.base import Match
 from jobmeter.dialects.base.path_dialect import PathDialect
 from jobmeter.dialects.base.request import operations_of
 from jobmeter.dialects.prometheus import errors
+from jobmeter.dialects.prometheus.gaps import GAPS
 from jobmeter.dialects.prometheus.requests import FORM
 from jobmeter.errors import NotFoundError
-
-GAPS = (
-    Gap(
-        "Native histograms", "They are refused and counted: the store has one number for each time.", GapStatus.NOT_YET
-    ),
-    Gap("Exemplars", "They are passed over: traces have a store of their own, not points of a series."),
-    Gap("Metadata (type, help, unit)", "It is ignored: the catalogue defines metrics."),
-    Gap("`start_timestamp`, `created_timestamp`", "They are ignored: a counter that falls was reset."),
-    Gap("Other encodings than snappy", "The protocol has no other; vmagent falls back to it after 415."),
-    Gap(
-        "Experimental parts of PromQL",
-        "`info`, `smoothed`, `anchored`, computed durations; functions of native histograms.",
-        GapStatus.NOT_YET,
-    ),
-    Gap("/api/v1/targets, /api/v1/admin", "Agents send; nothing is scraped here.", GapStatus.NEVER),
-)
-
 
 _PREFIX = "/prometheus/"
 _SHARED = frozenset({"/api/v1/query"})

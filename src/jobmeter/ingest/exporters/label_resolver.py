@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.resolve import ResolvedSeries, resolve
-from jobmeter.ingest.join import drop_unused, find_distinct
-from jobmeter.kernel.table import Texts, TextTable
-from jobmeter.model.batch import Float64s, Int64s, SampleBatch, Uint32s
-from jobmeter.model.interner import SeriesInterner, SeriesList, current, make_batch
+from jobmeter.ingest.join import drop_unused
+from jobmeter.kernel.text_table import Texts, TextTable
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint32s, Uint64s
+from jobmeter.model.series_table import Names, SeriesList, SeriesTable, find_distinct, list_of, make_batch
 from jobmeter.model.special import STALE_CODE
 from jobmeter.model.time import DAY, MAX_TIME_MS
 
@@ -23,8 +23,10 @@ _MOST = 500_000
 _MOST_BYTES = 512 * 2**20
 """Most bytes of all keys together: a sender chooses their length."""
 _UNKNOWN = -1
+_NEVER = 2**62
 _REASONS = ("name", "labels")
-"""Reasons to reject a series, as numbers below ``_UNKNOWN`` in this order."""
+"""Reasons to reject a series, by number."""
+_ACCEPTED = len(_REASONS)
 ABSENT = "absent"
 """Reason for a value by which a sender says that it has no measurement. The sender need not hear of it."""
 _NO_RULE = np.array([[1.0], [-np.inf], [np.inf], [-np.inf], [np.inf]])
@@ -50,13 +52,13 @@ _Columns = tuple[Uint32s, Int64s, Float64s]
 class _ResolvedKeys:
     """The series of a request's keys, one after the other.
 
-    ``series`` int64[n]: numbers of an interner; below ``_UNKNOWN``: the reason of a rejection. ``listed``: the accepted
+    ``reasons`` int64[n]: the number of the reason of a rejection, ``_ACCEPTED`` without one. ``listed``: the accepted
     series, each once. ``places`` uint32[n]: the position of each key's series in ``listed`` (None: the key's own
     position). ``factors`` float64[n] (None: all are 1), ``lowest`` and ``highest`` float64[n], ``measured``
     float64[2, n], see ``ResolvedSeries``. A value between ``floor`` and ``ceiling`` is valid for every series.
     """
 
-    series: Int64s
+    reasons: Int64s
     listed: SeriesList
     places: Uint32s | None
     factors: Float64s | None
@@ -88,63 +90,71 @@ class ResolvedBatch(NamedTuple):
 class _LabelCache:
     """The resolved labels of one project, by the number of their key: a series, and a rule for its values.
 
-    ``_sent`` has the number of the series that holds the sent labels (``_UNKNOWN``: no series), and ``_days`` the day
-    of its last sample.
+    ``_sent`` has the series that holds the sent labels, and ``_days`` the day of its last sample (``_NEVER``: there is
+    no such series).
+    The series objects come from ``series_table``, in one generation.
     """
 
-    def __init__(self, interner: SeriesInterner) -> None:
-        self.interner = interner
+    def __init__(self, series_table: SeriesTable) -> None:
+        self._series_table = series_table
+        self.generation = series_table.generation
         self.table = TextTable()
-        self._series: Int64s = np.empty(_FIRST, np.int64)
-        self._sent: Int64s = np.empty(_FIRST, np.int64)
+        self._reasons: Int64s = np.empty(_FIRST, np.int64)
         self._days: Int64s = np.empty(_FIRST, np.int64)
+        self._names: Names = np.empty(_FIRST, np.object_)
+        self._sent: Names = np.empty(_FIRST, np.object_)
+        self._keys: Uint64s = np.empty((2, _FIRST), np.uint64)
         self._rules: Float64s = np.empty((len(_NO_RULE), _FIRST))
 
     def add(self, keys: Texts, results: Sequence[ResolvedSeries | str]) -> None:
         """Add the series of some keys."""
         numbers = self.table.add(keys)
-        more = len(self.table) - len(self._series)
+        more = len(self.table) - len(self._days)
         if more > 0:
-            more = max(more, len(self._series))
-            columns = self._series, self._sent, self._days
-            self._series, self._sent, self._days = (np.append(one, np.empty(more, np.int64)) for one in columns)
-            self._rules = np.concatenate((self._rules, np.empty((len(_NO_RULE), more))), axis=1)
+            more = max(more, len(self._days))
+            columns = self._reasons, self._days, self._names, self._sent, self._keys, self._rules
+            self._reasons, self._days, self._names, self._sent, self._keys, self._rules = (
+                np.concatenate((one, np.empty((*one.shape[:-1], more), one.dtype)), axis=-1) for one in columns
+            )
         good = [at for at, result in enumerate(results) if isinstance(result, ResolvedSeries)]
         accepted = [result for result in results if isinstance(result, ResolvedSeries)]
-        refused = [_UNKNOWN - 1 - _REASONS.index(one) if isinstance(one, str) else 0 for one in results]
-        self._series[numbers] = refused
+        self._reasons[numbers] = [_REASONS.index(one) if isinstance(one, str) else _ACCEPTED for one in results]
         self._rules[:, numbers] = _NO_RULE
-        self._series[numbers[good]] = self.interner.numbers([one.series for one in accepted])
-        self._sent[numbers] = self._days[numbers] = _UNKNOWN
+        series = self._series_table.intern([one.series for one in accepted])
+        self._names[numbers[good]] = series.names
+        self._keys[:, numbers[good]] = series.keys.job, series.keys.series
+        self._days[numbers] = _NEVER
         mapped = [at for at, one in zip(good, accepted, strict=True) if one.sent is not None]
-        self._sent[numbers[mapped]] = self.interner.numbers([one.sent for one in accepted if one.sent is not None])
+        sent = [one.sent for one in accepted if one.sent is not None]
+        self._sent[numbers[mapped]], self._days[numbers[mapped]] = self._series_table.intern(sent).names, _UNKNOWN
         rules = [(one.factor, one.lowest, one.highest, *one.measured) for one in accepted]
         self._rules[:, numbers[good]] = np.reshape(rules, (-1, len(_NO_RULE))).T
 
     def list(self, numbers: Int64s) -> _ResolvedKeys:
         """Return the series of the keys with these numbers."""
-        series = self._series[numbers]
+        reasons = self._reasons[numbers]
         factors, lowest, highest, *measured = (rule[numbers] for rule in self._rules)
-        there = series >= 0
-        own, places = find_distinct(self.interner, series[there])
+        there = reasons == _ACCEPTED
+        accepted = numbers[there]
+        own, places = find_distinct(SeriesList(self._names[accepted], SeriesKeys(*self._keys[:, accepted])))
         if not there.all():
-            found = np.zeros(len(series), np.uint32)
+            found = np.zeros(len(numbers), np.uint32)
             found[there] = np.arange(len(own), dtype=np.uint32) if places is None else places
             places = found
         plain = bool((factors == 1.0).all())
         floor = float(max(lowest.max(initial=-np.inf), measured[0].max(initial=-np.inf)))
         ceiling = float(min(highest.min(initial=np.inf), measured[1].min(initial=np.inf)))
         bounds = lowest, highest, np.array(measured)
-        return _ResolvedKeys(series, own, places, None if plain else factors, *bounds, floor, ceiling)
+        return _ResolvedKeys(reasons, own, places, None if plain else factors, *bounds, floor, ceiling)
 
     def unconfirmed(self, numbers: Int64s, day: int) -> Int64s:
         """Return the keys whose sent labels are not stored on that day."""
-        due: Int64s = numbers[(self._sent[numbers] != _UNKNOWN) & (self._days[numbers] < day)]
+        due: Int64s = numbers[self._days[numbers] < day]
         return due
 
     def sent(self, numbers: Int64s) -> SeriesList:
         """Return the series that hold the sent labels of these keys."""
-        return find_distinct(self.interner, self._sent[numbers])[0]
+        return find_distinct(list_of(self._sent[numbers].tolist()))[0]
 
     def confirm(self, numbers: Int64s, day: int) -> None:
         """Leave these keys out of ``unconfirmed`` for a day."""
@@ -158,8 +168,11 @@ class LabelResolver:
     it is emptied. Whole lists of keys are cached too, up to a million keys; the least recently used lists are dropped.
     """
 
-    def __init__(self, resolve: Resolve = resolve, bound: int | None = None) -> None:
+    def __init__(
+        self, series_table: SeriesTable | None = None, resolve: Resolve = resolve, bound: int | None = None
+    ) -> None:
         """``resolve`` is for Prometheus labels by default. ``bound``: bytes of all keys together."""
+        self._series_table = SeriesTable() if series_table is None else series_table
         self._resolve = resolve
         self._bound = _MOST_BYTES if bound is None else bound
         self._lock = threading.Lock()
@@ -240,22 +253,21 @@ class LabelResolver:
         found = self._lists[key] = cache.list(numbers)
         self._listed += len(numbers)
         while self._listed > _MOST_LISTED and len(self._lists) > 1:
-            self._listed -= len(self._lists.popitem(last=False)[1].series)
+            self._listed -= len(self._lists.popitem(last=False)[1].reasons)
         return found
 
     def _find_cache(self, names: _Names) -> _LabelCache:
-        interner = current()
         cache = self._caches.get(names)
         tables = [cache.table for cache in self._caches.values()]
         full = sum(map(len, tables)) > _MOST or sum(table.size for table in tables) > self._bound
-        if full or (cache is not None and cache.interner is not interner):
+        if full or (cache is not None and cache.generation != self._series_table.generation):
             # Key numbers restart at 0, so the cached lists become invalid.
             self._caches.clear()
             self._lists.clear()
             self._listed = 0
             cache = None
         if cache is None:
-            cache = self._caches[names] = _LabelCache(interner)
+            cache = self._caches[names] = _LabelCache(self._series_table)
         return cache
 
     def _resolve_or_explain(self, labels: Callable[[int], Any], at: int, project: str) -> ResolvedSeries | str:
@@ -269,12 +281,12 @@ def _select_resolved(
     resolved: _ResolvedKeys, index: Uint32s, time: Int64s, value: Float64s, refused: Counter[str]
 ) -> _Columns:
     """Return the samples whose labels resolve to a series."""
-    if not (resolved.series < 0).any():
+    if (resolved.reasons == _ACCEPTED).all():
         return index, time, value
-    row = resolved.series[index]
+    row = resolved.reasons[index]
     for at, reason in enumerate(_REASONS):
-        refused[reason] += int(np.count_nonzero(row == _UNKNOWN - 1 - at))
-    good = row >= 0
+        refused[reason] += int(np.count_nonzero(row == at))
+    good = row == _ACCEPTED
     return index[good], time[good], value[good]
 
 

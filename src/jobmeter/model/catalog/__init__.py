@@ -7,7 +7,6 @@ are stored below ``special.``; see ``model.special``.
 """
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 from jobmeter.model.catalog import accelerator, agent, flink, host, replica
 from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, MetricGroup, MetricScope, NumberFormat
@@ -15,15 +14,9 @@ from jobmeter.model.series import SPECIAL
 
 OPEN_PREFIXES = ("app.", "external.", SPECIAL)
 
-METRICS: tuple[Metric, ...] = (
-    *replica.METRICS,
-    *accelerator.METRICS,
-    *host.METRICS,
-    *flink.METRICS,
-    *agent.METRICS,
-)
+METRICS: tuple[Metric, ...] = (*replica.METRICS, *accelerator.METRICS, *host.METRICS, *flink.METRICS, *agent.METRICS)
 
-CATALOG: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in METRICS})
+CATALOG: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
 
 
 def find(name: str) -> Metric | None:
@@ -43,7 +36,7 @@ def list_shown(views: Display) -> tuple[str, ...]:
 
 def map_dialect_names(dialect: str) -> Mapping[str, Metric]:
     """Map a dialect's own metric names to metrics."""
-    return MappingProxyType({metric.names[dialect]: metric for metric in METRICS if dialect in metric.names})
+    return {metric.names[dialect]: metric for metric in METRICS if dialect in metric.names}
 
 
 def add_derived(stored: Iterable[str]) -> frozenset[str]:
@@ -65,8 +58,8 @@ __all__ = [
     "MetricGroup",
     "MetricScope",
     "NumberFormat",
-    "by_dialect_name",
+    "add_derived",
     "find",
-    "shown_in",
-    "with_derived",
+    "list_shown",
+    "map_dialect_names",
 ]

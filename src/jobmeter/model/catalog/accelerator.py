@@ -12,7 +12,6 @@ from jobmeter.model.catalog.metric import (
     Display,
     Kind,
     Metric,
-    MetricGroup,
     MetricScope,
     Presentation,
     utilization,
@@ -76,7 +75,6 @@ def _metric(
         minimum=minimum,
         maximum=maximum,
         names=_NAMES.get(name, NO_NAMES),
-        group=MetricGroup.ACCELERATORS,
         **presentation,
     )
 
@@ -131,7 +129,6 @@ def _core(prefix: str) -> tuple[Metric, ...]:
             "Device memory in use over total device memory.",
             MetricScope.DEVICE,
             names=_NAMES[f"{memory}.utilization"],
-            group=MetricGroup.ACCELERATORS,
             title=_make_title(prefix, "Device memory in use, share"),
             phrase="device memory in use",
             views=Display.CHART | Display.CORE,

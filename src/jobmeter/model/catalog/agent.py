@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, MetricGroup, MetricScope
+from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, MetricScope
 
-_gauge = partial(Metric, scope=MetricScope.AGENT, group=MetricGroup.AGENT, views=Display.HIDDEN)
+_gauge = partial(Metric, scope=MetricScope.AGENT, views=Display.HIDDEN)
 _counter = partial(_gauge, kind=Kind.COUNTER)
 
 METRICS: tuple[Metric, ...] = (

@@ -50,13 +50,7 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
 )
 
 _FIRST = frozenset(
-    {
-        "delay",
-        "tps.rate",
-        "numRecordsInPerSecond.rate",
-        "numRecordsOutPerSecond.rate",
-        "lastCheckpointDuration",
-    }
+    {"delay", "tps.rate", "numRecordsInPerSecond.rate", "numRecordsOutPerSecond.rate", "lastCheckpointDuration"}
 )
 METRICS: tuple[Metric, ...] = tuple(
     Metric(

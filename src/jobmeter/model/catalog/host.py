@@ -9,23 +9,17 @@ from jobmeter.model.catalog.metric import (
     Display,
     Kind,
     Metric,
-    MetricGroup,
     MetricScope,
     Presentation,
     utilization,
 )
 
 _N = MetricScope.NODE
-_gauge = partial(Metric, scope=_N, group=MetricGroup.NODE, views=Display.HIDDEN)
+_gauge = partial(Metric, scope=_N, views=Display.HIDDEN)
 
 
 def _counter(
-    name: str,
-    unit: str,
-    text: str,
-    read_unit: str = "",
-    studio: str = "",
-    **presentation: Unpack[Presentation],
+    name: str, unit: str, text: str, read_unit: str = "", studio: str = "", **presentation: Unpack[Presentation]
 ) -> Metric:
     names = {"pai-studio-nodes": studio} if studio else NO_NAMES
     return _gauge(name, unit, text, kind=Kind.COUNTER, read_unit=read_unit, names=names, **presentation)
@@ -39,7 +33,6 @@ def _utilization(part: str, whole: str, text: str, studio: str, title: str) -> M
         whole,
         minimum=-0.05,
         names={"pai-studio-nodes": studio},
-        group=MetricGroup.NODE,
         title=title,
         views=Display.NODE,
     )
@@ -207,18 +200,8 @@ METRICS: tuple[Metric, ...] = (
     _gauge("node.filesystem.available", "By", "Space that a user may still fill, by mount point."),
     _gauge("node.filesystem.files", "{file}", "Files that a filesystem can hold, by mount point."),
     _gauge("node.filesystem.files.free", "{file}", "Files that a user may still create, by mount point."),
-    _gauge(
-        "node.filesystem.read.only",
-        "",
-        "1 if a filesystem can only be read, by mount point.",
-        parts=Aggregate.MAX,
-    ),
-    _gauge(
-        "node.filesystem.hangs",
-        "",
-        "1 while a filesystem does not answer, by mount point.",
-        parts=Aggregate.MAX,
-    ),
+    _gauge("node.filesystem.read.only", "", "1 if a filesystem can only be read, by mount point.", parts=Aggregate.MAX),
+    _gauge("node.filesystem.hangs", "", "1 while a filesystem does not answer, by mount point.", parts=Aggregate.MAX),
     _counter("node.nfs.read", "By", "Bytes read from NFS servers, by mount point."),
     _counter("node.nfs.write", "By", "Bytes written to NFS servers, by mount point."),
     _counter("node.nfs.operations", "{operation}", "Requests to NFS servers, by mount point and operation."),

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from enum import Flag, StrEnum, auto
 from math import inf
-from types import MappingProxyType
 from typing import TypedDict, Unpack
 
 import msgspec
@@ -92,7 +91,26 @@ class Display(Flag):
     """The summary of a job."""
 
 
-NO_NAMES: Mapping[str, str] = MappingProxyType({})
+_GROUPS = {
+    "cpu": MetricGroup.CPU,
+    "process": MetricGroup.CPU,
+    "thread": MetricGroup.CPU,
+    "pressure.cpu": MetricGroup.CPU,
+    "memory": MetricGroup.MEMORY,
+    "pressure.memory": MetricGroup.MEMORY,
+    "network": MetricGroup.NETWORK,
+    "disk": MetricGroup.DISK,
+    "io": MetricGroup.DISK,
+    "storage": MetricGroup.DISK,
+    "pressure.io": MetricGroup.DISK,
+    "energy": MetricGroup.ENERGY,
+    "gpu": MetricGroup.ACCELERATORS,
+    "npu": MetricGroup.ACCELERATORS,
+    "node": MetricGroup.NODE,
+    "agent": MetricGroup.AGENT,
+}
+"""Group of a metric by the beginning of its name; others are of the application."""
+NO_NAMES: Mapping[str, str] = {}
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -128,7 +146,6 @@ class Metric(msgspec.Struct, frozen=True):
     minimum: float | None = 0.0
     maximum: float | None = None
     names: Mapping[str, str] = msgspec.field(default_factory=lambda: NO_NAMES)
-    group: MetricGroup = MetricGroup.APPLICATION
     title: str = ""
     phrase: str = ""
     column: str = ""
@@ -140,6 +157,12 @@ class Metric(msgspec.Struct, frozen=True):
             force_setattr(self, "phrase", _lower_first(self.title) or self.name.replace(".", " "))
         if not self.title:
             force_setattr(self, "title", _title(self.name))
+
+    @property
+    def group(self) -> MetricGroup:
+        """Heading under which people see it."""
+        first, second = (*self.name.split("."), "")[:2]
+        return _GROUPS.get(first) or _GROUPS.get(f"{first}.{second}", MetricGroup.APPLICATION)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -188,8 +211,6 @@ def utilization(
     minimum: float = 0.0,
     maximum: float = 1.5,
     names: Mapping[str, str] = NO_NAMES,
-    *,
-    group: MetricGroup = MetricGroup.APPLICATION,
     **presentation: Unpack[Presentation],
 ) -> Metric:
     """Build ``NAME.utilization``: the share of ``NAME.usage`` in ``whole``, by default in ``NAME.limit``."""
@@ -204,6 +225,5 @@ def utilization(
         minimum=minimum,
         maximum=maximum,
         names=names,
-        group=group,
         **presentation,
     )

@@ -17,7 +17,7 @@ from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
 from jobmeter.model.series import check_job_id, check_name
-from jobmeter.query.administration import DamageQuestion
+from jobmeter.query.administration import AllDamageQuestion, DamageQuestion
 from jobmeter.query.meter import QueryCost
 from jobmeter.query.request import JobRef, NodeRef
 from jobmeter.server.admission import QueuedQuestion, Ticket
@@ -28,6 +28,7 @@ from jobmeter.server.native.arguments import Arguments, QueryArguments
 from jobmeter.server.pipeline import AccessRule, ServedRequest, renew
 from jobmeter.server.services import Services
 from jobmeter.store.damage import DamagedPart
+from jobmeter.store.shards.away import may_lack
 from jobmeter.wire.json_shape import shape_of
 
 T = TypeVar("T")
@@ -332,18 +333,20 @@ def _check_access_again(stream: Stream, context: CallContext) -> Stream:
 
 
 def work(endpoint: Endpoint, context: CallContext) -> Result:
-    """Answer an authorised call."""
-    answer = endpoint.work(context)
-    if isinstance(answer, Generator):
-        answer = drive(answer, context.ask)
+    """Answer an authorised call. An answer about several jobs may lack the rows of shards that are away."""
+    with may_lack(context.ask(AllDamageQuestion()) if endpoint.is_question else ()) as missing:
+        answer = endpoint.work(context)
+        if isinstance(answer, Generator):
+            answer = drive(answer, context.ask)
     if isinstance(answer, Stream):
         answer = _check_access_again(answer, context)
     if not isinstance(answer, Answer | Stream | Feed | Awaitable):
         answer = Answer(200, msgspec.json.encode(answer))
     subject = _subject(context)
-    if subject is None or not endpoint.is_question or not isinstance(answer, Answer | Stream):
+    if not endpoint.is_question or not isinstance(answer, Answer | Stream):
         return answer
-    return _add_damage_headers(answer, context.ask(DamageQuestion(subject)))
+    damaged = [] if subject is None else context.ask(DamageQuestion(subject))
+    return _add_damage_headers(answer, list(dict.fromkeys((*missing.left_out.values(), *damaged))))
 
 
 def _add_damage_headers(answer: Answer | Stream, damaged: Sequence[DamagedPart]) -> Result:

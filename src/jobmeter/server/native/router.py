@@ -6,7 +6,6 @@ most answers. ``jobmeter.server.native.openapi`` describes the endpoints.
 
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from typing import cast
 
 from jobmeter.access.call import Call
@@ -21,8 +20,34 @@ from jobmeter.server import admission
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.live import Feed
 from jobmeter.server.native import (
+    alerts,
+    annotations,
+    catalog,
+    compare,
+    events,
+    findings,
+    fleet,
+    idle,
+    ingest,
+    jobs,
+    keys,
+    links,
+    live,
+    live_logs,
+    logs,
+    metrics,
+    node_logs,
     problem,
+    resolve,
+    samples,
+    session,
+    shippers,
+    status,
     streaming,
+    tasks,
+    traces,
+    usage,
+    view_calls,
 )
 from jobmeter.server.native.api_page import HEADERS, api_page
 from jobmeter.server.native.arguments import Arguments
@@ -42,13 +67,35 @@ from jobmeter.server.services import Services
 
 BASE = "/api/jobmeter/v1"
 _MODULES = (
-    "jobs links annotations resolve metrics view_calls live live_logs compare samples logs node_logs events "
-    "traces findings alerts idle tasks fleet catalog ingest keys usage shippers session status"
+    jobs,
+    links,
+    annotations,
+    resolve,
+    metrics,
+    view_calls,
+    live,
+    live_logs,
+    compare,
+    samples,
+    logs,
+    node_logs,
+    events,
+    traces,
+    findings,
+    alerts,
+    idle,
+    tasks,
+    fleet,
+    catalog,
+    ingest,
+    keys,
+    usage,
+    shippers,
+    session,
+    status,
 )
 """Modules of endpoints, in the order of the documentation."""
-ENDPOINTS: Sequence[Endpoint] = tuple(
-    one for name in _MODULES.split() for one in endpoints_of(import_module(f"jobmeter.server.native.{name}"))
-)
+ENDPOINTS: Sequence[Endpoint] = tuple(one for module in _MODULES for one in endpoints_of(module))
 """Every route of our own API."""
 _NO_ARGUMENTS = Arguments({}, ())
 _DAMAGE = AllDamageQuestion()

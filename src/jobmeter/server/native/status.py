@@ -65,6 +65,7 @@ def _status(context: CallContext) -> Status:
         rolled_until=services.telemetry.rolled_until_ms,
         damaged=[_describe_damage(part) for part in found.damaged],
         replicas={name: bool(complete) for name, complete in found.replicas.items()},
+        shards={name: bool(up) for name, up in found.shards.items()},
         schedulers=services.pipeline.schedulers.all(),
     )
 

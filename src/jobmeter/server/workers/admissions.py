@@ -7,7 +7,8 @@ from itertools import count
 from jobmeter.access.limit import Rate, RateLimiter
 from jobmeter.access.principal import Principal
 from jobmeter.model.time import Clock
-from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult, Channel
+from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult
+from jobmeter.store.channel import Channel
 
 
 class NotedNonces:

@@ -37,10 +37,11 @@ from jobmeter.server.pipeline import Handler, PublicHandler, ServedRequest, answ
 from jobmeter.server.routing import routers_of
 from jobmeter.server.services import Services
 from jobmeter.server.workers.admissions import Admissions, NotedNonces, NotedRates
-from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult, Channel, Counts, LookupResult
+from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult, Counts, LookupResult
 from jobmeter.server.workers.records import OwnerNeededError, RecordSearch, WorkerRegistry, WorkerStore
 from jobmeter.settings import Settings
 from jobmeter.store.cache import Cache
+from jobmeter.store.channel import Channel
 from jobmeter.store.window.revisions import KEYS
 from jobmeter.store.window.shared import SharedWindow
 

@@ -11,7 +11,6 @@ from jobmeter.server.workers.frames import (
     PUSHED_BYTES,
     AnswerStart,
     BodyPart,
-    Channel,
     ClientGone,
     End,
     Head,
@@ -19,6 +18,7 @@ from jobmeter.server.workers.frames import (
     Taken,
     Want,
 )
+from jobmeter.store.channel import Channel
 
 Answering = Want | AnswerStart | Part | End
 

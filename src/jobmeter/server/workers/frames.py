@@ -1,13 +1,10 @@
-"""Messages between a worker and the storage process: msgpack, each after its length in four bytes.
+"""Messages between a worker and the storage process, sent over a ``jobmeter.store.channel``.
 
 A number identifies each call of a connection, so several calls run at a time.
 """
 
-import asyncio
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -21,11 +18,6 @@ WINDOW_BYTES = 4 * PIECE_BYTES
 """Most bytes of one answer that the client's connection has not taken yet."""
 PUSHED_BYTES = 64 * 1024
 """Largest announced body that a worker sends without a request for it."""
-_MOST_BYTES = 4 * PIECE_BYTES
-"""Most bytes of a message; a longer one is unreadable. Headers are bounded, and bodies are cut into pieces."""
-_UNSENT_BYTES = 4 * 2**20
-"""Unsent bytes of a connection beyond which its writers wait."""
-LENGTH_BYTES = 4
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -217,95 +209,9 @@ ToWorker = Setup | Want | AnswerStart | Part | End | Stop | LookupResult | Admis
 ToStorage = Ready | Head | BodyPart | ClientGone | Taken | Figures | Closed | RecordLookup | Counts | AdmissionRequest
 
 
-def _to_text(value: object) -> str:
-    return str(value)
-
-
 def _path(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's
     return Path(value) if issubclass(kind, Path) else value
 
 
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=_to_text)
-
-
-def encode_message(message: ToWorker | ToStorage) -> bytearray:
-    """Encode a message, preceded by its length."""
-    data = bytearray(LENGTH_BYTES)
-    _ENCODER.encode_into(message, data, LENGTH_BYTES)
-    data[:LENGTH_BYTES] = (len(data) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "little")
-    return data
-
-
 READ_BY_WORKER = msgspec.msgpack.Decoder(ToWorker, dec_hook=_path)
 READ_BY_STORAGE = msgspec.msgpack.Decoder(ToStorage, dec_hook=_path)
-
-
-class Channel(asyncio.Protocol):
-    """Connection between a worker and the storage process. Belongs to an event loop.
-
-    ``received`` gets each message in order, ``lost`` is called once at the end. An unreadable message ends it.
-    """
-
-    def __init__(
-        self, decoder: msgspec.msgpack.Decoder[Any], received: Callable[[Any], None], lost: Callable[[], None]
-    ) -> None:
-        self._decoder = decoder
-        self._received = received
-        self._lost = lost
-        self._data = bytearray()
-        self._transport: asyncio.Transport | None = None
-        self._drained = asyncio.Event()
-        self._drained.set()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Bound the unsent bytes."""
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(_UNSENT_BYTES)
-
-    def data_received(self, data: bytes) -> None:
-        """Take the messages that are complete."""
-        buffer = self._data
-        buffer += data
-        at, size = 0, len(buffer)
-        try:
-            with memoryview(buffer) as view:
-                while size - at >= LENGTH_BYTES:
-                    length = int.from_bytes(view[at : at + LENGTH_BYTES], "little")
-                    if size - at - LENGTH_BYTES < min(length, _MOST_BYTES):
-                        break
-                    at += LENGTH_BYTES + length
-                    self._received(self._decoder.decode(view[at - length : at]))
-        except msgspec.DecodeError:
-            self.cut()
-            raise
-        del buffer[:at]
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        """Release the writers that wait."""
-        self._transport = None
-        self._drained.set()
-        self._lost()
-
-    def pause_writing(self) -> None:
-        """Make writers wait."""
-        self._drained.clear()
-
-    def resume_writing(self) -> None:
-        """Release the writers that wait."""
-        self._drained.set()
-
-    def send(self, message: ToWorker | ToStorage) -> None:
-        """Send a message; does nothing when the other process is gone."""
-        if self._transport is not None:
-            self._transport.write(encode_message(message))
-
-    async def drain(self) -> None:
-        """Wait until the other process has read enough."""
-        if not self._drained.is_set():
-            await self._drained.wait()
-
-    def cut(self) -> None:
-        """Close at once."""
-        if self._transport is not None:
-            with suppress(OSError):
-                self._transport.abort()

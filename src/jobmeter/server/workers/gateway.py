@@ -16,7 +16,6 @@ from jobmeter.server.workers.frames import (
     AdmissionResult,
     AnswerStart,
     BodyPart,
-    Channel,
     ClientGone,
     Closed,
     Counts,
@@ -32,6 +31,7 @@ from jobmeter.server.workers.frames import (
     ToStorage,
     Want,
 )
+from jobmeter.store.channel import Channel
 
 _log = logging.getLogger("jobmeter.server")
 _DISCONNECT: Message = {"type": "http.disconnect"}

@@ -16,10 +16,8 @@ from jobmeter.server.stopping import Stopping
 from jobmeter.server.workers.answers import WorkerAnswers
 from jobmeter.server.workers.forward import Forwarder
 from jobmeter.server.workers.frames import (
-    LENGTH_BYTES,
     READ_BY_WORKER,
     AdmissionResult,
-    Channel,
     Closed,
     Figures,
     LookupResult,
@@ -28,6 +26,7 @@ from jobmeter.server.workers.frames import (
     Stop,
     ToWorker,
 )
+from jobmeter.store.channel import LENGTH_BYTES, Channel
 
 
 class HttpWorker:

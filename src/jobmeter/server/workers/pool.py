@@ -16,8 +16,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from jobmeter.errors import UnavailableError
 from jobmeter.server.http.connection import Application
 from jobmeter.server.stopping import Stopping
-from jobmeter.server.workers.frames import Setup, Stop, encode_message
+from jobmeter.server.workers.frames import Setup, Stop
 from jobmeter.server.workers.gateway import SharedRecords, WorkerGateway
+from jobmeter.store.channel import encode_message
 
 _log = logging.getLogger("jobmeter.server")
 

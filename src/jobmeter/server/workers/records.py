@@ -19,7 +19,6 @@ from jobmeter.registry.stored import StoredKey
 from jobmeter.server.workers.frames import (
     PIECE_BYTES,
     AccessKeyLookup,
-    Channel,
     JobLookup,
     KeyLookup,
     LookupResult,
@@ -30,6 +29,7 @@ from jobmeter.server.workers.frames import (
 )
 from jobmeter.store.base import SeriesSelector, StoreMemory
 from jobmeter.store.cache import Cache
+from jobmeter.store.channel import Channel
 from jobmeter.store.damage import DamagedPart
 from jobmeter.store.window.revisions import Revisions, key_of
 from jobmeter.store.window.shared import SharedWindow

@@ -9,8 +9,7 @@ import zstandard
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.ship.guard import DestinationPolicy
-from jobmeter.ship.line import ShippedLine
-from jobmeter.ship.sink import Origin, SinkError, SinkSettings
+from jobmeter.ship.sink import Origin, ShippedLine, SinkError, SinkSettings
 
 
 class FileSink:

@@ -6,8 +6,8 @@ from itertools import groupby
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.ship.http import PostSink
-from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import encode_number, fixed64, octets, read, text
+from jobmeter.ship.sink import ShippedLine
 
 _NUMBERS = {"debug": 5, "info": 9, "warn": 13, "error": 17}
 """Severity numbers: https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber."""
@@ -30,15 +30,15 @@ class OtlpSink(PostSink):
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
         """Post the lines. Returns the number of records that a partial success rejects."""
-        return min(len(lines), _count_rejected(self.post(b"".join(self._resources(lines))).body))
+        return min(len(lines), _count_rejected(self.post(b"".join(self._encode_resources(lines))).body))
 
-    def _resources(self, lines: Sequence[ShippedLine]) -> Iterator[bytes]:
-        for resource, own in groupby(lines, self._resource):
+    def _encode_resources(self, lines: Sequence[ShippedLine]) -> Iterator[bytes]:
+        for resource, own in groupby(lines, self._describe_resource):
             records = b"".join(octets(2, _record(line)) for line in own)
             scope = octets(2, octets(1, text(1, "jobmeter")) + records)
             yield octets(1, octets(1, resource) + scope)
 
-    def _resource(self, line: ShippedLine) -> bytes:
+    def _describe_resource(self, line: ShippedLine) -> bytes:
         own = {name: line.attributes[key] for key, name in _RESOURCE.items() if key in line.attributes}
         return b"".join(octets(1, _pair(name, value)) for name, value in {**own, **self._labels}.items())
 

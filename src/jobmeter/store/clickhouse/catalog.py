@@ -12,6 +12,7 @@ from jobmeter.errors import JobmeterError, LimitExceededError
 from jobmeter.model.batch import Bools, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import SPECIAL, NamePart, Series
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import DAY, Clock
 from jobmeter.store.base import SeriesPage, SeriesPlace, SeriesSelector, names_of
 from jobmeter.store.clickhouse.descriptors import Descriptors, select, series_of_row
@@ -20,7 +21,6 @@ from jobmeter.store.clickhouse.order import run_starts
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import PARAMETERS, pieces
-from jobmeter.store.clickhouse.written_days import WrittenDays
 
 NAMELESS = "nameless"
 """Row of ``progress`` with the time before which there may be samples of series without a descriptor."""
@@ -45,9 +45,9 @@ _PARTS = {
 class Catalog:
     """The series in the engine. Safe for any number of threads.
 
-    It caches which descriptors are durable, so that further samples of a series write no second one. The cache holds at
-    most ``_MOST_CACHED`` series. If other servers may delete series, it holds them for five minutes. On each new day
-    the descriptors of live series are written again.
+    A column of the table of series has the day of each durable descriptor. So further samples of a series write no
+    second descriptor, except on each new day. The column is emptied every five minutes if other servers may delete
+    series.
     """
 
     def __init__(self, read: Pool, clock: Clock, pending: Callable[[], Pending], is_alone: Callable[[], bool]) -> None:
@@ -57,13 +57,25 @@ class Catalog:
         self._clock = clock
         self._is_alone = is_alone
         self._lock = threading.Lock()
-        self._written = WrittenDays()
+        self._table = SeriesTable()
+        # By row: 0 without a descriptor, 1 for one that is about to be written or of an unknown day, else the day of
+        # the descriptor and 2.
+        self._days = self._table.column(np.int32)
         self._generation = 0
-        self._since = clock.monotonic()
-        # Every series that has ever had a descriptor, once they were read. None before that, and if there are too many.
-        self._all: WrittenDays | None = None
+        self._complete_for: int | None = None
+        """Generation of the table that had every series with a descriptor; None if they are not read yet."""
+        self._clear()
         self._countless = False
         self._nameless_until_ms = 0
+
+    def use_series(self, table: SeriesTable) -> None:
+        """Move the days of descriptors to another table."""
+        with self._lock, table.lock:
+            before, days = self._table, self._days
+            rows = np.flatnonzero(days[: before.end])
+            self._table, self._days = table, table.column(np.int32)
+            self._days[table.rows(before.ids[rows])] = days[rows]
+            self._complete_for = table.generation if self._complete_for == before.generation else None
 
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
         """Return bool[k]: series that certainly have no samples since a time, because they have no descriptor.
@@ -73,12 +85,12 @@ class Catalog:
         than ``_MOST_CACHED`` series, no series is certain.
         """
         with self._lock:
-            alone = self._is_alone()
-            if alone and self._all is None and not self._countless:
-                self._read_all()
+            is_certain = self._has_all() and since_ms >= self._nameless_until_ms
             new = np.zeros(len(keys), np.bool_)
-            if alone and self._all is not None and since_ms >= self._nameless_until_ms:
-                new[self._all.older(keys.series, np.zeros(len(keys), np.int64))] = True
+            with self._table.lock:
+                if is_certain and self._complete_for == self._table.generation:
+                    rows = self._table.find(keys.series)
+                    new = (rows < 0) | (self._days[rows] == 0)
             return new
 
     def nameless(self, ids: Uint64s) -> Bools:
@@ -99,6 +111,16 @@ class Catalog:
         with self._lock:
             self._nameless_until_ms = max(self._nameless_until_ms, until_ms)
 
+    def _has_all(self) -> bool:
+        """Return True if the column has every series with a descriptor. The first call reads all series."""
+        if not self._is_alone() or self._countless:
+            return False
+        if self._complete_for is None:
+            self._read_all()
+        elif self._complete_for != self._table.generation:
+            self._countless = True
+        return not self._countless
+
     def _read_all(self) -> None:
         waiting = self._pending().descriptors()
         with translated("read series"), self._read.client() as client:
@@ -111,15 +133,18 @@ class Catalog:
         ids = np.unique(np.concatenate([stored, *(one.ids for one in waiting)]))
         self._countless = len(ids) > _MOST_CACHED
         if not self._countless:
-            self._all = WrittenDays()
-            self._note(ids)
+            with self._table.lock:
+                self._add(ids)
+                self._complete_for = self._table.generation
 
-    def _note(self, ids: Uint64s) -> None:
-        """Record that these series have descriptors, or are about to; each id comes once."""
-        if self._all is not None:
-            self._all.put(ids, np.zeros(len(ids), np.int64))
-            if len(self._all) > _MOST_CACHED:
-                self._all, self._countless = None, True
+    def _add(self, ids: Uint64s) -> Uint64s:
+        """Add series that have descriptors, or are about to. Return the new ones."""
+        with self._table.lock:
+            rows = self._table.rows(ids)
+            new = self._days[rows] == 0
+            self._days[rows[new]] = 1
+            added: Uint64s = ids[new]
+            return added
 
     def missing(
         self, batches: Sequence[SampleBatch], retention: Retention, *, seeks_new: bool = True
@@ -133,23 +158,14 @@ class Catalog:
             self._forget_old()
             found = [self._find_missing(batch, keep_days) for batch in batches]
             ids = [one.ids for one in found if one is not None]
-            new = (
-                np.concatenate([self._find_new(some) for some in ids]) if ids and seeks_new else np.empty(0, np.uint64)
-            )
-            for some in ids:
-                self._note(some)
-            return MissingDescriptors(found, self._generation, new)
-
-    def _find_new(self, ids: Uint64s) -> Uint64s:
-        """Return the series that certainly have no samples; see ``lacks_descriptor``. Empty if reading fails."""
-        if not self._is_alone():
-            return ids[:0]
-        if self._all is None and not self._countless:
-            with suppress(JobmeterError):  # a write must not fail because the engine cannot be read now
-                self._read_all()
-        if self._all is None or self._nameless_until_ms:
-            return ids[:0]
-        return ids[self._all.older(ids, np.zeros(len(ids), np.int64))]
+            is_certain = False
+            if ids and seeks_new:
+                with suppress(JobmeterError):  # a write must not fail because the engine cannot be read now
+                    is_certain = self._has_all() and not self._nameless_until_ms
+            new = [self._add(some) for some in ids]
+            is_certain = is_certain and self._has_all()  # the table may have dropped series meanwhile
+            certain = np.concatenate(new) if is_certain else np.empty(0, np.uint64)
+            return MissingDescriptors(found, self._generation, certain)
 
     def note(self, written: "MissingDescriptors") -> None:
         """Record that these are durable, unless some were deleted since."""
@@ -162,9 +178,8 @@ class Catalog:
         with self._lock:
             if self._generation != written.generation:
                 return
-            if len(self._written) > _MOST_CACHED:
-                self._clear()
-            self._written.put(ids[last], days[last])
+            with self._table.lock:
+                self._days[self._table.rows(ids[last])] = days[last] + 2
 
     def _find_missing(self, batch: SampleBatch, keep_days: int) -> Descriptors | None:
         """Return the descriptors of a batch that are not written yet, or not for its day."""
@@ -174,7 +189,8 @@ class Catalog:
         if generation == self._generation and day >= batch.span[1] // DAY:
             return None
         days = _find_last_days(batch)
-        missing = self._written.older(keys.series, days)
+        with self._table.lock:
+            missing = np.flatnonzero((days >= 0) & (self._days[self._table.rows(keys.series)] < days + 2))
         if not len(missing):
             keys.derived[self] = self._generation, int(days.min())
             return None
@@ -185,7 +201,6 @@ class Catalog:
         """Drop the cache of written descriptors, because some were deleted, or restored from a backup."""
         with self._lock:
             self._clear()
-            self._all = None
 
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. Raises LimitExceededError past the selector's limit."""
@@ -244,7 +259,9 @@ class Catalog:
             self._clear()
 
     def _clear(self) -> None:
-        self._written = WrittenDays()
+        with self._table.lock:
+            self._days[: self._table.end] = 0
+        self._complete_for = None
         self._generation += 1
         self._since = self._clock.monotonic()
 

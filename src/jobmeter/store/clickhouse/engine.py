@@ -36,7 +36,7 @@ from jobmeter.store.clickhouse.maintenance import Maintenance
 from jobmeter.store.clickhouse.membership import NodeMembership
 from jobmeter.store.clickhouse.mend import mend
 from jobmeter.store.clickhouse.migrate import create_database, migrate
-from jobmeter.store.clickhouse.move import move
+from jobmeter.store.clickhouse.move import MoveSource, move
 from jobmeter.store.clickhouse.move_marks import mark_departure, read_marks, require_usable
 from jobmeter.store.clickhouse.node_log import NodeLog
 from jobmeter.store.clickhouse.nodes import Nodes
@@ -50,6 +50,7 @@ from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 from jobmeter.store.clickhouse.servers import ServerTable
+from jobmeter.store.clickhouse.shard_record import read_place_records, require_whole
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.write_gate import WriteGate
@@ -126,9 +127,11 @@ class ClickHouseStore:
             migrate(client, target, clock)
         if not self._for_move:
             require_usable(write, target)
+        if not target.shard:
+            require_whole(write, target)
         journal = target.path / _JOURNAL if target.path is not None else self._lock_journal_folder(write, journals)
         if target.journaled:
-            self.commit_log = self.node_log = NodeLog(write, journal)
+            self.commit_log = self.node_log = NodeLog(write, journal, target.siblings)
         # A commit may have to write marks: a frozen node must not block the commit for long.
         marks = self._pool(2, _MARKS_SILENCE_SECONDS) if target.journaled else write
         self.rollup_state = RollupState(marks, target, clock, self._is_alone)
@@ -164,6 +167,7 @@ class ClickHouseStore:
         if target.cluster and len(target.places) > 1:
             self._nodes = Nodes(target)
         elif target.journaled:
+            read_place_records(target)  # servers of several shards are no replicas
             self._nodes = self.replicas = joined_replicas(target, self._clock, journals, discard=discard)
         if self._nodes is not None:
             self._nodes.start()
@@ -180,6 +184,10 @@ class ClickHouseStore:
     def engine_use(self) -> NodeLog | None:
         """Use of the engine by other servers, which the log of a node reports; None if that never changes."""
         return self.node_log
+
+    def answers(self) -> bool:
+        """Return False while it certainly cannot be read: no replica with all data answers."""
+        return self.replicas is None or any(map(self.replicas.is_up, self.replicas.readable()))
 
     def _is_alone(self) -> bool:
         """Return True while no other process can write to the engine."""
@@ -217,6 +225,7 @@ class ClickHouseStore:
         """Make methods of the parts methods of the store."""
         catalog = self.catalog
         self.lacks_descriptor, self.find, self.names = catalog.lacks_descriptor, catalog.find, catalog.names
+        self.use_series = catalog.use_series
         self.read = self.reader.read
         lookup = self._lookup
         self.read_buckets, self.previous, self.last_times = lookup.read_buckets, lookup.previous, lookup.last_times
@@ -322,8 +331,12 @@ class ClickHouseStore:
 
     def move(self, order: MoveOrder) -> Iterator[MoveLine]:
         """Move all data to another engine. See ``StoreAdministration.move``."""
+        return move([self.move_source()], self.target, order, self._clock)
+
+    def move_source(self) -> MoveSource:
+        """Return this engine as one from which rows are moved."""
         others = (lambda: ()) if self.membership is None else self.membership.others
-        return move(self.maintenance, order, self._clock, others)
+        return MoveSource(self.maintenance, others, self.replicas)
 
     def cancel_move(self) -> str:
         """Let servers use an engine again whose data were moved. Return the other engine's name; empty for none."""

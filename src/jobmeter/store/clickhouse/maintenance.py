@@ -13,7 +13,7 @@ from jobmeter.store.clickhouse.commit import CommitLog
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rollup import RollupJob
-from jobmeter.store.clickhouse.rollup_state import RollupState
+from jobmeter.store.clickhouse.rollup_state import RollupState, copy_states
 from jobmeter.store.clickhouse.schema import make_cluster_clause, name_stored_table
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.write_gate import WriteGate
@@ -45,7 +45,7 @@ class Maintenance:
     ) -> None:
         self.pool = pool
         self.target = target
-        self._rollup_state = rollup_state
+        self.rollup_state = rollup_state
         self._catalog = catalog
         self._rollup_job = rollup_job
         self._commit_log = log
@@ -71,7 +71,7 @@ class Maintenance:
             for table in (*_SIZED, "progress", "marks"):
                 with translated("erase its tables"), self.pool.client() as client:
                     client.command(f"TRUNCATE TABLE {self._name_stored(table)}{make_cluster_clause(self.target)}")
-            self._rollup_state.reload()
+            self.rollup_state.reload()
 
     def statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data, samples in the journal included.
@@ -131,23 +131,31 @@ class Maintenance:
                     client.command(f"TRUNCATE TABLE {table}{make_cluster_clause(self.target)}")
             for name, names in present.items():
                 self._run("restore", "RESTORE", "FROM", folder / name, names)
-            self._rollup_state.write_marks()
-            self._rollup_state.reload()
+            self.rollup_state.write_marks()
+            self.rollup_state.reload()
 
     def flush(self) -> None:
         """Bring all durable samples and marks into the engine."""
         self._commit_log.flush()
-        self._rollup_state.write_marks()
+        self.rollup_state.write_marks()
+
+    def adopt(self, states: Sequence[RollupState]) -> None:
+        """Take over rows that were copied into this engine, with the roll-up state of the engines that had them."""
+        with self._pause_for_change():
+            copy_states(states, self.pool)
+            self.rollup_state.reload()
 
     @contextmanager
-    def refusing(self) -> Iterator[Callable[[], None]]:
+    def refusing(
+        self, reason: str = "the stored data are being moved: try again in some seconds"
+    ) -> Iterator[Callable[[], None]]:
         """Refuse writes inside the block, with everything in the engine.
 
         After the function that the block gets was called, writes are refused for ever.
         """
         left = threading.Event()
         with self._rollup_job.paused():  # writes go on until a running roll-up has ended
-            before = self._gate.close("the stored data are being moved: try again in some seconds")
+            before = self._gate.close(reason)
         try:
             self.flush()
             yield left.set

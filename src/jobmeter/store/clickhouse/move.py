@@ -5,7 +5,8 @@ Only then the marks say where the data are (``move_marks``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from jobmeter.errors import (
     ConflictError,
     InvalidRequestError,
     JobmeterError,
+    UnavailableError,
 )
 from jobmeter.model.move import MovedTable, MoveLine, MoveOrder, MoveReport, MoveStep
 from jobmeter.model.time import Clock
@@ -31,92 +33,165 @@ from jobmeter.store.clickhouse.move_marks import (
 )
 from jobmeter.store.clickhouse.moved_tables import TABLES, EngineTables, SliceSum, TableSlices
 from jobmeter.store.clickhouse.pool import Pool, connect
+from jobmeter.store.clickhouse.replicas import ReplicaSet
+from jobmeter.store.clickhouse.rollup_state import copy_states
 from jobmeter.store.clickhouse.servers import ServerRow
-from jobmeter.store.clickhouse.slice_copy import SliceCopy
+from jobmeter.store.clickhouse.shard_record import ShardRecord, write_record
+from jobmeter.store.clickhouse.slice_copy import NO_ROWS, SliceCopy, add_up
 from jobmeter.store.clickhouse.target import EngineTarget, parse_dsn
+from jobmeter.store.shards.placement import NUMBERS
+
+
+class MoveSource(NamedTuple):
+    """A store, or one shard of it, out of which rows are moved. ``others`` returns the other servers that use it."""
+
+    maintenance: Maintenance
+    others: Callable[[], Sequence[ServerRow]]
+    replicas: ReplicaSet | None
+
+    @contextmanager
+    def opened(self) -> Iterator[EngineTables]:
+        """Open the tables: of one replica, because the states of partitions differ between replicas."""
+        target = self.maintenance.target
+        if self.replicas is not None:
+            target = target.at(self.replicas.readable()[0])
+        with closing(Pool(target, 1)) as pool:
+            yield EngineTables(pool, target)
+
+    def require_complete(self, tables: EngineTables) -> None:
+        """Raise UnavailableError if the replica that was copied lacks rows meanwhile."""
+        if self.replicas is not None and tables.target.places[0] not in self.replicas.readable():
+            raise UnavailableError(f"{tables.target.name}, from which rows are copied, lacks rows itself: try again")
 
 
 class StoreMove:
-    """Move of one engine's data to another engine. Only this process writes to the second engine."""
+    """Move of the rows of one or more engines to others. Only this process writes to the latter."""
 
     def __init__(
         self,
-        source: EngineTables,
-        destination: EngineTables,
+        sources: Sequence[tuple[MoveSource, EngineTables]],
+        destinations: Sequence[EngineTables],
+        names: tuple[str, str],
         clock: Clock,
-        maintenance: Maintenance,
-        others: Callable[[], Sequence[ServerRow]],
     ) -> None:
-        """``maintenance`` belongs to the first engine. ``others`` returns the other servers that use that engine."""
-        self._source = source
-        self._destination = destination
+        """``names`` are the addresses of both stores. Several engines are the shards of a store, in their order."""
+        self._sources = sources
+        self._destinations = destinations
+        self._from, self._to = names
         self._clock = clock
-        self._maintenance = maintenance
-        self._others = others
-        self._copying = SliceCopy(source, destination, clock, maintenance.flush)
+        self._tables = TABLES if len(sources) == 1 else [table for table in TABLES if table.table in NUMBERS]
+        self._copying = [
+            SliceCopy(source, destination, clock, one.maintenance.flush, self._divide(number, shard))
+            for number, (one, source) in enumerate(sources)
+            for shard, destination in enumerate(destinations)
+        ]
+
+    def _divide(self, source: int, destination: int) -> Sequence[TableSlices]:
+        """Return the tables with the rows that go from one engine to another."""
+        both = (source, len(self._sources)), (destination, len(self._destinations))
+        return [table.on_shards(*both) for table in self._tables]
 
     def compare(self) -> Iterator[MoveLine]:
         """Compare all slices, and write nothing."""
-        self._maintenance.flush()
+        for source, _ in self._sources:
+            source.maintenance.flush()
         found: list[MovedTable] = []
-        for table in TABLES:
+        for place, table in enumerate(self._tables):
             yield MoveLine(step=MoveStep(table=table.table, done=0, total=1, rows=0))
-            differing, total = self._copying.compared(table, self._copying.changed(table))
-            rows = sum(source.rows for _, source, _ in differing)
-            found.append(replace(_describe_table(table, total), slices=len(differing), differing_rows=rows))
+            slices = rows = 0
+            total = NO_ROWS
+            for copying in self._copying:
+                part = copying.tables[place]
+                differing, some = copying.compared(part, copying.changed(part))
+                slices, rows = slices + len(differing), rows + sum(here.rows for _, here, _ in differing)
+                total = add_up([total, some])
+            found.append(replace(_describe_table(table, total), slices=slices, differing_rows=rows))
         yield MoveLine(report=MoveReport(tables=found))
 
     def run(self) -> Iterator[MoveLine]:
         """Move everything."""
-        identity, name = self._source.identity(), self._destination.target.name
-        if self._begin(identity, name):
+        identity = self._sources[0][1].identity()
+        if self._begin(identity):
             yield MoveLine(report=MoveReport(moved=True))
             return
-        yield from (MoveLine(step=step) for step in self._copying.passes())
-        with self._maintenance.refusing() as leave:
+        for copying in self._copying:
+            yield from (MoveLine(step=step) for step in copying.passes())
+        with ExitStack() as stack:
+            leaving = [stack.enter_context(source.maintenance.refusing()) for source, _ in self._sources]
             began = self._clock.monotonic()
-            self._copying.is_quiet = True
-            yield from (MoveLine(step=step) for step in self._copying.checks())
-            self._depart(name)
-            leave()
-            mark_arrival(self._destination.pool, identity, COMPLETE)
+            for copying in self._copying:
+                copying.is_quiet = True
+                yield from (MoveLine(step=step) for step in copying.checks())
+            self._carry_state()
+            for source, own in self._sources:
+                source.require_complete(own)
+            self._depart()
+            for leave in leaving:
+                leave()
+            for destination in self._destinations:
+                mark_arrival(destination.pool, identity, COMPLETE)
             refused_ms = round(1_000 * (self._clock.monotonic() - began))
-        tables = [_describe_table(table, self._copying.agreed_on(table)) for table in TABLES]
-        yield MoveLine(report=MoveReport(tables=tables, copied=self._copying.copied, refused_ms=refused_ms, moved=True))
+        tables = [
+            _describe_table(table, add_up(copying.agreed_on(table) for copying in self._copying))
+            for table in self._tables
+        ]
+        copied = sum(copying.copied for copying in self._copying)
+        yield MoveLine(report=MoveReport(tables=tables, copied=copied, refused_ms=refused_ms, moved=True))
 
-    def _depart(self, name: str) -> None:
-        """Mark the first engine as abandoned. A server that starts later sees the mark, an earlier one is in the table.
+    def _carry_state(self) -> None:
+        """Give the roll-up state of several engines to each destination. A single engine's tables are copied."""
+        if len(self._sources) > 1:
+            states = [source.maintenance.rollup_state for source, _ in self._sources]
+            for destination in self._destinations:
+                copy_states(states, destination.pool)
 
-        Raises ConflictError if another server uses the engine.
+    def _depart(self) -> None:
+        """Mark the first engines as abandoned. A server that starts later sees the mark, an earlier one is in a table.
+
+        Raises ConflictError if another server uses one of the engines.
         """
-        mark_departure(self._source.pool, name, moved=True)
+        self._mark_departure(moved=True)
         try:
             self._require_alone()
         except JobmeterError:
-            mark_departure(self._source.pool, name, moved=False)
+            self._mark_departure(moved=False)
             raise
 
+    def _mark_departure(self, *, moved: bool) -> None:
+        for source, _ in self._sources:
+            mark_departure(source.maintenance.pool, self._to, moved=moved)
+
     def _require_alone(self) -> None:
-        others = ", ".join(sorted({row.host for row in self._others()}))
+        others = ", ".join(sorted({row.host for source, _ in self._sources for row in source.others()}))
         if others:
             raise ConflictError(
-                f"other servers use {self._source.target.name}, on {others}: stop all servers but one, and name the "
-                "address of that one as FROM"
+                f"other servers use {self._from}, on {others}: stop all servers but one, and name the address of that "
+                "one as FROM"
             )
 
-    def _begin(self, identity: str, name: str) -> bool:
-        """Mark the destination. Return True if it is complete already. Raises ConflictError for any other data."""
+    def _begin(self, identity: str) -> bool:
+        """Mark the destinations. Return True if they are complete already. Raises ConflictError for any other data."""
         self._require_alone()
-        marks = read_marks(self._destination.pool)
-        gone_to = read_marks(self._source.pool).gone_to
-        if gone_to and gone_to != name:
+        marks = [read_marks(destination.pool) for destination in self._destinations]
+        gone_to = read_marks(self._sources[0][1].pool).gone_to
+        if gone_to and gone_to != self._to:
             raise ConflictError(f"the data were moved to {gone_to}: move them from there")
-        if gone_to and marks.arrivals.get(identity) == COMPLETE:
+        if gone_to and all(one.arrivals.get(identity) == COMPLETE for one in marks):
             return True
-        require_empty(self._destination, marks, identity)
-        if not marks.arrivals:
-            mark_arrival(self._destination.pool, identity, ARRIVING)
+        for destination, one in zip(self._destinations, marks, strict=True):
+            require_empty(destination, one, identity)
+            if not one.arrivals:
+                mark_arrival(destination.pool, identity, ARRIVING)
+        self._note_shards(identity)
         return False
+
+    def _note_shards(self, identity: str) -> None:
+        """Write which shard each destination is."""
+        count = len(self._destinations)
+        for number, destination in enumerate(self._destinations, 1):
+            if count > 1:
+                with translated("note its shard"), destination.pool.client() as client:
+                    write_record(client, ShardRecord(identity, number, 0, count))
 
 
 def _describe_table(table: TableSlices, total: SliceSum) -> MovedTable:
@@ -187,34 +262,34 @@ def open_tables(target: EngineTarget, clock: Clock, *, compare: bool) -> Iterato
         yield EngineTables(pool, target)
 
 
-def move(
-    maintenance: Maintenance, order: MoveOrder, clock: Clock, others: Callable[[], Sequence[ServerRow]]
-) -> Iterator[MoveLine]:
-    """Move or compare. See ``jobmeter.store.base.StoreAdministration.move``."""
+def move(sources: Sequence[MoveSource], own: EngineTarget, order: MoveOrder, clock: Clock) -> Iterator[MoveLine]:
+    """Move or compare. See ``jobmeter.store.base.StoreAdministration.move``.
+
+    Of the replicas in the address of the other store the first one of each shard gets the rows. The first start on that
+    store fills the others.
+    """
     try:
         target = parse_dsn(order.to)
     except ConfigurationError as error:
         raise InvalidRequestError(error.message, "to") from error
-    if maintenance.target.cluster or len(maintenance.target.places) > 1:
-        raise InvalidRequestError("data are moved out of an embedded store or one ClickHouse server only", "from")
-    if len(target.places) > 1 and not target.cluster:
-        raise InvalidRequestError(
-            "data are moved to one of several replicas: name one host, and the others at the next start", "to"
-        )
-    if not maintenance.moving.acquire(blocking=False):
-        raise ConflictError("the stored data are being moved already: wait for the end of that move")
+    if own.cluster:
+        raise InvalidRequestError("data are not moved out of a cluster with ClickHouse Keeper", "from")
     with ExitStack() as stack:
-        stack.callback(maintenance.moving.release)
-        pool = Pool(maintenance.target, 1)
-        stack.callback(pool.close)
-        source = EngineTables(pool, maintenance.target)
-        destination: EngineTables
-        if order.compare and not is_made(target):
-            destination = NoTables(pool, target)
-        else:
-            destination = stack.enter_context(open_tables(target, clock, compare=order.compare))
-            require_alike(source, destination)
-            if source.identity() == destination.identity():
-                raise InvalidRequestError(f"the data are in {target.name} already", "to")
-        moving = StoreMove(source, destination, clock, maintenance, others)
+        for source in sources:
+            if not source.maintenance.moving.acquire(blocking=False):
+                raise ConflictError("the stored data are being moved already: wait for the end of that move")
+            stack.callback(source.maintenance.moving.release)
+        opened = [(source, stack.enter_context(source.opened())) for source in sources]
+        destinations: list[EngineTables] = []
+        for shard in target.split():
+            one = shard.at(shard.places[0]) if len(shard.places) > 1 and not shard.cluster else shard
+            if order.compare and not is_made(one):
+                destinations.append(NoTables(opened[0][1].pool, one))
+                continue
+            destinations.append(stack.enter_context(open_tables(one, clock, compare=order.compare)))
+            for _, tables in opened:
+                require_alike(tables, destinations[-1])
+                if tables.identity() == destinations[-1].identity():
+                    raise InvalidRequestError(f"the data are in {one.name} already", "to")
+        moving = StoreMove(opened, destinations, (own.name, target.name), clock)
         yield from moving.compare() if order.compare else moving.run()

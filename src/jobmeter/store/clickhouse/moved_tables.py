@@ -12,6 +12,7 @@ from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.schema import make_cluster_clause, name_stored_table
 from jobmeter.store.clickhouse.target import EngineTarget
+from jobmeter.store.shards.placement import NUMBERS, is_on
 
 _PIECE = 1 << 20
 _ONE = "0"
@@ -30,6 +31,13 @@ class TableSlices(NamedTuple):
     partition: str = _ONE
     expires: str = ""
     where: str = "1"
+
+    def on_shards(self, source: tuple[int, int], destination: tuple[int, int]) -> "TableSlices":
+        """Return the rows that one shard of a store gives to one shard of another store, each as (shard, shards)."""
+        if self.table not in NUMBERS:
+            return self
+        conditions = [is_on(self.table, shard, count) for shard, count in (source, destination) if count > 1]
+        return self._replace(where=" AND ".join((self.where, *conditions)))
 
     def alive(self, at_seconds: int) -> str:
         """Return the condition for the moved rows that expire after a time."""

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from jobmeter.model.batch import SeriesKeys, Uint64s
 from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
-from jobmeter.store.clickhouse.journal import Journal
+from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.native import encode
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool, accept_all
@@ -30,8 +31,13 @@ class NodeLog:
     ``writing`` is locked while a commit runs: the log changes between two commits only.
     """
 
-    def __init__(self, pool: Pool, folder: Path | None) -> None:
-        """``folder`` has this server's journal; None for a server without a journal."""
+    def __init__(self, pool: Pool, folder: Path | None, siblings: int = 1) -> None:
+        """``folder`` has this server's journal; None for a server without a journal.
+
+        ``siblings`` journals share the memory for rows that wait.
+        """
+        most = JournalLimits()
+        self._limits = replace(most, most_rows=most.most_rows // siblings, most_bytes=most.most_bytes // siblings)
         self.is_alone = False
         self.writing = threading.Lock()
         self.check: Callable[[], None] = accept_all
@@ -105,7 +111,7 @@ class NodeLog:
             found.update(rows.late_hours(MAX_TIME_MS + 1))
             state.mark_before(rows.late_hours(state.intent()))
 
-        journal = Journal(folder, self._insert)
+        journal = Journal(folder, self._insert, self._limits)
         try:
             journal.recover(prepare, catalog)
             journal.flush()

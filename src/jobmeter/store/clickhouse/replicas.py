@@ -35,8 +35,8 @@ from jobmeter.store.clickhouse.replica_state import (
     write_record,
 )
 from jobmeter.store.clickhouse.servers import LIVE, ServerTable, other_server
-from jobmeter.store.clickhouse.statement_lock import StatementLock
 from jobmeter.store.clickhouse.target import EngineTarget, Place, place_name
+from jobmeter.store.statement_lock import StatementLock
 
 _log = logging.getLogger(__name__)
 _ID = "SELECT toString(uuid) FROM system.tables WHERE database = {database:String} AND name = 'replicas'"
@@ -323,12 +323,13 @@ def _listed(places: Iterable[Place]) -> str:
 
 
 def joined_replicas(target: EngineTarget, clock: Clock, journals: Path | None, *, discard: bool) -> ReplicaSet | None:
-    """Return the replicas of a target, joined; None for a server that never was one of several.
+    """Return the replicas of a target, joined; None for a whole store on a server that never was one of several.
 
     ``journals`` is the folder for the record. See ``ReplicaSet.join`` for ``discard``.
     """
-    file = None if journals is None else RecordFile(journals / f"{target.database}.replicas")
-    if len(target.places) == 1 and (file is None or file.read() is None):
+    number = f".{target.shard}" if target.shard > 1 else ""
+    file = None if journals is None else RecordFile(journals / f"{target.database}{number}.replicas")
+    if len(target.places) == 1 and not target.shard and (file is None or file.read() is None):
         with closing(connect(target, None)) as client, translated("read its replicas"):
             if not read_content(client, target).id:
                 return None

@@ -12,7 +12,8 @@ only this process writes. A roll-up removes exactly the marks that it took befor
 
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -225,33 +226,16 @@ class RollupState:
 
     def _insert_progress(self, values: dict[str, int]) -> None:
         """Store progress. ``_saving`` is locked."""
-        with translated("note how far roll-ups are"), self.pool.client() as client:
-            client.command(
-                "INSERT INTO progress SELECT name, value "
-                "FROM system.one ARRAY JOIN {names:Array(String)} AS name, {values:Array(Int64)} AS value",
-                parameters={"names": list(values), "values": list(values.values())},
-                settings=self._write_settings,
-            )
+        _store_progress(self.pool, values, self._write_settings)
         higher = {name: max(value, self._progress.get(name, 0)) for name, value in values.items()}
         self._progress = self._progress | higher
 
     def _insert(self, marks: Sequence[LateHour], cleared: int) -> None:
-        if not marks:
-            return
-        count = len(marks)
-        body = encode(
-            [
-                ("job", np.fromiter((mark.job for mark in marks), np.uint64, count)),
-                ("hour", np.fromiter((mark.hour for mark in marks), np.int64, count)),
-                ("id", np.fromiter((mark.id for mark in marks), np.uint64, count)),
-                ("cleared", np.full(count, cleared, np.uint8)),
-                ("at", np.full(count, self._clock.now_ms(), np.int64)),
-            ]
-        )
-        with translated("mark late samples"), self.pool.client() as client:
-            client.raw_insert(
-                "marks", ["job", "hour", "id", "cleared", "at"], body, fmt="Native", settings=self._write_settings
-            )
+        _store_marks(self.pool, marks, cleared, self._clock.now_ms(), self._write_settings)
+
+    def copy_to(self, pool: Pool) -> None:
+        """Store all marks in another engine too."""
+        _store_marks(pool, self._read_marks(None), 0, self._clock.now_ms(), {})
 
     def _read_marks(self, jobs: Sequence[int] | None) -> list[LateHour]:
         found: list[LateHour] = []
@@ -265,3 +249,39 @@ class RollupState:
                 ).result_rows
                 found += [LateHour(int(job), int(hour), int(identity)) for job, hour, identity in rows]
         return found
+
+
+def copy_states(states: Sequence[RollupState], pool: Pool) -> None:
+    """Store in another engine a state that holds for the rows of all of some engines."""
+    done, intent = min(state.done() for state in states), max(state.intent() for state in states)
+    _store_progress(pool, {"done": done, "intent": intent}, {})
+    for state in states:
+        state.copy_to(pool)
+
+
+def _store_progress(pool: Pool, values: Mapping[str, int], settings: Mapping[str, Any]) -> None:
+    with translated("note how far roll-ups are"), pool.client() as client:
+        client.command(
+            "INSERT INTO progress SELECT name, value "
+            "FROM system.one ARRAY JOIN {names:Array(String)} AS name, {values:Array(Int64)} AS value",
+            parameters={"names": list(values), "values": list(values.values())},
+            settings=dict(settings),
+        )
+
+
+def _store_marks(pool: Pool, marks: Sequence[LateHour], cleared: int, at_ms: int, settings: Mapping[str, Any]) -> None:
+    if not marks:
+        return
+    count = len(marks)
+    body = encode(
+        [
+            ("job", np.fromiter((mark.job for mark in marks), np.uint64, count)),
+            ("hour", np.fromiter((mark.hour for mark in marks), np.int64, count)),
+            ("id", np.fromiter((mark.id for mark in marks), np.uint64, count)),
+            ("cleared", np.full(count, cleared, np.uint8)),
+            ("at", np.full(count, at_ms, np.int64)),
+        ]
+    )
+    columns = ["job", "hour", "id", "cleared", "at"]
+    with translated("mark late samples"), pool.client() as client:
+        client.raw_insert("marks", columns, body, fmt="Native", settings=dict(settings))

@@ -43,11 +43,11 @@ class SliceCopy:
         tables: Sequence[TableSlices] = TABLES,
     ) -> None:
         """``flush`` is called before each pass: it brings all durable rows into the first engine."""
-        self._source = source
+        self.source = source
         self._destination = destination
         self._clock = clock
         self._flush = flush
-        self._tables = tables
+        self.tables = tables
         self._equal: dict[tuple[str, str], _EqualPartition] = {}
         self.copied = 0
         """Number of rows copied."""
@@ -85,7 +85,7 @@ class SliceCopy:
         ``again``: an earlier copy did not make them equal, so the destination has rows that the first engine lacks.
         """
         self._flush()
-        for table in self._tables:
+        for table in self.tables:
             changed = self.changed(table)
             pairs, _ = self.compared(table, changed)
             surplus = [one for one, here, there in pairs if there.rows and (again or there.rows > here.rows)]
@@ -94,12 +94,12 @@ class SliceCopy:
             for done, (number, here, _) in enumerate(pairs):
                 yield MoveStep(table=table.table, done=done, total=len(pairs), rows=self.copied, refusing=self.is_quiet)
                 if here.rows:
-                    self._source.copy(table, number, self._clock.now_ms() // SECOND, self._destination)
+                    self.source.copy(table, number, self._clock.now_ms() // SECOND, self._destination)
                     self.copied += here.rows
 
     def changed(self, table: TableSlices) -> dict[str, _State]:
         """Return the partitions that may differ, with their states in the first engine."""
-        here = self._source.partitions(table)
+        here = self.source.partitions(table)
         extra: dict[str, _State] = {name: (-1, -1) for name in self._destination.partitions(table) if name not in here}
         found = {**here, **extra}
         return {name: state for name, state in found.items() if self._state_of(table, name) != state}
@@ -117,22 +117,23 @@ class SliceCopy:
             return [], NO_ROWS
         # A row that expires during the comparison must not count in one engine only.
         at_seconds = (self._clock.now_ms() + HOUR) // SECOND
-        source, destination = (one.sums(table, list(changed), at_seconds) for one in (self._source, self._destination))
+        source, destination = (one.sums(table, list(changed), at_seconds) for one in (self.source, self._destination))
         differing: list[Difference] = []
         for name, state in changed.items():
             here, there = source[name], destination[name]
             numbers = sorted(number for number in here.keys() | there.keys() if here.get(number) != there.get(number))
             differing += [(number, here.get(number, NO_ROWS), there.get(number, NO_ROWS)) for number in numbers]
             if not numbers:
-                self._equal[table.table, name] = _EqualPartition(state, _total(here.values()))
-        return differing, _total(one for sums in source.values() for one in sums.values())
+                self._equal[table.table, name] = _EqualPartition(state, add_up(here.values()))
+        return differing, add_up(one for sums in source.values() for one in sums.values())
 
     def agreed_on(self, table: TableSlices) -> SliceSum:
         """Return the sum of the rows of a table on which both engines agreed."""
-        return _total(equal.total for (name, _), equal in self._equal.items() if name == table.table)
+        return add_up(equal.total for (name, _), equal in self._equal.items() if name == table.table)
 
 
-def _total(sums: Iterable[SliceSum]) -> SliceSum:
+def add_up(sums: Iterable[SliceSum]) -> SliceSum:
+    """Return the sum of disjoint rows."""
     rows = checksum = 0
     for one in sums:
         rows, checksum = rows + one.rows, (checksum + one.checksum) % _WORD

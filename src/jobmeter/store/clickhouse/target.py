@@ -27,8 +27,11 @@ class EngineTarget:
 
     ``path`` is set for the embedded engine, ``places`` for one or more servers. ``cluster`` is the ClickHouse cluster
     over which the tables are distributed, empty for none. Any of several servers takes the statements for a cluster.
-    Without a cluster, several servers are replicas that Jobmeter writes. Without ``journal`` a ClickHouse server
-    commits every sample. ``options`` go to the engine (embedded) or to the HTTP client (server).
+    Without a cluster, several servers are replicas that Jobmeter writes, of ``shards`` shards; the servers of a shard
+    follow each other. ``shard`` is the number, from 1, of the shard of a store with several shards that this target is;
+    0 for a whole store. ``siblings`` counts the shards of that store, which share the memory for journals. Without
+    ``journal`` a ClickHouse server commits every sample. ``options`` go to the engine (embedded) or to the HTTP client
+    (server).
     """
 
     database: str = DEFAULT_DATABASE
@@ -37,6 +40,9 @@ class EngineTarget:
     user: str = ""
     password: str = field(default="", repr=False)
     cluster: str = ""
+    shards: int = 1
+    shard: int = 0
+    siblings: int = 1
     journal: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -54,7 +60,8 @@ class EngineTarget:
     def name(self) -> str:
         """The name for messages, without the password."""
         hosts = ",".join(map(place_name, self.places))
-        return f"chdb://{self.path}" if self.path else f"clickhousedb://{hosts}/{self.database}"
+        shards = f"?shards={self.shards}" if self.shards > 1 else ""
+        return f"chdb://{self.path}" if self.path else f"clickhousedb://{hosts}/{self.database}{shards}"
 
     @property
     def is_secure(self) -> bool:
@@ -63,7 +70,18 @@ class EngineTarget:
 
     def at(self, place: Place) -> "EngineTarget":
         """Return the target that has only this server."""
-        return replace(self, places=(place,))
+        return replace(self, places=(place,), shards=1)
+
+    def split(self) -> "Sequence[EngineTarget]":
+        """Return the target of each shard; for a store without shards the target itself."""
+        if self.shards == 1:
+            return [self]
+        size = len(self.places) // self.shards
+        parts = [self.places[first : first + size] for first in range(0, len(self.places), size)]
+        return [
+            replace(self, places=part, shards=1, shard=number, siblings=self.shards)
+            for number, part in enumerate(parts, 1)
+        ]
 
 
 def is_true(option: str) -> bool:
@@ -108,6 +126,7 @@ def _server(dsn: str) -> EngineTarget:
     options = dict(parse_qsl(parts[0].query, keep_blank_values=True))
     cluster = _cluster(options.pop("cluster", ""))
     journal = options.pop("journal", "on")
+    shards = _shards(options.pop("shards", "1"), len(parts), cluster)
     if journal not in {"on", "off"}:
         raise ConfigurationError(f"the option journal of the store must be on or off, got {journal[:64]!r}")
     _check_options(options, _SERVER_OPTIONS)
@@ -121,6 +140,7 @@ def _server(dsn: str) -> EngineTarget:
         user=unquote(parts[0].username or ""),
         password=unquote(parts[0].password or ""),
         cluster=cluster,
+        shards=shards,
         journal=journal == "on",
         options=options,
     )
@@ -167,9 +187,20 @@ def _cluster(name: str) -> str:
     return name
 
 
+def _shards(option: str, hosts: int, cluster: str) -> int:
+    number = int(option) if option.isascii() and option.isdecimal() and len(option) < 4 else 0
+    if not number or hosts % number:
+        raise ConfigurationError(
+            f"the option shards of the store must be a number that divides its {hosts} hosts, got {option[:64]!r}"
+        )
+    if number > 1 and cluster:
+        raise ConfigurationError("the store has the options cluster and shards: the cluster names its shards itself")
+    return number
+
+
 def _check_options(options: Mapping[str, str], allowed: frozenset[str]) -> None:
     for name in options:
         if name not in allowed:
             raise ConfigurationError(
-                f"the store has no option {name!r}: there are cluster, {', '.join(sorted(allowed))}"
+                f"the store has no option {name!r}: there are cluster, journal, shards, {', '.join(sorted(allowed))}"
             )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel.library import interface
 
-_FIXED_BYTES = 16 * 2**20
+_FIXED_BYTES = 192 * 2**20
 _ALIGNED = 64
 """Arrays begin at whole lines of the processor's caches."""
 

@@ -5,9 +5,10 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel import samples as kernel
 from jobmeter.kernel.marks import GROUP, Marks
-from jobmeter.kernel.series_table import Allocate, SeriesTable
+from jobmeter.kernel.number_table import Allocate
 from jobmeter.kernel.window import PAGE
 from jobmeter.model.batch import Bools, Float64s, Int64s, SampleColumns, SeriesKeys, Uint64s
+from jobmeter.model.series_table import MOST, SeriesTable
 
 Int32s = NDArray[np.int32]
 
@@ -27,8 +28,8 @@ def pages_within(bound: int) -> int:
 
 
 def rows_within(bound: int) -> int:
-    """Return the most rows of a window of ``bound`` bytes."""
-    return bound // ROW_BYTES + 1
+    """Return the most rows of a table with a window of ``bound`` bytes: some are left for series outside."""
+    return bound // ROW_BYTES + MOST
 
 
 class Pages:
@@ -133,7 +134,7 @@ class Pages:
 
 
 class SeriesRows:
-    """At most ``most`` rows of series. Not safe for several threads.
+    """Rows of the series in the window, among the rows of ``table``. Not safe for several threads.
 
     Columns, by row: ``job`` uint64, the job key. ``since`` int64 ms: the row has every sample of the series at or after
     that time. ``last`` int64 ms: the time of the newest sample that the row has ever had; a time long ago without a
@@ -142,24 +143,23 @@ class SeriesRows:
     processes.
     """
 
-    def __init__(self, most: int, allocate: Allocate = np.zeros) -> None:
+    def __init__(self, table: SeriesTable) -> None:
+        most, allocate = table.most, table.allocate
+        self._table = table
+        self._count = 0
         self._generation: memoryview = allocate(1, np.int64).data  # quicker than an array to read a number from
-        self._table = SeriesTable(most, allocate)
-        self._free: list[int] = []
-        self._end = 0
-        self.series: Uint64s = allocate(most, np.uint64)
         self.job: Uint64s = allocate(most, np.uint64)
         self.since: Int64s = allocate(most, np.int64)
         self.last: Int64s = allocate(most, np.int64)
         self.first_page: Int32s = allocate(most, np.int32)
         self.last_page: Int32s = allocate(most, np.int32)
         self.written: Int64s = allocate(most, np.int64)
-        self._there: Bools = allocate(most, np.bool_)
+        self._there: Bools = table.there
         self.mark: Uint64s = allocate(most // GROUP + 1, np.uint64)
-        self.marks = Marks(self.mark, self.series, self._there)
+        self.marks = Marks(self.mark, table.ids, self._there)
 
     def __len__(self) -> int:
-        return len(self._table)
+        return self._count
 
     @property
     def generation(self) -> int:
@@ -168,11 +168,13 @@ class SeriesRows:
 
     def find(self, keys: SeriesKeys) -> Int64s:
         """Return the row of each series, -1 without one, int64[k]."""
-        return self._table.find(keys.series)
+        rows = self._table.find(keys.series)
+        rows[~self._there[rows]] = NO_ROW
+        return rows
 
     def all(self) -> Int64s:
         """Return every row in use."""
-        return np.flatnonzero(self._there[: self._end])
+        return np.flatnonzero(self._there[: self._table.end])
 
     def still_there(self, rows: Int64s) -> Int64s:
         """Return the given rows that are in use now."""
@@ -181,31 +183,26 @@ class SeriesRows:
 
     def of_job(self, job: int) -> Int64s:
         """Return the rows of a job's series."""
-        return np.flatnonzero(self._there[: self._end] & (self.job[: self._end] == np.uint64(job)))
+        end = self._table.end
+        return np.flatnonzero(self._there[:end] & (self.job[:end] == np.uint64(job)))
 
-    def add_all(self, job: Uint64s, series: Uint64s, since_ms: int) -> Int64s:
-        """Add rows without samples for distinct new series. Return their numbers, int64[k]."""
-        count = len(series)
-        again = self._free[len(self._free) - min(count, len(self._free)) :]
-        del self._free[len(self._free) - len(again) :]
-        fresh = range(self._end, self._end + count - len(again))
-        self._end += len(fresh)
-        rows = np.array([*again, *fresh], np.int64)
+    def add_all(self, keys: SeriesKeys, since_ms: int) -> Int64s:
+        """Add rows without samples for distinct series that have none. Return their numbers, int64[k]."""
+        rows = self._table.rows(keys.series)
         with self.marks.writing(rows):
-            self.series[rows], self.job[rows] = series, job
+            self.job[rows] = keys.job
             self.since[rows], self.last[rows] = since_ms, _NEVER
             self.first_page[rows] = self.last_page[rows] = NO_PAGE
             self._there[rows] = True
-        self._table.put(series, rows)
-        self._generation[0] += count
+        self._count += len(rows)
+        self._generation[0] += len(rows)
         return rows
 
     def remove(self, rows: Int64s) -> None:
         """Remove these series; the caller returns their pages."""
-        self._table.remove(self.series[rows])
-        self._free += rows.tolist()
         with self.marks.writing(rows):
             self._there[rows] = False
+        self._count -= len(rows)
         self._generation[0] += len(rows)
 
 

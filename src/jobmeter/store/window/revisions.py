@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Iterable
 
 import numpy as np
 
-from jobmeter.kernel.series_table import Allocate
+from jobmeter.kernel.number_table import Allocate
 
 SLOTS = 1 << 16
 """Number of slots. Keys with one slot are raised together."""

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Self, TypeVar
 
 from jobmeter.model.batch import SeriesKeys
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.store.window.arena import Arena, HeaderField
 from jobmeter.store.window.pages import Pages, SeriesRows, pages_within, rows_within
 from jobmeter.store.window.read import FoundRows, WindowReads
@@ -34,7 +35,8 @@ class SharedWindow(WindowReads):
         self.owner = owner
         self.revisions = Revisions(arena.take)
         bound = int(arena.header[HeaderField.BOUND])
-        super().__init__(Pages(pages_within(bound), arena.take), SeriesRows(rows_within(bound), arena.take))
+        pages = Pages(pages_within(bound), arena.take)
+        super().__init__(pages, SeriesRows(SeriesTable(rows_within(bound), arena.take)))
 
     @classmethod
     def open(cls, descriptor: int) -> Self:

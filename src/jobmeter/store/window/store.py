@@ -25,6 +25,7 @@ from jobmeter.store.base import (
 )
 from jobmeter.store.cache import Cache
 from jobmeter.store.meter import BudgetMeter
+from jobmeter.store.shards.away import missing_shards
 from jobmeter.store.window.window import Window
 
 _DEFAULT = Retention()
@@ -56,12 +57,14 @@ class WindowedStore:
         self._engine = engine
         self.logs, self.spans, self.outbox = engine.logs, engine.spans, engine.outbox
         self.check_writable = engine.check_writable
-        self.lacks_descriptor, self.live, self.names = engine.lacks_descriptor, engine.live, engine.names
+        self.use_series, self.lacks_descriptor = engine.use_series, engine.lacks_descriptor
+        self.live, self.names = engine.live, engine.names
         self.read_buckets, self.last_times = engine.read_buckets, engine.last_times
         self.imported_buckets = engine.imported_buckets
         self.damaged, self.backup = engine.damaged, engine.backup
         self._clock = clock
         self.window = Window(length_ms, bound)
+        engine.use_series(self.window.series)
         self.engine_use = engine.engine_use
         self._is_alone = True
         self.cache = cache or Cache()
@@ -246,8 +249,9 @@ class WindowedStore:
         """Return a value that changes when data of these jobs may have changed; None while other servers may change it.
 
         It changes after every roll-up, after samples of hours that may be rolled up, and after new series of a job.
+        None also where answers may lack rows: they must not be cached.
         """
-        return self.window.revisions.of(jobs) if self._is_alone else None
+        return self.window.revisions.of(jobs) if self._is_alone and missing_shards() is None else None
 
     def roll_up(self, until_ms: int) -> int:
         """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""

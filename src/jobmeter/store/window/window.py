@@ -1,6 +1,5 @@
 """The newest samples of many series, found by their keys, bounded in time and in bytes."""
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel.window import PAGE
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import DAY, MINUTE
 from jobmeter.store.window.arena import Arena, HeaderField
 from jobmeter.store.window.merge import merge, sort_samples
@@ -53,9 +53,11 @@ class Window(WindowReads):
         self._bound = bound
         self._arena = Arena.create(bound)
         self.revisions = Revisions(self._arena.take)
-        super().__init__(Pages(pages_within(bound), self._arena.take), SeriesRows(rows_within(bound), self._arena.take))
+        pages = Pages(pages_within(bound), self._arena.take)
+        self.series = SeriesTable(rows_within(bound), self._arena.take)
+        super().__init__(pages, SeriesRows(self.series))
         self._appends = PageWriter(self._pages, self._rows)
-        self._lock = threading.Lock()
+        self._lock = self.series.lock
         self._writes = 0
 
     @property
@@ -111,7 +113,7 @@ class Window(WindowReads):
                 self._shrink(now_ms, int(needed[-1]))
             new = new[self.bytes + needed <= self._bound]
             rows = np.full(len(keys), NO_ROW)
-            added = rows[new] = self._rows.add_all(keys.job[new], keys.series[new], _INCOMPLETE_MS)
+            added = rows[new] = self._rows.add_all(keys.where(new), _INCOMPLETE_MS)
             of = rows[columns.index]
             there = of != NO_ROW
             self._write(of[there], columns.time[there], columns.value[there])

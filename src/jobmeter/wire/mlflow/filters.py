@@ -40,9 +40,7 @@ _NUMBERS, _EQUAL, _LIKES = frozenset(_COMPARE), frozenset({"=", "!="}), frozense
 _NULLS = frozenset({"IS NULL", "IS NOT NULL"})
 _LISTS = frozenset({"IN", "NOT IN"})
 _SPACE = re.compile(r"\s+")
-_COLUMN = re.compile(
-    r"""\s*(?:(?P<entity>\w+|`\w+`)\s*\.\s*)?(?P<key>[\w.]+|`[^`]+`|"[^"]+"|'[^']+')""",
-)
+_COLUMN = re.compile(r"""\s*(?:(?P<entity>\w+|`\w+`)\s*\.\s*)?(?P<key>[\w.]+|`[^`]+`|"[^"]+"|'[^']+')""")
 _OPERATOR = re.compile(r"\s*(<=|>=|!=|=|<|>|\bI?LIKE\b|\b(?:NOT\s+)?IN\b|\bIS\s+(?:NOT\s+)?NULL\b)", re.IGNORECASE)
 _TEXT = re.compile(r"""\s*('[^']*'|"[^"]*")""")
 _NUMBER = re.compile(r"\s*(-?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])")

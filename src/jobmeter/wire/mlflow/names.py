@@ -139,8 +139,7 @@ def check_joinable(job: str) -> None:
     """Raise InvalidRequestError for a job whose id does not fit into the id of a run."""
     if not place_of(run_id(job, "0" * 12)).joined:
         raise InvalidRequestError(
-            f"the job id {job[:128]!r} does not fit into the id of an MLflow run: give the job a shorter id",
-            "job",
+            f"the job id {job[:128]!r} does not fit into the id of an MLflow run: give the job a shorter id", "job"
         )
 
 

@@ -18,16 +18,15 @@ import zstandard
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.kernel import samples as kernel
 from jobmeter.model.batch import SampleBatch
-from jobmeter.model.interner import SeriesInterner, current
 from jobmeter.model.log_batch import LogBatch
 from jobmeter.model.memory import Take, unlimited
 from jobmeter.model.record import Records, check_records, invalid_record
 from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, check_series, make_at_place
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.settings import Limits
 from jobmeter.wire.json_shape import shape_of
 from jobmeter.wire.native.frame import HEADER, MAGIC, MAX_PLAIN, MAX_SENT, VERSION, Codec, FrameKind
-from jobmeter.wire.native.lenient_json import decode_lenient
-from jobmeter.wire.native.log_columns import decode_lines
+from jobmeter.wire.native.log_columns import decode_lenient, decode_lines
 from jobmeter.wire.native.series_lists import ListedSeries, SeriesListCache
 
 SAMPLES, RECORDS, LOGS = map(int, FrameKind)
@@ -97,18 +96,17 @@ def decode(
     is about to need, and may raise. ``cache`` has the lists of series of earlier bodies.
     """
     allowed = limits or Limits()
-    cache = SeriesListCache() if cache is None else cache
+    cache = SeriesListCache(SeriesTable()) if cache is None else cache
     decoded = Decoded([], [], [])
-    interner = current()
     series_left, records_left = allowed.request_series, allowed.request_records
     lines_left = allowed.request_lines
     for head in _heads(body, allowed):
         payload = _payload(body, head, take)
         if head.kind == SAMPLES:
             layout = _layout(payload, series_left)
-            found = _get_cached_list(cache, project, layout, interner)
+            found = _get_cached_list(cache, project, layout)
             if found is None:
-                found = cache.put(project, layout.key, interner, _series_of(payload, layout, project))
+                found = cache.put(project, layout.key, _series_of(payload, layout, project))
             series_left -= len(found.series)
             decoded.batches.append(_batch(payload, layout, found))
         elif head.kind == RECORDS:
@@ -136,14 +134,13 @@ def decode_from_memory(body: bytes, project: str, limits: Limits, cache: SeriesL
     Needs no more memory than the body. Raises as ``decode`` for invalid content.
     """
     batches: list[SampleBatch] = []
-    interner = current()
     series_left = limits.request_series
     for head in _heads(body, limits):
         if head.kind != SAMPLES or head.size > _SMALL_FRAME:
             return None
         payload = _payload(body, head)
         layout = _layout(payload, series_left)
-        found = _get_cached_list(cache, project, layout, interner)
+        found = _get_cached_list(cache, project, layout)
         if found is None:
             return None
         series_left -= len(found.series)
@@ -288,11 +285,9 @@ def _layout(payload: bytes, series_left: int) -> _Layout:
     return _Layout(series_count, sample_count, end, payload[_COUNTS.size : end])
 
 
-def _get_cached_list(
-    cache: SeriesListCache, project: str, layout: _Layout, interner: SeriesInterner
-) -> ListedSeries | None:
+def _get_cached_list(cache: SeriesListCache, project: str, layout: _Layout) -> ListedSeries | None:
     """Return the cached list of series with the same descriptor bytes, if it has the declared number of series."""
-    found = cache.get(project, layout.key, interner)
+    found = cache.get(project, layout.key)
     return found if found is not None and len(found.places) == layout.series else None
 
 

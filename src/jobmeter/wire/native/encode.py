@@ -28,12 +28,7 @@ def samples_frame(samples: Iterable[Sample]) -> bytes:
 
 def records_frame(records: Records) -> bytes:
     """Return one frame with these records."""
-    return write_frame(FrameKind.RECORDS, encode_records(records))
-
-
-def encode_records(records: Records) -> bytes:
-    """Return the payload of a records frame."""
-    return msgspec.json.encode(records)
+    return write_frame(FrameKind.RECORDS, msgspec.json.encode(records))
 
 
 def encode_samples(samples: Iterable[Sample]) -> bytes:

@@ -70,13 +70,13 @@ class LineReader:
             del lines[0]
             self._skipping = False
         for line in lines:
-            yield from self._line(line)
+            yield from self._read_line(line)
         if len(self._rest) > MAX_LINE:
             if not self._skipping:
                 yield _make_length_error()
             self._skipping, self._rest = True, b""
 
-    def _line(self, line: bytes) -> Iterator[Event]:
+    def _read_line(self, line: bytes) -> Iterator[Event]:
         if len(line) > MAX_LINE:
             yield _make_length_error()
             return

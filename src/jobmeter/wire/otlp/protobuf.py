@@ -78,9 +78,9 @@ class _Walk:
 
     def request(self) -> None:
         """Read the whole request."""
-        for tag, _, at, end in self._fields(0, len(self._data)):
+        for tag, _, at, end in self._read_fields(0, len(self._data)):
             if tag == _FIRST:
-                self._resource(at, end)
+                self._read_resource(at, end)
 
     def scanned(self, found: ScannedTelemetry) -> None:
         """Read the whole request from the result of the compiled scan."""
@@ -120,36 +120,36 @@ class _Walk:
         into.places.extend([at - _BEFORE for at in begins])
         keys.extend([prefix + data[begin:stop] for begin, stop in zip(begins, stops, strict=True)])
 
-    def _fields(self, at: int, end: int) -> Iterator[Field]:
+    def _read_fields(self, at: int, end: int) -> Iterator[Field]:
         for one in fields(self._data, at, end):
             self.into.count()
             yield one
 
-    def _resource(self, at: int, end: int) -> None:
-        resource, scopes = self._head_and_parts(at, end)
+    def _read_resource(self, at: int, end: int) -> None:
+        resource, scopes = self._split_message(at, end)
         number = self.into.resource(resource)
         for place in scopes:
-            scope, metrics = self._head_and_parts(*place)
+            scope, metrics = self._split_message(*place)
             if metrics:
                 owner = self.into.owner(number, resource, scope)
                 for one in metrics:
-                    self._metric(owner, *one)
+                    self._read_metric(owner, *one)
 
-    def _head_and_parts(self, at: int, end: int) -> tuple[bytes, list[Span]]:
+    def _split_message(self, at: int, end: int) -> tuple[bytes, list[Span]]:
         """Return the first field, joined even if it comes in pieces, and the spans of the second ones."""
         head, parts = [], []
-        for tag, _, content, stop in self._fields(at, end):
+        for tag, _, content, stop in self._read_fields(at, end):
             if tag == _FIRST:
                 head.append(self._data[content:stop])
             elif tag == _SECOND:
                 parts.append((content, stop))
         return b"".join(head), parts
 
-    def _metric(self, owner: WrittenOwner, at: int, end: int) -> None:
+    def _read_metric(self, owner: WrittenOwner, at: int, end: int) -> None:
         name = unit = b""
         kind = 0
         spans: list[Span] = []
-        for tag, _, content, stop in self._fields(at, end):
+        for tag, _, content, stop in self._read_fields(at, end):
             if tag == _NAME:
                 name = self._data[content:stop]
             elif tag == _UNIT:
@@ -161,7 +161,7 @@ class _Walk:
         if kind:
             _READERS[kind](self, Named(owner, name, unit), spans)
 
-    def _points(self, spans: Sequence[Span]) -> tuple[list[Span], int, bool]:
+    def _find_points(self, spans: Sequence[Span]) -> tuple[list[Span], int, bool]:
         """Return the spans of the data points, the aggregation temporality, and True for a monotonic sum."""
         data, found, temporality, monotonic = self._data, [], 0, False
         for begin, end in spans:
@@ -177,57 +177,59 @@ class _Walk:
 
     def gauge(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a gauge."""
-        self._numbers(self.into.header(named, WrittenKind.GAUGE), self._points(spans)[0])
+        self._read_numbers(self.into.header(named, WrittenKind.GAUGE), self._find_points(spans)[0])
 
     def sum(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a sum: a counter if it is monotonic."""
-        points, temporality, monotonic = self._points(spans)
+        points, temporality, monotonic = self._find_points(spans)
         reason = metric.refusal(temporality)
         if reason:
             self.into.refuse(reason, len(points))
         else:
-            self._numbers(self.into.header(named, WrittenKind.COUNTER if monotonic else WrittenKind.GAUGE), points)
+            self._read_numbers(self.into.header(named, WrittenKind.COUNTER if monotonic else WrittenKind.GAUGE), points)
 
     def histogram(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a histogram with explicit bounds."""
-        points, temporality, _ = self._points(spans)
+        points, temporality, _ = self._find_points(spans)
         reason = metric.refusal(temporality)
         if reason:
             self.into.refuse(reason, len(points))
             return
         for at, end in points:
-            point, values = self._point(at, end, _HISTOGRAM_ATTRIBUTES, _HISTOGRAM_FLAGS)
+            point, values = self._read_point(at, end, _HISTOGRAM_ATTRIBUTES, _HISTOGRAM_FLAGS)
             counts = [value for (value,) in _FIXED.iter_unpack(values.get(_COUNTS, b""))]
             bounds = [value for (value,) in _DOUBLE.iter_unpack(values.get(_BOUNDS, b""))]
             metric.histogram(self.into, named, point, counts, bounds)
 
     def exponential(self, named: Named, spans: Sequence[Span]) -> None:  # noqa: ARG002 - as the others
         """Reject an exponential histogram."""
-        self.into.refuse("exponential-histogram", len(self._points(spans)[0]))
+        self.into.refuse("exponential-histogram", len(self._find_points(spans)[0]))
 
     def summary(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a summary."""
-        for at, end in self._points(spans)[0]:
-            point, _ = self._point(at, end, ATTRIBUTES, _FLAGS)
+        for at, end in self._find_points(spans)[0]:
+            point, _ = self._read_point(at, end, ATTRIBUTES, _FLAGS)
             quantiles = [
-                self._quantile(begin, stop) for tag, _, begin, stop in fields(self._data, at, end) if tag == _QUANTILES
+                self._read_quantile(begin, stop)
+                for tag, _, begin, stop in fields(self._data, at, end)
+                if tag == _QUANTILES
             ]
             metric.summary(self.into, named, point, quantiles)
 
-    def _quantile(self, at: int, end: int) -> tuple[float, float]:
+    def _read_quantile(self, at: int, end: int) -> tuple[float, float]:
         found = {_QUANTILE: 0.0, _QUANTILE_VALUE: 0.0}
         for tag, _, content, _ in fields(self._data, at, end):
             if tag in found:
                 (found[tag],) = _DOUBLE.unpack_from(self._data, content)
         return found[_QUANTILE], found[_QUANTILE_VALUE]
 
-    def _point(self, at: int, end: int, attributes: int, flagged: int) -> tuple[MetricPoint, dict[int, bytes]]:
+    def _read_point(self, at: int, end: int, attributes: int, flagged: int) -> tuple[MetricPoint, dict[int, bytes]]:
         """Return the common fields of histograms and summaries, and the bytes of packed numbers by their tag."""
         data, own = self._data, []
         flags = time_ns = count = 0
         total: float | None = None
         packed: dict[int, list[bytes]] = {}
-        for tag, _, content, stop in self._fields(at, end):
+        for tag, _, content, stop in self._read_fields(at, end):
             if tag == attributes:
                 own.append(part(ATTRIBUTES, data[content:stop]))
             elif tag == _TIME:
@@ -243,7 +245,7 @@ class _Walk:
         point = MetricPoint(b"".join(own), time_ns, flags, count, total)
         return point, {tag: b"".join(parts) for tag, parts in packed.items()}
 
-    def _numbers(self, header: WrittenHeader, points: Sequence[Span]) -> None:
+    def _read_numbers(self, header: WrittenHeader, points: Sequence[Span]) -> None:
         """Add data points of one number.
 
         Nearly all have the usual form: times, a value, then attributes and no more.
@@ -254,17 +256,17 @@ class _Walk:
         for begin, end in points:
             own = _find_usual_attributes(data, begin, end)
             if own < 0:
-                self._number(header, begin, end)
+                self._read_number(header, begin, end)
                 continue
             places.append(own - _BEFORE)
             indexes.append(len(keys))
             keys.append(prefix + data[own:end])
 
-    def _number(self, header: WrittenHeader, at: int, end: int) -> None:
+    def _read_number(self, header: WrittenHeader, at: int, end: int) -> None:
         data, own = self._data, []
         flags = time_ns = 0
         value: float | None = None
-        for tag, _, content, stop in self._fields(at, end):
+        for tag, _, content, stop in self._read_fields(at, end):
             if tag == ATTRIBUTES:
                 own.append(part(ATTRIBUTES, data[content:stop]))
             elif tag == _TIME:

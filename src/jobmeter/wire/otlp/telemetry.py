@@ -222,8 +222,6 @@ def _read_shared(resource: TelemetryPart, scope: TelemetryPart) -> tuple[Attribu
         raise TelemetryRefusedError("resource-too-large")
     own, of_scope = TelemetryFields(bytes(resource)), TelemetryFields(bytes(scope))
     made = SpanScope(
-        name=of_scope.text(_NAME),
-        version=of_scope.text(_VERSION),
-        attributes=of_scope.attributes(_SCOPE_ATTRIBUTES),
+        name=of_scope.text(_NAME), version=of_scope.text(_VERSION), attributes=of_scope.attributes(_SCOPE_ATTRIBUTES)
     )
     return own.attributes(_ATTRIBUTES), made

@@ -76,24 +76,20 @@ class Numbers:
         self._bound = bound
         self._numbers: dict[Hashable, bytes] = {}
         self._next = itertools.count()
-        self._bytes = 0
-
-    @property
-    def size(self) -> int:
+        self.size = 0
         """Bytes of the values, about."""
-        return self._bytes
 
     def of(self, value: Hashable, size: int) -> bytes:
         """Return the number of a value; ``size`` is about its bytes."""
         numbers = self._numbers
         found = numbers.get(value)
         if found is None:
-            if len(numbers) > _MOST_NUMBERS or self._bytes > self._bound:
+            if len(numbers) > _MOST_NUMBERS or self.size > self._bound:
                 self._numbers = numbers = {}
-                self._bytes = 0
+                self.size = 0
             # If two threads add the same value, the first number wins.
             found = numbers.setdefault(value, _PACK(next(self._next)))
-            self._bytes += size
+            self.size += size
         return found
 
 

@@ -1,10 +1,10 @@
 """Several devices at once whose calls run in threads."""
 
-from jobmeter.collect.accelerators.threaded import ThreadedDevice, close_all
+from jobmeter.collect.accelerators.device import Accelerator, close_all
 from jobmeter.model.time import SystemClock
 
 
-class ReturningDevice(ThreadedDevice):
+class ReturningDevice(Accelerator):
     """Device with a call that is running as ``busy`` says, one answer for each question; then it has returned."""
 
     def __init__(self, busy: list[bool]) -> None:

@@ -190,7 +190,7 @@ def plain(pattern, within):
 def test_wildcards_stand_for_what_a_greedy_expression_says(pattern, text):
     found = re.fullmatch(plain(pattern, "."), text, re.DOTALL)
     glob = Glob("".join(pattern), classes=True)
-    assert glob.wildcards(text) == (found and found.groups())
+    assert glob.find_wildcards(text) == (found and found.groups())
     assert glob.matches(text) == bool(found)
     assert glob.count == sum(piece[0] in "*?[" for piece in pattern)
 

@@ -369,13 +369,13 @@ def test_a_source_is_read_after_an_answer_of_another_form(caplog):
 
 def test_power_at_rest_is_remembered_for_a_week(tmp_path):
     idle = IdlePower(tmp_path / "idle.json")
-    assert idle.watts("cpu") is None
+    assert idle.find_watts("cpu") is None
     for turn in range(100):
         idle.add("cpu", 100 + turn, NOW_MS + turn * 10_000)
     idle.add("cpu", -5, NOW_MS)
-    assert idle.watts("cpu") == 104
+    assert idle.find_watts("cpu") == 104
     idle.add("cpu", 300, NOW_MS + 1_300_000)  # later than the last time that the file was written
-    assert IdlePower(tmp_path / "idle.json").watts("cpu") == 105
+    assert IdlePower(tmp_path / "idle.json").find_watts("cpu") == 105
     for turn in range(100):
         idle.add("cpu", 200, NOW_MS + 8 * 86_400_000 + turn)
-    assert idle.watts("cpu") == 200
+    assert idle.find_watts("cpu") == 200

@@ -82,7 +82,7 @@ class Place:
         self.outbox = Outbox(None if folder is None else Spool(folder))
         self.runs = TrackedRuns("train-7", "", self.outbox, self.clock)
         self.relay = MlflowRelay(self.runs, self.delivery, "lin", self.clock)
-        self.environment = self.relay.added_to({})
+        self.environment = self.relay.extend_environment({})
         self.address = urlsplit(self.environment["MLFLOW_TRACKING_URI"])
         self.relay.start()
 
@@ -500,9 +500,9 @@ def test_a_run_beyond_the_limit_of_the_record_is_not_stored(place):
 
 
 def test_programs_reach_the_relay_without_a_proxy(place):
-    assert "NO_PROXY" not in place.relay.added_to({})
-    assert place.relay.added_to({"http_proxy": "http://p"})["NO_PROXY"] == "127.0.0.1"
-    assert place.relay.added_to({"HTTP_PROXY": "http://p", "no_proxy": "a,b"})["no_proxy"] == "a,b,127.0.0.1"
+    assert "NO_PROXY" not in place.relay.extend_environment({})
+    assert place.relay.extend_environment({"http_proxy": "http://p"})["NO_PROXY"] == "127.0.0.1"
+    assert place.relay.extend_environment({"HTTP_PROXY": "http://p", "no_proxy": "a,b"})["no_proxy"] == "a,b,127.0.0.1"
 
 
 def test_nonfinite_values_are_texts(place):

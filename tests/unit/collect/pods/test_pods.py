@@ -8,8 +8,7 @@ import pytest
 from jobmeter.client.transport import Response
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.member import Member, MembershipSource, Process
-from jobmeter.collect.pods.jobs import LONGEST, MOST_SAMPLES, PATIENCE, PodJobs
-from jobmeter.collect.pods.pod import MOST_RECORDS
+from jobmeter.collect.pods.jobs import LONGEST, MOST_RECORDS, MOST_SAMPLES, PATIENCE, PodJobs
 from jobmeter.collect.pods.poll import PodPoller
 from jobmeter.collect.process.stat import Key, ProcessStat
 from jobmeter.errors import NotFoundError, UnavailableError
@@ -80,13 +79,13 @@ def test_samples_wait_until_their_job_is_found(make):
     assert pods.samples([sample(1), node, sample(2)]) == [node], "what is the node's does not wait"
     assert pods.waiting == 2
     assert pods.owner(Owner(job_of_pod(uid(1)), "worker-0")) is None
-    assert pods.unresolved() == [uid(1), uid(2)]
+    assert pods.list_unresolved() == [uid(1), uid(2)]
     pods.answer([uid(1), uid(2)], [replica(1, first=2)])
     found = pods.samples([sample(1, 2.0, attempt=1), sample(2, 9.0)])
     assert named(found) == [("default", "two", "worker-1", 3, 2.0), ("default", "two", "worker-1", 2, 1.0)]
     assert pods.waiting == 2
     assert pods.owner(Owner(job_of_pod(uid(1)), "worker-0", 1)) == Owner("two", "worker-1", 3, "default")
-    assert pods.unresolved() == [uid(2)], "a pod is asked for until somebody knows it"
+    assert pods.list_unresolved() == [uid(2)], "a pod is asked for until somebody knows it"
 
 
 def test_samples_have_the_times_at_which_they_were_taken(make):
@@ -108,7 +107,7 @@ def test_where_there_is_a_watcher_no_pod_names_its_own_job(make, clock, tmp_path
     if watched == "before":
         pods.answer([], [replica(7)])
     pods.samples([sample(2)])
-    pods.answer(pods.unresolved(), [replica(7)] if watched == "after" else [])
+    pods.answer(pods.list_unresolved(), [replica(7)] if watched == "after" else [])
     clock.advance(PATIENCE)
     assert {one[1] for one in named(pods.samples([sample(2)]))} == {job_of_pod(uid(2))}
     assert pods.owner(hostile.member.owner).job == job_of_pod(uid(2))
@@ -118,7 +117,7 @@ def test_an_unknown_pod_is_reported_under_its_own_name_after_a_minute(make, cloc
     pods = make(process(1), process(2))
     pods.answer([], [replica(7)])  # there is a watcher
     pods.samples([sample(1), sample(2)])
-    pods.answer(pods.unresolved(), [])
+    pods.answer(pods.list_unresolved(), [])
     clock.advance(PATIENCE - 1)
     assert pods.samples([]) == []
     clock.advance(1)
@@ -130,8 +129,8 @@ def test_an_unknown_pod_is_reported_under_its_own_name_after_a_minute(make, cloc
     ]
     assert pods.waiting == 0
     clock.advance(60)
-    assert pods.unresolved() == [uid(1), uid(2)], "asked again, rarely"
-    assert pods.unresolved() == []
+    assert pods.list_unresolved() == [uid(1), uid(2)], "asked again, rarely"
+    assert pods.list_unresolved() == []
     pods.answer([uid(1)], [replica(1)])
     assert named(pods.samples([sample(1, 3.0)])) == [("default", "two", "worker-1", 0, 3.0)]
 
@@ -232,7 +231,7 @@ def test_the_cache_outlives_the_agent(make, tmp_path):
     pods.answer([uid(1)], [replica(1)])
     again = make(process(1), state=tmp_path)
     assert named(again.samples([sample(1)])) == [("default", "two", "worker-1", 0, 1.0)]
-    assert again.unresolved() == []
+    assert again.list_unresolved() == []
     (tmp_path / "pods.json").write_text("[{")
     assert make(process(1), state=tmp_path).samples([sample(1)]) == []
 
@@ -240,13 +239,13 @@ def test_the_cache_outlives_the_agent(make, tmp_path):
 def test_deleted_pods_are_dropped(make, clock):
     pods = make()
     pods.samples([sample(1)])
-    assert pods.unresolved() == [uid(1)]
+    assert pods.list_unresolved() == [uid(1)]
     clock.advance(3_599)
     assert len(pods.samples([])) == 1
-    assert pods.unresolved() == [uid(1)]
+    assert pods.list_unresolved() == [uid(1)]
     clock.advance(61)
     pods.samples([])
-    assert pods.unresolved() == []
+    assert pods.list_unresolved() == []
 
 
 @pytest.mark.parametrize("job", ["pod-1", "pod", "two", f"pod-{uid(1)}x", f"pod-{uid(1)}".upper()])
@@ -285,13 +284,13 @@ def test_many_pods_are_requested_in_parts(make):
     poller = PodPoller(PLACE, lambda: server, pods, 10_000)
     pods.samples([])
     assert poller.poll_once() == MOST_PODS
-    assert uid(MOST_PODS + 1) in pods.unresolved(), "those that were not asked for come first"
+    assert uid(MOST_PODS + 1) in pods.list_unresolved(), "those that were not asked for come first"
 
 
 def test_the_end_polls_once_more_and_holds_nothing_back(make):
     pods, server = make(process(1), process(2)), Server(replica(1))
     pods.samples([sample(1), sample(2)])
-    PodPoller(PLACE, lambda: server, pods, 10_000).last_poll()
+    PodPoller(PLACE, lambda: server, pods, 10_000).poll_last()
     assert {one.series.job for one in pods.samples([])} == {"two", job_of_pod(uid(2))}
 
 
@@ -299,8 +298,8 @@ def test_an_older_server_is_not_waited_for(make):
     pods, server = make(process(1), process(2)), Server(error=NotFoundError("no such path"))
     poller = PodPoller(PLACE, lambda: server, pods, 10_000)
     pods.samples([sample(1)])
-    poller.last_poll()
-    poller.last_poll()
+    poller.poll_last()
+    poller.poll_last()
     assert len(server.paths) == 1
     assert len(pods.samples([sample(2)])) == 2
 

@@ -23,7 +23,8 @@ sys.stdin.read()
 
 
 def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+    """Return the number of open files of /proc; other files may be closed at any time."""
+    return sum(os.path.realpath(one).endswith("/stat") for one in Path("/proc/self/fd").iterdir())
 
 
 @pytest.fixture

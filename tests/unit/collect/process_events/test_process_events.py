@@ -25,8 +25,7 @@ from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.process.stat import ProcessIo
-from jobmeter.collect.process_events.connector import EXEC, EXIT, FORK, Connector
-from jobmeter.collect.process_events.forks import ForkCount
+from jobmeter.collect.process_events.connector import EXEC, EXIT, FORK, Connector, ForkCount
 from jobmeter.collect.process_events.taskstats import TaskExit, TaskStats
 from jobmeter.collect.process_events.watch import MOST_GONE, ProcessWatch
 from jobmeter.collect.registry import JobCollectors
@@ -332,13 +331,13 @@ def test_forks_without_events(tmp_path):
     def scan(forks, pids):
         plant(tmp_path, {"proc/stat": f"cpu  1 2 3\nprocesses {forks}\n"})
         count.begin_scan()
-        return count.unseen(pids)
+        return count.count_unseen(pids)
 
     count = ForkCount(f"{tmp_path}/proc")
     assert scan(1_000, {1, 2}) == 0
     assert scan(1_005, {1, 2, 3}) == 4
     assert scan(1_005, {3}) == 0
-    assert ForkCount(f"{tmp_path}/nowhere").unseen({1}) == 0
+    assert ForkCount(f"{tmp_path}/nowhere").count_unseen({1}) == 0
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1)), max_size=30))

@@ -9,7 +9,7 @@ from tests.unit.collect.reports.test_receiver import make, member, values
 from tests.unit.wire.test_tfevents import START, event, record, simple
 
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.reports.event_files import MOST_BYTES, EventFileCollector
+from jobmeter.collect.reports.programs import MOST_BYTES, EventFileCollector
 from jobmeter.model.time import SystemClock
 
 

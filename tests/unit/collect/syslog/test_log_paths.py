@@ -423,14 +423,14 @@ def test_links_in_circles_do_not_hold_up_the_search_for_files(tree):
         tree.link(f"logs/{name}", ".", ALICE)
     tree.file("logs/a.log", ALICE)
     pattern = LogPattern(str(tree.root / "**" / "*.log"))
-    assert list(pattern.directories(MatchBudget())) == [str(tree.root), str(folder)]
+    assert list(pattern.list_directories(MatchBudget())) == [str(tree.root), str(folder)]
 
 
 def test_the_names_that_are_looked_at_have_a_limit(tree):
     for at in range(50):
         tree.folder(f"{at:02}")
     pattern = LogPattern(str(tree.root / "*" / "*.log"))
-    assert len(list(pattern.directories(MatchBudget(10)))) <= 10
+    assert len(list(pattern.list_directories(MatchBudget(10)))) <= 10
 
 
 def test_warnings_have_a_limit(tree, tmp_path, caplog, monkeypatch):

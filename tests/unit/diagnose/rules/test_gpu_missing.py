@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.rules.gpu_missing import RULE
+from jobmeter.diagnose.rules.gpu_missing import gpu_missing
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.device import STATES, DeviceState
@@ -36,7 +36,7 @@ def case(signals=(), events=(), faults=(), devices=("gpu0",), length=60 * MINUTE
 
 
 def found(one):
-    return examine(one, THRESHOLDS, [RULE])
+    return examine(one, THRESHOLDS, [gpu_missing])
 
 
 def event(reason, device="gpu0", minute=5, job="", message="what happened"):

@@ -11,8 +11,8 @@ from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.exporters.label_resolver import LabelResolver
 from jobmeter.ingest.exporters.resolve import owner_of, resolve
 from jobmeter.model.catalog import CATALOG, Kind, MetricScope
-from jobmeter.model.interner import SeriesInterner
 from jobmeter.model.series import Series
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import DAY
 
 _TEXT = re.compile(r'(\w+)="([^"]*)"')
@@ -411,14 +411,13 @@ def test_the_unit_is_that_of_the_labels_even_where_two_mean_the_same_series():
     assert (len(found.series), found.value.tolist()) == (1, [0.5, 0.25])
 
 
-def test_another_interner_begins_anew(monkeypatch):
-    resolver = LabelResolver()
+def test_another_generation_of_the_table_begins_anew():
+    resolver = LabelResolver(SeriesTable(4))
     first, _, _ = batch(resolver, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
-    other = SeriesInterner()
-    other.numbers([Series("cpu.usage", job="x")])
-    monkeypatch.setattr("jobmeter.ingest.exporters.label_resolver.current", lambda: other)
+    batch(resolver, [([("__name__", f"m{at}")], 1.0, T) for at in range(3)])
     again, _, _ = batch(resolver, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
-    assert (again.series.interner, list(again.series)) == (other, list(first.series))
+    assert again.series is not first.series
+    assert list(again.series) == list(first.series)
 
 
 def test_many_series_stay_apart():

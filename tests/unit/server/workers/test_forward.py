@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from jobmeter.server.workers.forward import Forwarder
-from jobmeter.server.workers.frames import PUSHED_BYTES, READ_BY_STORAGE, AnswerStart, BodyPart, Channel, Head, Want
+from jobmeter.server.workers.frames import PUSHED_BYTES, READ_BY_STORAGE, AnswerStart, BodyPart, Head, Want
+from jobmeter.store.channel import Channel
 
 
 class Storage(Channel):

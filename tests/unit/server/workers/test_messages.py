@@ -13,14 +13,12 @@ from tests.support.waiting import until
 
 from jobmeter.server.exchange import Reply
 from jobmeter.server.workers.frames import (
-    LENGTH_BYTES,
     PIECE_BYTES,
     READ_BY_STORAGE,
     READ_BY_WORKER,
     WINDOW_BYTES,
     AnswerStart,
     BodyPart,
-    Channel,
     Closed,
     Counts,
     End,
@@ -41,6 +39,7 @@ from jobmeter.server.workers.frames import (
 from jobmeter.server.workers.gateway import WorkerGateway
 from jobmeter.settings import Limits, Settings
 from jobmeter.store.base import SeriesSelector
+from jobmeter.store.channel import LENGTH_BYTES, Channel
 
 HEADERS = [(b"content-type", b"text/plain")]
 TO_WORKER = [

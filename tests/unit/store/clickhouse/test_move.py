@@ -101,7 +101,7 @@ def contents(store: Store, slots: list[Slot]) -> dict[str, object]:
 class Traffic:
     """Random writes to a store, and the samples that it acknowledged."""
 
-    def __init__(self, store: ClickHouseStore, slots: list[Slot], generator: random.Random) -> None:
+    def __init__(self, store: Store, slots: list[Slot], generator: random.Random) -> None:
         self.store, self.slots, self.generator = store, slots, generator
         self.stored: dict[str, Samples] = {slot.job: {} for slot in slots}
         self.numbers = 0

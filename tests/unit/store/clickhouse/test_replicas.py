@@ -17,8 +17,7 @@ from tests.support.clickhouse import NodeProcess, mortal_nodes
 from tests.support.waiting import wait_until
 from tests.unit.store.clickhouse.test_move import Traffic, contents, series_of
 
-from jobmeter.errors import ConfigurationError, InvalidRequestError, UnavailableError
-from jobmeter.model.move import MoveOrder
+from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.time import SystemClock
 from jobmeter.store.clickhouse import ClickHouseStore, membership, parse_dsn, replica_repair
 from jobmeter.store.clickhouse import nodes as nodes_module
@@ -301,15 +300,6 @@ def test_a_backup_is_restored_on_all_replicas(servers, database, tmp_path):
         await_complete(store)
         with servers[0].killed():
             require_written(store, slot, [0])
-
-
-@pytest.mark.parametrize(("froms", "tos", "says"), [(1, 2, "name one host"), (2, 1, "one ClickHouse server only")])
-def test_a_move_has_one_host_on_either_side(servers, database, tmp_path, froms, tos, says):
-    with (
-        opened(address(servers[:froms], database), tmp_path) as store,
-        pytest.raises(InvalidRequestError, match=says),
-    ):
-        list(store.move(MoveOrder(to=address(servers[:tos], f"{database}_to"))))
 
 
 def test_a_record_that_cannot_be_written_refuses_the_statement(servers, database, tmp_path, monkeypatch):

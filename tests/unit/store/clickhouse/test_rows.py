@@ -15,7 +15,6 @@ from jobmeter.model.time import DAY, HOUR, TimeRange
 from jobmeter.store.clickhouse.pending import Pending, overlaid
 from jobmeter.store.clickhouse.rows import JournalBlock, SampleRuns, join_runs, portions, split_by_days
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
-from jobmeter.store.clickhouse.written_days import WrittenDays
 
 CLOSE = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 12), st.integers(0, 9).map(float)), min_size=1)
 CLOSE_GROUPS = st.lists(st.tuples(CLOSE, st.sampled_from([SHORT, LONG])), min_size=1, max_size=4)
@@ -206,34 +205,3 @@ def test_what_waits_of_other_series_makes_no_more_pieces():
     others = [(99, at, 1.0) for at in range(100_000)]
     sections = [JournalBlock(rows_of(rows, SHORT)) for rows in (samples + others, others)]
     assert [len(piece) for piece in Pending(sections).pieces(KEYS, TimeRange(0, 100_000))] == [4]
-
-
-@given(
-    st.lists(
-        st.dictionaries(st.integers(1, 40).map(lambda n: n * 0x1_0000_1001 % 2**64), st.integers(-1, 5), max_size=40),
-        max_size=8,
-    )
-)
-def test_stored_series_are_those_that_were_put(rounds):
-    written = WrittenDays()
-    truth: dict[int, int] = {}
-    for asked in rounds:
-        ids = np.array(list(asked), np.uint64)
-        days = np.array(list(asked.values()), np.int64)
-        older = written.older(ids, days)
-        assert older.tolist() == [at for at, (one, day) in enumerate(asked.items()) if truth.get(one, -1) < day]
-        written.put(ids[older], days[older])
-        truth.update({int(ids[at]): int(days[at]) for at in older})
-        assert len(written) == len(truth)
-
-
-def test_many_stored_series_make_the_table_grow():
-    generator = np.random.default_rng(1)
-    written = WrittenDays()
-    ids = generator.integers(1, 2**64, 60_000, np.uint64)
-    for part in np.split(ids, 12):
-        assert len(written.older(part, np.full(5_000, 9))) == 5_000
-        written.put(part, np.full(5_000, 9))
-    assert len(written) == 60_000
-    assert not len(written.older(ids, np.full(60_000, 9)))
-    assert len(written.older(ids, np.full(60_000, 10))) == 60_000

@@ -41,6 +41,18 @@ def test_hosts_are_separated_by_commas():
     assert target.at(("three", 9002)).name == "clickhousedb://three:9002/db"
 
 
+def test_the_hosts_of_a_shard_follow_each_other():
+    target = parse_dsn("clickhousedb://a,b,c,d/db?shards=2")
+    assert target.name == "clickhousedb://a:8123,b:8123,c:8123,d:8123/db?shards=2"
+    assert [one.name for one in target.split()] == [
+        "clickhousedb://a:8123,b:8123/db",
+        "clickhousedb://c:8123,d:8123/db",
+    ]
+    assert [(one.shard, one.siblings, one.shards) for one in target.split()] == [(1, 2, 1), (2, 2, 1)]
+    whole = parse_dsn("clickhousedb://a,b/db")
+    assert whole.split() == [whole]
+
+
 @given(
     st.lists(
         st.tuples(st.from_regex(r"[a-z][a-z0-9.-]{0,20}", fullmatch=True), st.integers(1, 65_535)),
@@ -57,6 +69,10 @@ def test_each_host_is_read_as_it_was_written(places):
 @pytest.mark.parametrize(
     ("dsn", "says"),
     [
+        ("clickhousedb://a,b,c/db?shards=2", "divides its 3 hosts"),
+        ("clickhousedb://a,b/db?shards=0", "shards"),
+        ("clickhousedb://a,b/db?shards=two", "shards"),
+        ("clickhousedb://a,b/db?shards=2&cluster=main", "cluster and shards"),
         ("sqlite:///x", "sqlite"),
         ("chdb://", "path"),
         ("clickhousedb://", "host"),

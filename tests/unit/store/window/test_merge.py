@@ -5,6 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobmeter.kernel.window import PAGE
+from jobmeter.model.batch import SeriesKeys
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.store.window.merge import merge, sort_samples
 from jobmeter.store.window.pages import NO_PAGE, Pages, SeriesRows
 
@@ -40,9 +42,9 @@ def content(pages, rows, row):
 @given(WRITES, st.sampled_from([400, 9]))
 @example([[(0, 0, 1, 64)], [(0, 1, 5, 1)], [(0, -1, 1, 1)], [(0, 30, 1, 1)]], 400)
 def test_every_series_has_what_was_written_last_or_is_given_up_as_a_whole(writes, size):
-    pages, rows = Pages(size), SeriesRows(SERIES)
+    pages, rows = Pages(size), SeriesRows(SeriesTable(SERIES))
     numbers = np.arange(SERIES, dtype=np.uint64)
-    every = rows.add_all(numbers, numbers, 0)
+    every = rows.add_all(SeriesKeys(numbers, numbers), 0)
     expected = [dict[int, float]() for _ in every]
     for turn, runs in enumerate(writes):
         written = samples_of(runs, turn)

@@ -20,6 +20,7 @@ from tests.support.waiting import SECONDS, wait_until
 from jobmeter.kernel.window import MAX, MEAN, WindowGrid
 from jobmeter.model.batch import References, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.series import Series
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import DAY, MINUTE, TimeRange
 from jobmeter.store.window import arena as arenas
 from jobmeter.store.window import shared
@@ -139,13 +140,13 @@ def rows_of(arena):
     """Lay out a window in the arena. Return its pages and rows, for a test that writes them itself."""
     Revisions(arena.take)
     bound = int(arena.header[HeaderField.BOUND])
-    return Pages(pages_within(bound), arena.take), SeriesRows(rows_within(bound), arena.take)
+    return Pages(pages_within(bound), arena.take), SeriesRows(SeriesTable(rows_within(bound), arena.take))
 
 
 def test_a_reader_has_no_answer_while_a_write_to_one_of_its_rows_is_under_way():
     arena = Arena.create(2**20)
     _, rows = rows_of(arena)
-    row = rows.add_all(KEYS.job, KEYS.series, BEGIN)
+    row = rows.add_all(KEYS, BEGIN)
     reader, span = opened(arena), TimeRange(BEGIN, BEGIN + MINUTE)
     for number in range(SERIES):
         with rows.marks.writing(row[number : number + 1]):
@@ -167,7 +168,7 @@ def test_a_walk_along_pages_in_a_circle_ends_when_the_mark_of_the_row_changes(as
     monkeypatch.setattr(shared, "_SETTLED_SECONDS", SECONDS)
     arena = Arena.create(2**20)
     pages, rows = rows_of(arena)
-    (row,) = rows.add_all(KEYS.job[:1], KEYS.series[:1], BEGIN)
+    (row,) = rows.add_all(KEYS.where(slice(1)), BEGIN)
     circle, new = np.split(pages.take(3), [2])
     pages.store(circle, np.array([0, 1]), np.array([BEGIN, BEGIN + 1]), np.array([1.0, 2.0]))
     pages.store(new, np.array([0]), np.array([BEGIN + 2]), np.array([3.0]))

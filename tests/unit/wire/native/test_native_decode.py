@@ -14,6 +14,7 @@ from tests.support import frames as write
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
+from jobmeter.model.series_table import SeriesTable
 from jobmeter.settings import Limits
 from jobmeter.wire.native.decode import decode, decode_from_memory
 from jobmeter.wire.native.encode import samples_frame
@@ -97,7 +98,7 @@ def test_series_that_are_cached_do_not_hide_damage_behind_them():
 
 @pytest.mark.parametrize("series", [0, 2, 5])
 def test_the_bytes_of_a_cached_list_cannot_be_another_number_of_series(series):
-    cache = SeriesListCache()
+    cache = SeriesListCache(SeriesTable())
     decode(write.frame(write.payload([(ONE, [(1_000, 1.5)])])), cache=cache)
     described = write.payload([(ONE, [])])[8:-4]
     counts = struct.pack(f"<{series}I", *[1] * series)

@@ -7,7 +7,6 @@ endian. A number whose bits are all 1 is absent.
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from struct import Struct
-from types import MappingProxyType
 from typing import NamedTuple
 
 LONGEST = 65_536
@@ -98,58 +97,56 @@ def _instinct(energy: int, clocks: int, xgmi: int, readings: int | None = None) 
 
 _INTEGRATED: _Layout = {Value.CLOCK: _Place(76, "H")}
 """Versions 2.1 to 2.3. The units of their other values differ between chips."""
-LAYOUTS: Mapping[tuple[int, int, int], _Layout] = MappingProxyType(
-    {
-        # Its energy has 32 bits, which are full after 65 kJ: a few minutes.
-        (1, 0, 80): {
-            **_lay_out_first_values("H", 18, 20, 34, 28, 30),
-            Value.CLOCK: _Place(54, "H"),
-            Value.MEMORY_CLOCK: _Place(58, "H"),
-        },
-        (1, 1, 96): _lay_out_discrete(),
-        (1, 2, 104): _lay_out_discrete(),
-        (1, 3, 120): _lay_out_discrete(),
-        (1, 4, 288): _instinct(24, 240, 104),
-        (1, 5, 360): _instinct(88, 312, 176),
-        # Version 1.6 exists twice.
-        (1, 6, 384): _instinct(88, 336, 200, 104),
-        (1, 6, 1664): _instinct(16, 264, 128, 32),
-        (1, 7, 2208): _instinct(24, 296, 136, 40),
-        (1, 8, 3872): _instinct(24, 296, 136, 40),
-        (2, 0, 120): {Value.CLOCK: _Place(80, "H")},
-        (2, 1, 120): _INTEGRATED,
-        (2, 2, 128): _INTEGRATED,
-        (2, 3, 152): _INTEGRATED,
-        (2, 4, 168): {**_INTEGRATED, Value.HOTSPOT: _Place(4, "H", scale=0.01)},
-        (3, 0, 264): {Value.POWER: _Place(112, "I", scale=0.001)},
-    }
-)
+LAYOUTS: Mapping[tuple[int, int, int], _Layout] = {
+    # Its energy has 32 bits, which are full after 65 kJ: a few minutes.
+    (1, 0, 80): {
+        **_lay_out_first_values("H", 18, 20, 34, 28, 30),
+        Value.CLOCK: _Place(54, "H"),
+        Value.MEMORY_CLOCK: _Place(58, "H"),
+    },
+    (1, 1, 96): _lay_out_discrete(),
+    (1, 2, 104): _lay_out_discrete(),
+    (1, 3, 120): _lay_out_discrete(),
+    (1, 4, 288): _instinct(24, 240, 104),
+    (1, 5, 360): _instinct(88, 312, 176),
+    # Version 1.6 exists twice.
+    (1, 6, 384): _instinct(88, 336, 200, 104),
+    (1, 6, 1664): _instinct(16, 264, 128, 32),
+    (1, 7, 2208): _instinct(24, 296, 136, 40),
+    (1, 8, 3872): _instinct(24, 296, 136, 40),
+    (2, 0, 120): {Value.CLOCK: _Place(80, "H")},
+    (2, 1, 120): _INTEGRATED,
+    (2, 2, 128): _INTEGRATED,
+    (2, 3, 152): _INTEGRATED,
+    (2, 4, 168): {**_INTEGRATED, Value.HOTSPOT: _Place(4, "H", scale=0.01)},
+    (3, 0, 264): {Value.POWER: _Place(112, "I", scale=0.001)},
+}
 """Layout of each table by format, content and length."""
-_PARTITIONS: Mapping[tuple[int, int, int], tuple[int, int]] = MappingProxyType(
-    {(1, 6, 1664): (312, 168), (1, 7, 2208): (344, 232), (1, 8, 3872): (344, 440)}
-)
+_PARTITIONS: Mapping[tuple[int, int, int], tuple[int, int]] = {
+    (1, 6, 1664): (312, 168),
+    (1, 7, 2208): (344, 232),
+    (1, 8, 3872): (344, 440),
+}
 """Offset of the first partition and bytes of each partition, by format, content and length of the table."""
 _MOST_PARTITIONS, _DIES, _MOST_PERCENT = 8, 8, 100
-_ATTRIBUTES: Mapping[int, Value] = MappingProxyType(
-    {
-        0: Value.HOTSPOT,
-        1: Value.MEMORY_TEMPERATURE,
-        3: Value.POWER,
-        4: Value.BUSY,
-        5: Value.MEMORY_BUSY,
-        7: Value.ENERGY,
-        9: Value.READINGS,
-        10: Value.PROCHOT,
-        11: Value.PACKAGE_POWER,
-        12: Value.SOCKET_HEAT,
-        13: Value.REGULATOR_HEAT,
-        14: Value.MEMORY_HEAT,
-        29: Value.XGMI_READ,
-        30: Value.XGMI_WRITE,
-        33: Value.CLOCK,
-        37: Value.MEMORY_CLOCK,
-    }
-)
+_ATTRIBUTES: Mapping[int, Value] = {
+    0: Value.HOTSPOT,
+    1: Value.MEMORY_TEMPERATURE,
+    3: Value.POWER,
+    4: Value.BUSY,
+    5: Value.MEMORY_BUSY,
+    7: Value.ENERGY,
+    9: Value.READINGS,
+    10: Value.PROCHOT,
+    11: Value.PACKAGE_POWER,
+    12: Value.SOCKET_HEAT,
+    13: Value.REGULATOR_HEAT,
+    14: Value.MEMORY_HEAT,
+    29: Value.XGMI_READ,
+    30: Value.XGMI_WRITE,
+    33: Value.CLOCK,
+    37: Value.MEMORY_CLOCK,
+}
 """Values of the self-describing table by their numbers (AMDGPU_METRICS_ATTR_ID_*)."""
 
 

@@ -8,10 +8,9 @@ import ctypes
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from jobmeter.collect.accelerators.vendor import DeviceLostError, NotSupportedError
+from jobmeter.collect.accelerators.device import DeviceLostError, NotSupportedError
 from jobmeter.model.device import DeviceState
 
 LIBRARY = "libdcmi.so"
@@ -19,30 +18,24 @@ FOLDERS = ("/usr/local/dcmi", "/usr/local/Ascend/driver/lib64/driver", "/usr/loc
 """Folders in which the driver's package puts its library."""
 NOT_PERMITTED, TIMED_OUT, GONE, NOT_IN_CONTAINER, NOT_SUPPORTED = -8002, -8006, -8008, -8013, -8255
 _LASTING = frozenset({NOT_PERMITTED, NOT_IN_CONTAINER, NOT_SUPPORTED})
-_STATES: Mapping[int, DeviceState] = MappingProxyType(
-    {NOT_PERMITTED: DeviceState.NO_PERMISSION, TIMED_OUT: DeviceState.HANGS}
-)
-_TEXTS: Mapping[int, str] = MappingProxyType(
-    {
-        NOT_PERMITTED: "not permitted",
-        TIMED_OUT: "timed out",
-        GONE: "the device is gone",
-        -8012: "the device is not ready",
-        NOT_IN_CONTAINER: "not available in a container",
-        -8017: "the device is being upgraded",
-        -8020: "the device is occupied",
-        NOT_SUPPORTED: "not supported",
-    }
-)
-_FIRST_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "pcie_info": "pcie_info_v2",
-        "chip_info": "chip_info_v2",
-        "die_id": "die_v2",
-        "error_code_list": "errorcode_v2",
-        "proc_mem_info": "resource_info",
-    }
-)
+_STATES: Mapping[int, DeviceState] = {NOT_PERMITTED: DeviceState.NO_PERMISSION, TIMED_OUT: DeviceState.HANGS}
+_TEXTS: Mapping[int, str] = {
+    NOT_PERMITTED: "not permitted",
+    TIMED_OUT: "timed out",
+    GONE: "the device is gone",
+    -8012: "the device is not ready",
+    NOT_IN_CONTAINER: "not available in a container",
+    -8017: "the device is being upgraded",
+    -8020: "the device is occupied",
+    NOT_SUPPORTED: "not supported",
+}
+_FIRST_NAMES: Mapping[str, str] = {
+    "pcie_info": "pcie_info_v2",
+    "chip_info": "chip_info_v2",
+    "die_id": "die_v2",
+    "error_code_list": "errorcode_v2",
+    "proc_mem_info": "resource_info",
+}
 """Names of calls in the first interface, by their different name in the second interface."""
 _MOST_DEVICES = 64
 _HANGS_SECONDS = 0.5
@@ -161,7 +154,7 @@ class Dcmi:
 
     def chips(self) -> list[Chip]:
         """Return the chips that compute. Raises DcmiError."""
-        return self._second_chips() if self._second else self._list_first_chips()
+        return self._list_second_chips() if self._second else self._list_first_chips()
 
     def ask(self, chip: Chip, name: str, *arguments: Any) -> None:  # noqa: ANN401
         """Call ``get_device_NAME`` of a chip. Raises DcmiError, and DeviceLostError if the chip is gone."""
@@ -210,7 +203,7 @@ class Dcmi:
                     found.append(Chip((card, chip), physical.value))
         return sorted(found, key=lambda one: one.number)
 
-    def _second_chips(self) -> list[Chip]:
+    def _list_second_chips(self) -> list[Chip]:
         found: list[Chip] = []
         for device in self._list_numbers("dcmiv2_get_device_list", first=False):
             physical = ctypes.c_uint()

@@ -8,13 +8,11 @@ Their formats: https://github.com/aws-neuron/aws-neuron-driver (``neuron_sysfs_m
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from jobmeter.collect import files
+from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError, DeviceProcess, NotSupportedError
 from jobmeter.collect.accelerators.neuron.monitor import MonitorReader, MonitorReport
-from jobmeter.collect.accelerators.threaded import ThreadedDevice
-from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess, NotSupportedError
-from jobmeter.collect.machine import Machine
+from jobmeter.collect.base import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import DEVICE_FAULT, Level
 from jobmeter.model.time import Clock
@@ -25,11 +23,14 @@ UUID_PREFIX = "neuron-"
 _LONGEST = 4_096
 _MOST_CORES = 128
 _GIB = 2**30
-_MEMORY: Mapping[str, int] = MappingProxyType(
-    {"Inferentia": 8 * _GIB, "Inferentia2": 32 * _GIB, "Trainium1": 32 * _GIB, "Trainium2": 96 * _GIB}
-)
+_MEMORY: Mapping[str, int] = {
+    "Inferentia": 8 * _GIB,
+    "Inferentia2": 32 * _GIB,
+    "Trainium1": 32 * _GIB,
+    "Trainium2": 96 * _GIB,
+}
 """Bytes of memory by product: awsdocs-neuron.readthedocs-hosted.com, "AWS Neuron architecture guides"."""
-_GROUPED: Mapping[str, int] = MappingProxyType({"Trainium2": 2, "Trainium3": 2})
+_GROUPED: Mapping[str, int] = {"Trainium2": 2, "Trainium3": 2}
 """Physical cores of a logical core by default; other products have one.
 
 https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/arch/neuron-features/logical-neuroncore-config.html
@@ -40,7 +41,7 @@ _ECC = ("mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected", "sram_ecc_uncor
 _POWER = re.compile(r"POWER_STATUS_VALID,\d+,\d+\.\d+,\d+\.\d+,(\d+\.\d+)", re.ASCII)
 
 
-class NeuronDevice(ThreadedDevice):
+class NeuronDevice(Accelerator):
     """Neuron device. ``index`` is its number in /sys and /dev. A container sees the same number as the node."""
 
     def __init__(self, number: int, clock: Clock, machine: Machine, monitor: MonitorReader) -> None:
@@ -75,7 +76,7 @@ class NeuronDevice(ThreadedDevice):
         self.details = {"vendor": "neuron"}
         self.details |= {name: text for name, text in (("serial", serial), ("driver", driver)) if text}
         self._update_details()
-        self._faults = self.fault_counts()
+        self._faults = self.count_faults()
         self._open = True
         self.answered()
 
@@ -112,7 +113,7 @@ class NeuronDevice(ThreadedDevice):
 
     def memory_usage(self) -> int | None:
         """Return the bytes of device memory in use; None if the value of any core is unknown."""
-        used = [self.number(f"{core}/stats/memory_usage/device_mem/total") for core in self._core_folders()]
+        used = [self.number(f"{core}/stats/memory_usage/device_mem/total") for core in self._list_core_folders()]
         counts = [number for number in used if number is not None]
         return sum(counts) if counts and len(counts) == len(used) else None
 
@@ -122,17 +123,17 @@ class NeuronDevice(ThreadedDevice):
         shares = report.shares(self.index) if report else None
         return None if shares is None else sum(shares.values())
 
-    def power_share(self) -> float | None:
+    def measure_power_share(self) -> float | None:
         """Return the power in percent of the maximum, as the mean of the last minute; None without a valid reading."""
         match = _POWER.fullmatch(self.text("stats/power/utilization"))
         return float(match[1]) if match else None
 
-    def corrected_errors(self) -> int | None:
+    def count_corrected_errors(self) -> int | None:
         """Return the corrected memory errors; None if unknown."""
         report = self._monitor.report
-        return report.corrected(self.index) if report else None
+        return report.count_corrected(self.index) if report else None
 
-    def uncorrected_errors(self) -> int | None:
+    def count_uncorrected_errors(self) -> int | None:
         """Return the uncorrected memory errors; None if the device gives no count.
 
         The driver writes 0 for a register that it cannot read. So a sum below the previous sum is unknown.
@@ -143,13 +144,13 @@ class NeuronDevice(ThreadedDevice):
         self._uncorrected = sum(counts)
         return self._uncorrected
 
-    def fault_counts(self) -> Mapping[str, int]:
+    def count_faults(self) -> Mapping[str, int]:
         """Return the executions that a hardware fault ended: the sum over all cores by name of the status.
 
         The driver adds the counts of a process when the process ends. Empty if the device gives no counts.
         """
         found: dict[str, int] = {}
-        for core in self._core_folders():
+        for core in self._list_core_folders():
             for name in (*_FAULTS, _REPAIRABLE):
                 number = self.number(f"{core}/stats/status/{name}/total")
                 if number is not None:
@@ -157,8 +158,8 @@ class NeuronDevice(ThreadedDevice):
         return found
 
     def faults(self) -> int | None:
-        """Return the sum of ``fault_counts``; None without counts. Each increase of a count is an event."""
-        before, self._faults = self._faults, self.fault_counts()
+        """Return the sum of ``count_faults``; None without counts. Each increase of a count is an event."""
+        before, self._faults = self._faults, self.count_faults()
         for name, count in self._faults.items():
             grown = count - before.get(name, 0)
             if grown > 0:
@@ -169,11 +170,11 @@ class NeuronDevice(ThreadedDevice):
 
     def processes(self) -> Sequence[DeviceProcess]:
         """Return the processes that the program reports on the device's cores."""
-        return self._report().processes(self.index)
+        return self._read_report().processes(self.index)
 
     def process_utilization(self) -> Mapping[int, float] | None:
         """Return the percent of the device's core time by process; None if the share of any process is unknown."""
-        return self._report().shares(self.index)
+        return self._read_report().shares(self.index)
 
     def answer(self, found: Mapping[str, float | None]) -> Mapping[str, float]:
         """Return the known values of a reading. Raises DeviceLostError if the device is gone."""
@@ -182,7 +183,7 @@ class NeuronDevice(ThreadedDevice):
         self._update_details()
         return {name: value for name, value in found.items() if value is not None}
 
-    def _report(self) -> MonitorReport:
+    def _read_report(self) -> MonitorReport:
         report = self._monitor.report
         if report is None or not report.cores:
             raise NotSupportedError("neuron-monitor gives no report")
@@ -190,14 +191,14 @@ class NeuronDevice(ThreadedDevice):
 
     def _update_details(self) -> None:
         """Update memory and logical cores. Environments and the device plug-in name cores by logical numbers."""
-        report, physical = self._monitor.report, len(self._core_folders())
+        report, physical = self._monitor.report, len(self._list_core_folders())
         found = {
             "memory": self.memory_limit,
             "cores": (report.cores if report else 0) or physical // _GROUPED.get(self._product, 1),
         }
         self.details = self.details | {name: number for name, number in found.items() if number}
 
-    def _core_folders(self) -> list[str]:
+    def _list_core_folders(self) -> list[str]:
         names = (path.name for path in self._folder.glob("neuron_core[0-9]*"))
         return [name for name in names if name.removeprefix("neuron_core").isdigit()][:_MOST_CORES]
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from jobmeter.collect.accelerators.vendor import DeviceProcess
+from jobmeter.collect.accelerators.device import DeviceProcess
 from jobmeter.collect.backoff import Backoff
 from jobmeter.model.time import Clock
 
@@ -28,9 +28,7 @@ _SILENT_SECONDS = 60.0
 """Seconds without a line after which the reader ends the program as hanging."""
 _CONFIGURATION = {
     "period": "5s",
-    "neuron_runtimes": [
-        {"tag_filter": ".*", "metrics": [{"type": "neuroncore_counters"}, {"type": "memory_used"}]},
-    ],
+    "neuron_runtimes": [{"tag_filter": ".*", "metrics": [{"type": "neuroncore_counters"}, {"type": "memory_used"}]}],
     "system_metrics": [{"type": "neuron_hw_counters"}],
 }
 V = TypeVar("V")
@@ -149,7 +147,7 @@ class MonitorReport(Struct):
                 found[one.pid] = sum(mine.values()) / self.cores
         return found
 
-    def corrected(self, device: int) -> int | None:
+    def count_corrected(self, device: int) -> int | None:
         """Return the corrected memory errors of a device; None if unknown."""
         counters = self.system_data and self.system_data.neuron_hw_counters
         rows = (counters.neuron_devices or []) if counters and not counters.error else []

@@ -6,15 +6,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from jobmeter.collect.accelerators.device import SLOW_SECONDS, DeviceLostError, NotSupportedError, open_due
 from jobmeter.collect.accelerators.nvidia import codes
-from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
+from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of, make_failure
 from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session, text_of
 from jobmeter.collect.accelerators.nvidia.event_watch import EventWatch
-from jobmeter.collect.accelerators.nvidia.instance import MigDevice
-from jobmeter.collect.accelerators.nvidia.kernel_list import kernel_devices
+from jobmeter.collect.accelerators.nvidia.instance import MigDevice, kernel_devices
 from jobmeter.collect.accelerators.nvidia.loader import LIBRARY, LibraryLoader
-from jobmeter.collect.accelerators.threaded import SLOW_SECONDS, open_due
-from jobmeter.collect.accelerators.vendor import DeviceLostError, NotSupportedError
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread
 from jobmeter.model.time import Clock, SystemClock
@@ -25,7 +23,7 @@ _LISTING = 0.25
 """Part of ``PATIENCE`` that the lists of MIG instances may take in any case."""
 _FIRST_LOOK = 2
 """Factor on the first wait: without persistence mode the driver starts each GPU first."""
-_MISSING = Failure(codes.LIBRARY_NOT_FOUND, f"{LIBRARY} cannot be found")
+_MISSING = make_failure(codes.LIBRARY_NOT_FOUND, f"{LIBRARY} cannot be found")
 
 _log = logging.getLogger(__name__)
 
@@ -59,12 +57,8 @@ class PynvmlLibrary:
         self._instances: dict[MigInstance, MigDevice] = {}
         self._events = EventWatch()
         self._retry, self._reopen = Backoff(), Backoff()
-        self._problem: Failure | None = None
-
-    @property
-    def problem(self) -> Failure | None:
+        self.problem: Failure | None = None
         """Reason why the library cannot be used; None while it can."""
-        return self._problem
 
     def devices(self, now_ms: int | None = None) -> Sequence[PynvmlDevice]:
         """Return the GPUs, including those that cannot be opened."""
@@ -73,7 +67,7 @@ class PynvmlLibrary:
         for backoff in (self._retry, self._reopen):
             backoff.tick(now_ms)
         for device in self._list_devices():
-            device.next_look(now_ms)
+            device.begin_round(now_ms)
         if self._began is not None:
             self._finish_open(deadline)
         elif self._session is None:
@@ -139,7 +133,7 @@ class PynvmlLibrary:
         """End a session without running calls."""
         for device in self._list_devices():
             device.detach()
-        session.end(Failure(codes.UNINITIALIZED, "the library is closed"))
+        session.end(make_failure(codes.UNINITIALIZED, "the library is closed"))
         self._calls.begin(partial(_shut_down, session.module))
         self._calls.wait(seconds)
 
@@ -159,7 +153,7 @@ class PynvmlLibrary:
         if not self._calls.wait(deadline - self._clock.monotonic()):
             took = self._clock.monotonic() - (self._began or 0.0)
             if took >= SLOW_SECONDS:
-                self._explain(Failure(codes.TIMEOUT, f"nvmlInit has not returned for {took:.0f} s"))
+                self._explain(make_failure(codes.TIMEOUT, f"nvmlInit has not returned for {took:.0f} s"))
             return
         self._began = None
         opened = self._calls.result()
@@ -169,9 +163,9 @@ class PynvmlLibrary:
             self._note_failure(opened)
 
     def _note_opened(self, session: Session) -> None:
-        if self._problem is not None:
+        if self.problem is not None:
             _log.info("NVML is open: %d GPUs", session.count)
-        self._session, self._problem = session, None
+        self._session, self.problem = session, None
         for device in self._devices[session.count :]:
             device.close()
         del self._devices[session.count :]
@@ -186,10 +180,10 @@ class PynvmlLibrary:
 
     def _explain(self, failure: Failure) -> None:
         """Store the reason why nothing is measured, and the devices known to the kernel's driver."""
-        if self._problem is None or self._problem.code != failure.code:
+        if self.problem is None or self.problem.code != failure.code:
             present = kernel_devices(self._proc) or self._devices
             _log.log(logging.WARNING if present else logging.INFO, "NVML cannot be opened: %s", failure.text)
-        self._problem = failure
+        self.problem = failure
         self._fill(len(kernel_devices(self._proc)))
         for device in self._list_devices():
             device.failed(failure.state, failure.text)
@@ -217,7 +211,7 @@ class PynvmlLibrary:
         A GPU that used up the time of opening must not leave the others busy with their lists.
         """
         deadline = max(deadline, self._clock.monotonic() + self.patience * _LISTING)
-        asked = [device for device in self._devices if device.attached and device.begin(device.instances)]
+        asked = [device for device in self._devices if device.attached and device.begin(device.list_instances)]
         for device in asked:
             try:
                 found = device.finish(deadline - self._clock.monotonic())

@@ -1,9 +1,10 @@
 """Return codes of NVML, and their meaning for a device or the library. Numbers as in nvml.h (nvmlReturn_t)."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
+from jobmeter.collect.accelerators.vendor import DriverProblem
 from jobmeter.model.device import DeviceState
 
 SUCCESS = 0
@@ -31,29 +32,22 @@ GONE = frozenset({GPU_IS_LOST, RESET_REQUIRED, GPU_NOT_FOUND})
 """Codes of a lost device: its handle is useless."""
 LIBRARY_ENDED = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH})
 """Codes after which the library has to be opened again: every handle is dead."""
-_STATES: Mapping[int, DeviceState] = MappingProxyType(
-    {
-        NO_PERMISSION: DeviceState.NO_PERMISSION,
-        OPERATING_SYSTEM: DeviceState.NO_PERMISSION,  # "blocked by the operating system/cgroups"
-        DRIVER_NOT_LOADED: DeviceState.DRIVER_NOT_LOADED,
-        TIMEOUT: DeviceState.HANGS,
-        LIBRARY_NOT_FOUND: DeviceState.LIBRARY_MISSING,
-        RESET_REQUIRED: DeviceState.RESET_REQUIRED,
-        LIB_RM_VERSION_MISMATCH: DeviceState.LIBRARY_MISMATCH,
-    }
-)
+_STATES: Mapping[int, DeviceState] = {
+    NO_PERMISSION: DeviceState.NO_PERMISSION,
+    OPERATING_SYSTEM: DeviceState.NO_PERMISSION,  # "blocked by the operating system/cgroups"
+    DRIVER_NOT_LOADED: DeviceState.DRIVER_NOT_LOADED,
+    TIMEOUT: DeviceState.HANGS,
+    LIBRARY_NOT_FOUND: DeviceState.LIBRARY_MISSING,
+    RESET_REQUIRED: DeviceState.RESET_REQUIRED,
+    LIB_RM_VERSION_MISMATCH: DeviceState.LIBRARY_MISMATCH,
+}
 
 
-class Failure(NamedTuple):
-    """Failed call: the code, and the library's text for it."""
+@dataclass(frozen=True)
+class Failure(DriverProblem):
+    """Failed call: the library's text for it, the state of the device, and the code."""
 
     code: int
-    text: str
-
-    @property
-    def state(self) -> DeviceState:
-        """State of a device that cannot be opened or read for this reason."""
-        return state_of(self.code)
 
 
 def state_of(code: int) -> DeviceState:
@@ -61,6 +55,11 @@ def state_of(code: int) -> DeviceState:
     return _STATES.get(code, DeviceState.LOST)
 
 
+def make_failure(code: int, text: str) -> Failure:
+    """Make a failure of a code."""
+    return Failure(text, state_of(code), code)
+
+
 def failure_of(error: Any) -> Failure:  # noqa: ANN401 - an NVMLError of a module without types
     """Convert an NVMLError to a failure."""
-    return Failure(getattr(error, "value", UNKNOWN), str(error))
+    return make_failure(getattr(error, "value", UNKNOWN), str(error))

@@ -1,4 +1,4 @@
-"""GPU through ``nvidia-ml-py``: the real ``NvmlDevice``."""
+"""GPU through ``nvidia-ml-py``, and the session of its library."""
 
 import ctypes
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -7,16 +7,38 @@ from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 from jobmeter.collect import files
+from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError, DeviceProcess, EndedUse
 from jobmeter.collect.accelerators.nvidia import codes
-from jobmeter.collect.accelerators.nvidia.accounting import ended_uses
-from jobmeter.collect.accelerators.nvidia.api import Field, NvmlError, Reading
-from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
-from jobmeter.collect.accelerators.nvidia.readings import OF_HARDWARE, READINGS
-from jobmeter.collect.accelerators.threaded import ThreadedDevice
-from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess, EndedUse
+from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of, make_failure
+from jobmeter.collect.accelerators.nvidia.readings import OF_HARDWARE, READINGS, Field, NvmlError, Reading
 from jobmeter.collect.accelerators.visible import Partition
 from jobmeter.model.device import pci_address
 from jobmeter.model.time import Clock
+
+_UNKNOWN_SHARE = 2**32 - 1
+_MICRO, _MILLI = 1e-6, 1e-3
+
+
+def ended_uses(module: Any, call: Callable[..., Any], pids: Collection[int]) -> list[EndedUse]:  # noqa: ANN401
+    """Return the use by these processes if they have ended. Empty while the accounting is off.
+
+    ``call`` calls a function of the module for the GPU. Raises NvmlError if the GPU has no accounting.
+    """
+    if not call(module.nvmlDeviceGetAccountingMode):
+        return []
+    found = []
+    for pid in sorted({*pids}.intersection(call(module.nvmlDeviceGetAccountingPids))):
+        try:
+            stats = call(module.nvmlDeviceGetAccountingStats, pid)
+        except NvmlError as error:
+            if error.code == codes.NOT_FOUND:  # newer processes have replaced it since
+                continue
+            raise
+        if not stats.isRunning:
+            busy = None if stats.gpuUtilization == _UNKNOWN_SHARE else float(stats.gpuUtilization)
+            found.append(EndedUse(pid, int(stats.startTime) * _MICRO, int(stats.time) * _MILLI, busy))
+    return found
+
 
 T = TypeVar("T")
 
@@ -83,13 +105,14 @@ class MigInstance(NamedTuple):
     memory: int
 
 
-class PynvmlDevice(ThreadedDevice):
+class PynvmlDevice(Accelerator):
     """GPU of NVML. The object is reused over sessions; ``attach`` gives it a session's handle."""
 
     def __init__(self, index: int, clock: Clock) -> None:
         super().__init__(index, clock, "nvml gpu")
         self._session: Session | None = None
-        self._handle: Any = None
+        self.handle: Any = None
+        """Handle of the session; None without one."""
         self._sample: Any = None
         self._profiled: bool | None = None
         self._sampled_us = 0
@@ -102,14 +125,9 @@ class PynvmlDevice(ThreadedDevice):
         """True for a device with MIG: its instances compute."""
 
     @property
-    def handle(self) -> Any:  # noqa: ANN401
-        """Handle of the session; None without one."""
-        return self._handle
-
-    @property
     def attached(self) -> bool:
         """True while there is a handle to call it with."""
-        return self._handle is not None and self._session is not None and self._session.failure is None
+        return self.handle is not None and self._session is not None and self._session.failure is None
 
     def attach(self, session: Session) -> None:
         """Get the handle and the identity of the device; a failure is in ``state`` and ``reason``."""
@@ -129,14 +147,14 @@ class PynvmlDevice(ThreadedDevice):
             return
         if uuid:
             self.uuid, self.details = uuid, _details(session, handle)
-        self._session, self._handle = session, handle
+        self._session, self.handle = session, handle
 
     def detach(self) -> None:
         """Drop the handle and its data."""
         sample, self._sample = self._sample, None
         if sample is not None and self._session is not None:
             _free(self._session, sample)
-        self._session = self._handle = None
+        self._session = self.handle = None
         self._profiled, self._sampled_us, self._baseline = None, 0, False
         self._averaged_us, self._links, self._lacking = {}, None, set()
         self._gpm_end = _GPM_END
@@ -147,7 +165,7 @@ class PynvmlDevice(ThreadedDevice):
         if self.partitioned and reading is Reading.MEMORY:
             raise NvmlError("its MIG instances have its memory")
         if reading is Reading.UTILIZATION:
-            return self._utilization()
+            return self._read_utilization()
         if reading in self._lacking:
             raise NvmlError("the device does not give it")
         try:
@@ -161,7 +179,7 @@ class PynvmlDevice(ThreadedDevice):
         """Return the values of the fields that the device has."""
         answers = self._call(self._module.nvmlDeviceGetFieldValues, list(requested))
         if answers and all(answer.nvmlReturn in codes.GONE for answer in answers):
-            raise self._mark_lost(Failure(answers[0].nvmlReturn, "the device is lost"))
+            raise self._mark_lost(make_failure(answers[0].nvmlReturn, "the device is lost"))
         return {
             field: float(getattr(answer.value, _VALUES[answer.valueType]))
             for field, answer in zip(requested, answers, strict=True)
@@ -175,7 +193,7 @@ class PynvmlDevice(ThreadedDevice):
             self._links = range(min(int(found), _MOST_LINKS))
         return self._links
 
-    def link_states(self) -> Sequence[bool]:
+    def read_link_states(self) -> Sequence[bool]:
         """Return the state of each NVLink, True if the link is up. A link without a state is left out."""
         found = []
         for link in self.links():
@@ -183,7 +201,7 @@ class PynvmlDevice(ThreadedDevice):
                 found.append(bool(self._call(self._module.nvmlDeviceGetNvLinkState, link)))
         return found
 
-    def structure(self, kind: str, function: str) -> Any:  # noqa: ANN401
+    def read_structure(self, kind: str, function: str) -> Any:  # noqa: ANN401
         """Return a structure that a function of the module fills. Raises NvmlError if the module lacks either."""
         made, call = getattr(self._module, kind, None), getattr(self._module, function, None)
         if made is None or call is None:
@@ -192,7 +210,7 @@ class PynvmlDevice(ThreadedDevice):
         self._call(call, ctypes.byref(structure))
         return structure
 
-    def _utilization(self) -> Sequence[float]:
+    def _read_utilization(self) -> Sequence[float]:
         """Return the mean utilization since the last call where the driver has samples, else the last period's.
 
         The first call has no start, so the driver's last period counts.
@@ -200,11 +218,11 @@ class PynvmlDevice(ThreadedDevice):
         rates = self._call(self._module.nvmlDeviceGetUtilizationRates)
         found = [float(rates.gpu), float(rates.memory)]
         for place, kind in enumerate((_SAMPLES_OF_KERNELS, _SAMPLES_OF_MEMORY)):
-            mean = self._mean_since(kind)
+            mean = self._average_since(kind)
             found[place] = found[place] if mean is None else mean
         return found
 
-    def _mean_since(self, kind: int) -> float | None:
+    def _average_since(self, kind: int) -> float | None:
         last_us = self._averaged_us.get(kind, 0)
         try:
             form, samples = self._call(self._module.nvmlDeviceGetSamples, kind, last_us)
@@ -214,7 +232,7 @@ class PynvmlDevice(ThreadedDevice):
         self._averaged_us[kind] = max((one.timeStamp for one in samples), default=last_us)
         return sum(values) / len(values) if values and last_us else None
 
-    def profile(self, requested: Sequence[int]) -> Mapping[int, float]:
+    def read_profile(self, requested: Sequence[int]) -> Mapping[int, float]:
         """Return the available GPM metrics over the time since the last call."""
         if self._profiled is None:
             self._profiled = self._is_profiled()
@@ -247,11 +265,11 @@ class PynvmlDevice(ThreadedDevice):
         """Fill a GPM sample."""
         self._call(self._module.nvmlGpmSampleGet, sample)
 
-    def instances(self) -> "list[MigInstance]":
+    def list_instances(self) -> "list[MigInstance]":
         """Return the MIG instances of the device, and note whether it has MIG. Empty without MIG."""
         module = self._module
         try:
-            self.partitioned = bool(self._call_library(module.nvmlDeviceGetMigMode, self._handle)[0])
+            self.partitioned = bool(self._call_library(module.nvmlDeviceGetMigMode, self.handle)[0])
         except NvmlError as error:
             if not error.lasting:
                 raise
@@ -260,10 +278,10 @@ class PynvmlDevice(ThreadedDevice):
             return []
         found = []
         for ordinal in range(
-            min(self._call_library(module.nvmlDeviceGetMaxMigDeviceCount, self._handle), _MOST_INSTANCES)
+            min(self._call_library(module.nvmlDeviceGetMaxMigDeviceCount, self.handle), _MOST_INSTANCES)
         ):
             try:
-                found.append(self._instance(ordinal))
+                found.append(self._read_instance(ordinal))
             except NvmlError as error:
                 # No instance has this number, or it is not this container's. After any other failure the instances
                 # would seem to be removed.
@@ -271,9 +289,9 @@ class PynvmlDevice(ThreadedDevice):
                     raise
         return found
 
-    def _instance(self, ordinal: int) -> "MigInstance":
+    def _read_instance(self, ordinal: int) -> "MigInstance":
         module = self._module
-        handle = self._call_library(module.nvmlDeviceGetMigDeviceHandleByIndex, self._handle, ordinal)
+        handle = self._call_library(module.nvmlDeviceGetMigDeviceHandleByIndex, self.handle, ordinal)
         instance, place = (
             self._call_library(function, handle)
             for function in (module.nvmlDeviceGetGpuInstanceId, module.nvmlDeviceGetComputeInstanceId)
@@ -365,7 +383,7 @@ class PynvmlDevice(ThreadedDevice):
         return DeviceLostError(failure.text)
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        answer = self._call_library(function, self._handle, *arguments)
+        answer = self._call_library(function, self.handle, *arguments)
         if self._session is not None:
             self._session.answered = True
         self.answered()

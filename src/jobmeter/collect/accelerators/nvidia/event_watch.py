@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Event
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jobmeter.collect.accelerators.nvidia import codes
@@ -35,18 +34,16 @@ class _EventKind(NamedTuple):
     level: Level = Level.ERROR
 
 
-_KINDS: Mapping[int, _EventKind] = MappingProxyType(
-    {
-        _XID: _EventKind("reported by NVML"),
-        0x2: _EventKind("NVML reports a double bit ECC error", 48),
-        0x400: _EventKind("NVML reports retired memory", 63),
-        0x800: _EventKind("NVML reports memory that could not be retired", 64),
-        0x1000: _EventKind("reports poisoned data that is not fatal", level=Level.WARNING),
-        0x2000: _EventKind("reports fatal poisoned data"),
-        0x4000: _EventKind("reports that it is not available"),
-        0x8000: _EventKind("NVML reports a changed recovery action", 154),
-    }
-)
+_KINDS: Mapping[int, _EventKind] = {
+    _XID: _EventKind("reported by NVML"),
+    0x2: _EventKind("NVML reports a double bit ECC error", 48),
+    0x400: _EventKind("NVML reports retired memory", 63),
+    0x800: _EventKind("NVML reports memory that could not be retired", 64),
+    0x1000: _EventKind("reports poisoned data that is not fatal", level=Level.WARNING),
+    0x2000: _EventKind("reports fatal poisoned data"),
+    0x4000: _EventKind("reports that it is not available"),
+    0x8000: _EventKind("NVML reports a changed recovery action", 154),
+}
 """Kinds by ``nvmlEventType*`` of nvml.h."""
 
 

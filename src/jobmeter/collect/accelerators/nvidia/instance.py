@@ -1,13 +1,46 @@
-"""MIG instance of a GPU: memory, processes and GPM are its own, all else is the GPU's."""
+"""MIG instance of a GPU: memory, processes and GPM are its own, all else is the GPU's; the kernel's list of GPUs."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from jobmeter.collect.accelerators.nvidia.api import Field, NvmlError, Reading
+from jobmeter.collect import files
+from jobmeter.collect.accelerators.device import EndedUse
 from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session
-from jobmeter.collect.accelerators.vendor import EndedUse
+from jobmeter.collect.accelerators.nvidia.readings import Field, NvmlError, Reading
 from jobmeter.collect.accelerators.visible import Partition
+from jobmeter.model.device import pci_address
 from jobmeter.model.time import Clock
+
+
+class KernelDevice(NamedTuple):
+    """GPU of the kernel's driver; ``uuid`` is empty and ``minor`` absent if the driver does not tell."""
+
+    uuid: str
+    minor: int | None
+    name: str
+    pci: str
+
+
+def kernel_devices(proc_root: str = "/proc") -> list[KernelDevice]:
+    """Return the GPUs by PCI address, which is NVML's order; empty if the driver is not loaded."""
+    paths = sorted(Path(proc_root).glob("driver/nvidia/gpus/*/information"))
+    texts = ((path.parent.name, files.read(str(path))) for path in paths)
+    return [_device(address, text.decode(errors="replace")) for address, text in texts if text is not None]
+
+
+def _device(address: str, text: str) -> KernelDevice:
+    """A device of its address and lines such as ``GPU UUID:  GPU-5a3b...`` and ``Device Minor:  0``."""
+    lines = (line.partition(":") for line in text.splitlines())
+    found = {name.strip(): value.strip() for name, _, value in lines}
+    uuid, minor = found.get("GPU UUID", ""), found.get("Device Minor", "")
+    return KernelDevice(
+        uuid="" if "?" in uuid else uuid,  # of a GPU that was not initialised yet
+        minor=int(minor) if minor.isascii() and minor.isdigit() else None,
+        name=found.get("Model", ""),
+        pci=pci_address(address),
+    )
+
 
 _EACH = 10_000
 """Distance between the numbers of the instances of two GPUs."""
@@ -42,7 +75,7 @@ class MigDevice(PynvmlDevice):
             "memory": found.memory,
         }
         if not self.attached:
-            self._session, self._handle = session, found.handle
+            self._session, self.handle = session, found.handle
 
     def read(self, reading: Reading) -> Sequence[float]:
         """Return the numbers of a reading: memory alone.
@@ -61,7 +94,7 @@ class MigDevice(PynvmlDevice):
         is_first = self.part is not None and self.part.place == min(self._sharing)
         return (sum(filter(None, own)), total)[: 1 + is_first]
 
-    def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:  # noqa: ARG002 - the form of NvmlDevice
+    def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:  # noqa: ARG002 - the form of PynvmlDevice
         """Raise NvmlError: fields are measured for the whole GPU."""
         raise NvmlError("it is measured for the whole GPU")
 
@@ -69,7 +102,7 @@ class MigDevice(PynvmlDevice):
         """Return no NVLinks: they are measured for the whole GPU."""
         return ()
 
-    def structure(self, kind: str, function: str) -> Any:  # noqa: ANN401, ARG002 - the form of NvmlDevice
+    def read_structure(self, kind: str, function: str) -> Any:  # noqa: ANN401, ARG002 - the form of PynvmlDevice
         """Raise NvmlError: structures are read for the whole GPU."""
         raise NvmlError("it is measured for the whole GPU")
 

@@ -1,9 +1,51 @@
 """Numbers that a GPU of NVIDIA gives together, each by its calls of NVML."""
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
-from jobmeter.collect.accelerators.nvidia.api import NvmlError, Reading
+from jobmeter.collect.accelerators.device import NotSupportedError
+from jobmeter.collect.accelerators.nvidia import codes
+
+ALL_LINKS = 0xFFFFFFFF
+"""Scope of a field that adds up a device's NVLinks."""
+
+Field = tuple[int, int]
+"""Field: its number (``NVML_FI_*``) and its scope, 0 without one."""
+
+
+class NvmlError(NotSupportedError):
+    """Value that a call of NVML did not give; ``code`` is NVML's."""
+
+    def __init__(self, text: str, code: int = codes.NOT_SUPPORTED) -> None:
+        super().__init__(text, lasting=code in codes.UNSUPPORTED, state=codes.state_of(code))
+        self.code = code
+
+
+class Reading(StrEnum):
+    """Numbers that a device gives together."""
+
+    UTILIZATION = "utilization"  # percent of time in which a kernel ran, and in which the memory controller was busy
+    MEMORY = "memory"  # bytes in use and bytes there are
+    POWER = "power"  # milliwatts drawn
+    POWER_LIMIT = "power_limit"  # milliwatts allowed
+    ENERGY = "energy"  # millijoules since the driver was loaded
+    TEMPERATURE = "temperature"  # degrees Celsius of the core
+    FAN = "fan"  # percent of the highest speed
+    CLOCKS = "clocks"  # MHz of the multiprocessors and of the memory
+    HIGHEST_CLOCK = "highest_clock"  # most MHz of the multiprocessors
+    PERFORMANCE_STATE = "performance_state"  # P-state, 0 the fastest
+    ENCODER = "encoder"  # percent of time in which the video encoder worked
+    DECODER = "decoder"  # percent of time in which the video decoder worked
+    ECC_ERRORS = "ecc_errors"  # corrected and uncorrected memory errors since the driver was loaded
+    # Rows remapped for correctable and for uncorrectable errors, whether one is pending, whether one failed.
+    REMAPPED_ROWS = "remapped_rows"
+    SPARE_ROWS = "spare_rows"  # memory banks with all, most, part, few and none of their spare rows
+    MARGIN = "margin"  # degrees Celsius until the device slows down
+    PCIE_REPLAYS = "pcie_replays"  # PCIe replays so far
+    # Generation and lanes of the PCIe link now, then the highest that device and slot allow.
+    PCIE_LINK = "pcie_link"
+
 
 Call = Callable[..., Any]
 """Function that calls the module for the device."""

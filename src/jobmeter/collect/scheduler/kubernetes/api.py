@@ -77,7 +77,7 @@ class HttpApi:
         UnavailableError.
         """
         parameters = {"limit": str(_PAGE), **({"continue": token} if token else {})}
-        with self._stream(path, parameters, None) as answer:
+        with self._open_stream(path, parameters, None) as answer:
             body = bytearray()
             for chunk in answer.iter_bytes():
                 body += chunk
@@ -96,7 +96,7 @@ class HttpApi:
             "resourceVersion": version,
             "timeoutSeconds": str(_WATCH_SECONDS),
         }
-        with self._stream(path, parameters, self._watch_timeout) as answer:
+        with self._open_stream(path, parameters, self._watch_timeout) as answer:
             yield b""
             rest = b""
             for chunk in answer.iter_bytes():
@@ -106,7 +106,7 @@ class HttpApi:
                 yield from filter(None, lines)
 
     @contextmanager
-    def _stream(
+    def _open_stream(
         self, path: str, query: Mapping[str, str], timeout: "httpx2.Timeout | None"
     ) -> "Iterator[httpx2.Response]":
         limits: dict[str, Any] = {"timeout": timeout} if timeout else {}

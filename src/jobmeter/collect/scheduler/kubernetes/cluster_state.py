@@ -1,16 +1,69 @@
-"""Jobs of a cluster and their pods, built from changes of the API server's objects."""
+"""Jobs of a cluster and their pods with their names, built from changes of the API server's objects."""
 
 import logging
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from jobmeter.collect.scheduler.kubernetes.kinds import SCHEDULES, OwnerKind
-from jobmeter.collect.scheduler.kubernetes.naming import slot_of
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata, PodObject, Workload
 from jobmeter.collect.scheduler.kubernetes.owners import POD, OwnerPresence, OwnerTable, PodOwner, RootOwner, claimed
 from jobmeter.collect.scheduler.kubernetes.runs import PodRun, end_deleted_run, read_runs
 from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedPod, SavedState
+from jobmeter.collect.text import parse_whole_number
 from jobmeter.model.job import JobState
+
+_ORDINAL = re.compile(r".*-(\d{1,6})")
+_TYPES = ("training.kubeflow.org/replica-type", "replica-type")
+_INDICES = ("training.kubeflow.org/replica-index", "replica-index")
+_COMPLETION = "batch.kubernetes.io/job-completion-index"
+_JOBSET = "jobset.sigs.k8s.io/"
+_LWS = "leaderworkerset.sigs.k8s.io/"
+_VOLCANO = "volcano.sh/"
+_MOST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSlot:
+    """Name of a replica, and its rank if the labels state it. ``name`` empty: the next free one of ``role``."""
+
+    name: str = ""
+    rank: int | None = None
+    role: str = "worker"
+
+
+def slot_of(pod: PodObject) -> ReplicaSlot:
+    """Read the replica from the pod's labels."""
+    label = pod.metadata.label
+    task = label(f"{_VOLCANO}task-spec"), label(f"{_VOLCANO}task-index")
+    if all(task):
+        return ReplicaSlot(_name(*task))
+    if kind := label(*_TYPES, "training.kubeflow.org/job-role"):
+        index = label(*_INDICES)
+        return ReplicaSlot(_name(kind.lower(), index)) if index else ReplicaSlot(role=_word(kind.lower()))
+    completion = label(_COMPLETION)
+    if group := label(f"{_JOBSET}replicatedjob-name"):
+        return ReplicaSlot(_name(group, label(f"{_JOBSET}job-index") or "0", completion or "0"))
+    if completion:
+        return ReplicaSlot(_name("worker", completion), parse_whole_number(completion))
+    if group := label(f"{_LWS}group-index"):
+        return ReplicaSlot(_name("group", group, "worker", label(f"{_LWS}worker-index") or "0"))
+    if node_type := label("ray.io/node-type"):
+        return ReplicaSlot(role=_word("head" if node_type == "head" else label("ray.io/group") or "worker"))
+    owner = pod.metadata.owner
+    if owner is not None and owner.kind == "StatefulSet" and (match := _ORDINAL.fullmatch(pod.metadata.name)):
+        return ReplicaSlot(_name("worker", match[1]), parse_whole_number(match[1]))
+    return ReplicaSlot()
+
+
+def _name(*parts: str) -> str:
+    return "-".join(_word(part) for part in parts)
+
+
+def _word(text: str) -> str:
+    word = re.sub(r"[^A-Za-z0-9.-]", "-", text)[:_MOST].strip("-.")
+    return word or "worker"
+
 
 _TRIES = 3
 """Retries for a pod without its owner: the two arrive by different watches."""
@@ -70,7 +123,7 @@ class ClusterState:
         self.jobs: dict[str, ClusterJob] = {}
         self._by_namespace = by_namespace
         self._namespaces = namespaces
-        self._owners = OwnerTable(self._pod_metadata)
+        self._owners = OwnerTable(self._get_pod_metadata)
         self._job_of_pod: dict[str, str] = {}
         self._mirrors: dict[tuple[str, str], dict[str, None]] = {}
         """Pods that claim to mirror a static pod, by its node and uid."""
@@ -84,20 +137,20 @@ class ClusterState:
         owner = self._owners.add(kind, found)
         root, above = owner.root, found.metadata.owner
         if root.key in self.jobs or (kind.name not in _PASSIVE and (above is None or above.kind in SCHEDULES)):
-            job = self._job(root)
+            job = self._get_job(root)
             job.root, job.owner = root, owner
             self._dirty[root.key] = None
 
-    def workload_deleted(self, uid: str, now_ms: int, presence: OwnerPresence) -> None:
+    def delete_workload(self, uid: str, now_ms: int, presence: OwnerPresence) -> None:
         """Note that a workload was deleted."""
         if (owner := self._owners.get(uid)) is not None and owner.presence is OwnerPresence.THERE:
             owner.presence, owner.deleted_ms = presence, now_ms
             self._dirty[owner.root.key] = None
 
-    def missing_workloads(self, kind: OwnerKind, there: frozenset[str], now_ms: int) -> None:
+    def list_missing_workloads(self, kind: OwnerKind, there: frozenset[str], now_ms: int) -> None:
         """Remove the workloads of a kind that are not in a complete list."""
         for uid in self._owners.listed(kind, there):
-            self.workload_deleted(uid, now_ms, OwnerPresence.MISSING)
+            self.delete_workload(uid, now_ms, OwnerPresence.MISSING)
 
     def pods(self, found: Iterable[PodObject], now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
         """Add or update pods; several states of one pod in order of time.
@@ -115,7 +168,7 @@ class ClusterState:
             waiting.tries += 1
         self.pods([waiting.pod for waiting in self._waiting.values()], now_ms, behind)
 
-    def pod_deleted(self, uid: str, presence: OwnerPresence) -> None:
+    def delete_pod(self, uid: str, presence: OwnerPresence) -> None:
         """Note that a pod was deleted."""
         self._waiting.pop(uid, None)
         job = self.jobs.get(self._job_of_pod.get(uid, ""))
@@ -129,10 +182,10 @@ class ClusterState:
         self._withdraw(member)
         self._note(job, member)
 
-    def missing_pods(self, there: frozenset[str]) -> None:
+    def list_missing_pods(self, there: frozenset[str]) -> None:
         """Remove the pods that are not in a complete list."""
         for uid in [uid for uid in [*self._job_of_pod, *self._waiting] if uid not in there]:
-            self.pod_deleted(uid, OwnerPresence.MISSING)
+            self.delete_pod(uid, OwnerPresence.MISSING)
 
     def touched(self) -> Iterator[ClusterJob]:
         """Return the jobs that changed since the last call."""
@@ -213,17 +266,17 @@ class ClusterState:
         waiting = self._waiting.pop(metadata.uid, None)
         if not self._includes_namespace(metadata):
             return False
-        root = self._root(pod, waiting, now_ms, behind)
+        root = self._find_root(pod, waiting, now_ms, behind)
         if root is None:
             self._waiting[metadata.uid] = _Waiting(pod, now_ms) if waiting is None else replace(waiting, pod=pod)
             return False
-        job = self._job(root, metadata.uid)
+        job = self._get_job(root, metadata.uid)
         job.owner = job.owner or self._owners.of(root)
-        job.members[metadata.uid] = ClusterMember(pod, self._place(job, pod))
+        job.members[metadata.uid] = ClusterMember(pod, self._get_place(job, pod))
         self._job_of_pod[metadata.uid] = root.key
         return True
 
-    def _root(
+    def _find_root(
         self, pod: PodObject, waiting: _Waiting | None, now_ms: int, behind: Collection[OwnerKind]
     ) -> RootOwner | None:
         """Return the root of a pod's owners; None while it may still arrive."""
@@ -245,11 +298,11 @@ class ClusterState:
         saved = self.saved.jobs.get(owner.key)
         return saved is not None and pod.metadata.uid in saved.pods
 
-    def _pod_metadata(self, uid: str) -> Metadata | None:
+    def _get_pod_metadata(self, uid: str) -> Metadata | None:
         job = self.jobs.get(self._job_of_pod.get(uid, ""))
         return job.members[uid].pod.metadata if job else None
 
-    def _job(self, root: RootOwner, pod: str = "") -> ClusterJob:
+    def _get_job(self, root: RootOwner, pod: str = "") -> ClusterJob:
         """Return the job of a root owner, created if missing; ``pod`` is the uid of the joining pod."""
         if root.key not in self.jobs:
             project = root.namespace if self._by_namespace else ""
@@ -257,7 +310,7 @@ class ClusterState:
             self.jobs[root.key] = ClusterJob(saved.job_id, project, root)
         return self.jobs[root.key]
 
-    def _place(self, job: ClusterJob, pod: PodObject) -> SavedPod:
+    def _get_place(self, job: ClusterJob, pod: PodObject) -> SavedPod:
         places = self.saved.jobs.setdefault(job.root.key, SavedJob(job.job_id, job.project)).pods
         for uid, member in job.members.items():
             places.setdefault(

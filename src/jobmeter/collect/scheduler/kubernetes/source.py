@@ -58,7 +58,7 @@ class KubernetesScheduler(Scheduler):
         self._listed = True
         events: list[EventRecord] = []
         for job in list(self._cluster_state.touched()):
-            changes = self._changes(job)
+            changes = self._take_changes(job)
             jobs += changes.jobs
             events += changes.events
         if not jobs and self._pods.problem:
@@ -75,14 +75,14 @@ class KubernetesScheduler(Scheduler):
 
     def close(self) -> None:
         """Stop the informers."""
-        for informer in self._informers():
+        for informer in self._list_informers():
             informer.stop()
 
-    def _informers(self) -> list[Informer[PodObject] | Informer[Workload]]:
+    def _list_informers(self) -> list[Informer[PodObject] | Informer[Workload]]:
         return [*(informer for _, informer in self._owners), self._pods]
 
     def _begin(self) -> None:
-        informers = self._informers()
+        informers = self._list_informers()
         if not self._started:
             for informer in informers:
                 informer.start()
@@ -96,9 +96,9 @@ class KubernetesScheduler(Scheduler):
             if change.found is not None:
                 self._cluster_state.workload(kind, change.found)
             elif change.uids is not None:
-                self._cluster_state.missing_workloads(kind, change.uids, now_ms)
+                self._cluster_state.list_missing_workloads(kind, change.uids, now_ms)
             else:
-                self._cluster_state.workload_deleted(change.uid, now_ms, OwnerPresence.DELETED)
+                self._cluster_state.delete_workload(change.uid, now_ms, OwnerPresence.DELETED)
 
     def _take_pods(self, now_ms: int) -> None:
         behind = [kind for kind, informer in self._owners if informer.problem]
@@ -111,9 +111,9 @@ class KubernetesScheduler(Scheduler):
             self._cluster_state.pods(together if change.uids is None else sort_pods(together), now_ms, behind)
             together = []
             if change.uids is not None:
-                self._cluster_state.missing_pods(change.uids)
+                self._cluster_state.list_missing_pods(change.uids)
             else:
-                self._cluster_state.pod_deleted(change.uid, OwnerPresence.DELETED)
+                self._cluster_state.delete_pod(change.uid, OwnerPresence.DELETED)
         self._cluster_state.pods(together, now_ms, behind)
 
     def _take_new_events(self, job: ClusterJob) -> list[EventRecord]:
@@ -122,7 +122,7 @@ class KubernetesScheduler(Scheduler):
         found = scheduled_events(job, self._cluster)
         return [event for uid, event in found if _note_change(sent, (f"scheduled {uid}", 0), event)]
 
-    def _changes(self, job: ClusterJob) -> Records:
+    def _take_changes(self, job: ClusterJob) -> Records:
         """Return the unreported part of a job: its record, the replicas that changed, and events of its pods."""
         key = job.root.key
         sent = self._sent.setdefault(key, {})

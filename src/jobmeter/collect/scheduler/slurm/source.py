@@ -1,19 +1,65 @@
-"""Slurm cluster as a ``Scheduler``: the controller is polled every interval, the database for changed jobs."""
+"""Slurm cluster as a ``Scheduler``: the controller is polled at intervals, the database for changed jobs."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from jobmeter.collect.scheduler.base import Scheduler
-from jobmeter.collect.scheduler.slurm.components import Components
 from jobmeter.collect.scheduler.slurm.records import allocation_events, job_events, records
 from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob
 from jobmeter.collect.state_file import StateFile
 from jobmeter.errors import UnavailableError
 from jobmeter.model.record import EventRecord, JobRecord, Records
+
+_SCRIPTS = frozenset({"batch", "interactive"})
+
+
+class Components:
+    """Known components, by heterogeneous job and place."""
+
+    def __init__(self, jobs: Iterable[SlurmJob]) -> None:
+        """``jobs`` are all known ones, with their steps in the accounting."""
+        self._known: Mapping[tuple[int, int], SlurmJob] = {
+            # The accounting shows the first component without its place until it has begun.
+            one.component or (one.number, 0): one
+            for one in jobs
+        }
+
+    def add_ranks(self, facts: SlurmJob) -> SlurmJob:
+        """Return a job whose steps have the ranks of their tasks in the whole heterogeneous job.
+
+        The steps of a component are left out while the steps of an earlier one are unknown.
+        """
+        if facts.component is None or facts.component[1] == 0:
+            return facts
+        leader, place = facts.component
+        before = [self._known.get((leader, earlier)) for earlier in range(place)]
+        attempts = [
+            _add_ranks(attempt, _find_earlier_attempts(before, back))
+            for back, attempt in enumerate(reversed(facts.attempts), 1)
+        ]
+        return replace(facts, attempts=tuple(reversed(attempts)))
+
+
+def _find_earlier_attempts(components: Sequence[SlurmJob | None], back: int) -> list[Attempt] | None:
+    """Return this attempt of the earlier components, which are requeued together; None if one of them is unknown."""
+    found = [one.attempts[-back] if one is not None and back <= len(one.attempts) else None for one in components]
+    attempts = [one for one in found if one is not None]
+    if len(attempts) < len(found) or not attempts[0].steps:
+        return None
+    return attempts
+
+
+def _add_ranks(attempt: Attempt, earlier: Sequence[Attempt] | None) -> Attempt:
+    if earlier is None:
+        return replace(attempt, steps=())
+    tasks = [{step.id: step.tasks for step in one.steps if step.id not in _SCRIPTS} for one in earlier]
+    steps = [replace(step, first=sum(own.get(step.id, 0) for own in tasks)) for step in attempt.steps]
+    return replace(attempt, steps=tuple(steps))
+
 
 _BACK_MS = 24 * 3_600_000
 """Range of the first query."""
@@ -82,15 +128,15 @@ class SlurmScheduler(Scheduler):
         if self._answered_ms is not None:
             # The records of the last answer are in the outbox by now.
             self._state.save(_SavedState(self._answered_ms))
-        accounted = self._accounts(listed, now_ms)
+        accounted = self._read_accounts(listed, now_ms)
         for number, facts in listed.items():
             self._observe(number, facts)
         for number, facts in accounted.items():
             self._update_accounting(number, facts, listed=number in listed)
         whole = {number: _merge_accounting(job.current, job.accounted) for number, job in sorted(self._jobs.items())}
         components = Components(whole.values())
-        found = [record for number, facts in whole.items() for record in self._changes(number, components, facts)]
-        events = [event for number, facts in whole.items() for event in self._events(self._jobs[number], facts)]
+        found = [record for number, facts in whole.items() for record in self._take_changes(number, components, facts)]
+        events = [event for number, facts in whole.items() for event in self._take_events(self._jobs[number], facts)]
         self._forget(listed)
         if not self._silent:
             self._answered_ms = now_ms
@@ -121,7 +167,7 @@ class SlurmScheduler(Scheduler):
         if _agree(job.current, facts):
             job.tries = 0
 
-    def _accounts(self, listed: Mapping[int, SlurmJob], now_ms: int) -> JobsByNumber:
+    def _read_accounts(self, listed: Mapping[int, SlurmJob], now_ms: int) -> JobsByNumber:
         """Return jobs from the accounting; empty while it does not answer, which is logged once."""
         if self._database is None:
             return {}
@@ -160,16 +206,16 @@ class SlurmScheduler(Scheduler):
         whole = {_find_heterogeneous_job(listed[number]) for number in numbers & listed.keys()} - {None}
         return sorted(numbers | {number for number, facts in listed.items() if _find_heterogeneous_job(facts) in whole})
 
-    def _changes(self, number: int, components: Components, facts: SlurmJob) -> Iterable[JobRecord]:
+    def _take_changes(self, number: int, components: Components, facts: SlurmJob) -> Iterable[JobRecord]:
         job = self._jobs[number]
-        fresh = records(components.with_ranks(facts), self._cluster)
+        fresh = records(components.add_ranks(facts), self._cluster)
         body = msgspec.json.encode(fresh[-1:])
         if body == job.sent:
             return []
         first_time, job.sent = not job.sent, body
         return fresh if first_time else fresh[-1:]
 
-    def _events(self, job: _Job, facts: SlurmJob) -> list[EventRecord]:
+    def _take_events(self, job: _Job, facts: SlurmJob) -> list[EventRecord]:
         """Return new events; a step's state comes from the accounting and is final."""
         events = [*allocation_events(facts, self._cluster), *job_events(facts, self._cluster)]
         fresh = {body: event for event in events if (body := msgspec.json.encode(event)) not in job.events}

@@ -1,33 +1,10 @@
 """Alibaba Cloud PaiStudio 2022-01-12: resource groups, quotas, nodes, training jobs. Sources and gaps: SPEC.md."""
 
 from jobmeter.dialects.alibaba.common.product import Product, never
-from jobmeter.dialects.alibaba.pai_studio.names import INSTANCE_METRICS, NAME
+from jobmeter.dialects.alibaba.pai_studio.names import NAME
+from jobmeter.dialects.alibaba.pai_studio.view import view_call
 from jobmeter.dialects.base import Gap
 from jobmeter.dialects.base.request import operations_of
-from jobmeter.dialects.base.view import BEARER, View, ViewCall, encode_part, target
-from jobmeter.model.time import SECOND, iso
-
-_NAMES = {metric.name: name for name, metric in INSTANCE_METRICS.items()}
-_REPORTED = "app."
-
-
-def view_call(view: View) -> ViewCall | None:
-    """Return the call for the metrics of the training job, by instance or as its program reported them.
-
-    None if it has no name for the metric.
-    """
-    base = f"/api/v1/trainingjobs/{encode_part(view.job.id)}"
-    times = {"StartTime": iso(view.span.start_ms), "EndTime": iso(view.span.end_ms)}
-    if view.metric.name.startswith(_REPORTED):
-        path = target(f"{base}/metrics", Name=view.metric.name.removeprefix(_REPORTED), **times)
-        return ViewCall(operation="ListTrainingJobMetrics", path=path, header=BEARER, note="Every report, in pages.")
-    name = _NAMES.get(view.metric.name)
-    if name is None:
-        return None
-    step = f"{max(view.step_ms // SECOND, 1)}s"
-    path = target(f"{base}/instancemetrics", MetricType=name, **times, TimeStep=step)
-    return ViewCall(operation="ListTrainingJobInstanceMetrics", path=path, header=BEARER, note="By replica.")
-
 
 PAI_STUDIO = Product(
     name=NAME,

@@ -5,9 +5,10 @@ from typing import Annotated
 
 from jobmeter.dialects.base import Context, Steps, ask
 from jobmeter.dialects.base.request import Typed
-from jobmeter.dialects.mlflow.metrics import find, history, write
+from jobmeter.dialects.mlflow.metrics import history, write
 from jobmeter.dialects.mlflow.operations.runs import change
 from jobmeter.dialects.mlflow.requests import NUMBER, PAGE_TEXT, RunRequest, answer, operation
+from jobmeter.dialects.mlflow.runs import find
 from jobmeter.wire.mlflow.changes import logged
 from jobmeter.wire.mlflow.names import (
     MAX_PARAM,

@@ -8,8 +8,9 @@ from msgspec import convert
 
 from jobmeter.dialects.base import Context, RecordJobs, Steps, ask
 from jobmeter.dialects.base.request import Request, list_names
-from jobmeter.dialects.mlflow.metrics import find, read_newest
+from jobmeter.dialects.mlflow.metrics import read_newest
 from jobmeter.dialects.mlflow.requests import NUMBER, RunRequest, answer, operation
+from jobmeter.dialects.mlflow.runs import find
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import JobState
 from jobmeter.model.question import Question

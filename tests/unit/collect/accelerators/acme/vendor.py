@@ -4,33 +4,25 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
-from jobmeter.collect.accelerators.threaded import ThreadedDevice, close_all, open_due
-from jobmeter.collect.accelerators.vendor import (
-    DeviceHealth,
+from jobmeter.collect.accelerators.device import (
+    Accelerator,
     DeviceLostError,
     DeviceProcess,
-    Measure,
     NotSupportedError,
-    Vendor,
+    close_all,
+    open_due,
 )
+from jobmeter.collect.accelerators.vendor import DeviceHealth, DriverProblem, Measure, Vendor
 from jobmeter.collect.accelerators.visible import VisibleVariable, parse_listed_devices
-from jobmeter.collect.machine import Machine
+from jobmeter.collect.base import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
 
 CLASS = "class/acme"
 
 
-class AcmeProblem(NamedTuple):
-    """Why the driver cannot be used."""
-
-    text: str
-    state: DeviceState
-
-
-class AcmeDevice(ThreadedDevice):
+class AcmeDevice(Accelerator):
     """A device; ``power`` is in watts, ``errors`` is a count, a line of ``processes`` is a process and its bytes."""
 
     def __init__(self, index: int, clock: Clock, folder: Path) -> None:
@@ -79,20 +71,20 @@ class AcmeDriver:
     """The driver; its number of devices is in the file ``count``."""
 
     def __init__(self, clock: Clock, machine: Machine, patience: float) -> None:
-        self.problem: AcmeProblem | None = None
+        self.problem: DriverProblem | None = None
         self._clock, self._machine, self._patience = clock, machine, patience
         self._devices: list[AcmeDevice] = []
 
     def devices(self, now_ms: int | None = None) -> Sequence[AcmeDevice]:
         folder = Path(self._machine.sys, CLASS)
         if not folder.is_dir():
-            self.problem = AcmeProblem("there is no driver", DeviceState.DRIVER_NOT_LOADED)
+            self.problem = DriverProblem("there is no driver", DeviceState.DRIVER_NOT_LOADED)
             return []
         self.problem = None
         count = int((folder / "count").read_text())
         self._devices += [AcmeDevice(at, self._clock, folder / str(at)) for at in range(len(self._devices), count)]
         for device in self._devices:
-            device.next_look(now_ms)
+            device.begin_round(now_ms)
         deadline = self._clock.monotonic() + self._patience
         open_due(self._devices, lambda device: device.attach, deadline, self._clock)
         return self._devices

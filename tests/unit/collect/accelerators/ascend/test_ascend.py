@@ -11,9 +11,8 @@ from tests.support.dcmi import FakeDcmi
 from tests.support.waiting import SECONDS, wait_until
 from tests.unit.collect.gpus import DeviceNode, Gpu, member
 
-from jobmeter.collect.accelerators.ascend.driver import AscendDriver
-from jobmeter.collect.accelerators.ascend.network import NetworkReader, parse
-from jobmeter.collect.accelerators.ascend.vendor import VENDOR, parse_visible_devices
+from jobmeter.collect.accelerators.ascend.device import NetworkReader, parse
+from jobmeter.collect.accelerators.ascend.vendor import VENDOR, AscendDriver, parse_visible_devices
 from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.accelerators.registry import is_device_resource, vendor_of_resource
 from jobmeter.collect.discover.devices import DeviceSet
@@ -291,9 +290,9 @@ def test_its_major_number_is_that_of_its_files(node, monkeypatch):
             return found
         return os.stat_result([stat.S_IFCHR, *found[1:]], {"st_rdev": os.makedev(236, int(str(path)[-1]))})
 
-    assert VENDOR.character_numbers(node.machine) == {}
+    assert VENDOR.find_character_numbers(node.machine) == {}
     monkeypatch.setattr(os, "stat", stated)
-    assert set(VENDOR.character_numbers(node.machine)) == {236}
+    assert set(VENDOR.find_character_numbers(node.machine)) == {236}
 
 
 def test_ports_are_read_once_a_minute_beside_the_chips(tmp_path):

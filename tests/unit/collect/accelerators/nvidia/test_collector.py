@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 from tests.unit.collect.gpus import Bench, member
 
 from jobmeter.collect.accelerators.nvidia import device
-from jobmeter.collect.accelerators.nvidia.api import ALL_LINKS
+from jobmeter.collect.accelerators.nvidia.readings import ALL_LINKS
 from jobmeter.testing.collector import NOW_MS, CollectorContract
 
 

@@ -7,7 +7,7 @@ from tests.support.nvml import Call, LibraryCall
 from tests.support.waiting import SECONDS, wait_until
 from tests.unit.collect.gpus import ALL, HEALTHY, OPENING, Bench, member, plant_kernel_list
 
-from jobmeter.collect.accelerators.nvidia.api import Reading
+from jobmeter.collect.accelerators.nvidia.readings import Reading
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import MINUTE
 

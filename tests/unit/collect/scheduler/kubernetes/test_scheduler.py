@@ -18,8 +18,7 @@ from jobmeter.collect.scheduler.kubernetes.api import GoneError, HttpApi
 from jobmeter.collect.scheduler.kubernetes.informer import Informer, ObjectChange
 from jobmeter.collect.scheduler.kubernetes.kind import KIND
 from jobmeter.collect.scheduler.kubernetes.kinds import KINDS
-from jobmeter.collect.scheduler.kubernetes.objects import PodObject, Workload
-from jobmeter.collect.scheduler.kubernetes.quantity import parse_quantity
+from jobmeter.collect.scheduler.kubernetes.objects import PodObject, Workload, parse_quantity
 from jobmeter.collect.scheduler.kubernetes.source import KubernetesScheduler
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.record import JobRecord, ReplicaRecord

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.support.fakes import SetClock
 
-from jobmeter.collect.scheduler.slurm.devices import Devices, parse_details
+from jobmeter.collect.scheduler.slurm.controller import Devices, parse_details
 from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob
 
 LINE = (

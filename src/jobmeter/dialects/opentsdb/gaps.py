@@ -1,0 +1,26 @@
+"""Parts of OpenTSDB that are not supported."""
+
+from jobmeter.dialects.base import Gap, GapStatus
+
+GAPS = (
+    Gap("/api/query/exp, /api/query/gexp", "Expressions are a language of their own; ask for the metrics."),
+    Gap(
+        "DELETE /api/query, `delete`",
+        "Samples are deleted with their job, or when their time is over.",
+        GapStatus.NEVER,
+    ),
+    Gap("`rollupUsage`, rollup_ in a query, /api/rollup", "Roll-ups are used by themselves wherever they are exact."),
+    Gap("/api/histogram, `percentiles`, show-histogram-buckets", "Histograms are not stored."),
+    Gap("/api/annotation, annotations in answers", "Events of a job are stored; notes of users are not."),
+    Gap(
+        "/api/uid, /api/tree, /api/search other than lookup",
+        "There are no UIDs: names are stored as they are.",
+        GapStatus.NEVER,
+    ),
+    Gap(
+        "/api/dropcaches, /api/serializers, /api/stats/*, /q, /logs, /s",
+        "They concern OpenTSDB's own insides.",
+        GapStatus.NEVER,
+    ),
+    Gap("`jsonp`, `serializer`, `method_override`", "JSON is the one form; a call comes with its own method."),
+)

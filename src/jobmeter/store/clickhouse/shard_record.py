@@ -1,0 +1,109 @@
+"""Record of a shard in its table ``progress``: its store, its number, and how many shards of the store have rows.
+
+``shard of STORE`` is the number of the shard, from 1. ``shards of STORE`` is a version and the number of shards that
+have rows: the greatest value of a name counts.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from clickhouse_connect.driver.client import Client
+
+from jobmeter.errors import ConfigurationError
+from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.nodes import LOST, SILENCE_SECONDS
+from jobmeter.store.clickhouse.pool import Pool, connect
+from jobmeter.store.clickhouse.target import EngineTarget, place_name
+
+_SHARD, _SHARDS = "shard of ", "shards of "
+_MOST = 1 << 10
+_HAS_TABLE = "SELECT 1 FROM system.tables WHERE database = {database:String} AND name = 'progress'"
+_READ = (
+    "SELECT name, max(value) FROM {database}.progress WHERE startsWith(name, 'shard') AND position(name, ' of ') > 0 "
+    "GROUP BY name"
+)
+_WRITE = (
+    "INSERT INTO progress SELECT name, value "
+    "FROM system.one ARRAY JOIN {names:Array(String)} AS name, {values:Array(Int64)} AS value"
+)
+
+
+class ShardRecord(NamedTuple):
+    """Record of a shard. ``store`` names the store of all its shards, ``number`` counts from 1.
+
+    ``shards`` is the number of shards that have rows. The record with the highest ``version`` is right.
+    """
+
+    store: str
+    number: int
+    version: int
+    shards: int
+
+    @property
+    def moves(self) -> bool:
+        """True if old shards may still have rows that new ones have: an odd version."""
+        return bool(self.version % 2)
+
+
+def read_record(client: Client, database: str) -> ShardRecord | None:
+    """Read the record of a server; None for a server that is no shard."""
+    if not client.query(_HAS_TABLE, parameters={"database": database}).result_rows:
+        return None
+    rows = {str(name): int(value) for name, value in client.query(_READ.format(database=database)).result_rows}
+    for name, number in rows.items():
+        if name.startswith(_SHARD):
+            store = name.removeprefix(_SHARD)
+            version, shards = divmod(rows.get(_SHARDS + store, 0), _MOST)
+            return ShardRecord(store, number, version, shards)
+    return None
+
+
+def write_record(client: Client, record: ShardRecord) -> None:
+    """Write a record into the database of a connection. It is durable on return."""
+    names = [_SHARD + record.store, _SHARDS + record.store]
+    client.command(
+        _WRITE, parameters={"names": names, "values": [record.number, record.version * _MOST + record.shards]}
+    )
+
+
+def read_place_records(target: EngineTarget) -> list[ShardRecord | None]:
+    """Read the records of the servers of a target that can be reached."""
+    found: list[ShardRecord | None] = []
+    for place in target.places:
+        try:
+            with closing(connect(target.at(place), None, SILENCE_SECONDS)) as client:
+                record = read_record(client, target.database)
+        except LOST:
+            continue
+        expected = target.shard or 1
+        if record is not None and record.number != expected:
+            raise ConfigurationError(
+                f"{place_name(place)} is shard {record.number} of its store, and --store names it as shard {expected}: "
+                "name the hosts of all shards, in the order of their numbers, and the option shards"
+            )
+        found.append(record)
+    return found
+
+
+def require_whole(pool: Pool, target: EngineTarget) -> None:
+    """Raise ConfigurationError if the servers of a whole store are one of several shards."""
+    with translated("read its record"), pool.client() as client:
+        record = read_record(client, target.database)
+    if record is not None:
+        raise ConfigurationError(
+            f"{target.name} is shard {record.number} of {record.shards}: name the hosts of all shards in --store, in "
+            f"the order of their numbers, and the option shards={record.shards}"
+        )
+
+
+def require_one_store(records: Iterable[ShardRecord | None]) -> None:
+    """Raise ConfigurationError for shards of different stores."""
+    stores = {record.store for record in records if record is not None}
+    if len(stores) > 1:
+        raise ConfigurationError("--store names shards of different stores: name the hosts of one store only")
+
+
+def newest(records: Sequence[ShardRecord | None]) -> ShardRecord | None:
+    """Return the record with the highest version."""
+    return max((one for one in records if one is not None), key=lambda one: one.version, default=None)

@@ -1,0 +1,1 @@
+"""A store of several shards: each shard is a store of its own, and has all rows of some jobs."""

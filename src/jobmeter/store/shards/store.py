@@ -1,0 +1,451 @@
+"""A store whose rows are spread over shards. Each shard is a store with its own journal, roll-ups and replicas.
+
+A call about one job goes to the shard of the job alone. A call about several goes to their shards at the same time,
+and what the shards return is merged. Each row is on one shard, so the merged answer equals that of a single engine.
+``jobmeter.store.shards.placement`` decides where a row is.
+"""
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial, update_wrapper
+from pathlib import Path
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+import numpy as np
+from msgspec.structs import replace
+
+from jobmeter.errors import LimitExceededError, UnavailableError
+from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.move import MoveLine, MoveOrder
+from jobmeter.model.retention import Retention
+from jobmeter.model.series import NO_JOB, NamePart, Series
+from jobmeter.model.series_table import SeriesTable
+from jobmeter.model.time import TimeRange
+from jobmeter.store.base import (
+    NEWEST,
+    EngineUse,
+    ReadBudget,
+    SeriesPage,
+    SeriesPlace,
+    SeriesSelector,
+    StoreMemory,
+    StoreStatistics,
+    Tier,
+)
+from jobmeter.store.damage import DamagedPart
+from jobmeter.store.meter import BudgetMeter
+from jobmeter.store.shards.away import AwayShard
+from jobmeter.store.shards.placement import find_shard
+from jobmeter.store.shards.shard import Shard, ShardEngine, ShardOpening, ShardSet, ask_all, ask_some
+from jobmeter.store.shards.split import KeyPart, merge_blocks, merge_columns, renumber, split_batches, split_keys
+from jobmeter.store.shards.tables import ShardedLogs, ShardedOutbox, ShardedSpans
+
+_RETENTION = Retention()
+_Arguments = ParamSpec("_Arguments")
+_Found = TypeVar("_Found")
+_Columns = TypeVar("_Columns", bound=SampleColumns | BucketColumns)
+
+
+def _while_placed(
+    method: "Callable[Concatenate[ShardedStore, _Arguments], _Found]",
+) -> "Callable[Concatenate[ShardedStore, _Arguments], _Found]":
+    """Run a method while rows keep their shards."""
+
+    def run(self: "ShardedStore", /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Found:
+        with self.placement.placed():
+            return method(self, *arguments, **options)
+
+    update_wrapper(run, method)
+    return run
+
+
+class ShardGrowth(Protocol):
+    """Fills further shards beside traffic."""
+
+    def start(self) -> None:
+        """Begin on a thread."""
+        ...
+
+    def stop(self) -> None:
+        """End. The next start continues."""
+        ...
+
+
+class ShardedStore:
+    """``jobmeter.store.base.Store`` over the shards of one store."""
+
+    memory: StoreMemory | None = None
+    """Always None: this engine has no window."""
+
+    def __init__(
+        self, placement: ShardSet, move: Callable[[MoveOrder], Iterator[MoveLine]], growth: ShardGrowth | None = None
+    ) -> None:
+        """Shards that are not open yet are opened in the background. ``move`` moves the rows of all shards.
+
+        ``growth`` fills further shards.
+        """
+        self.placement = placement
+        self.shards = placement.shards
+        self.move = move
+        self._growth = growth
+        self.logs, self.spans, self.outbox = ShardedLogs(placement), ShardedSpans(placement), ShardedOutbox(placement)
+        self.engine_use: EngineUse | None = ShardUse()
+        self._use = self.engine_use
+        self._series: SeriesTable | None = None
+        for shard in self.shards:
+            self._use.add(shard)
+        self._opening = ShardOpening([one for one in self.shards if one.engine is None], self._take_in)
+        if growth is not None:
+            growth.start()
+
+    def _take_in(self, shard: Shard) -> None:
+        """Use a shard that was away at the start."""
+        if self._series is not None and shard.engine is not None:
+            shard.engine.use_series(self._series)
+        self._use.add(shard)
+
+    def use_series(self, table: SeriesTable) -> None:
+        """Use a table of series that others use, too."""
+        self._series = table
+        for shard in self.shards:
+            if shard.engine is not None:
+                shard.engine.use_series(table)
+
+    @property
+    def count(self) -> int:
+        """The number of shards that have rows, inside ``placement.placed``."""
+        return self.placement.count
+
+    def _ask(self, works: Mapping[int, Callable[[ShardEngine], _Found]]) -> dict[int, _Found]:
+        return ask_some(self.shards, works)
+
+    def _ask_everyone(self, work: Callable[[ShardEngine], _Found]) -> list[_Found]:
+        return list(self._ask(dict.fromkeys(range(self.count), work)).values())
+
+    def _change_everyone(self, work: Callable[[ShardEngine], _Found]) -> list[_Found]:
+        return list(ask_all(self.shards, dict.fromkeys(range(self.count), work)).values())
+
+    def _ask_keys(
+        self, keys: SeriesKeys, work: Callable[[ShardEngine, SeriesKeys], _Found]
+    ) -> list[tuple[KeyPart, _Found]]:
+        parts = {part.shard: part for part in split_keys(keys, self.count)}
+        found = self._ask({shard: partial(_call_with_keys, work, part.keys) for shard, part in parts.items()})
+        return [(parts[shard], one) for shard, one in found.items()]
+
+    def _group_jobs(self, jobs: Sequence[int]) -> dict[int, list[int]]:
+        """Group jobs by shard. What belongs to no job is on every shard."""
+        found: dict[int, list[int]] = {}
+        for job in dict.fromkeys(jobs):
+            for shard in range(self.count) if job == NO_JOB else (find_shard(job, self.count),):
+                found.setdefault(shard, []).append(job)
+        return found
+
+    def append(self, batch: SampleBatch, retention: Retention = _RETENTION) -> None:
+        """Store samples and their series. On return they are durable."""
+        self.append_all((batch,), retention)
+
+    @_while_placed
+    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _RETENTION) -> None:
+        """Append each batch in order. On return all of them are durable."""
+        parts = split_batches(batches, self.count)
+        works = {shard: partial(_append_batches, some, retention) for shard, some in parts.items()}
+        ask_all(self.shards, works, journaled=True)
+
+    def check_writable(self) -> None:
+        """Raise UnavailableError while every write is refused."""
+        for shard in self.shards:
+            if shard.engine is not None:
+                shard.engine.check_writable()
+
+    @_while_placed
+    def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
+        """Return bool[k]: series that certainly have no samples since a time, because they have no descriptor."""
+        lacking = np.zeros(len(keys), np.bool_)
+        for part, found in self._ask_keys(keys, lambda engine, some: engine.lacks_descriptor(some, since_ms)):
+            lacking[part.places] = found
+        return lacking
+
+    @_while_placed
+    def find(self, selector: SeriesSelector) -> list[Series]:
+        """Return the series that match. Raises LimitExceededError past the selector's limit."""
+        found = self._ask_selected(selector, lambda one: lambda engine: engine.find(one))
+        if len(found) == 1:
+            return found[0]
+        series = [one for some in found for one in some]
+        if len(series) > selector.limit:
+            raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
+        return series
+
+    @_while_placed
+    def names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
+        """Return the distinct names of a field in the matching series, sorted."""
+        found = self._ask_selected(selector, lambda one: lambda engine: engine.names(one, part, prefix))
+        return found[0] if len(found) == 1 else sorted({name for names in found for name in names})[: selector.limit]
+
+    def _ask_selected(
+        self, selector: SeriesSelector, work: Callable[[SeriesSelector], Callable[[ShardEngine], _Found]]
+    ) -> list[_Found]:
+        if selector.jobs is None:
+            return self._ask_everyone(work(selector))
+        parts = self._group_jobs(selector.jobs) or {0: []}
+        return list(
+            self._ask({shard: work(replace(selector, jobs=tuple(jobs))) for shard, jobs in parts.items()}).values()
+        )
+
+    @_while_placed
+    def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
+        """Return a page of series that may have samples since a time."""
+        pages = self._ask_everyone(lambda engine: engine.live(since_ms, most, place))
+        job, series = (np.concatenate([getattr(page.keys, name) for page in pages]) for name in ("job", "series"))
+        keys = SeriesKeys(job, series)
+        keys = keys.where(np.lexsort((keys.series, keys.job)))
+        following = [page.following for page in pages if page.following is not None]
+        # The rest of this day, else the latest earlier day.
+        nexts = [(job, series) for day, job, series in following if day == place[0]]
+        if len(keys) > most:
+            nexts.append((int(keys.job[most]), int(keys.series[most])))
+        if nexts:
+            return SeriesPage(keys.where(slice(most)), (place[0], *min(nexts)))
+        return SeriesPage(keys, max(following, default=None))
+
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+        """Yield raw samples in blocks, sorted by (index, time)."""
+        if not len(keys):
+            return
+        with self.placement.placed() as count:
+            parts = {part.shard: part for part in split_keys(keys, count)}
+            if len(parts) == 1:
+                ((shard, _),) = parts.items()
+                yield from self.shards[shard].stream(lambda engine: engine.read(keys, span, budget))
+            else:
+                yield from self._read_parts(parts, span, budget)
+
+    def _read_parts(self, parts: Mapping[int, KeyPart], span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+        left = BudgetMeter.of(budget)
+        with ExitStack() as stack:
+            streams = self._ask({shard: partial(_read_keys, part.keys, span, budget) for shard, part in parts.items()})
+            for stream in streams.values():
+                stack.callback(_close, stream)
+
+            def fill(some: Mapping[int, Iterator[SampleColumns]]) -> Mapping[int, SampleColumns | None]:
+                found = ask_all(self.shards, {shard: partial(_read_next, one) for shard, one in some.items()})
+                return {
+                    shard: None if block is None else renumber(block, parts[shard]) for shard, block in found.items()
+                }
+
+            for block in merge_blocks(streams, fill):
+                left.take(len(block))
+                yield block
+
+    @_while_placed
+    def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
+        """Return roll-up rows whose bucket start lies in ``span``."""
+        return self._merge(keys, lambda engine, some: engine.read_buckets(some, span, tier, budget))
+
+    @_while_placed
+    def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
+        """Return for each series its last sample before that time."""
+        return self._merge(keys, lambda engine, some: engine.previous(some, before_ms, budget))
+
+    def _merge(self, keys: SeriesKeys, work: Callable[[ShardEngine, SeriesKeys], _Columns]) -> _Columns:
+        if not len(keys):
+            return self.shards[0].call(lambda engine: work(engine, keys))
+        return merge_columns([renumber(found, part) for part, found in self._ask_keys(keys, work)])
+
+    def imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
+        """Return None: a ClickHouse server has no statistics of imported samples."""
+
+    @_while_placed
+    def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+        """Return the hour-aligned parts of ``span`` with complete roll-ups of all these jobs.
+
+        Without jobs: the parts with roll-ups of any job.
+        """
+        parts = self._group_jobs(jobs)
+        if not parts:
+            found = self._ask_everyone(lambda engine: engine.rolled_up_ranges((), span))
+            return max(found, key=lambda ranges: max((one.end_ms for one in ranges), default=0))
+        found = list(self._ask({shard: partial(_read_ranges, some, span) for shard, some in parts.items()}).values())
+        ranges = found[0]
+        for others in found[1:]:
+            ranges = _intersect(ranges, others)
+        return ranges
+
+    def revision(self, jobs: Sequence[int]) -> None:
+        """Return None: this engine does not count changes."""
+
+    def roll_up(self, until_ms: int) -> int:
+        """Compute missing roll-ups up to a time, and marked hours, on each shard. Return the number of hours.
+
+        A shard that is away does not stop the roll-ups of the others; its error is raised afterwards.
+        """
+        return sum(self._change_everyone(lambda engine: engine.roll_up(until_ms)))
+
+    @_while_placed
+    def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Return the times of the first and the last sample of each job key that has samples."""
+        parts = self._group_jobs(jobs)
+        times: dict[int, tuple[int, int]] = {}
+        for found in self._ask({shard: partial(_read_times, some) for shard, some in parts.items()}).values():
+            for job, (first, last) in found.items():
+                span = times.get(job, (first, last))
+                times[job] = (min(first, span[0]), max(last, span[1]))
+        return times
+
+    @_while_placed
+    def delete_job(self, job: int) -> None:
+        """Delete every sample, roll-up, series, log line and span of a job key. Its spans may be on every shard.
+
+        Deletes nothing while a shard is away.
+        """
+        self._change_everyone(lambda engine: engine.check_writable())
+        self._change_everyone(lambda engine: engine.delete_job(job))
+
+    def damaged(self) -> Sequence[DamagedPart]:
+        """Return the shards that cannot be read, and the unreadable parts of the others."""
+        found: list[DamagedPart] = []
+        for number, shard in enumerate(self.shards[: self.count]):
+            if shard.engine is None or not shard.is_up:
+                found.append(AwayShard.of(number, self.count))
+            else:
+                found += shard.engine.damaged()
+        return found
+
+    def statistics(self) -> StoreStatistics:
+        """Return the sizes of the stored data on the shards that answer."""
+        found: dict[int, StoreStatistics] = {}
+        for number, shard in enumerate(self.shards):
+            with suppress(UnavailableError):
+                found[number] = shard.call(lambda engine: engine.statistics())
+        names = ("rows", "bytes", "parts", "merges", "journal", "replicas")
+        sums = {name: _add_up([getattr(one, name) for one in found.values()]) for name in names}
+        states = {str(number + 1): int(number in found) for number in range(len(self.shards))}
+        return StoreStatistics(**sums, damaged=[part for one in found.values() for part in one.damaged], shards=states)
+
+    @_while_placed
+    def backup(self, directory: Path) -> None:
+        """Write a copy of each shard into a folder of its own, on the machine of its server."""
+        works = {number: partial(_back_up, directory / _folder(number)) for number in range(self.count)}
+        ask_all(self.shards, works)
+
+    @_while_placed
+    def restore(self, directory: Path) -> None:
+        """Restore a copy of a store with as many shards."""
+        works = {number: partial(_restore, directory / _folder(number)) for number in range(self.count)}
+        ask_all(self.shards, works)
+
+    def cancel_move(self) -> str:
+        """Let servers use the shards again whose data were moved. Return the other store's name; empty for none."""
+        return max(self._change_everyone(lambda engine: engine.cancel_move()))
+
+    def close(self) -> None:
+        """Finish running work, and close all shards."""
+        if self._growth is not None:
+            self._growth.stop()
+        self._opening.stop()
+        for shard in self.shards:
+            shard.close()
+
+
+class ShardUse:
+    """Use of all shards by other servers. See ``jobmeter.store.base.EngineUse``."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._uses: list[EngineUse] = []
+        self._alone: dict[int, bool] = {}
+        self._listeners: list[Callable[[bool], None]] = []
+        self._announced = False
+
+    def add(self, shard: Shard) -> None:
+        """Include a shard that is open."""
+        use = None if shard.engine is None else shard.engine.engine_use
+        if use is not None:
+            self._uses.append(use)
+            use.watch(partial(self._note, len(self._uses)))
+
+    def _note(self, number: int, alone: bool) -> None:
+        with self._guard:
+            self._alone[number] = alone
+            together = all(self._alone.values())
+            if together != self._announced:
+                self._announced = together
+                for listener in self._listeners:
+                    listener(together)
+
+    def watch(self, changed: Callable[[bool], None]) -> None:
+        """Call a function with True while no other server uses any shard, now and after each change."""
+        with self._guard:
+            self._listeners.append(changed)
+            changed(self._announced)
+
+    def check(self) -> None:
+        """Raise UnavailableError while another server may be the only one on a shard."""
+        for use in list(self._uses):
+            use.check()
+
+
+def _folder(number: int) -> str:
+    return f"shard-{number + 1}"
+
+
+def _call_with_keys(work: Callable[[ShardEngine, SeriesKeys], _Found], keys: SeriesKeys, engine: ShardEngine) -> _Found:
+    return work(engine, keys)
+
+
+def _append_batches(batches: Sequence[SampleBatch], retention: Retention, engine: ShardEngine) -> None:
+    engine.append_all(batches, retention)
+
+
+def _read_keys(keys: SeriesKeys, span: TimeRange, budget: ReadBudget, engine: ShardEngine) -> Iterator[SampleColumns]:
+    return engine.read(keys, span, budget)
+
+
+def _close(stream: Iterator[SampleColumns]) -> None:
+    """End the work of an engine for a stream."""
+    if isinstance(stream, Generator):
+        stream.close()
+
+
+def _read_next(stream: Iterator[SampleColumns], _: ShardEngine) -> SampleColumns | None:
+    return next(stream, None)
+
+
+def _read_ranges(jobs: Sequence[int], span: TimeRange, engine: ShardEngine) -> list[TimeRange]:
+    return engine.rolled_up_ranges(jobs, span)
+
+
+def _read_times(jobs: Sequence[int], engine: ShardEngine) -> dict[int, tuple[int, int]]:
+    return engine.last_times(jobs)
+
+
+def _back_up(directory: Path, engine: ShardEngine) -> None:
+    engine.backup(directory)
+
+
+def _restore(directory: Path, engine: ShardEngine) -> None:
+    engine.restore(directory)
+
+
+def _add_up(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in parts:
+        for name, number in part.items():
+            found[name] = found.get(name, 0) + number
+    return found
+
+
+def _intersect(some: Sequence[TimeRange], others: Sequence[TimeRange]) -> list[TimeRange]:
+    """Return the times in both lists of ranges, which are sorted."""
+    found: list[TimeRange] = []
+    here = there = 0
+    while here < len(some) and there < len(others):
+        both = some[here].intersect(others[there])
+        if both is not None:
+            found.append(both)
+        if some[here].end_ms < others[there].end_ms:
+            here += 1
+        else:
+            there += 1
+    return found
