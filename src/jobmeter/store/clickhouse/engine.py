@@ -319,6 +319,7 @@ class ClickHouseStore:
         hours = self.rollup_job.roll_up(until_ms)
         if self.commit_log is not None and not self.rollup_state.any_marked:
             self.commit_log.forget()
+            self.catalog.close_new_jobs()
         return hours
 
     def revision(self, jobs: Sequence[int]) -> None:
