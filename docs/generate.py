@@ -18,8 +18,8 @@ import msgspec
 from jobmeter.access.actions import names_of
 from jobmeter.access.limit import Per
 from jobmeter.access.policy import SYSTEM_POLICIES
-from jobmeter.cli.grouped import GroupedCommand, Record
 from jobmeter.cli.main import cli
+from jobmeter.cli.options import GroupedCommand, Record
 from jobmeter.cli.registry import VERBS
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.rule import Rule

@@ -194,7 +194,7 @@ def fill(server: OwnServer, folder: Path) -> None:
 def wait_for_findings(server: OwnServer) -> None:
     """Wait until the rules have looked at the jobs that run."""
     for _ in range(PATIENCE_SECONDS):
-        found = server.api.all_findings(FindingSearch(open="true", limit=10)).findings
+        found = server.api.read_all_findings(FindingSearch(open="true", limit=10)).findings
         if {one.job for one in found} >= {"llama-pretrain-7", "moe-finetune-3", "notebook-maria"}:
             return
         time.sleep(1)

@@ -206,7 +206,7 @@ class FakeRegistry(Registry):
         else:
             self.retentions[project] = retention
 
-    def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
+    def list_recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
         return [], (0, 0)
 
     def backup(self, directory: Path) -> None: ...

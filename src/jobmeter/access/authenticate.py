@@ -248,7 +248,7 @@ class Authenticator:
         found.principal = found.principal or _principal(key)
         principal = found.principal
         if claim.kind is ClaimKind.TRACE:
-            principal = self._grant(claim).narrowed(principal)
+            principal = self._grant(claim).narrow(principal)
         return Credential(scheme, claim, principal, key, found.secret)
 
     def _grant(self, claim: Claim) -> TraceGrant:

@@ -97,7 +97,7 @@ class Call:
         made.__dict__.update(self.__dict__, body=body, memory=memory)
         return made
 
-    def with_first_parameters(self) -> "Call":
+    def keep_first_parameters(self) -> "Call":
         """Return a copy without the parameters beyond the limit."""
         return replace(self, query="&".join(self.query.split("&", _MOST_PARAMETERS)[:_MOST_PARAMETERS]))
 

@@ -38,7 +38,7 @@ class MemoryBudget:
         if size > self.size - self._in_use:
             with self._lock:
                 self._refusals += 1
-            raise self._refusal(size)
+            raise self._make_refusal(size)
 
     def take(self, size: int) -> None:
         """Reserve bytes. Raises as ``check``."""
@@ -47,7 +47,7 @@ class MemoryBudget:
                 self._in_use += size
                 return
             self._refusals += 1
-        raise self._refusal(size)
+        raise self._make_refusal(size)
 
     def give_back(self, size: int) -> None:
         """Release reserved bytes."""
@@ -58,7 +58,7 @@ class MemoryBudget:
         """Open an empty account for one request."""
         return MemoryAccount(self)
 
-    def _refusal(self, size: int) -> LimitExceededError | ThrottledError:
+    def _make_refusal(self, size: int) -> LimitExceededError | ThrottledError:
         if size > self.size:
             return LimitExceededError(
                 f"reading the body needs {size} bytes; the limit for all requests together is {self.size}", "body"

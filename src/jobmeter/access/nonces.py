@@ -91,7 +91,7 @@ class NonceMemory:
 
     def entries(self) -> list[tuple[int, bytes]]:
         """List the remembered requests whose dates lie in the window: minute and digest."""
-        expired = self._expired_minute()
+        expired = self._expire_minute()
         with self._lock:
             return [(minute, digest) for minute, some in self._minutes.items() if minute >= expired for digest in some]
 
@@ -112,11 +112,11 @@ class NonceMemory:
             self._file = None
             self._release(-1)
 
-    def _expired_minute(self) -> int:
+    def _expire_minute(self) -> int:
         return (self._clock.now_ms() - self._window_ms) // MINUTE
 
     def _forget(self) -> None:
-        expired = self._expired_minute()
+        expired = self._expire_minute()
         for minute in sorted(self._minutes):
             if minute >= expired and self._count <= self._most:
                 break
@@ -151,7 +151,7 @@ class NonceMemory:
         self._floor_ms = _HEAD.unpack_from(data)[1]
         # A half-written last entry, left by a crash, is ignored.
         whole = len(data) - (len(data) - _HEAD.size) % _ENTRY.size
-        expired = self._expired_minute()
+        expired = self._expire_minute()
         for minute, digest in _ENTRY.iter_unpack(data[_HEAD.size : whole]):
             if minute >= expired:
                 self._minutes.setdefault(minute, set()).add(digest)
@@ -274,7 +274,7 @@ class SharedNonces(NonceMemory):
             if self._is_synchronized:
                 return
             if wanted:
-                found = self._table.own(self._server, self._clock.now_ms(), self._expired_minute())
+                found = self._table.own(self._server, self._clock.now_ms(), self._expire_minute())
                 entries = [(one.minute, one.digest.to_bytes(8, "big", signed=True)) for one in found.signatures]
                 self.adopt(entries, found.floor_ms)
             else:
@@ -296,7 +296,7 @@ class SharedNonces(NonceMemory):
         new = self._insert(signatures)
         if self._clock.monotonic() >= self._forget_at:
             self._forget_at = self._clock.monotonic() + _FORGET_SECONDS
-            self._table.forget(self._expired_minute(), self._most)
+            self._table.forget(self._expire_minute(), self._most)
         results = []
         for one in signatures:
             results.append(one in new)

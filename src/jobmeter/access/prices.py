@@ -71,7 +71,7 @@ class Prices(msgspec.Struct, frozen=True):
     operations: Mapping[str, Price]
     devices: Mapping[str, Decimal] = msgspec.field(default_factory=dict)
 
-    def device_hour(self, name: str) -> Decimal | None:
+    def price_device_hour(self, name: str) -> Decimal | None:
         """Price of a device hour for that type, by the longest matching name; None if unknown."""
         low = name.casefold()
         fitting = [one for one in self.devices if one.casefold() in low]

@@ -36,7 +36,7 @@ class TraceGrant(msgspec.Struct, frozen=True):
     project: str
     job: str = ""
 
-    def narrowed(self, principal: Principal) -> Principal:
+    def narrow(self, principal: Principal) -> Principal:
         """Return the principal of the token, which may do less than the key."""
         if self.job:
             return replace(principal, project=self.project, actions=RUN_ACTIONS, run_job=self.job)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.options import (
     FILE,
     FOLDER,
@@ -16,6 +15,7 @@ from jobmeter.cli.options import (
     check_option,
     check_server,
     data_folder,
+    define_verb,
     env_option,
     job_ids_option,
     key_option,

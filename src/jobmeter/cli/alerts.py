@@ -4,9 +4,8 @@ import click
 import msgspec
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import console, duration, print_json
+from jobmeter.cli.options import define_verb
+from jobmeter.cli.output import console, duration, print_json, show_listing
 from jobmeter.client.alerts import ShownAlert, read_alerts
 from jobmeter.model.alert import ALERT_NAME
 from jobmeter.model.time import SystemClock, parse_time

@@ -6,8 +6,7 @@ import click
 import msgspec
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.options import FOLDER, ca_file_option, data_option, key_option
+from jobmeter.cli.options import FOLDER, ca_file_option, data_option, define_verb, key_option
 from jobmeter.client.transport import API
 
 HOURS_SECONDS = 6 * 3600.0

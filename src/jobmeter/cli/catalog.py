@@ -4,9 +4,8 @@ from typing import Any
 
 import click
 
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import console, print_json
+from jobmeter.cli.options import define_verb
+from jobmeter.cli.output import console, print_json, show_listing
 from jobmeter.errors import NotFoundError
 from jobmeter.model import catalog
 from jobmeter.model.nearest import did_you_mean

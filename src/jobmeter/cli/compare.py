@@ -8,10 +8,19 @@ from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import summary_line
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import metric_option
-from jobmeter.cli.output import TrendColumn, cell, chart, console, duration, moment, print_hanging, print_json
+from jobmeter.cli.options import define_verb
+from jobmeter.cli.output import (
+    TrendColumn,
+    cell,
+    chart,
+    console,
+    duration,
+    moment,
+    print_hanging,
+    print_json,
+    show_listing,
+)
 from jobmeter.cli.phases import show_causes, show_sentence
 from jobmeter.cli.resource_columns import find_start
 from jobmeter.client.api import Api

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
+from jobmeter.cli.options import define_verb
 from jobmeter.cli.output import console, format_count, print_json
 from jobmeter.cli.retention import confirm
 

@@ -12,9 +12,8 @@ from contextlib import contextmanager, suppress
 import click
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.open import show_page
-from jobmeter.cli.options import make_stop_event
+from jobmeter.cli.options import define_verb, make_stop_event
 from jobmeter.client.api import Api
 from jobmeter.collect.launch.plan import make_job_id
 from jobmeter.errors import JobmeterError, NotFoundError, UnavailableError

@@ -9,10 +9,8 @@ from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import print_finding
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import make_since_option, names_option
-from jobmeter.cli.output import cell, console, format_count, moment, print_json, state_cell
+from jobmeter.cli.options import define_verb, make_since_option, names_option
+from jobmeter.cli.output import cell, console, format_count, moment, print_json, show_listing, state_cell
 from jobmeter.client.api import Api
 from jobmeter.diagnose.places import place_of
 from jobmeter.model.stacks import RankEvidence

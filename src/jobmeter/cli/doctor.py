@@ -8,8 +8,7 @@ import click
 from rich.markup import escape
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_option, key_option
+from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_option, define_verb, key_option
 from jobmeter.cli.output import console, format_count, print_json
 from jobmeter.cli.terminal import printable
 from jobmeter.client.transport import Transport

@@ -7,10 +7,8 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, make_since_option, names_option
-from jobmeter.cli.output import console, format_count, moment, print_json
+from jobmeter.cli.options import choice, define_verb, make_since_option, names_option
+from jobmeter.cli.output import console, format_count, moment, print_json, show_listing
 from jobmeter.client.searches import EventSearch
 from jobmeter.model.event import Event, EventSource, EventType, Level
 
@@ -52,7 +50,9 @@ def command(
     project = named.project if named else connection.project
     search = EventSearch(since=since, project=project, **options)  # type: ignore[arg-type]
     api = named.api if named else connection.open()
-    events, total = api.newest_events(named.id if named else None, search, limit or (sys.maxsize if as_json else SHOWN))
+    events, total = api.read_newest_events(
+        named.id if named else None, search, limit or (sys.maxsize if as_json else SHOWN)
+    )
     events.reverse()
     if not events:
         local.project_of(api, project)

@@ -7,10 +7,8 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, make_since_option
-from jobmeter.cli.output import cell, console, moment, print_hanging, print_json
+from jobmeter.cli.options import choice, define_verb, make_since_option
+from jobmeter.cli.output import cell, console, moment, print_hanging, print_json, show_listing
 from jobmeter.client.searches import FindingSearch
 from jobmeter.model.answers import FindingEntry
 from jobmeter.model.finding import Finding, FindingSummary, Severity
@@ -122,7 +120,7 @@ def command(limit: int, only_open: bool, as_json: bool, connection: local.LocalC
     given = {"limit": limit, "open": "true" if only_open else None, "project": connection.project, **options}
     search = FindingSearch(**given)  # type: ignore[arg-type]
     api = connection.open()
-    page = api.all_findings(search)
+    page = api.read_all_findings(search)
     if not page.findings:
         local.project_of(api, connection.project)
     if as_json:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import cell, format_count, moment
+from jobmeter.cli.output import cell, format_count, moment, show_listing
 from jobmeter.client.api import Api
 from jobmeter.client.searches import EventSearch, LogSearch
 from jobmeter.errors import NotFoundError
@@ -50,7 +49,7 @@ _EVENTS = [str(one) for one in EventType if one is not EventType.FINDING]
 
 
 def _events(out: Console, api: Api, job: Job) -> None:
-    events, total = api.newest_events(job.id, EventSearch(project=job.project, types=_EVENTS), EVENTS)
+    events, total = api.read_newest_events(job.id, EventSearch(project=job.project, types=_EVENTS), EVENTS)
     if not events:
         return
     more = (

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import define_verb
+from jobmeter.cli.options import define_verb
 from jobmeter.cli.output import console, duration, format_count, moment, print_json
 from jobmeter.client.api import Api
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError

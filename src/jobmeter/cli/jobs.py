@@ -10,10 +10,8 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import summary_line
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, make_since_option, names_option
-from jobmeter.cli.output import console, duration, format_count, moment, print_json
+from jobmeter.cli.options import choice, define_verb, make_since_option, names_option
+from jobmeter.cli.output import console, duration, format_count, moment, print_json, show_listing
 from jobmeter.cli.resource_columns import ALTERNATIVES, find_start
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch
@@ -109,7 +107,7 @@ def command(
     order = None if sort in _LATEST_FIRST else "asc"
     search = JobSearch(sort=sort, order=order, **given)  # type: ignore[arg-type]
     api = connection.open()
-    jobs = list(api.every_job(search, limit or (sys.maxsize if as_json else SHOWN)))
+    jobs = list(api.iterate_jobs(search, limit or (sys.maxsize if as_json else SHOWN)))
     if not jobs:
         _check_filters(api, search)
     if as_json:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from jobmeter.cli.grouped import define_group
-from jobmeter.cli.options import FOLDER
+from jobmeter.cli.options import FOLDER, define_group
 from jobmeter.errors import ConfigurationError, NotFoundError
 from jobmeter.model.event import COMMAND_LINE
 from jobmeter.model.time import SystemClock, iso
@@ -216,8 +215,7 @@ def _open(data: Path | None, registry: str | None) -> Iterator[tuple[Settings, "
 
 
 def _table(keys: Sequence["KeyInfo"]) -> None:
-    from jobmeter.cli.listing import show_listing
-    from jobmeter.cli.output import console
+    from jobmeter.cli.output import console, show_listing
 
     columns = ("id", "name", "role", "project", "access key id", "created", "state", "last used")
     rows = [

@@ -11,9 +11,8 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.named import check_milliseconds, check_parts
-from jobmeter.cli.options import make_since_option, names_option
+from jobmeter.cli.options import define_verb, make_since_option, names_option
 from jobmeter.cli.output import piped
 from jobmeter.cli.terminal import printable, printable_colours, printable_json
 from jobmeter.client.bodies import LogEntry
@@ -140,7 +139,7 @@ def _open_node_lines(connection: local.LocalConnection, search: LogSearch) -> _S
         raise click.UsageError("--replica and --attempt need a JOB")
     api = connection.open()
     node_search = replace(search, node=None, project=connection.project)
-    return _Source(lambda one: api.node_logs(node, one), lambda: False, node_search)
+    return _Source(lambda one: api.stream_node_logs(node, one), lambda: False, node_search)
 
 
 class _Follower:

@@ -11,10 +11,8 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import check_metrics, check_milliseconds, check_parts, metric_option
-from jobmeter.cli.options import FILE, choose_format, format_of, make_since_option, names_option
+from jobmeter.cli.options import FILE, choose_format, define_verb, format_of, make_since_option, names_option
 from jobmeter.cli.output import (
     TrendColumn,
     chart,
@@ -23,6 +21,7 @@ from jobmeter.cli.output import (
     duration,
     moment,
     print_json,
+    show_listing,
     sparkline,
 )
 from jobmeter.cli.save import save, writing

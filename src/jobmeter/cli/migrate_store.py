@@ -10,8 +10,7 @@ import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.backup import HOURS_SECONDS
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.options import ca_file_option, key_option, overwrite_argument
+from jobmeter.cli.options import ca_file_option, define_verb, key_option, overwrite_argument
 from jobmeter.cli.output import console, format_count, print_json, table
 from jobmeter.client.transport import API, Transport
 from jobmeter.errors import ConfigurationError, UnavailableError

@@ -54,7 +54,7 @@ def check_parts(named: NamedJob, replicas: Sequence[str], devices: Sequence[str]
 
 def check_metrics(named: NamedJob, metrics: Sequence[str]) -> None:
     """Raise NotFoundError, with the metrics that the job has, if the job has none of ``metrics``."""
-    names = named.api.metric_names(named.id, named.project)
+    names = named.api.list_metric_names(named.id, named.project)
     # A limit that a job record states has a value but no samples.
     if not names or set(metrics) & set(names) or named.api.latest(named.id, metrics, project=named.project):
         return

@@ -7,10 +7,8 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import names_option
-from jobmeter.cli.output import console, duration, format_count, moment, print_json
+from jobmeter.cli.options import define_verb, names_option
+from jobmeter.cli.output import console, duration, format_count, moment, print_json, show_listing
 from jobmeter.errors import NotFoundError
 from jobmeter.model.answers import FaultBody
 from jobmeter.model.job import Node
@@ -32,7 +30,7 @@ _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "mem
 def command(groups: Sequence[str], as_json: bool, connection: local.LocalConnection) -> None:
     """List the nodes that agents run on, with their resources, faults and last contact."""
     api = connection.open()
-    found, faulty = api.nodes_and_faults(connection.project)
+    found, faulty = api.read_nodes_and_faults(connection.project)
     if not found:
         local.project_of(api, connection.project)
     existing = {node.resource_group for node in found} - {""}

@@ -6,10 +6,8 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import check_option
-from jobmeter.cli.output import console, moment, print_json
+from jobmeter.cli.options import check_option, define_verb
+from jobmeter.cli.output import console, moment, print_json, show_listing
 from jobmeter.model.annotation import NewNote
 from jobmeter.model.time import parse_time
 

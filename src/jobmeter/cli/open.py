@@ -7,7 +7,7 @@ import webbrowser
 import click
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
+from jobmeter.cli.options import define_verb
 from jobmeter.client.api import Api
 
 

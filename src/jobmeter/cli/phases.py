@@ -6,8 +6,7 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import cell, duration, print_hanging
+from jobmeter.cli.output import cell, duration, print_hanging, show_listing
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.phase import JobPhases, Phase, PhaseDifference
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.options import FOLDER
+from jobmeter.cli.options import FOLDER, define_verb
 from jobmeter.errors import ConfigurationError
 from jobmeter.settings import load
 

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import define_verb
+from jobmeter.cli.options import define_verb
 from jobmeter.cli.output import console, print_json
 from jobmeter.errors import ConfigurationError
 
@@ -33,7 +33,7 @@ def command(back: bool, yes: bool, as_json: bool, connection: local.LocalConnect
     api = connection.open()
     project = connection.project or "default"
     current = api.retention(project)
-    if not changes and current == api.default_retention(connection.project):
+    if not changes and current == api.read_default_retention(connection.project):
         local.project_of(api, project)
     if changes:
         new = msgspec.structs.replace(current, **changes)

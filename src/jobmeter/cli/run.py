@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import click
 
 from jobmeter.cli.attempt import determine_attempt
-from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.options import (
     ca_file_option,
     check_option,
     data_folder,
     data_option,
+    define_verb,
     key_option,
     parse_interval,
 )

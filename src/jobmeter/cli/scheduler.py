@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobmeter.cli.grouped import GroupedCommand, VerbGroup, define_group
 from jobmeter.cli.options import (
     FOLDER,
+    GroupedCommand,
+    VerbGroup,
     ca_file_option,
     check_option,
     check_server,
     data_folder,
+    define_group,
     env_option,
     job_ids_option,
     key_option,

@@ -7,8 +7,7 @@ import sys
 
 import click
 
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.options import FOLDER
+from jobmeter.cli.options import FOLDER, define_verb
 from jobmeter.errors import ConfigurationError
 from jobmeter.server import LOG_FORMAT
 from jobmeter.settings import load

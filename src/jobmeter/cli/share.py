@@ -3,7 +3,7 @@
 import click
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
+from jobmeter.cli.options import define_verb
 from jobmeter.cli.output import moment, print_json
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import DAY, SECOND, parse_duration

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import click
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import define_group
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import console, duration, print_json
+from jobmeter.cli.options import define_group
+from jobmeter.cli.output import console, duration, print_json, show_listing
 from jobmeter.client.api import Api
 from jobmeter.errors import ConflictError, NotFoundError
 from jobmeter.model.answers import ShipperBody

@@ -9,9 +9,8 @@ from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import headline, origin
-from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.history import show_history
-from jobmeter.cli.listing import show_listing
+from jobmeter.cli.options import define_verb
 from jobmeter.cli.output import (
     TrendColumn,
     cell,
@@ -22,6 +21,7 @@ from jobmeter.cli.output import (
     moment,
     print_hanging,
     print_json,
+    show_listing,
     sparkline,
     state_cell,
 )
@@ -46,7 +46,7 @@ MOST_NUMBERS = 16
 
 def show_reported(out: Console, api: Api, job: Job) -> None:
     """Print the last values of what the program reported, with the last step; nothing without reports."""
-    names = answer_or_none(lambda: api.metric_names(job.id, job.project)) or []
+    names = answer_or_none(lambda: api.list_metric_names(job.id, job.project)) or []
     reported = [name for name in names if name.startswith(_PREFIX)]
     if not reported:
         return

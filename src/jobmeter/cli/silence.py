@@ -8,9 +8,8 @@ import click
 import msgspec
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import define_group
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import console, print_json
+from jobmeter.cli.options import define_group
+from jobmeter.cli.output import console, print_json, show_listing
 from jobmeter.client.alerts import add_silence, expire_silence, read_silences
 from jobmeter.model.alert import LabelMatcher
 from jobmeter.model.time import SystemClock, iso, parse_duration

@@ -3,8 +3,7 @@
 import click
 import msgspec
 
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.options import parse_interval
+from jobmeter.cli.options import define_verb, parse_interval
 from jobmeter.cli.output import console, duration, print_hanging, print_json
 from jobmeter.model.quantity import quantity
 from jobmeter.model.retention import Retention

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import click
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import define_verb
+from jobmeter.cli.options import define_verb
 from jobmeter.cli.output import cell, console, duration, format_count, moment, print_hanging, print_json
 from jobmeter.model.answers import DamagedBody, SchedulerStatus, Status
 from jobmeter.model.quantity import quantity

@@ -7,10 +7,8 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import GroupedCommand, define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import check_option
-from jobmeter.cli.output import console, moment, print_json
+from jobmeter.cli.options import GroupedCommand, check_option, define_verb
+from jobmeter.cli.output import console, moment, print_json, show_listing
 from jobmeter.model.annotation import TagChange, check_tag
 
 

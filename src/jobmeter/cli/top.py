@@ -15,10 +15,9 @@ from rich.text import Text
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import headline, origin, rank_marked_replicas, summary_line, summary_style
-from jobmeter.cli.grouped import define_verb
 from jobmeter.cli.jobs import FIRST_STEP
-from jobmeter.cli.listing import fitted
-from jobmeter.cli.output import console, format_count, moment
+from jobmeter.cli.options import define_verb
+from jobmeter.cli.output import console, fitted, format_count, moment
 from jobmeter.cli.resource_columns import COLUMNS, SPARE, age, cells, load, read_newest
 from jobmeter.client.api import Api
 from jobmeter.client.searches import JobSearch

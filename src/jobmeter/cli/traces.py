@@ -8,8 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.options import make_since_option
+from jobmeter.cli.options import define_verb, make_since_option
 from jobmeter.cli.output import cell, console, format_count, moment, print_json
 from jobmeter.client import traces
 from jobmeter.client.traces import TraceSearch

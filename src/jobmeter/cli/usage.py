@@ -9,10 +9,8 @@ import click
 from rich.console import Console
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import FILE, choose_format, format_of
-from jobmeter.cli.output import console, format_count, piped, print_json
+from jobmeter.cli.options import FILE, choose_format, define_verb, format_of
+from jobmeter.cli.output import console, format_count, piped, print_json, show_listing
 from jobmeter.cli.save import writing
 from jobmeter.model.answers import UsageBody, UsageRow
 

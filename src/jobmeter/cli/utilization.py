@@ -8,10 +8,8 @@ import click
 from rich.console import Console
 
 from jobmeter.cli import local
-from jobmeter.cli.grouped import define_verb
-from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choose_format, make_since_option
-from jobmeter.cli.output import console, format_count, moment, piped, print_json
+from jobmeter.cli.options import choose_format, define_verb, make_since_option
+from jobmeter.cli.output import console, format_count, moment, piped, print_json, show_listing
 from jobmeter.client.searches import HoursSearch
 from jobmeter.model.answers import DeviceHoursBody, DeviceHoursBucket, DeviceHoursGroup
 from jobmeter.model.time import DAY, HOUR, SECOND
@@ -45,7 +43,7 @@ def command(
     form = choose_format("--format", form, as_json=as_json)
     search = HoursSearch(by=by, every=every, since=since, project=connection.project)
     api = connection.open()
-    found = api.device_hours(search)
+    found = api.read_device_hours(search)
     if not found.groups:
         local.project_of(api, connection.project)
     if form == "json":

@@ -70,7 +70,7 @@ class Api:
         """Read a page of jobs, newest first, with their findings."""
         return self.get("/jobs", [*search.parameters(), ("findings", "true")], JobList)
 
-    def every_job(self, search: JobSearch, limit: int) -> Iterator[tuple[Job, FindingSummary | None]]:
+    def iterate_jobs(self, search: JobSearch, limit: int) -> Iterator[tuple[Job, FindingSummary | None]]:
         """Iterate over at most ``limit`` jobs with their findings, fetched page by page on demand."""
         offset = search.offset or 0
         while limit > 0:
@@ -91,7 +91,7 @@ class Api:
         """Find a job by id, name, unique prefix of an id, or ``last``. Raises NotFoundError or ConflictError."""
         return self.get("/resolve", [("job", text), *drop_none(project=project)], Job)
 
-    def newest_events(self, job: str | None, search: EventSearch, limit: int) -> tuple[list[Event], int]:
+    def read_newest_events(self, job: str | None, search: EventSearch, limit: int) -> tuple[list[Event], int]:
         """Read at most ``limit`` events, newest first, and the number of all matches.
 
         ``job`` None: of all jobs and nodes.
@@ -112,7 +112,7 @@ class Api:
         """Read the findings about a job, worst first. Raises NotFoundError."""
         return self.get(f"{_make_job_path(job)}/findings", drop_none(project=project), list[Finding])
 
-    def all_findings(self, search: FindingSearch) -> FindingList:
+    def read_all_findings(self, search: FindingSearch) -> FindingList:
         """Read stored findings of all jobs: the newest first, or the worst first if only open ones are wanted."""
         return self.get("/findings", search.parameters(), FindingList)
 
@@ -128,7 +128,7 @@ class Api:
         """Read the calls of a month such as ``2026-11`` (None: the current one) and their cost."""
         return self.get("/usage", drop_none(month=month, project=project), UsageBody)
 
-    def device_hours(self, search: HoursSearch) -> DeviceHoursBody:
+    def read_device_hours(self, search: HoursSearch) -> DeviceHoursBody:
         """Read the device time of projects or users over a range, in buckets."""
         return self.get("/devices/hours", search.parameters(), DeviceHoursBody)
 
@@ -156,7 +156,7 @@ class Api:
         """Read metrics of a job as lines of points."""
         return self.get(f"{_make_job_path(job)}/metrics", search.parameters(), MetricAnswer)
 
-    def metric_names(self, job: str, project: str | None = None) -> list[str]:
+    def list_metric_names(self, job: str, project: str | None = None) -> list[str]:
         """List the metrics measured over the life of a job, and those derived from them."""
         return self.get(f"{_make_job_path(job)}/metrics/names", drop_none(project=project), _MetricNames).metrics
 
@@ -183,7 +183,7 @@ class Api:
         """Stream all log lines of a job."""
         return self._lines(f"{_make_job_path(job)}/logs", search)
 
-    def node_logs(self, node: str, search: LogSearch) -> Iterator[LogEntry]:
+    def stream_node_logs(self, node: str, search: LogSearch) -> Iterator[LogEntry]:
         """Stream all lines of a node's system log. Raises NotFoundError."""
         return self._lines(f"/nodes/{quote(node, safe='')}/logs", search)
 
@@ -257,7 +257,7 @@ class Api:
         """Read the retention of a project."""
         return self.get(_retention_of(project), [], Retention)
 
-    def default_retention(self, project: str | None = None) -> Retention:
+    def read_default_retention(self, project: str | None = None) -> Retention:
         """Read the server's retention. A key of one project must name it."""
         return self.get("/retention", drop_none(project=project), Retention)
 
@@ -272,7 +272,7 @@ class Api:
         """List the machines that agents run on."""
         return self.get("/nodes", drop_none(project=project), _Nodes).nodes
 
-    def nodes_and_faults(self, project: str | None = None) -> tuple[list[Node], list[NodeFaults]]:
+    def read_nodes_and_faults(self, project: str | None = None) -> tuple[list[Node], list[NodeFaults]]:
         """Read the nodes, and the faults of the faulty ones."""
         found = self.get("/nodes", drop_none(faults="true", project=project), _Nodes)
         return found.nodes, found.faults

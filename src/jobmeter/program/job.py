@@ -154,7 +154,7 @@ class JobHandle(Table):
     def events(self, /, **which: Any) -> RecordList[Event]:  # noqa: ANN401 - the fields of EventSearch
         """Read its events, oldest first. ``which`` are fields of ``EventSearch`` such as ``level``."""
         asked = search(EventSearch, which, project=self.project)
-        found, _ = self._api.newest_events(self.id, asked, sys.maxsize)
+        found, _ = self._api.read_newest_events(self.id, asked, sys.maxsize)
         return RecordList(Event, found[::-1])
 
     def findings(self) -> "Findings":

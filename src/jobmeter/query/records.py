@@ -45,7 +45,7 @@ class ChangedJobs(msgspec.Struct, frozen=True):
 
 
 class ChangedJobsQuestion(msgspec.Struct, Question[ChangedJobs], frozen=True):
-    """Question for the jobs recorded or deleted since a mark; see ``Registry.recorded_since``."""
+    """Question for the jobs recorded or deleted since a mark; see ``Registry.list_recorded_since``."""
 
     whole_server = True
 
@@ -82,7 +82,7 @@ def find_next_attempt(registry: Registry, question: NextAttemptQuestion, scope: 
 
 def list_changed_jobs(registry: Registry, question: ChangedJobsQuestion) -> ChangedJobs:
     """Answer a ``ChangedJobsQuestion``."""
-    return ChangedJobs(*registry.recorded_since(question.mark))
+    return ChangedJobs(*registry.list_recorded_since(question.mark))
 
 
 def pods(registry: Registry, question: PodsQuestion, scope: Scope) -> NodePods:

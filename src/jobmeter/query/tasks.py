@@ -78,6 +78,6 @@ def node_tasks(registry: Registry, question: NodeTasksQuestion, scope: Scope, no
     """Answer a ``NodeTasksQuestion``."""
     if not scope.allows(question.project):
         return []
-    return registry.tasks.waiting_for(
+    return registry.tasks.list_waiting_for(
         question.project, question.cluster, question.node, now_ms, question.limit, question.type
     )

@@ -345,7 +345,7 @@ class Registry:
         self._invalidate([(project, job)])
         return found
 
-    def recent_shippers(self) -> Sequence[Shipper]:
+    def list_recent_shippers(self) -> Sequence[Shipper]:
         """Return every log shipper, by creation, at most a second old."""
         return self.memory.shippers.get_or_read("", None, 0, lambda: Expiring(self.shippers.all()))
 
@@ -390,7 +390,7 @@ class Registry:
             nodes.set_project_retention(connection, project, retention)
         self.memory.retentions.invalidate([project])
 
-    def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
+    def list_recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
         """Return the (project, id) of jobs that were recorded or deleted since a mark, and the next mark.
 
         None instead of jobs if the mark is older than the records of changes. Without a mark, the changes of the last

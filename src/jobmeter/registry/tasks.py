@@ -75,7 +75,7 @@ class TaskTable:
             texts = connection.scalars(question).all()
         return [msgspec.json.decode(text, type=DiagnosticTask) for text in texts]
 
-    def waiting_for(
+    def list_waiting_for(
         self, project: str, cluster: str, node: str, now_ms: int, limit: int, kind: TaskType = TaskType.NODE
     ) -> list[DiagnosticTask]:
         """Return the tasks that wait for an answer of that node.

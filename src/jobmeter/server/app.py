@@ -193,7 +193,7 @@ def assemble(
         executor=executor,
         telemetry=telemetry,
         lanes=lanes,
-        admission=Admission(clock, budget, telemetry.requests.question_answered, rates),
+        admission=Admission(clock, budget, telemetry.requests.count_question, rates),
         exports=ConcurrencyLimiter(budget.exports, clock),
         hub=Hub(lanes.read),
         memory=MemoryBudget(settings.request_bytes),

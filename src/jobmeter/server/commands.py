@@ -214,7 +214,7 @@ def _write(
     services: Services, question: WriteSamples | WriteLines | WriteSpans, principal: Principal, _: Scope
 ) -> Receipt:
     """Write data and count accepted and rejected rows, including those that the dialect rejected."""
-    ingested, pipeline, rejected = services.telemetry.ingested, services.pipeline, dict(question.rejected)
+    ingested, pipeline, rejected = services.telemetry.count_ingested, services.pipeline, dict(question.rejected)
     match question:
         case WriteSamples():
             ingested(Receipt(rejected=rejected))

@@ -105,7 +105,7 @@ class Edge:
             check_parameters(exchange.call.query)
         except ValueError as error:
             # Route by the parameters that could be read; that router refuses the others in its own format.
-            exchange.call = exchange.call.with_first_parameters()
+            exchange.call = exchange.call.keep_first_parameters()
             router, _ = self._route(exchange.call)
             return router, InvalidRequestError(f"the query cannot be read: {error}", "query")
         return self._route(exchange.call)

@@ -159,7 +159,7 @@ class Tasks:
         self._registry.tasks.save(task)
         try:
             with use_request_budget(self._clock):
-                task = self._evaluated(task)
+                task = self._read_evaluation(task)
         except JobmeterError as error:
             _log.warning("diagnostic task %s failed: %s", task.id, error.message)
             task = replace(
@@ -168,7 +168,7 @@ class Tasks:
         self._registry.tasks.save(task)
         return task if task.state is TaskState.RUNNING else None
 
-    def _evaluated(self, task: DiagnosticTask) -> DiagnosticTask:
+    def _read_evaluation(self, task: DiagnosticTask) -> DiagnosticTask:
         now_ms = self._clock.now_ms()
         if task.type in ANSWERS_ASIDE:
             return replace(task, looked=True)

@@ -69,13 +69,13 @@ class RequestFigures(Collector):
             durations.counts[bisect_left(_BOUNDS, seconds)] += 1
             durations.total += seconds
 
-    def question_answered(self, rows: int, seconds: float) -> None:
+    def count_question(self, rows: int, seconds: float) -> None:
         """Add the query cost of one request."""
         with self._lock:
             self._rows += rows
             self._seconds += max(0.0, seconds)
 
-    def by_status(self) -> CounterMetricFamily:
+    def count_by_status(self) -> CounterMetricFamily:
         """Count requests by router and status."""
         family = CounterMetricFamily("jobmeter_requests", "Requests answered.", labels=("door", "status"))
         with self._lock:
@@ -85,7 +85,7 @@ class RequestFigures(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return the metric families with their current values."""
-        yield self.by_status()
+        yield self.count_by_status()
         durations = HistogramMetricFamily("jobmeter_request_duration_seconds", "Time to answer.", labels=("door",))
         with self._lock:
             for router, one in self._durations.items():
@@ -239,7 +239,7 @@ class Telemetry:
         """Seconds since the server started."""
         return self._clock.monotonic() - self._started
 
-    def ingested(self, receipt: Receipt) -> None:
+    def count_ingested(self, receipt: Receipt) -> None:
         """Count the contents of an ingest request."""
         for counter, count in (
             (self._accepted, receipt.accepted),
@@ -261,7 +261,7 @@ class Telemetry:
         """Return the counts under names in OpenTSDB's style."""
         found: list[Figure] = [("tsd.uptime", (), int(self.uptime_seconds()))]
         counters = (self._accepted, self._records, self._rejected, self._refused)
-        for families in ((self.requests.by_status(),), *(counter.collect() for counter in counters)):
+        for families in ((self.requests.count_by_status(),), *(counter.collect() for counter in counters)):
             for metric in families:
                 found += [
                     (f"tsd.{one.name.removesuffix('_total')}", tuple(sorted(one.labels.items())), int(one.value))

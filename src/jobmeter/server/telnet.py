@@ -269,7 +269,7 @@ class _Connection:
             self._refuse("refused", len(batch), f"put: illegal argument: {error.message}\n")
         else:
             if receipt is not None:
-                self._services.telemetry.ingested(receipt)
+                self._services.telemetry.count_ingested(receipt)
                 for reason, count in receipt.rejected.items():
                     self._say(f"put: illegal argument: {count} data points are too far in the {_WHEN[reason]}\n")
 
@@ -303,7 +303,7 @@ class _Connection:
             finish(self._services.usage, request)
 
     def _refuse(self, reason: str, count: int, text: str) -> None:
-        self._services.telemetry.ingested(Receipt(rejected={reason: count}))
+        self._services.telemetry.count_ingested(Receipt(rejected={reason: count}))
         self._say(text)
 
     async def _obey(self, command: Command) -> None:

@@ -73,19 +73,19 @@ class LateGroups:
     def _read_jobs(self, project: str, jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
         if not jobs:
             return ()
-        groups = {one.resource_group for one in self._registry.recent_shippers() if one.project in {"", project}}
+        groups = {one.resource_group for one in self._registry.list_recent_shippers() if one.project in {"", project}}
         named = {job.job_id: job for job in jobs if job.resource_group in groups}
         return [job for job in named.values() if not any(self._find_groups(project, job.job_id))]
 
     def _read_nodes(self, project: str, nodes: Sequence[NodeRecord]) -> Sequence[NodeRecord]:
         if not nodes:
             return ()
-        groups = {one.resource_group for one in self._registry.recent_shippers()}
+        groups = {one.resource_group for one in self._registry.list_recent_shippers()}
         named = {node.name: node for node in nodes if node.resource_group in groups}
         return [node for node in named.values() if not self._outbox.find_group_of_node(project, node.name)]
 
     def _select_shippers(self, group: str | None, projects: set[str]) -> list[Shipper]:
-        shippers = self._registry.recent_shippers()
+        shippers = self._registry.list_recent_shippers()
         return [one for one in shippers if one.resource_group == group and one.project in {"", *projects}]
 
     def _find_groups(self, project: str, job: str) -> Sequence[str]:

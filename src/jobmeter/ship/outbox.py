@@ -44,7 +44,7 @@ class ShippingOutbox:
 
         Raises UnavailableError when the registry or the engine fails: then the request must not be acknowledged.
         """
-        shippers = self._registry.recent_shippers()
+        shippers = self._registry.list_recent_shippers()
         if not shippers:
             return
         wanted = {shipper.resource_group for shipper in shippers}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from jobmeter.cli.listing import fitted
+from jobmeter.cli.output import fitted
 
 COLUMNS = ("id", "name", "state", "user")
 ROWS = [("train-resnet-20261120-a1b2c3", "resnet", "Running", "lin"), ("b", "x" * 30, "Failed", "")]

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import (
     BARS,
     TrendColumn,
@@ -17,6 +16,7 @@ from jobmeter.cli.output import (
     duration,
     moment,
     print_hanging,
+    show_listing,
     sparkline,
     table,
 )

@@ -35,7 +35,7 @@ def test_null_is_unknown():
 def test_pages_are_fetched_as_they_are_needed():
     pages = [{"jobs": [{"id": str(n)} for n in range(start, start + 1000)], "total": 2500} for start in (0, 1000)]
     transport = Recorded(*pages, {"jobs": [{"id": "2000"}], "total": 2001})
-    ids = [job.id for job, _ in Api(transport).every_job(JobSearch(states=("Running", "Failed")), 3000)]
+    ids = [job.id for job, _ in Api(transport).iterate_jobs(JobSearch(states=("Running", "Failed")), 3000)]
     assert ids == [str(n) for n in range(2001)]
     assert [path.partition("?")[2] for _, path in transport.asked] == [
         "state=Running&state=Failed&limit=1000&findings=true",
@@ -46,7 +46,7 @@ def test_pages_are_fetched_as_they_are_needed():
 
 def test_no_more_jobs_are_fetched_than_wanted():
     transport = Recorded({"jobs": [{"id": "0"}, {"id": "1"}], "total": 9})
-    assert len(list(Api(transport).every_job(JobSearch(), 2))) == 2
+    assert len(list(Api(transport).iterate_jobs(JobSearch(), 2))) == 2
     assert transport.asked == [("GET", "/api/jobmeter/v1/jobs?limit=2&findings=true")]
 
 

@@ -47,7 +47,7 @@ class _CsvBlocks:
         """Parse a block of whole lines that begins with line ``number``."""
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
-        return self._parse_block(number, block, lines) or self._line_by_line(number, block)
+        return self._parse_block(number, block, lines) or self._read_line_by_line(number, block)
 
     def _parse_block(self, number: int, block: bytes, lines: int) -> Block | None:
         """Parse the block as columns; None on an error, so that each line must be parsed alone."""
@@ -79,7 +79,7 @@ class _CsvBlocks:
             convert_options=pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False),
         )
 
-    def _line_by_line(self, number: int, block: bytes) -> Block:
+    def _read_line_by_line(self, number: int, block: bytes) -> Block:
         lines = enumerate(_decode_block(block, self._source, number).split("\n"), number)
         good, numbers, skipped = _parse_each(((at, text) for at, text in lines if text), self._source, self._row)
         block_of = _table({name: [row[i] for row in good] for i, name in enumerate(self._columns)})

@@ -55,7 +55,7 @@ class JobsScreen(LiveScreen):
 
     def on_mount(self) -> None:
         """Begin to poll."""
-        self.follow(self._pause, lambda: self._watch.overview(running=self._only_running), self._show)
+        self.follow(self._pause, lambda: self._watch.read_overview(running=self._only_running), self._show)
 
     def action_all(self) -> None:
         """Toggle between the newest jobs of every state and the running jobs."""

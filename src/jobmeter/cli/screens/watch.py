@@ -86,13 +86,13 @@ class WatchScreen:
         self._project = project
         self._courses: OrderedDict[tuple[str, str], tuple[int, TrendColumn | None]] = OrderedDict()
 
-    def overview(self, *, running: bool) -> WatchOverview:
+    def read_overview(self, *, running: bool) -> WatchOverview:
         """Query the running jobs, or the newest of all."""
         states = ("Running",) if running else ()
         page = self._api.jobs(JobSearch(states=states, project=self._project, limit=MOST_JOBS))
         found = {(one.project, one.id): one for one in page.findings or ()}
         used = [
-            UsedJob(job, read_newest(self._api, job), self._course(job), found.get((job.project, job.id)))
+            UsedJob(job, read_newest(self._api, job), self._read_course(job), found.get((job.project, job.id)))
             for job in page.jobs
         ]
         if running:
@@ -128,7 +128,7 @@ class WatchScreen:
             return self._api.findings(job, project)
         return []
 
-    def _course(self, job: Job) -> TrendColumn | None:
+    def _read_course(self, job: Job) -> TrendColumn | None:
         """Return the main metric of a job over time, refreshed every few seconds."""
         key, now_ms = (job.project, job.id), self._clock.now_ms()
         found = self._courses.get(key)

@@ -90,7 +90,7 @@ class ParameterSlot(msgspec.Struct, frozen=True, kw_only=True):
     def parameter(self) -> Parameter:
         """Return the parameter for the reference page: description, form and default."""
         text, mark, default = self.text.partition("Default: ")
-        if not mark and not self.required and (default := self.kind.default_text(self.default)):
+        if not mark and not self.required and (default := self.kind.describe_default(self.default)):
             mark, default = "Default: ", f"{default}."
         parts = (text.strip(), self.kind.form(self), mark + default)
         invalid, example = self.kind.examples(self)
@@ -108,7 +108,7 @@ class ParameterKind:
         """Return values that the form excludes, and a valid one."""
         return (), "x"
 
-    def default_text(self, default: Any) -> str:  # noqa: ANN401 - any value
+    def describe_default(self, default: Any) -> str:  # noqa: ANN401 - any value
         """Return the default for the reference page; empty for none."""
         return "" if default in _NO_DEFAULTS else f"`{default}`"
 
@@ -145,7 +145,7 @@ class Whole(ParameterKind):
         low, high = slot.bounds
         return (str(low - 1), str(high + 1), "1.5"), str(low)
 
-    def default_text(self, default: Any) -> str:  # noqa: ANN401
+    def describe_default(self, default: Any) -> str:  # noqa: ANN401
         """Return the number."""
         return "" if default is None else str(default)
 
@@ -172,7 +172,7 @@ class Choice(ParameterKind):
         """Return a word that is not among them, and the first one."""
         return ("no such word",), next(iter(self.meanings))
 
-    def default_text(self, default: Any) -> str:  # noqa: ANN401
+    def describe_default(self, default: Any) -> str:  # noqa: ANN401
         """Return the word for the default."""
         return next((f"`{word}`" for word, meaning in self.meanings.items() if meaning == default), "")
 
@@ -232,7 +232,7 @@ class Typed(ParameterNames):
         """Return no invalid value, and an empty list or object."""
         return (), "[]" if get_origin(self.shape) is list else "{}"
 
-    def default_text(self, default: Any) -> str:  # noqa: ANN401, ARG002
+    def describe_default(self, default: Any) -> str:  # noqa: ANN401, ARG002
         """Return an empty text."""
         return ""
 

@@ -24,7 +24,7 @@ class Present(Flag):
         """Return an empty text: the description says it."""
         return ""
 
-    def default_text(self, default: Any) -> str:  # noqa: ANN401, ARG002
+    def describe_default(self, default: Any) -> str:  # noqa: ANN401, ARG002
         """Return an empty text."""
         return ""
 
@@ -37,7 +37,7 @@ class Present(Flag):
 class Count(ParameterKind):
     """A whole number from 0 on; a number above the Meta's ``le`` becomes ``le``."""
 
-    def default_text(self, default: Any) -> str:  # noqa: ANN401
+    def describe_default(self, default: Any) -> str:  # noqa: ANN401
         """Return the number."""
         return str(default)
 

@@ -75,7 +75,7 @@ class PrometheusReader(ParameterReader):
 class Duration(ParameterKind):
     """A length in ms, from seconds or a text such as ``5m30s``."""
 
-    def default_text(self, default: Any) -> str:  # noqa: ANN401
+    def describe_default(self, default: Any) -> str:  # noqa: ANN401
         """Return the default in minutes."""
         return f"`{default // _UNITS['m']}m`"
 

@@ -83,15 +83,15 @@ class DictionaryColumn(Generic[T]):
         """Mark the first ``count`` rows that have one of these text numbers."""
         return rows_with(numbers, self.numbers(count), len(self.values))
 
-    def among(self, texts: Iterable[T], count: int) -> Mask:
+    def mark_among(self, texts: Iterable[T], count: int) -> Mask:
         """Mark the first ``count`` rows that have one of these texts."""
         return self.at(self.codes(texts), count)
 
     def holding(self, parts: Iterable[str], count: int) -> Mask:
         """Mark the first ``count`` rows whose text contains one of these case-folded parts."""
-        return self.at(self.codes_holding(parts), count)
+        return self.at(self.find_codes_holding(parts), count)
 
-    def codes_holding(self, parts: Iterable[str]) -> list[int]:
+    def find_codes_holding(self, parts: Iterable[str]) -> list[int]:
         """Return the numbers of the texts that contain one of these case-folded parts."""
         encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
         if self._folded is None:

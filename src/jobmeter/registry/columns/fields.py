@@ -77,7 +77,7 @@ class Fields:
         outer = field[: _DEPTH[field[0]]]
         return outer in self._columns or not (self._more or outer in self._left)
 
-    def meeting(self, predicate: Predicate, count: int) -> Mask:
+    def mark_meeting(self, predicate: Predicate, count: int) -> Mask:
         """Mark the first ``count`` rows that have a value that fits the predicate."""
         depth = _DEPTH[predicate.field[0]]
         field, inner = predicate.field[:depth], predicate.field[depth:]
@@ -91,7 +91,7 @@ class Fields:
             found = column.codes(form for value in predicate.texts for form in _forms(value))
             sought = self._odd[field]
         elif predicate.operator is Operator.CONTAINS and not inner:
-            sought = {*column.codes_holding(predicate.texts), *self._odd[field]} - {0}
+            sought = {*column.find_codes_holding(predicate.texts), *self._odd[field]} - {0}
         found += [number for number in sought if predicate.fits_json(column.values[number], inner)]
         return column.at(sorted(set(found)), count)
 

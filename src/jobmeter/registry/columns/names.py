@@ -97,7 +97,7 @@ class NameColumn:
         """Return the rank of each text number: larger ranks come later in byte order."""
         return self._ranks.first(len(self))
 
-    def among(self, texts: Sequence[str], count: int) -> Mask:
+    def mark_among(self, texts: Sequence[str], count: int) -> Mask:
         """Mark the first ``count`` rows that have one of these texts."""
         selected = [number for text in texts if (number := self.number(text)) is not None]
         return rows_with(selected, self.numbers(count), len(self))

@@ -94,7 +94,7 @@ def find_living(
         found = found & _mark_among(table, "project", projects)
     start, end = (table.times[name].first(table.count) for name in ("start_sort", "end_sort"))
     status = table.texts["status"]
-    sampled = status.among([SAMPLED], table.count)
+    sampled = status.mark_among([SAMPLED], table.count)
     # A job lives on between two samples.
     found = (
         found
@@ -154,7 +154,7 @@ def _masks(table: JobTable, question: JobFilter, now_ms: int) -> Iterable[Mask]:
     if question.states:
         yield _states(table, question.states, now_ms)
     if question.ids:
-        yield table.names["id"].among([clean_text(name) for name in question.ids], count)
+        yield table.names["id"].mark_among([clean_text(name) for name in question.ids], count)
     if question.name_contains:
         part = clean_text(question.name_contains).casefold()
         yield table.names["name"].holding([part], count) | table.names["id"].holding([part], count)
@@ -166,13 +166,13 @@ def _masks(table: JobTable, question: JobFilter, now_ms: int) -> Iterable[Mask]:
 
 
 def _mark_among(table: JobTable, name: str, values: Iterable[str]) -> Mask:
-    return table.texts[name].among(values, table.count)
+    return table.texts[name].mark_among(values, table.count)
 
 
 def _states(table: JobTable, states: frozenset[JobState], now_ms: int) -> Mask:
     status = table.texts["status"]
-    found = status.among((state.value for state in states), table.count)
-    sampled = status.among([SAMPLED], table.count)
+    found = status.mark_among((state.value for state in states), table.count)
+    sampled = status.mark_among([SAMPLED], table.count)
     alive = table.times["last_sample"].first(table.count) > now_ms - ALIVE_MS
     if JobState.RUNNING in states:
         found |= sampled & alive
@@ -202,13 +202,13 @@ def _restrict_demand(one: Demand, rows: Rows) -> Demand:
 def _mark_by_columns(table: JobTable, one: Predicate, now_ms: int) -> Mask:
     name = one.field[0]
     if len(one.field) > 1:
-        return table.fields.meeting(one, table.count)
+        return table.fields.mark_meeting(one, table.count)
     if name in TIMES:
         return _mark_by_number(one, table.times[TIMES[name]].first(table.count))
     if name == "duration":
         return _mark_by_number(one, durations(table, np.arange(table.count, dtype=np.int32), now_ms))
     column = table.column(name)
-    return (column.holding if one.operator is Operator.CONTAINS else column.among)(one.texts, table.count)
+    return (column.holding if one.operator is Operator.CONTAINS else column.mark_among)(one.texts, table.count)
 
 
 def _mark_by_number(one: Predicate, numbers: NDArray[np.int64]) -> Mask:

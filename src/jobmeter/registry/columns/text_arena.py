@@ -52,9 +52,9 @@ class TextArena:
         if not part or not self._count:
             return np.full(self._count, not part)
         buffer = np.frombuffer(self._buffer, np.uint8)
-        often = self._frequencies(buffer)
+        often = self._count_bytes(buffer)
         order = sorted(range(len(part)), key=lambda place: int(often[part[place]]))
-        begins = self._begins(buffer, part, order[:_DENSE])
+        begins = self._mark_begins(buffer, part, order[:_DENSE])
         starts = self._starts.first(self._count)
         if len(part) <= _DENSE and np.count_nonzero(begins) > self._count // 4:
             found: NDArray[np.bool_] = np.bitwise_or.reduceat(begins.view(np.uint8), starts).view(np.bool_)
@@ -69,7 +69,7 @@ class TextArena:
         return found
 
     @staticmethod
-    def _begins(buffer: NDArray[np.uint8], part: bytes, places: Sequence[int]) -> NDArray[np.bool_]:
+    def _mark_begins(buffer: NDArray[np.uint8], part: bytes, places: Sequence[int]) -> NDArray[np.bool_]:
         """Mark the positions where the part may begin, judged by its bytes at ``places``."""
         begins = np.zeros(len(buffer), np.bool_)
         size = len(buffer) - len(part) + 1
@@ -80,7 +80,7 @@ class TextArena:
                 begins[:size] &= buffer[place : place + size] == part[place]
         return begins
 
-    def _frequencies(self, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
+    def _count_bytes(self, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
         if len(buffer) > 2 * self._counted:
             self._counted = len(buffer)
             # Every seventeenth byte is a good enough estimate.

@@ -166,7 +166,7 @@ def _body(services: Services, scope: Scope) -> FleetBody:
 
 
 def _price(services: Services, name: str) -> float | None:
-    price = services.prices.device_hour(name)
+    price = services.prices.price_device_hour(name)
     return None if price is None else float(price)
 
 

@@ -101,7 +101,7 @@ def _show_idle(context: CallContext) -> IdleBody:
 
 
 def _price(prices: Prices | None, one: IdleDevice) -> Decimal | None:
-    return None if prices is None else prices.device_hour(one.type)
+    return None if prices is None else prices.price_device_hour(one.type)
 
 
 def _cost(costs: Iterable[tuple[IdleDevice, Decimal | None]]) -> float | None:
@@ -173,7 +173,7 @@ def _hours(context: CallContext) -> DeviceHoursBody:
 
 def _group(one: DeviceTimeGroup, bounds: Sequence[int], prices: Prices) -> DeviceHoursGroup:
     types = [
-        (prices.device_hour(own.type), list(zip(own.allocated_ms, own.measured_ms, own.idle_ms, strict=True)))
+        (prices.price_device_hour(own.type), list(zip(own.allocated_ms, own.measured_ms, own.idle_ms, strict=True)))
         for own in one.types
     ]
     return DeviceHoursGroup(

@@ -76,7 +76,7 @@ def _check(context: CallContext) -> None:
 
 
 def _make_answer(context: CallContext, receipt: Receipt) -> Ingested:
-    context.services.telemetry.ingested(receipt)
+    context.services.telemetry.count_ingested(receipt)
     return Ingested(
         accepted=receipt.accepted,
         records=receipt.records,

@@ -73,7 +73,7 @@ class OwnedRecords:
         for account, api, operation, failed in counts.calls:
             usage.count(account, api, operation, failed=failed)
         for rows, seconds in counts.questions:
-            telemetry.requests.question_answered(rows, seconds)
+            telemetry.requests.count_question(rows, seconds)
 
     def admit(self, about: AdmissionRequest) -> bool:
         """Use up the nonce, the rate and the budget of a worker's answer, in the order of ``jobmeter.server.pipeline``.

@@ -68,7 +68,7 @@ def test_names_stand_in_the_order_of_bytes_however_they_come(batches: list[list[
         assert [ordered[rank] for rank in ranks] == [places[text] for text in rows]
         folded = part.casefold()
         assert stored.holding([folded], count).tolist() == [folded in text.casefold() for text in rows]
-        assert stored.among([part], count).tolist() == [text == part for text in rows]
+        assert stored.mark_among([part], count).tolist() == [text == part for text in rows]
 
 
 def test_ids_that_count_up_between_two_others_find_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def page_of_groups(
 def _measure_groups(request: AlibabaRequest, groups: Sequence[ResourceGroup]) -> Lookup[list[SizedGroup]]:
     found = []
     for group in groups:
-        sized = yield from _size(group, request.lately(NOW_MS))
+        sized = yield from _size(group, request.make_recent_range(NOW_MS))
         found.append(sized)
     return found
 

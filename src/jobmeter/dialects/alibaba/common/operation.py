@@ -156,7 +156,7 @@ class JsonText(ParameterKind):
         self._form = form
         self._detail = detail
 
-    def default_text(self, default: Any) -> str:  # noqa: ANN401, ARG002
+    def describe_default(self, default: Any) -> str:  # noqa: ANN401, ARG002
         """Return an empty text."""
         return ""
 
@@ -181,7 +181,7 @@ class Step(ParameterKind):
         """Show some steps."""
         return f"`30s`, `5m`, `1h`; a bare number counts {self._bare}."
 
-    def default_text(self, default: Any) -> str:  # noqa: ANN401
+    def describe_default(self, default: Any) -> str:  # noqa: ANN401
         """Return the default in minutes."""
         return f"`{default // MINUTE}m`"
 
@@ -209,7 +209,7 @@ Ignored = Annotated[str, "Changes nothing."]
 class AlibabaRequest(Request, frozen=True, kw_only=True, rename="pascal"):
     """A request of a product."""
 
-    def lately(self, back_ms: int) -> TimeRange:
+    def make_recent_range(self, back_ms: int) -> TimeRange:
         """Return the range from ``back_ms`` ago until now."""
         return TimeRange(max(0, self.context.now_ms - back_ms), self.context.now_ms)
 

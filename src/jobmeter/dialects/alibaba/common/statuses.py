@@ -32,7 +32,7 @@ class Statuses(msgspec.Struct, frozen=True, kw_only=True):
         finer = tuple(word for word in self.meanings if word != status and self._default(word) == status)
         return states, (Condition(field, Operator.NOT_IN, finer),) if finer else ()
 
-    def filter_of(self, status: str) -> tuple[frozenset[JobState], tuple[Condition, ...]]:
+    def make_filter(self, status: str) -> tuple[frozenset[JobState], tuple[Condition, ...]]:
         """Return ``matching`` of a status; no filter for an empty text."""
         return self.matching(status) if status else (frozenset(), ())
 

@@ -54,10 +54,10 @@ class _ShortRange(CmsRequest, frozen=True, kw_only=True):
 
     def request(self, name: str) -> PointsPage:
         """Return the request of the call."""
-        longest_ms = _LONGEST_MS.get(self.checked_period(), _LATELY_MS)
+        longest_ms = _LONGEST_MS.get(self.check_period(), _LATELY_MS)
         return request_of(self, name, back_ms=longest_ms, longest_ms=longest_ms)
 
-    def one_page(self, points: list[dict[str, Any]]) -> Answer:
+    def encode_page(self, points: list[dict[str, Any]]) -> Answer:
         """Return the first points as JSON text."""
         body = {"Code": "200", "Datapoints": json_text(points[: self.length]), "Period": str(self.period)}
         return answer(body, self)
@@ -117,7 +117,7 @@ class DescribeMetricData(_ShortRange, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         points = yield from read_newest_points(self.request("DescribeMetricData"))
-        return self.one_page(points)
+        return self.encode_page(points)
 
 
 @operation("POST /", "metrics:read", by_resource=True)
@@ -134,4 +134,4 @@ class DescribeMetricTop(_ShortRange, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         found = yield from read_newest_points(self.request("DescribeMetricTop"))
         points = sort_records(found, lambda point: point[self.orderby], descending=not self.order_desc)
-        return self.one_page([{"order": at, **point} for at, point in enumerate(points, 1)])
+        return self.encode_page([{"order": at, **point} for at, point in enumerate(points, 1)])

@@ -51,7 +51,7 @@ class PointsRequest(AlibabaRequest, frozen=True, kw_only=True):
     end_time: Annotated[int | None, "The end of the range.", POINT_TIME] = None
     next_token: Annotated[str, "The token of the previous page; the other parameters must stay the same."] = ""
 
-    def checked_period(self) -> int:
+    def check_period(self) -> int:
         """Return the seconds of Period. Raises InvalidRequestError for any other period."""
         if self.period not in PERIODS:
             known = ", ".join(map(str, PERIODS))
@@ -122,7 +122,7 @@ def request_of(
         measure=_measure_of(call),
         resources=read(call.dimensions, job),
         span=_span(call, back_ms, longest_ms),
-        period=call.checked_period(),
+        period=call.check_period(),
         length=call.length,
     )
     content = msgspec.json.encode(

@@ -97,7 +97,7 @@ class ListServices(EasPageRequest, frozen=True, kw_only=True):
     def _question(self) -> JobFilter | None:
         """Return the query of the call; None if its filters exclude each other."""
         ids, groups = select_given(self.service_name, self.service_uid), select_given(self.resource_name, self.quota_id)
-        states, conditions = STATUS.filter_of(self.service_status)
+        states, conditions = STATUS.make_filter(self.service_status)
         offset, size = self.page
         question = JobFilter(
             ids=tuple(ids),

@@ -73,7 +73,7 @@ class ListResourceGroups(StudioPageRequest, frozen=True, kw_only=True):
         ordered = sort_records(groups, SORTS[self.sort_by], descending=self.order)
         members = []
         for group in ordered if self.show_all else ordered[offset : offset + size]:
-            nodes = yield from node_count(group, self.lately(NOW_MS))
+            nodes = yield from node_count(group, self.make_recent_range(NOW_MS))
             members.append({**group_fields(group), "NodeCount": nodes})
         return answer({"ResourceGroups": members, "TotalCount": len(groups)}, self)
 
@@ -124,7 +124,7 @@ def _select_with_nodes(
 ) -> Lookup[list[ResourceGroup]]:
     found = []
     for group in groups:
-        nodes = yield from node_count(group, request.lately(NOW_MS))
+        nodes = yield from node_count(group, request.make_recent_range(NOW_MS))
         if bool(nodes) is there:
             found.append(group)
     return found

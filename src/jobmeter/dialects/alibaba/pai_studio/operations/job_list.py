@@ -87,7 +87,7 @@ class ListTrainingJobs(StudioPageRequest, frozen=True, kw_only=True):
         return answer({"TrainingJobs": members, "TotalCount": found.total}, self)
 
     def _question(self) -> JobFilter:
-        states, conditions = STATUS.filter_of(self.status)
+        states, conditions = STATUS.make_filter(self.status)
         span = self.time_range(self.start_time, self.end_time, WEEK)
         offset, size = self.page
         return JobFilter(

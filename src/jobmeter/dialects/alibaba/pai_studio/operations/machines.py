@@ -91,7 +91,7 @@ class ListResourceGroupMachineGroups(StudioPageRequest, frozen=True, kw_only=Tru
 
 def loads_of(request: AlibabaRequest, group: str) -> Lookup[Sequence[NodeLoad]]:
     """Return the nodes of a resource group with their current load. Raises NotFoundError for an unknown group."""
-    span, silent_ms = request.lately(NOW_MS), request.context.silent_ms
+    span, silent_ms = request.make_recent_range(NOW_MS), request.context.silent_ms
     return (yield from ask(NodeLoadsQuestion(group=GroupRef(group), range=span, silent_ms=silent_ms)))
 
 

@@ -123,7 +123,7 @@ def _quota(one: SizedGroup) -> dict[str, Any]:
 
 
 def _details(request: AlibabaRequest, one: SizedGroup) -> Lookup[dict[str, Any]]:
-    submitted = yield from requests_of(one.group, request.lately(NOW_MS), JobState.RUNNING, JobState.QUEUED)
+    submitted = yield from requests_of(one.group, request.make_recent_range(NOW_MS), JobState.RUNNING, JobState.QUEUED)
     whole, running = _amount(one.capacity), _amount(one.running)
     # No machine has no core and no memory: the sizes of these are unknown.
     whole = {name: value for name, value in whole.items() if name == "GPU" or value not in {"0", "0Gi"}}

@@ -86,7 +86,9 @@ class GetUserViewMetrics(GroupRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         group, offset = self.resource_group_id, (self.page_number - 1) * self.page_size
-        question = GroupQuestion(group=GroupRef(group), range=self.lately(self.time_step), workspace=self.workspace_id)
+        question = GroupQuestion(
+            group=GroupRef(group), range=self.make_recent_range(self.time_step), workspace=self.workspace_id
+        )
         found = yield from ask(question)
         records = [_record(group, found.capacity, usage) for usage in found.users if self.user_id in ("", usage.user)]
         records = sort_by_field(records, self.sort_by, descending=self.order)
@@ -147,7 +149,7 @@ class GetResourceGroupTotal(GroupRequest, frozen=True, kw_only=True):
     """
 
     def _steps(self) -> Steps:
-        question = CapacityQuestion(group=GroupRef(self.resource_group_id), range=self.lately(NOW_MS))
+        question = CapacityQuestion(group=GroupRef(self.resource_group_id), range=self.make_recent_range(NOW_MS))
         found = yield from ask(question)
         return _amounts("total", found, self)
 
@@ -162,7 +164,7 @@ class GetResourceGroupRequest(GroupRequest, frozen=True, kw_only=True):
     pod_status: Annotated[frozenset[JobState], "`Terminated`: in the last day.", Choice(_STATES)] = _STATES["Running"]
 
     def _steps(self) -> Steps:
-        span = self.lately(DAY if self.pod_status == _STATES["Terminated"] else NOW_MS)
+        span = self.make_recent_range(DAY if self.pod_status == _STATES["Terminated"] else NOW_MS)
         group = GroupRef(self.resource_group_id)
         found = yield from ask(RequestsQuestion(group=group, range=span, states=self.pod_status))
         return _amounts("request", found, self)
