@@ -370,6 +370,38 @@ class SampleStore(Protocol):
         ...
 
 
+class LeaderStore(Protocol):
+    """The part of a store that a leading server offers to the servers that follow it. See ``Store``."""
+
+    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = ...) -> None:
+        """Append each batch in order. On return all of them are durable."""
+        ...
+
+    def roll_up(self, until_ms: int) -> int:
+        """Compute missing roll-ups. Return the number of hours computed."""
+        ...
+
+    def delete_job(self, job: int) -> None:
+        """Delete every sample, roll-up, series, log line and span of a job key."""
+        ...
+
+
+class MirroredMemory(LeaderStore, Protocol):
+    """Store with the newest samples in memory, which follows the writes of a leading server."""
+
+    def trust(self, *, trusted: bool) -> None:
+        """Empty the memory, and answer from it or not from now on."""
+        ...
+
+    def apply(self, batches: Sequence[SampleBatch], immutable_ms: int) -> None:
+        """Take samples that the leader has stored. Hours before ``immutable_ms`` may be rolled up."""
+        ...
+
+    def invalidate(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
+        """Note that other data of some jobs changed; None for all. ``dropped``: their samples are void."""
+        ...
+
+
 class EngineUse(Protocol):
     """Use of the engine by other servers, which may begin and end while the engine is open."""
 
@@ -379,6 +411,23 @@ class EngineUse(Protocol):
         The call comes before new servers may read or write, and after the last other server has gone. The function must
         not append samples.
         """
+        ...
+
+    @property
+    def is_following(self) -> bool:
+        """True while samples go to a leading server, which sends them back to the memory."""
+        ...
+
+    def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> bool:
+        """Have the leading server store batches, which come back to the memory meanwhile. False without a leader."""
+        ...
+
+    def mirror(self, memory: MirroredMemory) -> None:
+        """Set the memory that answers while this server is alone, leads or follows."""
+        ...
+
+    def is_current(self) -> bool:
+        """Return True if the memory has every sample that any server acknowledged before the call."""
         ...
 
     def check(self) -> None:

@@ -25,6 +25,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.store.base import (
     NEWEST,
     EngineUse,
+    MirroredMemory,
     ReadBudget,
     SeriesPage,
     SeriesPlace,
@@ -379,6 +380,20 @@ class ShardUse:
         with self._guard:
             self._listeners.append(changed)
             changed(self._announced)
+
+    is_following = False
+
+    def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> bool:  # noqa: ARG002 - the protocol's
+        """Return False: no server of shards leads others."""
+        return False
+
+    def mirror(self, memory: MirroredMemory) -> None:
+        """Let a memory answer while no other server uses any shard."""
+        self.watch(lambda alone: memory.trust(trusted=alone))
+
+    def is_current(self) -> bool:
+        """Return True: the memory is trusted only while no other server uses any shard."""
+        return True
 
     def check(self) -> None:
         """Raise UnavailableError while another server may be the only one on a shard."""
