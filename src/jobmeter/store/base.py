@@ -28,6 +28,7 @@ from jobmeter.model.special import is_special
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.store.damage import DamagedPart
+from jobmeter.store.mirror import MirroredMemory
 
 
 class Tier(IntEnum):
@@ -367,38 +368,6 @@ class SampleStore(Protocol):
 
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the times of the first and the last sample of each job key that has samples, in milliseconds."""
-        ...
-
-
-class LeaderStore(Protocol):
-    """The part of a store that a leading server offers to the servers that follow it. See ``Store``."""
-
-    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = ...) -> None:
-        """Append each batch in order. On return all of them are durable."""
-        ...
-
-    def roll_up(self, until_ms: int) -> int:
-        """Compute missing roll-ups. Return the number of hours computed."""
-        ...
-
-    def delete_job(self, job: int) -> None:
-        """Delete every sample, roll-up, series, log line and span of a job key."""
-        ...
-
-
-class MirroredMemory(LeaderStore, Protocol):
-    """Store with the newest samples in memory, which follows the writes of a leading server."""
-
-    def trust(self, *, trusted: bool) -> None:
-        """Empty the memory, and answer from it or not from now on."""
-        ...
-
-    def apply(self, batches: Sequence[SampleBatch], immutable_ms: int) -> None:
-        """Take samples that the leader has stored. Hours before ``immutable_ms`` may be rolled up."""
-        ...
-
-    def invalidate(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
-        """Note that other data of some jobs changed; None for all. ``dropped``: their samples are void."""
         ...
 
 

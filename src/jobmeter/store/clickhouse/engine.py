@@ -33,7 +33,7 @@ from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.logs import LogTable
 from jobmeter.store.clickhouse.lookup import Lookup
 from jobmeter.store.clickhouse.maintenance import Maintenance
-from jobmeter.store.clickhouse.membership import NodeMembership, read_clock
+from jobmeter.store.clickhouse.membership import NodeMembership
 from jobmeter.store.clickhouse.mend import mend
 from jobmeter.store.clickhouse.migrate import create_database, migrate
 from jobmeter.store.clickhouse.move import MoveSource, move
@@ -53,6 +53,7 @@ from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 from jobmeter.store.clickhouse.servers import ServerTable
 from jobmeter.store.clickhouse.shard_record import read_place_records, require_whole
+from jobmeter.store.clickhouse.silence import read_clock
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.write_gate import WriteGate
@@ -308,7 +309,7 @@ class ClickHouseStore:
             number = log.begin_commit()
             with self._gate.writing(), log.writing:
                 self._append(batches, retention, log)
-            log.settle(number)
+            log.await_followers(number)
 
     def _append(self, batches: Sequence[SampleBatch], retention: Retention, log: CommitLog) -> None:
         intent = self.rollup_state.intent_for(min(batch.span[0] for batch in batches))

@@ -146,7 +146,7 @@ class Followers:
             self._position += 1
             self._send_all(DataChanged(self._position, None if jobs is None else list(jobs), dropped))
 
-    def settle(self, term: int) -> None:
+    def await_followers(self, term: int) -> None:
         """Return when each follower has what was sent before.
 
         ``term`` is the one from before that. Raises UnavailableError if this server gave up its followers since: the

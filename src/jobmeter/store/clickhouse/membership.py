@@ -32,7 +32,6 @@ import logging
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,17 +49,24 @@ from jobmeter.store.clickhouse.servers import (
     IDLE,
     LIVE,
     SUCCEEDED,
+    SUCCESSION,
+    UNCONFIRMED,
     ServerRow,
     ServerTable,
+    describe_apart,
+    describe_missing,
 )
-from jobmeter.store.clickhouse.silence import SilentServers
+from jobmeter.store.clickhouse.silence import (
+    FENCE_SECONDS,
+    SUSPECT_SECONDS,
+    SilentServers,
+    drop_silent,
+    is_live,
+    read_clock,
+)
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 1.0
-FENCE_SECONDS = 10.0
-"""Seconds for which a direct server answers after its last confirmed beat, and a leader or a follower after a sign."""
-SUSPECT_SECONDS = 8.0
-"""Seconds without a sign of a follower after which its leader expels it."""
 SUCCEED_SECONDS = FENCE_SECONDS + 1.5
 """Seconds after its last sign to the leader after which a follower succeeds a leader that it cannot reach."""
 UNREACHABLE_SECONDS = 10.0
@@ -70,17 +76,6 @@ JOIN_SECONDS = 30.0
 """Seconds for which a start waits for the journal of another server."""
 _JOIN_AGAIN_SECONDS = 0.25
 _RETRY_AFTER_MS = 1_000
-_UNCONFIRMED = (
-    "this server cannot confirm that it sees what other servers store: the telemetry engine or the leading server did "
-    "not answer for some seconds, try again"
-)
-_SUCCESSION = "other servers are inserting the samples of this server's journal: start it again in some seconds"
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def read_clock() -> float:
-    """Return the seconds of a clock that goes on while the machine sleeps."""
-    return time.clock_gettime(_CLOCK)
 
 
 class NodeMembership:
@@ -115,7 +110,6 @@ class NodeMembership:
         self._claimed = float("-inf")
         self._claims = False
         self._owes = False  # the journal may have samples that the engine lacks
-        self._remark = ""
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -128,11 +122,6 @@ class NodeMembership:
     def number(self) -> int:
         """Number of this server in the table, until it is expelled."""
         return self._row.id
-
-    @property
-    def remark(self) -> str:
-        """Return the reason why the servers use the engine directly, and the remedy; empty without one."""
-        return self._remark if self._duties.role is ServerRole.DIRECT else ""
 
     def appear(self) -> None:
         """Write that this server lives and does not use its journal."""
@@ -151,7 +140,7 @@ class NodeMembership:
         while not self._recover_own(before):
             if self._now() >= deadline:
                 self._write(state=DEPARTED)
-                raise UnavailableError(_SUCCESSION)
+                raise UnavailableError(SUCCESSION)
             self._over.wait(_JOIN_AGAIN_SECONDS)
             self.appear()
         with suppress(JobmeterError):
@@ -162,7 +151,7 @@ class NodeMembership:
                 left = self._find_journals(self._table.read())
                 if left and not discard:
                     self._write(state=DEPARTED)
-                    raise UnavailableError(_describe_missing(left))
+                    raise UnavailableError(describe_missing(left))
                 self._discard(left)
                 self.tick()
                 break
@@ -180,7 +169,7 @@ class NodeMembership:
         if self._duties.role is not ServerRole.LEADER:
             self.appear()
         rows = self._table.read()
-        if not self._is_live(rows):
+        if not is_live(rows, self.number):
             self._rejoin(rows)
             return
         others = [one for one in rows if one.id != self.number]
@@ -202,7 +191,7 @@ class NodeMembership:
         without a role inserts samples.
         """
         if self._shares and threading.current_thread() is not self._thread and not self.is_current():
-            raise UnavailableError(_UNCONFIRMED, _RETRY_AFTER_MS)
+            raise UnavailableError(UNCONFIRMED, _RETRY_AFTER_MS)
 
     def is_current(self) -> bool:
         """Return True if this server sees every sample that was acknowledged before the call."""
@@ -255,9 +244,6 @@ class NodeMembership:
         row = replace(self._row, **changes)
         self._table.write(row)
         self._row = replace(row, state=LIVE)
-
-    def _is_live(self, rows: Sequence[ServerRow]) -> bool:
-        return any(one.id == self.number and one.state == LIVE for one in rows)
 
     def others(self) -> Sequence[ServerRow]:
         """Return the rows of the other servers that have neither stopped nor been expelled."""
@@ -337,8 +323,6 @@ class NodeMembership:
         self._row, self._claims = row, False
         self.appear()
 
-    # The leader
-
     def _tick_leader(self, others: Sequence[ServerRow]) -> None:
         living = [one for one in others if one.state == LIVE]
         if not self._shares:
@@ -351,58 +335,26 @@ class NodeMembership:
         if living:
             self._duties.note_alone(alone=False)
         self._peers.welcome(frozenset(one.id for one in living))
-        if self._drop_silent(others):
+        if drop_silent(self._peers, self._table, others, self._row.id, self._now):
             members = {one.server for one in self._peers.followers()}
             self._silence.expel([one for one in living if one.id not in members])
             self._silence.await_expelled(others)
             if not others and not members:
                 self._duties.note_alone(alone=True)
 
-    def _drop_silent(self, others: Sequence[ServerRow]) -> bool:
-        """Expel the followers that have ended or are silent, and drop them once they answer nothing.
-
-        Return False if this server is expelled itself.
-        """
-        assert self._peers is not None  # noqa: S101 - a leader with followers has it
-        rows = {one.id: one for one in others}
-        for link in self._peers.followers():
-            row = rows.get(link.server)
-            if row is None:  # it has departed
-                self._peers.drop(link.server)
-                continue
-            link.is_expelled |= row.state == EXPELLED
-            link.has_worked |= row.phase == FOLLOWING and row.leader == self.number
-            ended = (link.has_worked and row.phase == IDLE) or (link.is_closed and has_ended(row))
-            if ended and link.has_worked and not row.leader:  # it has resigned
-                self._peers.drop(link.server)
-                continue
-            if not link.is_expelled and (ended or self._now() - max(link.confirmed, link.since) > SUSPECT_SECONDS):
-                self._table.write(replace(row, beat=row.beat + 1, state=EXPELLED))
-                if not self._is_live(self._table.read()):
-                    return False
-                link.is_expelled = True
-                _log.warning("server %s (%s) does not answer any more", row.host, row.folder)
-            if link.is_expelled and (ended or self._now() - link.answered > FENCE_SECONDS):
-                self._peers.drop(link.server)
-        return True
-
     def _leave_lead(self, others: Sequence[ServerRow]) -> None:
         if self._peers is not None:
             self._peers.refuse()
-            if not self._drop_silent(others) or self._peers.followers():
+            if not drop_silent(self._peers, self._table, others, self._row.id, self._now) or self._peers.followers():
                 return
         self._confirmed = self._now()
         self._duties.be_among_others()
         self._confirmed = self._now()  # until here no other server could work
         self._owes = False
         self._write(journals=False, phase=DIRECT)
-        apart = [one for one in others if one.state == LIVE and not one.peer]
-        self._remark = _describe_apart(apart) if self._peers is not None else ""
         _log.info("another server uses the telemetry engine: samples are acknowledged by the engine from now on")
-        if self._remark:
-            _log.warning("%s", self._remark)
-
-    # Followers and their succession
+        if self._peers is not None:
+            _log.warning("%s", describe_apart([one for one in others if one.state == LIVE and not one.peer]))
 
     def _tick_follower(self, others: Sequence[ServerRow]) -> None:
         row = next((one for one in others if one.id == self._row.leader), None)
@@ -438,7 +390,7 @@ class NodeMembership:
                 return
             self._table.write(replace(row, beat=row.beat + 1, state=EXPELLED))
         rows = self._table.read()
-        if not self._is_live(rows):
+        if not is_live(rows, self.number):
             return  # the next tick joins again
         candidates = [one for one in rows if one.state == LIVE and one.leader == former]
         self._silence.expel([one for one in candidates if one.id != self.number])
@@ -464,7 +416,7 @@ class NodeMembership:
             self._unreachable.clear()
             self._write(phase=FOLLOWING, leader=row.id)
             rows = self._table.read()
-            if self._is_live(rows) and any(one.id == row.id and one.state == LIVE for one in rows):
+            if is_live(rows, self.number) and any(one.id == row.id and one.state == LIVE for one in rows):
                 self._duties.note_alone(alone=False)
                 self._duties.follow()
                 _log.info(
@@ -478,11 +430,9 @@ class NodeMembership:
             if self._row.leader:
                 self._resign()
         elif self._now() - self._unreachable.setdefault(row.id, self._now()) > UNREACHABLE_SECONDS:
-            _log.warning("%s", _describe_apart([row]))
+            _log.warning("%s", describe_apart([row]))
             self._write(peer="")
         return False
-
-    # Idle and direct servers
 
     def _tick_idle(self, others: Sequence[ServerRow]) -> None:
         """Follow the leader, or recover the journal of a dead one."""
@@ -502,7 +452,7 @@ class NodeMembership:
         if self._duties.role is not ServerRole.DIRECT or self._row.phase != DIRECT:
             self._write(phase=DIRECT)
             rows = self._table.read()
-            if not self._is_live(rows) or self._find_journals(rows):
+            if not is_live(rows, self.number) or self._find_journals(rows):
                 self._write(phase=IDLE)
                 return
             self._duties.be_among_others()
@@ -531,7 +481,9 @@ class NodeMembership:
         rows = self._table.read()
         others = [one for one in rows if one.id != self.number]
         living = [one for one in others if one.state == LIVE]
-        able = self._is_live(rows) and not self._find_journals(rows) and all(one.peer and place for one in living)
+        able = (
+            is_live(rows, self.number) and not self._find_journals(rows) and all(one.peer and place for one in living)
+        )
         if able and all(one.phase == IDLE for one in living):
             self._claims, self._owes = False, True
             self._claimed = float("-inf")
@@ -542,21 +494,3 @@ class NodeMembership:
         self._claims = able and self._now() - self._claimed < _CLAIM_SECONDS
         if not self._claims:
             self.appear()
-
-
-def _describe_missing(rows: Sequence[ServerRow]) -> str:
-    places = ", ".join(f"{row.folder} on {row.host}" for row in rows)
-    return (
-        f"another server has samples in its journal that the telemetry engine lacks: {places}. If it runs, it hands "
-        "them over within seconds; otherwise start it again, or bring the folder here under the same path. To give "
-        "these samples up: jobmeter serve --discard-journals"
-    )
-
-
-def _describe_apart(rows: Sequence[ServerRow]) -> str:
-    hosts = ", ".join(sorted({row.host for row in rows}))
-    return (
-        f"this server and the server on {hosts} do not reach each other, so each sample is acknowledged only once the "
-        "telemetry engine has it, and answers do not come from memory. Let all servers reach each other's "
-        "--peer-listen address, then restart them"
-    )

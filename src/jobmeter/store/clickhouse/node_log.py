@@ -13,7 +13,6 @@ from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import MAX_TIME_MS
-from jobmeter.store.base import LeaderStore, MirroredMemory
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
@@ -26,6 +25,7 @@ from jobmeter.store.clickhouse.pool import Pool, accept_all
 from jobmeter.store.clickhouse.roles import ServerRole
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, JournalBlock, SampleRuns
+from jobmeter.store.mirror import LeaderStore, MirroredMemory
 
 _NEVER = -1
 """Number that no roll-up state has, so that the second mark is always made."""
@@ -132,16 +132,16 @@ class NodeLog:
         peers.followed.work = PeerWork(lambda batches, retention: choose().append_all(batches, retention), commands)
 
     def begin_commit(self) -> int:
-        """Return the number for ``settle``."""
+        """Return the number for ``await_followers``."""
         return 0 if self.peers is None else self.peers.followed.term
 
-    def settle(self, number: int) -> None:
+    def await_followers(self, number: int) -> None:
         """Return when all followers have what was stored since ``begin_commit`` returned that number.
 
         Raises UnavailableError if they may have it, but others may have expelled this server.
         """
         if self.peers is not None:
-            self.peers.followed.settle(number)
+            self.peers.followed.await_followers(number)
 
     def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> bool:
         """Have the leader store batches. Return False if this server does not follow one.
@@ -173,7 +173,7 @@ class NodeLog:
         if self.peers is not None and self.role is ServerRole.LEADER:
             term = self.begin_commit()
             self.peers.followed.changed(jobs, dropped=dropped)
-            self.settle(term)
+            self.await_followers(term)
 
     def append(self, group: Sequence[SampleRuns]) -> None:
         """Make the rows durable: in the journal, or in the node."""

@@ -15,6 +15,11 @@ LIVE, EXPELLED, DEPARTED, SUCCEEDED = 0, 1, 2, 3
 """
 IDLE, DIRECT, FOLLOWING = 0, 1, 2
 """Phases of a server without a journal in use: it answers nothing, uses the engine directly, or follows a leader."""
+UNCONFIRMED = (
+    "this server cannot confirm that it sees what other servers store: the telemetry engine or the leading server did "
+    "not answer for some seconds, try again"
+)
+SUCCESSION = "other servers are inserting the samples of this server's journal: start it again in some seconds"
 _MOST_OLD = 1_000
 _READ = (
     "SELECT id, max(state), max(beat), argMax(journals, beat), argMax(host, beat), argMax(folder, beat), "
@@ -58,6 +63,26 @@ def other_server(rows: Sequence[ServerRow]) -> str:
     return (
         f"another server uses these replicas, on {hosts}: without ClickHouse Keeper they serve one server only. Stop "
         "the other one. If it is lost with its data folder: jobmeter serve --discard-journals"
+    )
+
+
+def describe_missing(rows: Sequence[ServerRow]) -> str:
+    """Return the message for a start without the journals of these servers."""
+    places = ", ".join(f"{row.folder} on {row.host}" for row in rows)
+    return (
+        f"another server has samples in its journal that the telemetry engine lacks: {places}. If it runs, it hands "
+        "them over within seconds; otherwise start it again, or bring the folder here under the same path. To give "
+        "these samples up: jobmeter serve --discard-journals"
+    )
+
+
+def describe_apart(rows: Sequence[ServerRow]) -> str:
+    """Return the message for servers that do not reach these."""
+    hosts = ", ".join(sorted({row.host for row in rows}))
+    return (
+        f"this server and the server on {hosts} do not reach each other, so each sample is acknowledged only once the "
+        "telemetry engine has it, and answers do not come from memory. Let all servers reach each other's "
+        "--peer-listen address, then restart them"
     )
 
 

@@ -25,7 +25,6 @@ from jobmeter.model.time import TimeRange
 from jobmeter.store.base import (
     NEWEST,
     EngineUse,
-    MirroredMemory,
     ReadBudget,
     SeriesPage,
     SeriesPlace,
@@ -36,6 +35,7 @@ from jobmeter.store.base import (
 )
 from jobmeter.store.damage import DamagedPart
 from jobmeter.store.meter import BudgetMeter
+from jobmeter.store.mirror import MirroredMemory
 from jobmeter.store.shards.away import AwayShard
 from jobmeter.store.shards.placement import find_shard
 from jobmeter.store.shards.shard import Shard, ShardEngine, ShardOpening, ShardSet, ask_all, ask_some

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from jobmeter.errors import UnavailableError
 from jobmeter.store.clickhouse.lock import FolderLock
-from jobmeter.store.clickhouse.membership import FENCE_SECONDS, NodeMembership
+from jobmeter.store.clickhouse.membership import NodeMembership
 from jobmeter.store.clickhouse.roles import Joining, ServerRole
 from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, LIVE, ServerRow, ServerTable
-from jobmeter.store.clickhouse.silence import EXPELLED_SECONDS, SILENT_SECONDS
+from jobmeter.store.clickhouse.silence import EXPELLED_SECONDS, FENCE_SECONDS, SILENT_SECONDS
 
 
 class World(ServerTable):

@@ -120,14 +120,14 @@ def test_a_follower_has_the_rows_from_before_and_after_it_joined_until_the_engin
     for number in range(3):
         pair.add(rows_of([(number, 10, 1.0)]))
     pair.add(pair.rows.groups[0])
-    pair.followed.settle(term)
+    pair.followed.await_followers(term)
     assert listed(pair.copies.groups) == listed(pair.rows.groups)
     assert pair.copies.groups[0].descriptors.series == pair.rows.groups[0].descriptors.series
     assert pair.copies.groups[0].keys is not None
     assert pair.copies.intents == {7}
     pair.followed.flushed(2)
     pair.followed.changed([4], dropped=True)
-    pair.followed.settle(term)
+    pair.followed.await_followers(term)
     assert listed(pair.copies.groups) == listed(pair.rows.groups[2:])
     assert pair.copies.changes == [([4], True)]
 
@@ -180,7 +180,7 @@ def test_nothing_counts_as_confirmed_once_the_leader_gave_up_its_followers(follo
     followed.leader.refuse()
     followed.leader.drop(2)
     with pytest.raises(UnavailableError):
-        followed.followed.settle(term)
+        followed.followed.await_followers(term)
 
 
 def test_a_lost_connection_ends_the_calls_that_wait(followed):

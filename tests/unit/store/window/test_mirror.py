@@ -81,6 +81,8 @@ class Follower:
     def in_engine(self, numbers):
         keys = SeriesKeys.of([SERIES[number] for number in numbers])
         found = list(MemoryStore.read(self.engine, keys, self.span, ReadBudget()))
+        if not found:
+            return []
         columns = [np.concatenate([getattr(one, name) for one in found]) for name in ("index", "time", "value")]
         return sorted(zip(*(column.tolist() for column in columns), strict=True))
 
