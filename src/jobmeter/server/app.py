@@ -177,12 +177,8 @@ def assemble(
     ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
     sessions = Sessions(vault, clock, nonces, ended)
     lanes = _lanes()
-    if isinstance(store, WindowedStore):
-        cache, series = store.cache, store.window.series
-    else:
-        cache, series = Cache(settings.window_bytes // CACHE_SHARE), SeriesTable()
+    cache, senders = _shared_memory(store, settings)
     executor = Executor(store, registry, clock, settings.limits, cache, ENCODERS)
-    senders = SenderCache(series, settings.window_bytes // SENDER_SHARE)
     late = LateGroups(store, registry, clock, outbox)
     pipeline = IngestPipeline(store, registry, clock, settings.limits, senders, outbox.put, late)
     services = Services(
@@ -279,6 +275,14 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     return works
+
+
+def _shared_memory(store: Store, settings: Settings) -> tuple[Cache, SenderCache]:
+    """Return the caches of queries and of senders. They use the cache and the table of series of a window."""
+    cache, series = Cache(settings.window_bytes // CACHE_SHARE), SeriesTable()
+    if isinstance(store, WindowedStore):
+        cache, series = store.cache, store.window.series
+    return cache, SenderCache(series, settings.window_bytes // SENDER_SHARE)
 
 
 def _lanes() -> Lanes:

@@ -8,7 +8,7 @@ from pathlib import Path
 _FIRST_SECONDS, _INTERVAL_SECONDS = 1.0, 60.0
 _MAPPINGS = Path("/proc/self/smaps")
 _DONTNEED = 4
-_LARGE_BYTES = 16 * 2**20
+_LARGE_BYTES = 2**20
 _BLOCKS = re.compile(r"^(?=[0-9a-f]+-[0-9a-f]+ )", re.MULTILINE)
 """Start of each mapping in ``/proc/PID/smaps``."""
 _MAPPING = re.compile(
@@ -55,8 +55,8 @@ class Tidying:
 def unmap_files() -> int:
     """Drop the resident pages of large files that this process only reads. Returns their bytes.
 
-    Most of it is the engine's library: its start touches much code that rarely runs again. Pages in use come back from
-    the page cache. Does nothing outside Linux.
+    Most of it is code of libraries, above all of the engine, that only a start runs. Pages in use come back from the
+    page cache. Does nothing outside Linux.
     """
     try:
         mappings = _MAPPINGS.read_text(errors="replace")

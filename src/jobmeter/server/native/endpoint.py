@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from jobmeter.access.call import Call
+from jobmeter.access.decide import EVERYTHING
 from jobmeter.access.principal import Principal, Scope
 from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer, drive
@@ -35,6 +36,7 @@ T = TypeVar("T")
 
 RENEW_SECONDS = 2.0
 """Seconds between authorisation checks of a stream."""
+_DAMAGE = AllDamageQuestion()
 _MOST_DAMAGED = 10
 """Damaged parts that an answer names."""
 
@@ -334,7 +336,10 @@ def _check_access_again(stream: Stream, context: CallContext) -> Stream:
 
 def work(endpoint: Endpoint, context: CallContext) -> Result:
     """Answer an authorised call. An answer about several jobs may lack the rows of shards that are away."""
-    with may_lack(context.ask(AllDamageQuestion()) if endpoint.is_question else ()) as missing:
+    damaged: Sequence[DamagedPart] = ()
+    if endpoint.is_question:
+        damaged = context.services.executor.from_memory(_DAMAGE, EVERYTHING) or ()
+    with may_lack(damaged) as missing:
         answer = endpoint.work(context)
         if isinstance(answer, Generator):
             answer = drive(answer, context.ask)
@@ -345,8 +350,8 @@ def work(endpoint: Endpoint, context: CallContext) -> Result:
     subject = _subject(context)
     if not endpoint.is_question or not isinstance(answer, Answer | Stream):
         return answer
-    damaged = [] if subject is None else context.ask(DamageQuestion(subject))
-    return _add_damage_headers(answer, list(dict.fromkeys((*missing.left_out.values(), *damaged))))
+    about = [] if subject is None else context.ask(DamageQuestion(subject))
+    return _add_damage_headers(answer, list(dict.fromkeys((*missing.left_out.values(), *about))))
 
 
 def _add_damage_headers(answer: Answer | Stream, damaged: Sequence[DamagedPart]) -> Result:

@@ -38,7 +38,8 @@ from jobmeter.server.routing import routers_of
 from jobmeter.server.services import Services
 from jobmeter.server.workers.admissions import Admissions, NotedNonces, NotedRates
 from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult, Counts, LookupResult
-from jobmeter.server.workers.records import OwnerNeededError, RecordSearch, WorkerRegistry, WorkerStore
+from jobmeter.server.workers.owned import OwnedPart, OwnerNeededError
+from jobmeter.server.workers.records import RecordSearch, WorkerRegistry, WorkerStore
 from jobmeter.settings import Settings
 from jobmeter.store.cache import Cache
 from jobmeter.store.channel import Channel
@@ -63,14 +64,6 @@ _BODY_BYTES = 4 * 2**20
 """Bytes of all bodies that a worker reads at a time."""
 _BODY_SECONDS = 1.0
 """Seconds that a worker waits for a body before it forwards the call."""
-
-
-class OwnedPart:
-    """Placeholder for a part that only the storage process has: every use raises OwnerNeededError."""
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
-        """Raise OwnerNeededError."""
-        raise OwnerNeededError(name)
 
 
 class _KeyAuthenticator(Authenticator):

@@ -27,6 +27,7 @@ from jobmeter.server.workers.frames import (
     Searched,
     SeriesLookup,
 )
+from jobmeter.server.workers.owned import OwnerNeededError
 from jobmeter.store.base import SeriesSelector, StoreMemory
 from jobmeter.store.cache import Cache
 from jobmeter.store.channel import Channel
@@ -46,10 +47,6 @@ _CACHE_BYTES = 16 * 2**20
 """Bytes of the cache of job records."""
 _ROW_BYTES = 500
 """Approximate bytes of a row of the registry."""
-
-
-class OwnerNeededError(Exception):
-    """Error: only the storage process can answer this call."""
 
 
 class RecordSearch:

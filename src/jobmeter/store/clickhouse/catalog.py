@@ -17,6 +17,7 @@ from jobmeter.model.time import DAY, Clock
 from jobmeter.store.base import SeriesPage, SeriesPlace, SeriesSelector, names_of
 from jobmeter.store.clickhouse.descriptors import Descriptors, select, series_of_row
 from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.new_jobs import NewJobs
 from jobmeter.store.clickhouse.order import run_starts
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
@@ -62,6 +63,7 @@ class Catalog:
         # the descriptor and 2.
         self._days = self._table.column(np.int32)
         self._generation = 0
+        self._new_jobs: NewJobs | None = None
         self._complete_for: int | None = None
         """Generation of the table that had every series with a descriptor; None if they are not read yet."""
         self._clear()
@@ -124,18 +126,19 @@ class Catalog:
     def _read_all(self) -> None:
         waiting = self._pending().descriptors()
         with translated("read series"), self._read.client() as client:
-            sql = "SELECT DISTINCT series FROM series LIMIT {most:UInt64}"
+            sql = "SELECT DISTINCT job, series FROM series LIMIT {most:UInt64}"
             columns = client.query(sql, parameters={"most": _MOST_CACHED + 1}).result_columns
             sql = "SELECT max(value) FROM progress WHERE name = {name:String}"
             (row,) = client.query(sql, parameters={"name": NAMELESS}).result_rows
         self._nameless_until_ms = max(self._nameless_until_ms, int(row[0]))
-        stored = np.array(columns[0] if columns else [], np.uint64)
+        jobs, stored = (np.array(column, np.uint64) for column in columns or ((), ()))
         ids = np.unique(np.concatenate([stored, *(one.ids for one in waiting)]))
         self._countless = len(ids) > _MOST_CACHED
         if not self._countless:
             with self._table.lock:
                 self._add(ids)
                 self._complete_for = self._table.generation
+            self._new_jobs = NewJobs(np.unique(np.concatenate([jobs, *(one.job for one in waiting)])))
 
     def _add(self, ids: Uint64s) -> Uint64s:
         """Add series that have descriptors, or are about to. Return the new ones."""
@@ -176,7 +179,12 @@ class Catalog:
         order = np.lexsort((days, ids))
         last = order[np.append(ids[order][1:] != ids[order][:-1], True)]
         with self._lock:
-            if self._generation != written.generation:
+            same = self._generation == written.generation
+            if self._new_jobs is not None:
+                for one in several:
+                    # Of these jobs, descriptors may be missing here.
+                    self._new_jobs.add(one) if same else self._new_jobs.close(one.job)
+            if not same:
                 return
             with self._table.lock:
                 self._days[self._table.rows(ids[last])] = days[last] + 2
@@ -202,10 +210,20 @@ class Catalog:
         with self._lock:
             self._clear()
 
+    def close_new_jobs(self) -> None:
+        """Find the series of all jobs in the engine from now on."""
+        with self._lock:
+            if self._new_jobs is not None:
+                self._new_jobs.close_all()
+
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. Raises LimitExceededError past the selector's limit."""
         found = {(one.job_key, one.id): one for one in self._list_waiting(selector)}
-        for conditions, parameters in _questions(selector):
+        with self._lock:
+            new = self._new_jobs.find(selector) if self._new_jobs is not None and self._is_alone() else None
+        if new is not None:
+            found.update(((one.job_key, one.id), one) for one in new)
+        for conditions, parameters in _questions(selector) if new is None else ():
             with translated("read series"), self._read.client() as client:
                 rows = client.query(
                     f"SELECT job, series, {', '.join(_COLUMNS)} FROM series WHERE {conditions} LIMIT 1 BY job, series "
@@ -214,7 +232,9 @@ class Catalog:
                 ).result_rows
             found.update(((row[0], row[1]), series_of_row(row[2:])) for row in rows)
             if len(found) > selector.limit:
-                raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
+                break
+        if len(found) > selector.limit:
+            raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
         return list(found.values())
 
     def live(self, since_ms: int, most: int, place: SeriesPlace) -> SeriesPage:
@@ -261,7 +281,7 @@ class Catalog:
     def _clear(self) -> None:
         with self._table.lock:
             self._days[: self._table.end] = 0
-        self._complete_for = None
+        self._complete_for = self._new_jobs = None
         self._generation += 1
         self._since = self._clock.monotonic()
 

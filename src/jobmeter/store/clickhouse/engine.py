@@ -351,6 +351,7 @@ class ClickHouseStore:
             log.note_change(None, dropped=False)
         if self.commit_log is not None and not self.rollup_state.any_marked:
             self.commit_log.forget()
+            self.catalog.close_new_jobs()
         return hours
 
     def delete_job(self, job: int) -> None:

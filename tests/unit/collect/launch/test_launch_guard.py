@@ -53,7 +53,7 @@ def test_no_call_waits_between_the_regular_ticks_and_the_last_tick():
         _children=SimpleNamespace(running=frozenset(), wait_for_orphans=orphans),
         _read_final_stat=None,
         _measurement=SimpleNamespace(
-            poller=lambda *_: SimpleNamespace(start=note("poller starts"), stop=note("poller stops")),
+            make_poller=lambda *_: SimpleNamespace(start=note("poller starts"), stop=note("poller stops")),
             programs=SimpleNamespace(close=note("reports close")),
         ),
         _finish_output=note("output ends"),

@@ -8,7 +8,8 @@ from tests.support.fakes import SetClock
 from tests.support.http_wire import run
 
 from jobmeter.server.workers.frames import PIECE_BYTES, JobLookup, LookupResult, NodesLookup
-from jobmeter.server.workers.records import REFUSED_SECONDS, OwnerNeededError, RecordSearch, WorkerRegistry
+from jobmeter.server.workers.owned import OwnerNeededError
+from jobmeter.server.workers.records import REFUSED_SECONDS, RecordSearch, WorkerRegistry
 from jobmeter.store.channel import encode_message
 from jobmeter.store.window.revisions import Revisions
 

@@ -20,8 +20,8 @@ from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.trace_filter import TraceFilter
 from jobmeter.store.base import ReadBudget, SeriesSelector
+from jobmeter.store.clickhouse import ClickHouseStore, replica_repair
 from jobmeter.store.clickhouse import nodes as nodes_module
-from jobmeter.store.clickhouse import replica_repair
 from jobmeter.store.registry import open_store
 from jobmeter.store.shards.away import may_lack
 from jobmeter.store.shards.shard import ShardOpening
@@ -191,4 +191,20 @@ def test_servers_in_another_order_are_refused(servers, tmp_path):
             with pytest.raises(ConfigurationError, match=says):
                 open_store(address([servers[number] for number in order], database, shards), CLOCK, folder)
     with opened(address(servers, database, 2), tmp_path) as store:
+        await_complete(store)
+
+
+def test_a_backup_of_all_shards_is_restored(servers, tmp_path):
+    slots = [slot_on(0), slot_on(1)]
+    with opened(address(servers, new_database(), 2), tmp_path / "data") as store:
+        for slot in slots:
+            write(store, slot, 0)
+        await_complete(store)
+        store.backup(tmp_path / "copy")
+        for shard in store.shards:
+            assert isinstance(shard.engine, ClickHouseStore)
+            shard.engine.erase()
+        store.restore(tmp_path / "copy")
+        for slot in slots:
+            assert read_all(store, [slot.gauge()], slot.span) == {(slot.gauge(), slot.start): 0.0}
         await_complete(store)

@@ -10,8 +10,8 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from html import escape
 from typing import Any
-from xml.sax.saxutils import escape
 
 import msgspec
 
@@ -96,7 +96,7 @@ def _elements(name: str, value: object, *, bare: bool) -> Iterator[str]:
             yield from _elements(key, part, bare=bare)
     else:
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        yield escape(_NO_XML.sub("", text))
+        yield escape(_NO_XML.sub("", text), quote=False)
     yield f"</{name}>"
 
 
