@@ -5,12 +5,13 @@ import contextlib
 import itertools
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from tests.support.clickhouse import Node, NodeProcess
 from tests.support.clusters import free_ports
+from tests.support.postgresql import own_server
 
 from benchmarks.client import answer, drive
 from benchmarks.contestant import running
@@ -21,7 +22,8 @@ from benchmarks.questions import live as live_questions
 from benchmarks.results import machine
 from benchmarks.row import Bar, Better, Result, Row, at_least
 
-EMBEDDED, NODE, PAIR = "embedded", "one server on a node", "two servers on a node"
+EMBEDDED, NODE = "embedded", "one server on a node"
+LEADER, FOLLOWER = "three servers: the leader", "three servers: a follower"
 _LANES = 16
 _DAY_HOURS = 24
 _AS_EMBEDDED = Bar("as embedded", 0.5, peer=EMBEDDED)
@@ -56,10 +58,40 @@ class OnNode(Jobmeter):
         return [*super().command, "--store", self._store]
 
 
-class InPair(OnNode):
-    """Jobmeter on a ClickHouse node that another server uses, too."""
+class Leading(OnNode):
+    """Jobmeter on a ClickHouse node that two other servers use, too. It starts first, so it leads them."""
 
-    name = PAIR
+    name = LEADER
+
+    def __init__(self, node: NodeProcess, registry: str) -> None:
+        super().__init__(node)
+        self._registry = registry
+
+    @property
+    def command(self) -> Sequence[str]:
+        """See ``Contestant.command``."""
+        return [*super().command, "--registry", self._registry]
+
+
+class Following(Leading):
+    """Jobmeter on a ClickHouse node, which follows the leading server and has its keys."""
+
+    name = FOLLOWER
+
+    def __init__(self, node: NodeProcess, registry: str, leader: Leading) -> None:
+        super().__init__(node, registry)
+        self._leader = leader
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """See ``Contestant.headers``."""
+        return self._leader.headers
+
+    def start(self) -> float:
+        """Start it with the secret key of the leader."""
+        self.data_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copy2(self._leader.data_folder / "secret.key", self.data_folder)
+        return super().start()
 
 
 @contextlib.contextmanager
@@ -125,19 +157,21 @@ def main() -> None:
     options = parser.parse_args()
     found = {row.key: Result(row) for row in ROWS}
     day = utilization(now_ms(), _DAY_HOURS)
-    with disk_node() as node, disk_node() as other:
-        pair = [InPair(other), InPair(other)]
-        everybody = [Embedded(), OnNode(node), pair[0]]
-        with running([*everybody, pair[1]]):
-            for one in everybody:
+    with disk_node() as node, disk_node() as other, own_server() as database:
+        registry = f"{database.url}/postgres"
+        leader = Leading(other, registry)
+        everybody = [Embedded(), OnNode(node), leader, Following(other, registry, leader)]
+        with running([*everybody, Following(other, registry, leader)]):
+            for one in everybody[:-1]:
                 found["bulk"].add(one.name, one.load(day))
             for one in everybody:  # else the roll-ups of the import take the cores of the first measurements
                 one.wait_for_roll_ups(Asked(day.job, day.end_ms, _DAY_HOURS, 300, "replica"), "minute")
             for number in range(options.rounds):
-                for one in everybody[number % 3 :] + everybody[: number % 3]:
+                turn = number % len(everybody)
+                for one in everybody[turn:] + everybody[:turn]:
                     measure(one, day, options.seconds, number, found)
             failure = agree(everybody, day)
-    print(f"{machine()}\n\n{table(list(found.values()), [EMBEDDED, NODE, PAIR])}")
+    print(f"{machine()}\n\n{table(list(found.values()), [EMBEDDED, NODE, LEADER, FOLLOWER])}")
     if failure:
         raise SystemExit(failure)
 

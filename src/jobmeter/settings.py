@@ -76,6 +76,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """DSN of the telemetry engine (--store, JOBMETER_STORE); by default ``chdb://DATA/telemetry``."""
     registry: str = ""
     """URL of the registry (--registry, JOBMETER_REGISTRY); by default ``sqlite:///DATA/registry.db``."""
+    peer_listen: str = ""
+    """Address for the other servers of the same ClickHouse server (--peer-listen, JOBMETER_PEER_LISTEN): HOST:PORT.
+
+    Default: a free port of the address by which this machine reaches the ClickHouse server. ``off``: each sample goes
+    to ClickHouse before it is acknowledged. See ``docs/how-to/clickhouse-cluster.md``.
+    """
     secret_key_file: str = ""
     """File with the secret key, which encrypts stored secrets (JOBMETER_SECRET_KEY_FILE).
 

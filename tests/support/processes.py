@@ -113,10 +113,16 @@ class ServerProcess:
         return Transport(self.url, self.token, **options)
 
     def call(
-        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, **query: Any
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        seconds: float = SECONDS,
+        **query: Any,
     ) -> Reply:
         """One request on a connection of its own, with ``token`` unless ``headers`` say otherwise."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
         try:
             target = path + (f"?{urlencode(query, doseq=True)}" if query else "")
             credential = {"Authorization": f"Bearer {self.token}"}

@@ -18,7 +18,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 _GROUPS = {
     "Address": ("host", "port", "tls_cert", "tls_key", "opentsdb_port", "otlp_grpc_port", "processes"),
-    "Storage": ("data", "store", "registry", "new_registry", "new_secret_key", "discard_journals"),
+    "Storage": ("data", "store", "registry", "peer_listen", "new_registry", "new_secret_key", "discard_journals"),
     "Alerts": ("alert_rules", "alert_config"),
 }
 
@@ -39,6 +39,11 @@ _GROUPS = {
 @click.option("--data", type=FOLDER, help="Data folder.")
 @click.option("--store", help="Telemetry engine: chdb://PATH (default, in the data folder) or clickhousedb://...")
 @click.option("--registry", help="Registry: sqlite:///PATH (default, in the data folder) or postgresql://...")
+@click.option(
+    "--peer-listen",
+    metavar="HOST:PORT|off",
+    help="Address for other servers of the same ClickHouse server. [default: a free port of the address toward it]",
+)
 @click.option(
     "--opentsdb-port",
     type=_PORT,

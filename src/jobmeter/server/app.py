@@ -137,7 +137,14 @@ def build(
     clock = clock or SystemClock()
     with ExitStack() as opened:
         opening = opening or Opening(
-            partial(open_store, settings.store_dsn, clock, settings.journals, discard=recreate.journals)
+            partial(
+                open_store,
+                settings.store_dsn,
+                clock,
+                settings.journals,
+                discard=recreate.journals,
+                peer_listen=settings.peer_listen,
+            )
         )
         opened.callback(opening.close)
         registry = open_registry(settings.registry_url, settings.retention)

@@ -43,7 +43,15 @@ def run(
         from jobmeter.server.opening import Opening  # noqa: PLC0415 - said above
         from jobmeter.store.registry import opener  # noqa: PLC0415 - said above
 
-        opening = Opening(opener(settings.store_dsn, clock, settings.journals, discard=discard_journals))
+        opening = Opening(
+            opener(
+                settings.store_dsn,
+                clock,
+                settings.journals,
+                discard=discard_journals,
+                peer_listen=settings.peer_listen,
+            )
+        )
         stack.callback(opening.close)
         from jobmeter.server.missing import Recreate  # noqa: PLC0415 - said above
         from jobmeter.server.serving import Start, serve  # noqa: PLC0415 - said above

@@ -28,6 +28,7 @@ from jobmeter.model.special import is_special
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.store.damage import DamagedPart
+from jobmeter.store.mirror import MirroredMemory
 
 
 class Tier(IntEnum):
@@ -379,6 +380,23 @@ class EngineUse(Protocol):
         The call comes before new servers may read or write, and after the last other server has gone. The function must
         not append samples.
         """
+        ...
+
+    @property
+    def is_following(self) -> bool:
+        """True while samples go to a leading server, which sends them back to the memory."""
+        ...
+
+    def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> bool:
+        """Have the leading server store batches, which come back to the memory meanwhile. False without a leader."""
+        ...
+
+    def mirror(self, memory: MirroredMemory) -> None:
+        """Set the memory that answers while this server is alone, leads or follows."""
+        ...
+
+    def is_current(self) -> bool:
+        """Return True if the memory has every sample that any server acknowledged before the call."""
         ...
 
     def check(self) -> None:

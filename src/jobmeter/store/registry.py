@@ -16,18 +16,23 @@ if TYPE_CHECKING:
     from jobmeter.store.shards.store import ShardedStore
 
 
-def open_store(dsn: str, clock: Clock, journals: Path | None = None, *, discard: bool = False) -> Store:
+def open_store(
+    dsn: str, clock: Clock, journals: Path | None = None, *, discard: bool = False, peer_listen: str = "off"
+) -> Store:
     """Open the engine of a DSN, and update its schema to this program.
 
     ``chdb://PATH`` is embedded, ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE[?cluster=NAME]`` a server or cluster,
     ``clickhousedb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE[?shards=NUMBER]`` shards and replicas without Keeper.
     ``journals`` is the folder for the journal of a server; ``discard`` gives up unreachable journals of others.
+    ``peer_listen`` is the address for the other servers of a ClickHouse server (``Settings.peer_listen``).
     Raises ConfigurationError for anything else, UnavailableError if the engine cannot be opened.
     """
-    return opener(dsn, clock, journals, discard=discard)()
+    return opener(dsn, clock, journals, discard=discard, peer_listen=peer_listen)()
 
 
-def opener(dsn: str, clock: Clock, journals: Path | None = None, *, discard: bool = False) -> Callable[[], Store]:
+def opener(
+    dsn: str, clock: Clock, journals: Path | None = None, *, discard: bool = False, peer_listen: str = "off"
+) -> Callable[[], Store]:
     """Return the function that opens the engine of a DSN, after loading the engine's modules; see ``open_store``.
 
     So a thread may open the engine while another one loads modules: loading modules in two threads can deadlock. Raises
@@ -35,7 +40,7 @@ def opener(dsn: str, clock: Clock, journals: Path | None = None, *, discard: boo
     """
     scheme = dsn.partition("://")[0]
     if scheme in {"chdb", "clickhousedb"}:
-        return _clickhouse(dsn, clock, journals, discard=discard)
+        return _clickhouse(dsn, clock, journals, discard=discard, peer_listen=peer_listen)
     raise ConfigurationError(
         f"there is no store {scheme!r}: use chdb://PATH or clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE"
     )
@@ -59,10 +64,13 @@ def is_shared(dsn: str) -> bool:
 
 
 def _clickhouse(
-    dsn: str, clock: Clock, journals: Path | None, *, discard: bool, for_move: bool = False
+    dsn: str, clock: Clock, journals: Path | None, *, discard: bool, for_move: bool = False, peer_listen: str = "off"
 ) -> "Callable[[], ClickHouseStore | ShardedStore]":
     from jobmeter.store.clickhouse import ClickHouseStore, open_shards, parse_dsn
 
     target = parse_dsn(dsn)
-    opened = ClickHouseStore if target.shards == 1 else open_shards
-    return partial(opened, target, clock, journals, discard=discard, for_move=for_move)
+    if target.shards > 1:
+        return partial(open_shards, target, clock, journals, discard=discard, for_move=for_move)
+    return partial(
+        ClickHouseStore, target, clock, journals, discard=discard, for_move=for_move, peer_listen=peer_listen
+    )

@@ -3,13 +3,13 @@
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.errors import JobmeterError
+from jobmeter.errors import ConflictError, JobmeterError
 from jobmeter.model.batch import BucketColumns, SampleBatch, SeriesKeys
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
@@ -41,6 +41,8 @@ from jobmeter.store.clickhouse.move_marks import mark_departure, read_marks, req
 from jobmeter.store.clickhouse.node_log import NodeLog
 from jobmeter.store.clickhouse.nodes import Nodes
 from jobmeter.store.clickhouse.outbox import OutboxTable
+from jobmeter.store.clickhouse.peer_place import OFF, parse_listen
+from jobmeter.store.clickhouse.peers import PeerService
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import WRITE_SILENCE_SECONDS, Pool
 from jobmeter.store.clickhouse.reader import SampleReader
@@ -51,6 +53,7 @@ from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 from jobmeter.store.clickhouse.servers import ServerTable
 from jobmeter.store.clickhouse.shard_record import read_place_records, require_whole
+from jobmeter.store.clickhouse.silence import read_clock
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.write_gate import WriteGate
@@ -88,8 +91,11 @@ class ClickHouseStore:
         *,
         discard: bool = False,
         for_move: bool = False,
+        peer_listen: str = OFF,
     ) -> None:
         """``journals``: the folder for the journal of a ClickHouse node; without it the node commits each request.
+
+        ``peer_listen``: address for the other servers of the node, see ``parse_listen``.
 
         ``discard`` gives up the journals of other servers that cannot be reached. ``for_move`` opens an engine whose
         data were moved elsewhere, too.
@@ -97,6 +103,9 @@ class ClickHouseStore:
         self.target = target
         self._clock = clock
         self._for_move = for_move
+        self._peer_listen = peer_listen
+        self.peers: PeerService | None = None
+        """Connections with the other servers of the node; None without them."""
         self._lock = FolderLock(target.path) if target.path is not None else None
         self.membership: NodeMembership | None = None
         """Membership of this server among the servers of its ClickHouse node; None if there is no ``node_log``."""
@@ -212,7 +221,18 @@ class ClickHouseStore:
         self, log: NodeLog, checked: Sequence[Pool], clock: Clock, journal: Path | None, *, discard: bool
     ) -> None:
         pool = self._pool(1, _MEMBERSHIP_SILENCE_SECONDS)
-        self.membership = NodeMembership(ServerTable(pool, clock), log, journal, shares=self.replicas is None)
+        listen = None
+        if journal is not None and self.replicas is None:
+            listen = parse_listen(self._peer_listen, self.target.places)
+        if listen is not None and journal is not None:
+            self.peers = PeerService(listen, self.target.places, journal, log, read_clock)
+            self.peers.followed.intent = self.rollup_state.intent
+            log.connect(self.peers, self)
+        table = ServerTable(pool, clock)
+        self.membership = NodeMembership(table, log, journal, peers=self.peers, shares=self.replicas is None)
+        log.is_current = self.membership.is_current
+        if self.peers is not None:
+            self.peers.followed.may_sign = self.membership.is_current
         self.membership.join(discard=discard)
         log.check = self.membership.check
         for one in checked:
@@ -231,8 +251,7 @@ class ClickHouseStore:
         self.read_buckets, self.previous, self.last_times = lookup.read_buckets, lookup.previous, lookup.last_times
         self.rolled_up_ranges = self.rollup_job.rolled_up_ranges
         maintenance = self.maintenance
-        self.delete_job, self.erase = maintenance.delete_job, maintenance.erase
-        self.backup, self.restore = maintenance.backup, maintenance.restore
+        self.backup = maintenance.backup
         self.damaged = self._damage.parts
         self.check_writable = self._gate.check
 
@@ -282,8 +301,15 @@ class ClickHouseStore:
         batches = [batch for batch in batches if len(batch)]
         if not batches or self.commit_log is None:
             return
-        with self._gate.writing(), nullcontext() if self.node_log is None else self.node_log.writing:
-            self._append(batches, retention, self.commit_log)
+        log = self.node_log
+        if log is None:
+            with self._gate.writing():
+                self._append(batches, retention, self.commit_log)
+        elif log.has_mirror or not log.forward(batches, retention):
+            number = log.begin_commit()
+            with self._gate.writing(), log.writing:
+                self._append(batches, retention, log)
+            log.await_followers(number)
 
     def _append(self, batches: Sequence[SampleBatch], retention: Retention, log: CommitLog) -> None:
         intent = self.rollup_state.intent_for(min(batch.span[0] for batch in batches))
@@ -316,11 +342,39 @@ class ClickHouseStore:
 
     def roll_up(self, until_ms: int) -> int:
         """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
+        log = self.node_log
+        done = None if log is None else log.command("roll_up", until_ms)
+        if done is not None:
+            return done
         hours = self.rollup_job.roll_up(until_ms)
+        if hours and log is not None:
+            log.note_change(None, dropped=False)
         if self.commit_log is not None and not self.rollup_state.any_marked:
             self.commit_log.forget()
             self.catalog.close_new_jobs()
         return hours
+
+    def delete_job(self, job: int) -> None:
+        """Delete every sample, roll-up, series, log line and span of a job key."""
+        log = self.node_log
+        if log is not None and log.command("delete_job", job) is not None:
+            self.catalog.forget()
+            return
+        self.maintenance.delete_job(job)
+        if log is not None:
+            log.note_change((job,), dropped=True)
+
+    def erase(self) -> None:
+        """Delete everything, and start as on the first start."""
+        self.maintenance.erase()
+        if self.node_log is not None:
+            self.node_log.note_change(None, dropped=True)
+
+    def restore(self, directory: Path) -> None:
+        """Restore a backup into an empty store. Raises ConflictError beside other servers."""
+        if self.membership is not None and self.membership.others():
+            raise ConflictError("other servers use this engine: stop them, restore the backup, and start them again")
+        self.maintenance.restore(directory)
 
     def revision(self, jobs: Sequence[int]) -> None:
         """Return None: this engine does not count changes, and others may write to the same samples."""
@@ -358,6 +412,8 @@ class ClickHouseStore:
                 self.commit_log.close()
             if self.membership is not None and self.node_log is not None and not self.node_log.statistics().get("rows"):
                 self.membership.depart()
+            if self.peers is not None:
+                self.peers.close()
             for pool in self._pools:
                 pool.close()
             if self._nodes is not None:

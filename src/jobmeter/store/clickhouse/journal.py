@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import Protocol
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.model.batch import Uint64s
@@ -37,6 +38,20 @@ from jobmeter.store.clickhouse.segments import Segments
 
 _log = logging.getLogger(__name__)
 _RETRY_AFTER_MS = 1_000
+
+
+class CopyStream(Protocol):
+    """Receives the changes of the rows that wait. No call waits for another server."""
+
+    def added(self, group: Sequence[SampleRuns]) -> None:
+        """Take rows that wait from now on."""
+        ...
+
+    def flushed(self, blocks: int) -> None:
+        """Note that the engine has the oldest rows: as many members of groups."""
+        ...
+
+
 Insert = Callable[[list[SampleRuns]], None]
 
 
@@ -65,11 +80,18 @@ class Journal:
     Raises UnavailableError if the folder or the engine cannot be written.
     """
 
-    def __init__(self, folder: Path, insert: Insert, limits: JournalLimits = JournalLimits()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        insert: Insert,
+        limits: JournalLimits = JournalLimits(),
+        copies: CopyStream | None = None,
+    ) -> None:
         self.damaged = False
         """True if ``recover`` found that samples were lost."""
         self._insert = insert
         self._limits = limits
+        self._copies = copies
         self.segments = Segments(folder)
         self._flushing = threading.Lock()
         self._removable: list[Path] = []  # segments whose rows the engine has; guarded by the lock above
@@ -127,6 +149,21 @@ class Journal:
         """Return the durable rows that may not be in the engine yet."""
         with self._changed:
             return Pending(tuple(self._waiting), self._imported)
+
+    def register(self, take: Callable[[Sequence[SampleRuns]], None]) -> None:
+        """Call ``take`` with the waiting rows. No row is added or removed meanwhile."""
+        with self._changed:
+            take([block.rows for block in self._waiting])
+
+    def void(self) -> None:
+        """Delete all rows, those in memory and those that an earlier process left, without inserting them."""
+        with self._flushing, self._writing, self._changed:
+            paths = self.segments.seal()
+            self._waiting.clear()
+            self._rows = self._bytes = self._fresh = 0
+            self._changed.notify_all()
+            self._removable = paths
+            self._remove()
 
     def begin(self, ids: Uint64s) -> None:
         """Begin statistics of series without samples, before their first samples are appended."""
@@ -189,6 +226,8 @@ class Journal:
             self._rows += rows
             self._bytes += sum(one.rows.bytes for one in sections)
             self._fresh += rows
+            if self._copies is not None:
+                self._copies.added([one.rows for one in sections])
             if first or self._is_due():
                 self._changed.notify_all()
 
@@ -239,6 +278,8 @@ class Journal:
         with self._changed:
             # Rows are only ever added behind these.
             del self._waiting[: len(sections)]
+            if self._copies is not None and sections:
+                self._copies.flushed(len(sections))
             # Series that began after ``forget`` may be among these rows, too.
             same = forgotten == self._forgotten
             self._imported = self._imported.without(before, stored) if same else imported.NOTHING

@@ -1,77 +1,81 @@
-"""Agreement of the servers that use one ClickHouse node: a server that is alone acknowledges from its journal.
+"""Agreement of the servers that use one ClickHouse node: which one acknowledges from its journal.
 
-A server is *alone* or *among others*. A server that is alone acknowledges samples once they are in its journal, and
-answers from its memory. A server among others acknowledges samples once the node has them, and reads the node.
+Each server has one role.
 
-- A server first writes its row, then reads the others' rows. To be alone it writes ``journals`` and reads again; if it
-  then sees another server, it clears ``journals``. Each statement sees all earlier ones, so of two servers at least one
-  sees the other.
-- A server that starts beside one that is alone neither reads nor writes until the first server has inserted its journal
-  into the node and has cleared ``journals``. No time-out replaces this consent. So no answer lacks an acknowledged
-  sample, however long a server or the network is frozen.
-- A server that died with ``journals`` set left samples in its folder. Its next start on this folder inserts them. So
-  does any server that reaches the folder and gets its lock, which a living process holds.
-- The others expel a server whose beat has not changed, so that a remaining server can be alone. An expelled server may
-  still run. Its answers and receipts count for ``FENCE_SECONDS`` after its last confirmed beat and are refused later;
-  the others wait longer than that before one of them is alone.
+- The *leader* acknowledges samples once they are in its journal and in the memory of each follower. It answers from
+  memory, and it alone inserts samples into the node. A leader without followers is *alone*.
+- A *follower* has a copy of every sample that the node lacks. It sends samples to the leader, and answers from memory.
+- A *direct* server, among other direct ones, acknowledges samples once the node has them, and reads the node.
+- An *idle* server neither acknowledges nor answers.
+
+The rules, and why no answer lacks an acknowledged sample and none is lost:
+
+- A server writes its row, then reads the rows of the others. Each statement sees all earlier ones, so of two servers
+  at least one sees the other. To lead, a server writes ``journals`` and reads again: all others must be idle. Before a
+  server is direct, it writes so and reads again: nobody may have ``journals``.
+- A server that starts beside a leader joins it as a follower. If it cannot reach the leader, its row loses its
+  ``peer``. The leader then inserts its journal into the node and clears ``journals``, and all servers become direct.
+- Leader and follower ask each other twice a second for a sign of life. Answers count for ``FENCE_SECONDS`` after the
+  last question to which the other one replied, and are refused later. The leader signs only while its own answers
+  count.
+- The leader drops a silent follower: it writes ``EXPELLED``, reads that it is not expelled itself, and waits until the
+  follower's answers do not count. A follower succeeds a silent leader by the same steps. Of two servers that expel each
+  other at least one sees it. So a leader that lost its followers acknowledges nothing, and one of them succeeds it.
+- The follower with the lowest number inserts its copies into the node and writes ``SUCCEEDED``, which voids the old
+  leader's journal. Then one of the servers leads.
+- A leader that died without followers left samples in its folder. Its next start inserts them. So does any server that
+  reaches the folder and gets its lock, which a living process holds.
+- The others expel a server whose beat in the table has not changed, except the leader.
 """
 
 import logging
-import os
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from jobmeter.errors import JobmeterError, UnavailableError
-from jobmeter.store.clickhouse.failures import make_unavailable
-from jobmeter.store.clickhouse.lock import FolderLock
-from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, LIVE, ServerRow, ServerTable
+from jobmeter.store.clickhouse.journal_owner import has_ended, lock_ended, read_owner, write_owner
+from jobmeter.store.clickhouse.roles import Duties, Joining, ServerPeers, ServerRole
+from jobmeter.store.clickhouse.servers import (
+    DEPARTED,
+    DIRECT,
+    EXPELLED,
+    FOLLOWING,
+    IDLE,
+    LIVE,
+    SUCCEEDED,
+    SUCCESSION,
+    UNCONFIRMED,
+    ServerRow,
+    ServerTable,
+    describe_apart,
+    describe_missing,
+)
+from jobmeter.store.clickhouse.silence import (
+    FENCE_SECONDS,
+    SUSPECT_SECONDS,
+    SilentServers,
+    drop_silent,
+    is_live,
+    read_clock,
+)
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 1.0
-SILENT_SECONDS = 15.0
-"""Seconds after which a server among others is expelled if its beat has not changed."""
-FENCE_SECONDS = 10.0
-"""Seconds for which a server among others answers after its last confirmed beat."""
-EXPELLED_SECONDS = 15.0
-"""Seconds between the expulsion of a server and the moment at which another may be alone; over ``FENCE_SECONDS``."""
+SUCCEED_SECONDS = FENCE_SECONDS + 1.5
+"""Seconds after its last sign to the leader after which a follower succeeds a leader that it cannot reach."""
+UNREACHABLE_SECONDS = 10.0
+"""Seconds for which a server tries to reach a leader before it asks for direct use of the engine."""
+_CLAIM_SECONDS, _CLAIM_AGAIN_SECONDS = 5.0, 30.0
 JOIN_SECONDS = 30.0
 """Seconds for which a start waits for the journal of another server."""
 _JOIN_AGAIN_SECONDS = 0.25
 _RETRY_AFTER_MS = 1_000
-_OWNER = "owner"
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-class Duties(Protocol):
-    """The parts of a store that depend on whether its server is alone."""
-
-    @property
-    def is_alone(self) -> bool:
-        """True while samples are acknowledged from the journal and the memory is trusted."""
-        ...
-
-    def be_alone(self) -> None:
-        """Acknowledge from the journal and trust the memory from now on."""
-        ...
-
-    def be_among_others(self) -> None:
-        """Insert the journal into the engine. From now on use neither the journal nor the memory.
-
-        Raises UnavailableError if the engine does not accept the samples; the server is then still alone.
-        """
-        ...
-
-    def recover(self, folder: Path) -> None:
-        """Insert the samples of a journal whose process has ended. Raises UnavailableError if some are left."""
-        ...
 
 
 class NodeMembership:
@@ -82,33 +86,37 @@ class NodeMembership:
         table: ServerTable,
         duties: Duties,
         folder: Path | None,
-        now: Callable[[], float] = lambda: time.clock_gettime(_CLOCK),
+        now: Callable[[], float] | None = None,
         *,
+        peers: ServerPeers | None = None,
         shares: bool = True,
     ) -> None:
-        """``folder`` has the journal; None for a server without a journal, which is never alone.
+        """``folder`` has the journal; None for a server without a journal, which never leads.
 
-        Without ``shares`` no other server may use the engine at the same time.
-
-        ``now`` returns seconds of a clock that goes on while the process or the machine sleeps.
+        Without ``peers`` others cannot reach this server. Without ``shares`` no other server may use the engine at the
+        same time. ``now`` is ``read_clock`` by default.
         """
         self._table = table
         self._duties = duties
         self._folder = folder
-        self._now = now
+        self._now = now or read_clock
+        self._peers = None if folder is None else peers
         self._shares = shares
         self._row = self._make_row()
         self._confirmed = float("-inf")
-        self._beats: dict[int, tuple[int, float]] = {}  # the last beat of each other server, and the time of its change
-        self._waits_until = 0.0  # the time until which expelled servers may answer
-        self._expelled: set[int] = set()
+        self._silence = SilentServers(table, self._now)
+        self._answered = float("-inf")  # the last sign to the former leader
+        self._unreachable: dict[int, float] = {}  # leaders that cannot be reached, each with the time of the first try
+        self._claimed = float("-inf")
+        self._claims = False
+        self._owes = False  # the journal may have samples that the engine lacks
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     @property
     def is_alone(self) -> bool:
-        """True while this server is alone."""
-        return self._duties.is_alone
+        """True while this server leads."""
+        return self._duties.role is ServerRole.LEADER
 
     @property
     def number(self) -> int:
@@ -117,34 +125,38 @@ class NodeMembership:
 
     def appear(self) -> None:
         """Write that this server lives and does not use its journal."""
-        self._write(journals=False)
+        self._write(journals=self._claims or self._owes)
 
     def join(self, seconds: float = JOIN_SECONDS, *, discard: bool = False) -> None:
-        """Return when every sample that any server acknowledged is in the engine, or in this server's own journal.
+        """Return when this server has a role, and so every sample that any server acknowledged.
 
-        Waits for a server that is alone, and recovers the journals of dead ones where their folders can be reached.
-        ``discard`` gives up the journals that are still missing after ``seconds``: a running server has inserted its
-        journal by then. Raises UnavailableError naming the server that has the journal.
+        Waits for a leader, and recovers the journals of dead ones where their folders can be reached. ``discard`` gives
+        up the journals that are still missing after ``seconds``: a running server has inserted its journal by then.
+        Raises UnavailableError naming the server that has the journal.
         """
-        before = self._read_last_id()
+        before = 0 if self._folder is None else read_owner(self._folder)
         self.appear()
-        if self._folder is not None:
-            self._duties.recover(self._folder)
-            if before:
-                self._table.write(ServerRow(before, beat=1, state=DEPARTED))
-            _write_owner(self._folder, self.number)
         deadline = self._now() + seconds
-        while left := [one for one in self.others() if one.journals and not self._take_over(one)]:
+        while not self._recover_own(before):
             if self._now() >= deadline:
-                if not discard:
-                    self._write(state=DEPARTED)
-                    raise UnavailableError(_describe_missing(left))
-                self._discard(left)
+                self._write(state=DEPARTED)
+                raise UnavailableError(SUCCESSION)
             self._over.wait(_JOIN_AGAIN_SECONDS)
             self.appear()
         with suppress(JobmeterError):
             self._table.forget_old()
         self.tick()
+        while self._duties.role is ServerRole.IDLE:
+            if self._now() >= deadline:
+                left = self._find_journals(self._table.read())
+                if left and not discard:
+                    self._write(state=DEPARTED)
+                    raise UnavailableError(describe_missing(left))
+                self._discard(left)
+                self.tick()
+                break
+            self._over.wait(_JOIN_AGAIN_SECONDS)
+            self.tick()
 
     def start(self) -> None:
         """Start the thread that ticks."""
@@ -152,39 +164,49 @@ class NodeMembership:
         self._thread.start()
 
     def tick(self) -> None:
-        """Read the table of servers once, and change between alone and among others if servers came or went."""
+        """Read the table of servers once, and change the role if servers came or went."""
         began = self._now()
-        if not self.is_alone:
+        if self._duties.role is not ServerRole.LEADER:
             self.appear()
         rows = self._table.read()
-        if not any(one.id == self.number and one.state == LIVE for one in rows):
-            self._rejoin()
+        if not is_live(rows, self.number):
+            self._rejoin(rows)
             return
         others = [one for one in rows if one.id != self.number]
-        living = [one for one in others if one.state == LIVE]
-        if self.is_alone:
-            if living and self._shares:
-                self._leave_alone()
-            return
-        if any(one.journals for one in living):
-            return  # this server was expelled and came back: its time runs out until the other one has consented
-        self._confirmed = began
-        self._expel(living)
-        self._await_expelled([one for one in others if one.state == EXPELLED])
-        if not living and self._folder is not None and self._now() >= self._waits_until:
-            self._try_alone()
+        if self._duties.role is ServerRole.LEADER:
+            self._tick_leader(others)
+        elif self._duties.role is ServerRole.FOLLOWER:
+            self._tick_follower(others)
+        elif self._row.leader:
+            self._tick_successor(others)
+        elif self._find_journals(others):
+            self._tick_idle(others)
+        else:
+            self._tick_direct(others, began)
 
     def check(self) -> None:
         """Raise UnavailableError if earlier reads and writes may not count, because others expelled this server.
 
-        Call ``check`` after the work, before its result is used.
+        Call ``check`` after the work, before its result is used. The thread that ticks is never refused: by it a server
+        without a role inserts samples.
         """
-        if self._shares and not self.is_alone and self._now() - self._confirmed > FENCE_SECONDS:
-            raise UnavailableError(
-                "this server cannot confirm that it sees what other servers store: the telemetry engine did not answer "
-                "for some seconds, try again",
-                _RETRY_AFTER_MS,
-            )
+        if self._shares and threading.current_thread() is not self._thread and not self.is_current():
+            raise UnavailableError(UNCONFIRMED, _RETRY_AFTER_MS)
+
+    def is_current(self) -> bool:
+        """Return True if this server sees every sample that was acknowledged before the call."""
+        peers, oldest = self._peers, self._now() - FENCE_SECONDS
+        match self._duties.role:
+            case ServerRole.LEADER:
+                followers = () if peers is None else peers.followers()
+                return all(one.is_expelled or one.confirmed >= oldest for one in followers)
+            case ServerRole.FOLLOWER:
+                link = None if peers is None else peers.leader
+                return link is not None and not link.is_closed and link.confirmed >= oldest
+            case ServerRole.DIRECT:
+                return self._confirmed >= oldest
+            case ServerRole.IDLE:
+                return False
 
     def stop(self) -> None:
         """End the thread. Without ``depart`` the next start, or another server, recovers the journal."""
@@ -200,7 +222,7 @@ class NodeMembership:
 
     def _run(self) -> None:
         failing = False
-        while not self._over.wait(TICK_SECONDS):
+        while not self._over.wait(TICK_SECONDS if self._duties.role is not ServerRole.IDLE else _JOIN_AGAIN_SECONDS):
             try:
                 self.tick()
                 failing = False
@@ -213,7 +235,8 @@ class NodeMembership:
 
     def _make_row(self) -> ServerRow:
         folder = "" if self._folder is None else str(self._folder)
-        return ServerRow(secrets.randbits(63) or 1, host=socket.gethostname(), folder=folder)
+        place = "" if self._peers is None else self._peers.place
+        return ServerRow(secrets.randbits(63) or 1, host=socket.gethostname(), folder=folder, peer=place)
 
     def _write(self, **changes: object) -> None:
         # The number first: a write that failed may have been stored.
@@ -222,105 +245,252 @@ class NodeMembership:
         self._table.write(row)
         self._row = replace(row, state=LIVE)
 
-    def _read_last_id(self) -> int:
-        """Return the number of the process that used the folder before; 0 for none."""
-        if self._folder is None:
-            return 0
-        try:
-            return int((self._folder / _OWNER).read_text())
-        except (OSError, ValueError):
-            return 0
-
     def others(self) -> Sequence[ServerRow]:
         """Return the rows of the other servers that have neither stopped nor been expelled."""
         return [one for one in self._table.read() if one.id != self.number and one.state == LIVE]
 
+    def _find_journals(self, rows: Sequence[ServerRow]) -> Sequence[ServerRow]:
+        """Return the other servers that may have acknowledged samples that the engine lacks."""
+        return [one for one in rows if one.id != self.number and one.journals]
+
+    def _recover_own(self, before: int) -> bool:
+        """Recover the journal in this server's folder. Return False while its followers may do so."""
+        if self._folder is None:
+            return True
+        state = self._table.state(before) if before else DEPARTED
+        if state == SUCCEEDED:
+            self._duties.void()
+        elif state < DEPARTED:
+            row = next((one for one in self._table.read() if one.id == before), ServerRow(before))
+            if self._has_successors(row):
+                if state == LIVE:
+                    self._table.write(replace(row, beat=row.beat + 1, state=EXPELLED))  # its followers need not wait
+                return False
+        self._duties.recover(self._folder)
+        if before and state < DEPARTED:
+            self._table.write(ServerRow(before, beat=1, state=DEPARTED))
+        write_owner(self._folder, self.number)
+        return True
+
+    def _has_successors(self, row: ServerRow) -> bool:
+        followers = [one for one in self.others() if one.leader == row.id]
+        self._silence.expel(followers)
+        return bool(followers)
+
     def _take_over(self, row: ServerRow) -> bool:
         """Recover the journal of a server that has ended. Return False if its folder is out of reach or in use."""
-        folder = Path(row.folder)
-        try:
-            if not row.folder or int((folder / _OWNER).read_text()) != row.id:
-                return False
-            lock = FolderLock(folder)
-        except (OSError, ValueError, JobmeterError):
+        lock = lock_ended(row)
+        if lock is None:
             return False
         try:
-            self._duties.recover(folder)
+            self._duties.recover(Path(row.folder))
         finally:
             lock.release()
-        self._table.write(ServerRow(row.id, beat=row.beat + 1, state=DEPARTED))
-        _log.warning("the samples in %s, the journal of a server that has ended, are in the engine now", folder)
+        self._table.write(replace(row, beat=row.beat + 1, state=DEPARTED, journals=False))
+        _log.warning("the samples in %s, the journal of a server that has ended, are in the engine now", row.folder)
         return True
 
     def _discard(self, rows: Sequence[ServerRow]) -> None:
         for row in rows:
             _log.warning("samples of the journal %s on %s are given up", row.folder, row.host)
-            self._table.write(ServerRow(row.id, beat=row.beat + 1, state=EXPELLED))
+            self._table.write(replace(row, beat=row.beat + 1, state=EXPELLED, journals=False))
 
-    def _rejoin(self) -> None:
+    def _rejoin(self, rows: Sequence[ServerRow]) -> None:
         """Begin again under another number: the others have expelled this server."""
+        if self._owes:
+            if self._peers is not None:
+                self._peers.refuse()
+            self._duties.be_idle()
+            state = self._table.state(self.number)
+            if state == SUCCEEDED:
+                self._duties.void()
+            elif any(one.leader == self.number and one.state == LIVE for one in rows):
+                return  # a follower inserts the samples
+            else:
+                self._duties.be_among_others()
+                if state < DEPARTED:
+                    self._table.write(replace(self._row, beat=self._row.beat + 1, state=DEPARTED, journals=False))
+            self._owes = False
         _log.warning("other servers took this one for dead: it joins them again")
-        if self.is_alone:
-            self._duties.be_among_others()
+        self._stop_following()
+        if self._peers is not None:
+            for one in self._peers.followers():
+                self._peers.drop(one.server)
+        self._duties.drop_copies()
         row = self._make_row()
         if self._folder is not None:
-            _write_owner(self._folder, row.id)  # first: a row whose number no folder has would never be recovered
-        self._row = row
+            write_owner(self._folder, row.id)  # first: a row whose number no folder has would never be recovered
+        self._row, self._claims = row, False
         self.appear()
 
-    def _leave_alone(self) -> None:
+    def _tick_leader(self, others: Sequence[ServerRow]) -> None:
+        living = [one for one in others if one.state == LIVE]
+        if not self._shares:
+            return
+        if any(not one.peer or self._peers is None for one in living):
+            self._leave_lead(others)
+            return
+        if self._peers is None:
+            return
+        if living:
+            self._duties.note_alone(alone=False)
+        self._peers.welcome(frozenset(one.id for one in living))
+        if drop_silent(self._peers, self._table, others, self._row.id, self._now):
+            members = {one.server for one in self._peers.followers()}
+            self._silence.expel([one for one in living if one.id not in members])
+            self._silence.await_expelled(others)
+            if not others and not members:
+                self._duties.note_alone(alone=True)
+
+    def _leave_lead(self, others: Sequence[ServerRow]) -> None:
+        if self._peers is not None:
+            self._peers.refuse()
+            if not drop_silent(self._peers, self._table, others, self._row.id, self._now) or self._peers.followers():
+                return
         self._confirmed = self._now()
         self._duties.be_among_others()
-        self._confirmed = self._now()  # until here no other server could be alone
-        self.appear()
+        self._confirmed = self._now()  # until here no other server could work
+        self._owes = False
+        self._write(journals=False, phase=DIRECT)
         _log.info("another server uses the telemetry engine: samples are acknowledged by the engine from now on")
+        if self._peers is not None:
+            _log.warning("%s", describe_apart([one for one in others if one.state == LIVE and not one.peer]))
 
-    def _try_alone(self) -> None:
-        self._write(journals=True)
-        if self.others():
-            self.appear()
+    def _tick_follower(self, others: Sequence[ServerRow]) -> None:
+        row = next((one for one in others if one.id == self._row.leader), None)
+        link = None if self._peers is None else self._peers.leader
+        is_new = link is not None and not link.is_closed and self._now() - link.since < SUSPECT_SECONDS
+        if row is None or row.state != LIVE or not (is_new or self.is_current()):
+            self._answered = self._stop_following()
+            self._write(phase=IDLE)
+            self._tick_successor(others)
+
+    def _stop_following(self) -> float:
+        """Answer nothing from now on. Return the time of the last sign to the leader."""
+        answered = float("-inf")
+        if self._duties.role is not ServerRole.IDLE:
+            self._duties.be_idle()
+        if self._peers is not None:
+            link = self._peers.leader
+            answered = answered if link is None else max(link.answered, link.since)
+            self._peers.leave()
+        return answered
+
+    def _tick_successor(self, others: Sequence[ServerRow]) -> None:
+        """Insert the copies if the leader is dead and no other follower has a lower number."""
+        former = self._row.leader
+        state = self._table.state(former)
+        if state >= DEPARTED:
+            self._resign()
             return
-        self._duties.be_alone()
-        _log.info("no other server uses the telemetry engine: samples are acknowledged by the journal from now on")
+        row = next((one for one in others if one.id == former), ServerRow(former))
+        if state == LIVE:
+            if not has_ended(row) and self._now() <= self._answered + SUCCEED_SECONDS:
+                self._try_to_follow(row)
+                return
+            self._table.write(replace(row, beat=row.beat + 1, state=EXPELLED))
+        rows = self._table.read()
+        if not is_live(rows, self.number):
+            return  # the next tick joins again
+        candidates = [one for one in rows if one.state == LIVE and one.leader == former]
+        self._silence.expel([one for one in candidates if one.id != self.number])
+        if min(one.id for one in candidates) != self.number:
+            return
+        self._duties.insert_copies()
+        self._table.write(replace(row, beat=row.beat + 2, state=SUCCEEDED, journals=False))
+        _log.warning(
+            "server %s (%s) has ended: this one inserted the samples that it had acknowledged", row.host, row.folder
+        )
+        self._resign()
 
-    def _expel(self, living: Sequence[ServerRow]) -> None:
-        now = self._now()
-        before, self._beats = self._beats, {}
-        for row in living:
-            beat, since = before.get(row.id, (-1, now))
-            self._beats[row.id] = (row.beat, since if row.beat == beat else now)
-            if now - self._beats[row.id][1] > SILENT_SECONDS:
-                _log.warning("server %s (%s) does not answer any more", row.host, row.folder or "no journal")
-                self._table.write(replace(row, beat=row.beat + 1, state=EXPELLED))
+    def _resign(self) -> None:
+        """Give up the copies of the former leader."""
+        self._write(phase=IDLE, leader=0)
+        self._duties.drop_copies()
 
-    def _await_expelled(self, rows: Sequence[ServerRow]) -> None:
-        """Wait until no expelled server can answer any more, then remove their rows."""
-        fresh = {row.id for row in rows} - self._expelled
-        if fresh:
-            self._waits_until = self._now() + EXPELLED_SECONDS
-        elif rows and self._now() >= self._waits_until:
-            for row in rows:
-                self._table.write(replace(row, beat=row.beat + 1, state=DEPARTED))
-        self._expelled |= fresh
+    def _try_to_follow(self, row: ServerRow) -> bool:
+        if self._peers is None or not row.peer or not self._row.peer:
+            return False
+        found = self._peers.follow(row, self.number, self._resign if self._row.leader else lambda: None)
+        if found is Joining.FOLLOWS:
+            self._unreachable.clear()
+            self._write(phase=FOLLOWING, leader=row.id)
+            rows = self._table.read()
+            if is_live(rows, self.number) and any(one.id == row.id and one.state == LIVE for one in rows):
+                self._duties.note_alone(alone=False)
+                self._duties.follow()
+                _log.info(
+                    "this server follows %s (%s): samples go to its journal, and are copied here", row.host, row.folder
+                )
+                return True
+            self._answered = self._stop_following()
+            self._write(phase=IDLE)
+        elif found is Joining.REFUSED:
+            self._unreachable.pop(row.id, None)
+            if self._row.leader:
+                self._resign()
+        elif self._now() - self._unreachable.setdefault(row.id, self._now()) > UNREACHABLE_SECONDS:
+            _log.warning("%s", describe_apart([row]))
+            self._write(peer="")
+        return False
 
+    def _tick_idle(self, others: Sequence[ServerRow]) -> None:
+        """Follow the leader, or recover the journal of a dead one."""
+        if self._duties.role is not ServerRole.IDLE or self._claims or self._row.phase != IDLE:
+            self._duties.be_idle()
+            self._claims = False
+            self._write(phase=IDLE, journals=False)
+        for row in self._find_journals(others):
+            if row.state == LIVE and self._try_to_follow(row):
+                return
+            if not self._has_successors(row):
+                self._take_over(row)
+        if not self._find_journals(self._table.read()):
+            self.tick()
 
-def _write_owner(folder: Path, number: int) -> None:
-    """Store durably which process uses a folder."""
-    draft = folder / f".{_OWNER}"
-    try:
-        with draft.open("w") as file:
-            file.write(str(number))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(folder / _OWNER)
-    except OSError as error:
-        raise make_unavailable(str(error), f"write {folder}") from error
+    def _tick_direct(self, others: Sequence[ServerRow], began: float) -> None:
+        if self._duties.role is not ServerRole.DIRECT or self._row.phase != DIRECT:
+            self._write(phase=DIRECT)
+            rows = self._table.read()
+            if not is_live(rows, self.number) or self._find_journals(rows):
+                self._write(phase=IDLE)
+                return
+            self._duties.be_among_others()
+            others = [one for one in rows if one.id != self.number]
+        self._confirmed = began
+        living = [one for one in others if one.state == LIVE]
+        self._silence.expel(living)
+        self._silence.await_expelled(others)
+        if self._folder is not None and self._now() >= self._silence.waits_until and self._may_claim(living):
+            self._try_lead()
 
+    def _may_claim(self, living: Sequence[ServerRow]) -> bool:
+        """Return True if this server is alone, or if all reach each other and its number is the lowest."""
+        if not living or self._claims:
+            return True
+        able = bool(self._row.peer) and all(one.peer for one in living)
+        return (
+            able and self.number < min(one.id for one in living) and self._now() - self._claimed > _CLAIM_AGAIN_SECONDS
+        )
 
-def _describe_missing(rows: Sequence[ServerRow]) -> str:
-    places = ", ".join(f"{row.folder} on {row.host}" for row in rows)
-    return (
-        f"another server has samples in its journal that the telemetry engine lacks: {places}. If it runs, it hands "
-        "them over within seconds; otherwise start it again, or bring the folder here under the same path. To give "
-        "these samples up: jobmeter serve --discard-journals"
-    )
+    def _try_lead(self) -> None:
+        if not self._claims:
+            self._claimed = self._now()
+        place = "" if self._peers is None else self._peers.place
+        self._write(journals=True, peer=place)
+        rows = self._table.read()
+        others = [one for one in rows if one.id != self.number]
+        living = [one for one in others if one.state == LIVE]
+        able = (
+            is_live(rows, self.number) and not self._find_journals(rows) and all(one.peer and place for one in living)
+        )
+        if able and all(one.phase == IDLE for one in living):
+            self._claims, self._owes = False, True
+            self._claimed = float("-inf")
+            self._duties.lead()
+            self._duties.note_alone(alone=not others)
+            _log.info("this server leads: samples are acknowledged by its journal from now on")
+            return
+        self._claims = able and self._now() - self._claimed < _CLAIM_SECONDS
+        if not self._claims:
+            self.appear()

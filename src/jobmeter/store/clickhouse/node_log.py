@@ -1,34 +1,45 @@
-"""The commit log of a ClickHouse node: the journal while this server is alone, the node while others use it too."""
+"""The commit log of a ClickHouse node, by the role of this server: its journal, the leader's journal, or the node."""
 
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 import numpy as np
 
 from jobmeter.errors import JobmeterError, UnavailableError
-from jobmeter.model.batch import SeriesKeys, Uint64s
+from jobmeter.model.batch import SampleBatch, SeriesKeys, Uint64s
+from jobmeter.model.retention import Retention
 from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
+from jobmeter.store.clickhouse.leader_link import LeaderLink
 from jobmeter.store.clickhouse.native import encode
+from jobmeter.store.clickhouse.peer_work import PeerWork, StoreCommands
+from jobmeter.store.clickhouse.peers import PeerService
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool, accept_all
+from jobmeter.store.clickhouse.roles import ServerRole
 from jobmeter.store.clickhouse.rollup_state import RollupState
-from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
+from jobmeter.store.clickhouse.rows import JobHour, JournalBlock, SampleRuns
+from jobmeter.store.mirror import LeaderStore, MirroredMemory
 
 _NEVER = -1
 """Number that no roll-up state has, so that the second mark is always made."""
+_IDLE_SECONDS, _IDLE_STEP_SECONDS = 5.0, 0.1
+"""Seconds for which a commit waits while this server has no role, and the longest time between two looks."""
+_RETRY_AFTER_MS = 1_000
+_NO_ROLE = "the servers of the telemetry engine are agreeing on the one that leads: try again"
 
 
 class NodeLog:
     """Commit log of a ClickHouse node, which also has the ``Duties`` of ``membership``.
 
-    ``check`` is ``NodeMembership.check``, set once the server has a membership.
-    ``writing`` is locked while a commit runs: the log changes between two commits only.
+    ``check`` and ``is_current`` belong to ``NodeMembership``, set once the server has a membership, as ``peers``
+    is. ``writing`` is locked while a commit runs: the role changes between two commits only.
     """
 
     def __init__(self, pool: Pool, folder: Path | None, siblings: int = 1) -> None:
@@ -38,24 +49,40 @@ class NodeLog:
         """
         most = JournalLimits()
         self._limits = replace(most, most_rows=most.most_rows // siblings, most_bytes=most.most_bytes // siblings)
-        self.is_alone = False
+        self.role = ServerRole.IDLE
         self.writing = threading.Lock()
         self.check: Callable[[], None] = accept_all
+        self.is_current: Callable[[], bool] = lambda: self.role is ServerRole.LEADER
+        self.peers: PeerService | None = None
         self.damaged = False
         """True if a recovered journal had lost samples."""
         self._direct = DirectInserts(pool)
         self._flusher = Flusher(pool, encode)
         self._folder = folder
         self._journal: Journal | None = None
-        self._announcing = threading.Lock()  # guards the next two attributes
+        self._announcing = threading.Lock()  # guards the next three attributes
         self._listeners: list[Callable[[bool], None]] = []
         self._announced = False
+        self._mirror: MirroredMemory | None = None
+        self._copies = FollowedRows()
+        self._role_changed = threading.Event()
         self._state: RollupState | None = None
         self._catalog: Catalog | None = None
+
+    @property
+    def is_alone(self) -> bool:
+        """True while this server leads: no other server writes samples, marks or series to the node."""
+        return self.role is ServerRole.LEADER
+
+    @property
+    def is_following(self) -> bool:
+        """True while samples go to a leader."""
+        return self.role is ServerRole.FOLLOWER
 
     def bind(self, state: RollupState, catalog: Catalog) -> None:
         """Set the other parts of the store. They are created after the log, because they read its pending rows."""
         self._state, self._catalog = state, catalog
+        state.waiting_hours = self._find_waiting_hours
 
     def watch(self, changed: Callable[[bool], None]) -> None:
         """Call a function with True while this server is alone, now and after each change.
@@ -67,21 +94,106 @@ class NodeLog:
             self._listeners.append(changed)
             changed(self._announced)
 
+    def mirror(self, memory: MirroredMemory) -> None:
+        """Set the memory that answers while this server leads or follows."""
+        with self.writing:
+            self._mirror = memory
+        memory.trust(trusted=self._is_mirrored)
+
+    @property
+    def has_mirror(self) -> bool:
+        """True if a memory with the newest samples forwards the batches."""
+        return self._mirror is not None
+
+    @property
+    def _is_mirrored(self) -> bool:
+        return self.role in {ServerRole.LEADER, ServerRole.FOLLOWER}
+
+    def connect(self, peers: PeerService, store: LeaderStore) -> None:
+        """Use connections with other servers; ``store`` does the work that followers send."""
+        self.peers = peers
+
+        def choose() -> LeaderStore:
+            return store if self._mirror is None else self._mirror
+
+        def flush(before_ms: int | None) -> int:
+            self.flush(before_ms)
+            return 0
+
+        def delete_job(job: int | None) -> int:
+            choose().delete_job(job or 0)
+            return 0
+
+        commands: StoreCommands = {
+            "flush": flush,
+            "roll_up": lambda until_ms: choose().roll_up(until_ms or 0),
+            "delete_job": delete_job,
+        }
+        peers.followed.work = PeerWork(lambda batches, retention: choose().append_all(batches, retention), commands)
+
+    def begin_commit(self) -> int:
+        """Return the number for ``await_followers``."""
+        return 0 if self.peers is None else self.peers.followed.term
+
+    def await_followers(self, number: int) -> None:
+        """Return when all followers have what was stored since ``begin_commit`` returned that number.
+
+        Raises UnavailableError if they may have it, but others may have expelled this server.
+        """
+        if self.peers is not None:
+            self.peers.followed.await_followers(number)
+
+    def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> bool:
+        """Have the leader store batches. Return False if this server does not follow one.
+
+        Waits some seconds while this server has no role. Raises UnavailableError after that.
+        """
+        deadline = monotonic() + _IDLE_SECONDS
+        while self.role is ServerRole.IDLE and self.peers is not None and monotonic() < deadline:
+            self._role_changed.wait(_IDLE_STEP_SECONDS)
+        if self.role is not ServerRole.FOLLOWER:
+            return False
+        self._leader().append(batches, retention)
+        return True
+
+    def command(self, name: str, argument: int | None) -> int | None:
+        """Run a command of the leader's store. Return None if this server does not follow one."""
+        if self.role is not ServerRole.FOLLOWER:
+            return None
+        return self._leader().command(name, argument)
+
+    def _leader(self) -> LeaderLink:
+        link = None if self.peers is None else self.peers.leader
+        if link is None:
+            raise UnavailableError(_NO_ROLE, _RETRY_AFTER_MS)
+        return link
+
+    def note_change(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
+        """Tell the followers that other data of some jobs changed, None for all, and wait until they know."""
+        if self.peers is not None and self.role is ServerRole.LEADER:
+            term = self.begin_commit()
+            self.peers.followed.changed(jobs, dropped=dropped)
+            self.await_followers(term)
+
     def append(self, group: Sequence[SampleRuns]) -> None:
         """Make the rows durable: in the journal, or in the node."""
-        if self._journal is not None and self.is_alone:
+        if self._journal is not None and self.role is ServerRole.LEADER:
             self._journal.append(group)
-        else:
+        elif self.role is ServerRole.DIRECT:
             self._direct.append(group)
             self.check()
+        else:
+            raise UnavailableError(_NO_ROLE, _RETRY_AFTER_MS)
 
     def pending(self) -> Pending:
         """Return the durable rows that may not be in the node yet."""
+        if self.role is ServerRole.FOLLOWER:
+            return self._copies.pending()
         return NOTHING if self._journal is None else self._journal.pending()
 
     def flush(self, before_ms: int | None = None) -> None:
         """Return when earlier rows are in the node."""
-        if self._journal is not None:
+        if self.command("flush", before_ms) is None and self._journal is not None:
             self._journal.flush(before_ms)
 
     def begin(self, ids: Uint64s) -> None:
@@ -99,6 +211,33 @@ class NodeLog:
         if self._journal is not None:
             self._journal.close()
 
+    def register(self, take: Callable[[Sequence[SampleRuns]], None]) -> None:
+        """Call ``take`` with the rows of the journal while no row is added or removed."""
+        if self._journal is not None:
+            self._journal.register(take)
+
+    def begin_copies(self) -> None:
+        """Begin with no copies of the leader's rows."""
+        self._copies.clear()
+
+    def copy(self, group: Sequence[SampleRuns], intent: int) -> None:
+        """Add copies of rows of the leader's journal."""
+        self._copies.add([JournalBlock(rows) for rows in group])
+        if self._mirror is not None:
+            self._mirror.apply([_batch_of(rows) for rows in group], intent)
+
+    def drop_oldest(self, blocks: int) -> None:
+        """Drop the oldest copies: the engine has them."""
+        self._copies.drop_oldest(blocks)
+
+    def change(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
+        """Tell the memory that other data of some jobs changed."""
+        _, catalog = self._parts()
+        if dropped:
+            catalog.forget()
+        if self._mirror is not None:
+            self._mirror.invalidate(jobs, dropped=dropped)
+
     def recover(self, folder: Path) -> None:
         """Insert the samples of a journal whose process has ended, and mark their hours.
 
@@ -111,7 +250,9 @@ class NodeLog:
             found.update(rows.late_hours(MAX_TIME_MS + 1))
             state.mark_before(rows.late_hours(state.intent()))
 
-        journal = Journal(folder, self._insert, self._limits)
+        own = folder == self._folder
+        copies = self.peers.followed if own and self.peers is not None else None
+        journal = Journal(folder, self._insert, self._limits, copies)
         try:
             journal.recover(prepare, catalog)
             journal.flush()
@@ -122,37 +263,103 @@ class NodeLog:
         intent = state.intent()
         state.mark_after({pair for pair in found if pair[1] < intent}, _NEVER)
         self.damaged |= journal.damaged
-        if folder == self._folder:
+        if own:
             self._journal = journal
         else:
             journal.close()
 
-    def be_alone(self) -> None:
+    def void(self) -> None:
+        """Delete the rows of the journal: another server has inserted them."""
+        if self._journal is not None:
+            self._journal.void()
+        elif self._folder is not None:
+            journal = Journal(self._folder, self._insert)
+            journal.void()
+            journal.close()
+
+    def lead(self) -> None:
         """Use the journal from the next commit on."""
         state, catalog = self._parts()
         with self.writing:
             state.reload()
             catalog.forget()
-            self.is_alone = True
-            # Commits need the list of all series. Read it now: a later commit must not wait for an unreachable node.
-            with suppress(JobmeterError):
-                catalog.lacks_descriptor(SeriesKeys(np.empty(0, np.uint64), np.empty(0, np.uint64)))
-        self._announce(alone=True)
+            self._change_role(ServerRole.LEADER)
+        self._trust()
+        # Commits need the list of all series. Read it now: a later commit must not wait for an unreachable node.
+        with self.writing, suppress(JobmeterError):
+            catalog.lacks_descriptor(SeriesKeys(np.empty(0, np.uint64), np.empty(0, np.uint64)))
+
+    def note_alone(self, *, alone: bool) -> None:
+        """Tell the listeners whether there are other servers."""
+        if alone != self._announced:
+            self._announce(alone=alone)
+
+    def follow(self) -> None:
+        """Send samples to the leader from the next commit on."""
+        _, catalog = self._parts()
+        with self.writing:
+            catalog.forget()
+            self._change_role(ServerRole.FOLLOWER)
+        self._trust()
+
+    def be_idle(self) -> None:
+        """Refuse commits and answers from now on."""
+        with self.writing:
+            self._change_role(ServerRole.IDLE)
+        self._trust()
+        self.note_alone(alone=False)
 
     def be_among_others(self) -> None:
         """Use the node from the next commit on, once it has every row of the journal."""
         state, catalog = self._parts()
+        was_alone = self._announced
         self._announce(alone=False)
+        if self._mirror is not None:
+            self._mirror.trust(trusted=False)
         try:
             self.flush()  # most rows, before commits have to wait
             with self.writing:
                 self.flush()
                 state.write_marks()
-                self.is_alone = False
+                self._change_role(ServerRole.DIRECT)
                 catalog.forget()
         except BaseException:
-            self._announce(alone=self.is_alone)
+            self._trust()
+            self._announce(alone=was_alone and self.is_alone)
             raise
+
+    def insert_copies(self) -> None:
+        """Insert the copies, with the marks of their hours."""
+        state, _ = self._parts()
+        groups = [block.rows for block in self._copies.blocks()]
+        if not groups:
+            return
+        before = state.intent()
+        hours = set[JobHour]().union(*(rows.late_hours(MAX_TIME_MS + 1) for rows in groups))
+        state.mark_before({pair for pair in hours if pair[1] < before})
+        self._flusher(groups)
+        intent = state.intent()
+        state.mark_after({pair for pair in hours if pair[1] < intent}, _NEVER)
+
+    def drop_copies(self) -> None:
+        """Drop the copies."""
+        self._copies.clear()
+
+    def _change_role(self, role: ServerRole) -> None:
+        self.role = role
+        self._role_changed.set()
+        self._role_changed.clear()
+
+    def _trust(self) -> None:
+        """Tell the memory whether to answer. Not while commits wait: they hold its lock."""
+        if self._mirror is not None:
+            self._mirror.trust(trusted=self._is_mirrored)
+
+    def _find_waiting_hours(self, before_ms: int) -> set[JobHour]:
+        """Return the late hours of copies. The leader's marks of these may not be in the node yet."""
+        if self.role is not ServerRole.FOLLOWER:
+            return set()
+        return set[JobHour]().union(*(block.rows.late_hours(before_ms) for block in self._copies.blocks()))
 
     def _announce(self, *, alone: bool) -> None:
         with self._announcing:
@@ -162,6 +369,8 @@ class NodeLog:
 
     def _insert(self, group: Sequence[SampleRuns]) -> None:
         state, _ = self._parts()
+        if self.role is ServerRole.LEADER:
+            self.check()  # an expelled leader may have been frozen: newer rows may be in the node
         state.write_marks()
         self._flusher(group)
 
@@ -169,3 +378,44 @@ class NodeLog:
         if self._state is None or self._catalog is None:
             raise UnavailableError("the telemetry store is not open yet")
         return self._state, self._catalog
+
+
+class FollowedRows:
+    """Copies of the rows of a leader's journal, in order. Safe for any number of threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blocks: list[JournalBlock] = []
+
+    def blocks(self) -> Sequence[JournalBlock]:
+        """Return the blocks."""
+        with self._lock:
+            return tuple(self._blocks)
+
+    def pending(self) -> Pending:
+        """Return the rows for readers."""
+        return Pending(self.blocks())
+
+    def add(self, blocks: Sequence[JournalBlock]) -> None:
+        """Add blocks."""
+        with self._lock:
+            self._blocks += blocks
+
+    def drop_oldest(self, count: int) -> None:
+        """Drop the oldest blocks."""
+        with self._lock:
+            del self._blocks[:count]
+
+    def clear(self) -> None:
+        """Drop all blocks."""
+        with self._lock:
+            self._blocks = []
+
+
+def _batch_of(rows: SampleRuns) -> SampleBatch:
+    """Return rows as a batch without the objects of its series."""
+    single = len(rows.count) == len(rows)
+    index = np.arange(len(rows.count), dtype=np.uint32)
+    return SampleBatch(
+        (), index if single else np.repeat(index, rows.count), rows.time, rows.value, rows.keys, rows.span, single
+    )

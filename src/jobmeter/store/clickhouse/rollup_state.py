@@ -58,6 +58,8 @@ class RollupState:
         self._begun = 0  # number of roll-ups that may have read samples
         self._progress: dict[str, int] = {}
         self._last_intent = 0
+        self.waiting_hours: Callable[[int], set[JobHour]] = lambda _: set()
+        """Returns the hours before a time whose samples wait in another server's journal; empty without one."""
         self.reload()
 
     def intent(self) -> int:
@@ -162,9 +164,13 @@ class RollupState:
 
     def marked(self, jobs: Sequence[int]) -> set[JobHour]:
         """Return the marked hours of some jobs."""
-        if not self._is_alone():
-            return {(mark.job, mark.hour) for mark in self._read_marks(jobs)}
         pairs = frozenset(jobs)
+        if not self._is_alone():
+            # Before the marks are read: the leader writes them before its journal goes to the engine.
+            waiting = self.waiting_hours(self._clock.now_ms() - _NEW_MS)
+            return {(mark.job, mark.hour) for mark in self._read_marks(jobs)} | {
+                pair for pair in waiting if pair[0] in pairs
+            }
         with self._lock:
             return {pair for pair in self._standing if pair[0] in pairs}
 

@@ -8,17 +8,29 @@ from jobmeter.model.time import DAY, Clock
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
 
-LIVE, EXPELLED, DEPARTED = 0, 1, 2
-"""States of a server, in the only order in which they follow each other."""
+LIVE, EXPELLED, DEPARTED, SUCCEEDED = 0, 1, 2, 3
+"""States of a server, in the only order in which they follow each other.
+
+``SUCCEEDED``: another server has inserted the samples that this one acknowledged, so its journal is void.
+"""
+IDLE, DIRECT, FOLLOWING = 0, 1, 2
+"""Phases of a server without a journal in use: it answers nothing, uses the engine directly, or follows a leader."""
+UNCONFIRMED = (
+    "this server cannot confirm that it sees what other servers store: the telemetry engine or the leading server did "
+    "not answer for some seconds, try again"
+)
+SUCCESSION = "other servers are inserting the samples of this server's journal: start it again in some seconds"
 _MOST_OLD = 1_000
 _READ = (
-    "SELECT id, max(state), max(beat), argMax(journals, beat), any(host), any(folder) FROM servers "
+    "SELECT id, max(state), max(beat), argMax(journals, beat), argMax(host, beat), argMax(folder, beat), "
+    "argMax(peer, beat), argMax(phase, beat), argMax(leader, beat) FROM servers "
     "GROUP BY id HAVING max(state) < {departed:UInt8}"
 )
 _WRITE = (
     "INSERT INTO servers SELECT {id:UInt64}, {state:UInt8}, {beat:UInt64}, {journals:UInt8}, {host:String}, "
-    "{folder:String}, {at:Int64}"
+    "{folder:String}, {at:Int64}, {peer:String}, {phase:UInt8}, {leader:UInt64}"
 )
+_STATE = "SELECT max(state) FROM servers WHERE id = {id:UInt64}"
 _OLD = "SELECT count() FROM servers WHERE state = {departed:UInt8} AND at < {before:Int64}"
 _FORGET = (
     "ALTER TABLE servers DELETE WHERE id IN "
@@ -30,7 +42,8 @@ class ServerRow(msgspec.Struct, frozen=True):
     """State of a server that has started.
 
     ``beat`` grows with each row of the server. ``journals``: the server may have acknowledged samples that only its
-    journal has, in ``folder`` on ``host``.
+    journal has, in ``folder`` on ``host``. ``peer``: how other servers reach it (``PeerPlace``); empty if they cannot.
+    ``leader``: number of the server that it follows, or followed and has copies of; 0 for none.
     """
 
     id: int
@@ -39,6 +52,9 @@ class ServerRow(msgspec.Struct, frozen=True):
     host: str = ""
     folder: str = ""
     state: int = LIVE
+    peer: str = ""
+    phase: int = IDLE
+    leader: int = 0
 
 
 def other_server(rows: Sequence[ServerRow]) -> str:
@@ -47,6 +63,26 @@ def other_server(rows: Sequence[ServerRow]) -> str:
     return (
         f"another server uses these replicas, on {hosts}: without ClickHouse Keeper they serve one server only. Stop "
         "the other one. If it is lost with its data folder: jobmeter serve --discard-journals"
+    )
+
+
+def describe_missing(rows: Sequence[ServerRow]) -> str:
+    """Return the message for a start without the journals of these servers."""
+    places = ", ".join(f"{row.folder} on {row.host}" for row in rows)
+    return (
+        f"another server has samples in its journal that the telemetry engine lacks: {places}. If it runs, it hands "
+        "them over within seconds; otherwise start it again, or bring the folder here under the same path. To give "
+        "these samples up: jobmeter serve --discard-journals"
+    )
+
+
+def describe_apart(rows: Sequence[ServerRow]) -> str:
+    """Return the message for servers that do not reach these."""
+    hosts = ", ".join(sorted({row.host for row in rows}))
+    return (
+        f"this server and the server on {hosts} do not reach each other, so each sample is acknowledged only once the "
+        "telemetry engine has it, and answers do not come from memory. Let all servers reach each other's "
+        "--peer-listen address, then restart them"
     )
 
 
@@ -62,9 +98,17 @@ class ServerTable:
         with translated("read which servers use it"), self._pool.client() as client:
             rows = client.query(_READ, parameters={"departed": DEPARTED}).result_rows
         return [
-            ServerRow(int(number), int(beat), bool(journals), str(host), str(folder), int(state))
-            for number, state, beat, journals, host, folder in rows
+            ServerRow(
+                int(number), int(beat), bool(journals), str(host), str(folder), int(state), str(peer), phase, leader
+            )
+            for number, state, beat, journals, host, folder, peer, phase, leader in rows
         ]
+
+    def state(self, number: int) -> int:
+        """Return the state of a server; ``LIVE`` for an unknown one."""
+        with translated("read which servers use it"), self._pool.client() as client:
+            (row,) = client.query(_STATE, parameters={"id": number}).result_rows
+        return int(row[0])
 
     def write(self, row: ServerRow) -> None:
         """Store a row. On return it is durable and visible."""

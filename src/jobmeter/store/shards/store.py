@@ -35,6 +35,7 @@ from jobmeter.store.base import (
 )
 from jobmeter.store.damage import DamagedPart
 from jobmeter.store.meter import BudgetMeter
+from jobmeter.store.mirror import MirroredMemory
 from jobmeter.store.shards.away import AwayShard
 from jobmeter.store.shards.placement import find_shard
 from jobmeter.store.shards.shard import Shard, ShardEngine, ShardOpening, ShardSet, ask_all, ask_some
@@ -379,6 +380,20 @@ class ShardUse:
         with self._guard:
             self._listeners.append(changed)
             changed(self._announced)
+
+    is_following = False
+
+    def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> bool:  # noqa: ARG002 - the protocol's
+        """Return False: no server of shards leads others."""
+        return False
+
+    def mirror(self, memory: MirroredMemory) -> None:
+        """Let a memory answer while no other server uses any shard."""
+        self.watch(lambda alone: memory.trust(trusted=alone))
+
+    def is_current(self) -> bool:
+        """Return True: the memory is trusted only while no other server uses any shard."""
+        return True
 
     def check(self) -> None:
         """Raise UnavailableError while another server may be the only one on a shard."""

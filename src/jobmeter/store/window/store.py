@@ -35,6 +35,8 @@ _TOGETHER = 1_024
 """Series that are looked up in the window together."""
 _PAGE_SERIES = 65_536
 """Series whose keys are read at a time to fill the window."""
+_MOST_WANTED = 1_000_000
+"""Most series of followed writes that wait for the window, about."""
 _ADOPTED_ROWS = 8_000_000
 """Most samples of new series that are read together, 160 MB: the more samples each has, the fewer series."""
 _NO_SERIES = SeriesKeys(np.empty(0, np.uint64), np.empty(0, np.uint64))
@@ -47,7 +49,8 @@ BLOCK_ROWS = 65_536
 class WindowedStore:
     """A ``Store`` with a window. Correct if every write goes through this object (one server writes these series).
 
-    If the engine reports that other servers use it, no answer comes from memory.
+    If the engine reports that other servers use it, answers come from memory while this server leads them or follows
+    one of them (``EngineUse``).
     A query inside the window of all its series is answered from memory; any other query goes to the engine. The series
     of requested jobs and their rolled-up ranges are cached until the job's revision changes.
     """
@@ -66,20 +69,28 @@ class WindowedStore:
         self.window = Window(length_ms, bound)
         engine.use_series(self.window.series)
         self.engine_use = engine.engine_use
-        self._is_alone = True
+        self._is_trusted = engine.engine_use is None
         self.cache = cache or Cache()
         self._appending = threading.Lock()
         self._swept_ms = 0
         self._immutable_ms = self._find_rolled_end()
         self._adopts_after = clock.monotonic()
-        self._unfilled: SeriesPage | None = SeriesPage(_NO_SERIES, NEWEST)
+        self._unfilled: SeriesPage | None = SeriesPage(_NO_SERIES, NEWEST) if self._is_trusted else None
+        self._wanted: dict[int, int] = {}  # series of followed writes that are not in the window, and their jobs
+        self._meanwhile: list[SampleBatch] | None = None  # followed writes since a read for the window began
         if engine.engine_use is not None:
-            engine.engine_use.watch(self._use_alone)
+            engine.engine_use.mirror(self)
+            engine.engine_use.watch(self._share)
 
     @property
     def memory(self) -> StoreMemory | None:
-        """The window; None while other servers use the engine."""
-        return self.window if self._is_alone else None
+        """The window; None while it may lack samples of other servers."""
+        return self.window if self._is_current else None
+
+    @property
+    def _is_current(self) -> bool:
+        """True if the window has every sample of its series that was acknowledged before."""
+        return self._is_trusted and (self.engine_use is None or self.engine_use.is_current())
 
     def _find_rolled_end(self) -> int:
         """Return the end of the last hour that may be rolled up by another process.
@@ -87,22 +98,61 @@ class WindowedStore:
         The end is at most the last full hour, or later if the clock was set back.
         """
         over_ms = floor_to(self._clock.now_ms(), HOUR)
-        rolled = self._engine.rolled_up_ranges((), TimeRange(over_ms, floor_to(MAX_TIME_MS, HOUR)))
+        try:
+            rolled = self._engine.rolled_up_ranges((), TimeRange(over_ms, floor_to(MAX_TIME_MS, HOUR)))
+        except UnavailableError:
+            return over_ms + HOUR
         return max((part.end_ms for part in rolled), default=over_ms)
 
-    def _use_alone(self, alone: bool) -> None:
-        """Empty the memory, and answer from it only if no other server uses the engine. See ``EngineUse.watch``."""
+    def trust(self, *, trusted: bool) -> None:
+        """Empty the memory, and answer from it or not from now on. See ``MirroredMemory``."""
+        immutable_ms = self._find_rolled_end() if trusted else 0
         with self._appending:
-            if alone == self._is_alone:
-                return
-            self._is_alone = alone
+            self._is_trusted = trusted
             self.window.share(is_shared=False)
             self.window.clear()
             self.window.revisions.raise_all()
-            self.window.share(is_shared=alone)
-            self._unfilled = SeriesPage(_NO_SERIES, NEWEST) if alone else None
-            if alone:
-                self._immutable_ms = max(self._immutable_ms, self._find_rolled_end())
+            self._unfilled = SeriesPage(_NO_SERIES, NEWEST) if trusted else None
+            self._wanted, self._meanwhile = {}, None
+            self._immutable_ms = max(self._immutable_ms, immutable_ms)
+
+    def _share(self, alone: bool) -> None:
+        """Let worker processes answer from the window while there is no other server. See ``EngineUse.watch``."""
+        with self._appending:
+            self.window.share(is_shared=alone and self._is_trusted)
+
+    def apply(self, batches: Sequence[SampleBatch], immutable_ms: int) -> None:
+        """Take samples that the leader has stored. See ``MirroredMemory``."""
+        with self._appending:
+            if not self._is_trusted:
+                return
+            self._immutable_ms = max(self._immutable_ms, immutable_ms)
+            self._sweep()
+            changed = _find_late_jobs(batches, self._immutable_ms)
+            for batch in batches:
+                if not self.window.has_all(batch.keys):
+                    new = batch.keys.where(self.window.missing(batch.keys))
+                    changed.update(new.job.tolist())
+                    if len(self._wanted) < _MOST_WANTED:
+                        self._wanted.update(zip(new.series.tolist(), new.job.tolist(), strict=True))
+            self.window.write_all(batches, self._clock.now_ms())
+            if self._meanwhile is not None:
+                self._meanwhile += batches
+            self.window.revisions.raise_some(changed)
+
+    def invalidate(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
+        """Note that other data of some jobs changed. See ``MirroredMemory``."""
+        with self._appending:
+            if dropped:
+                self._meanwhile = None  # a read for the window may have begun before the change
+                for job in jobs or ():
+                    self.window.drop_job(job)
+                if jobs is None:
+                    self.window.clear()
+            if jobs is None:
+                self.window.revisions.raise_all()
+            else:
+                self.window.revisions.raise_some(set(jobs))
 
     def close(self) -> None:
         """Close the engine. Other processes see that the window has ended."""
@@ -115,8 +165,10 @@ class WindowedStore:
 
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _DEFAULT) -> None:
         """Append each batch in order. On return all of them are durable."""
+        if self.engine_use is not None and self.engine_use.forward(batches, retention):
+            return  # without the lock: see ``apply``
         with self._appending:
-            if not self._is_alone:
+            if not self._is_trusted:
                 self._engine.append_all(batches, retention)
                 return
             self.check_writable()  # before the window changes: a refusal below costs its series a read
@@ -149,22 +201,71 @@ class WindowedStore:
         """
         page = self._unfilled
         if page is None:
-            return False
+            return self._adopt_wanted(most)
         since = max(0, self._clock.now_ms() - self.window.length_ms)
         keys, following = page
         while not len(keys) and following is not None:
             keys, following = self._engine.live(since, _PAGE_SERIES, following)
         some = keys.where(slice(most))
+        follows = self.engine_use is not None and self.engine_use.is_following
+        if follows:
+            self._adopt_beside(some, since)
         with self._appending:
             if self._unfilled is not page:
                 return True  # other servers came or went
             new = self.window.missing(some)
-            if new.any():
+            if new.any() and not follows:
                 self._adopt(some.where(new), since)
             # Only after the read: after an error the next round tries these series again.
             left = SeriesPage(keys.where(slice(most, None)), following)
             self._unfilled = None if self.window.full or not (len(left.keys) or left.following) else left
-            return self._unfilled is not None
+            return self._unfilled is not None or bool(self._wanted)
+
+    def _adopt_wanted(self, most: int) -> bool:
+        """Add some series whose writes this server followed. Return True if more are left."""
+        with self._appending:
+            some = dict(itertools.islice(self._wanted.items(), most))
+            if not some or self.window.full:
+                self._wanted = {}
+                return False
+        since = max(0, self._clock.now_ms() - self.window.length_ms)
+        self._adopt_beside(SeriesKeys(np.array(list(some.values()), np.uint64), np.array(list(some), np.uint64)), since)
+        with self._appending:
+            for series in some:
+                self._wanted.pop(series, None)
+            return bool(self._wanted)
+
+    def _adopt_beside(self, keys: SeriesKeys, since_ms: int) -> None:
+        """Add series to the window while writes go on: a follower must not let the leader wait for the engine."""
+        parts = [keys]
+        while parts:
+            some = parts.pop()
+            with self._appending:
+                if not self._is_trusted:
+                    return
+                some = some.where(self.window.missing(some))
+                self._meanwhile = []
+            if not len(some):
+                continue
+            try:
+                blocks = self._engine.read(some, TimeRange(since_ms, MAX_TIME_MS), ReadBudget(rows=_ADOPTED_ROWS))
+                columns = SampleColumns.joined(list(blocks))
+            except LimitExceededError:
+                half = len(some) // 2
+                parts += [some.where(slice(half)), some.where(slice(half, None))] if half else []
+                continue
+            with self._appending:
+                written = self._pop_meanwhile()
+                if written is None:
+                    return  # data were dropped, or the role changed
+                self.window.adopt(some, columns, since_ms)
+                if written:
+                    self.window.write_all([_select(batch, some) for batch in written], self._clock.now_ms())
+
+    def _pop_meanwhile(self) -> list[SampleBatch] | None:
+        """Return the writes since the read began; None if the read is void."""
+        written, self._meanwhile = self._meanwhile, None
+        return written
 
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. The list is shared: callers must not change it."""
@@ -202,7 +303,7 @@ class WindowedStore:
             while full:
                 columns = (
                     self.window.read(some, span, first=first, first_ms=first_ms, most=BLOCK_ROWS)
-                    if self._is_alone
+                    if self._is_current
                     else None
                 )
                 if columns is None:
@@ -231,7 +332,7 @@ class WindowedStore:
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """Return for each series its last sample before that time."""
-        found = self.window.previous(keys, before_ms) if self._is_alone else None
+        found = self.window.previous(keys, before_ms) if self._is_current else None
         return self._engine.previous(keys, before_ms, budget) if found is None else found
 
     def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
@@ -251,7 +352,7 @@ class WindowedStore:
         It changes after every roll-up, after samples of hours that may be rolled up, and after new series of a job.
         None also where answers may lack rows: they must not be cached.
         """
-        return self.window.revisions.of(jobs) if self._is_alone and missing_shards() is None else None
+        return self.window.revisions.of(jobs) if self._is_current and missing_shards() is None else None
 
     def roll_up(self, until_ms: int) -> int:
         """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
@@ -268,6 +369,9 @@ class WindowedStore:
 
     def delete_job(self, job: int) -> None:
         """Delete every sample, roll-up, series, log line and span of a job key."""
+        if self.engine_use is not None and self.engine_use.is_following:
+            self._engine.delete_job(job)  # the leader has this server drop its samples: see ``invalidate``
+            return
         with self._appending:
             try:
                 self._engine.delete_job(job)
@@ -355,6 +459,12 @@ def _find_late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
             # Rows come in runs of one job.
             jobs.update(job[np.append(True, job[1:] != job[:-1])].tolist())
     return jobs
+
+
+def _select(batch: SampleBatch, keys: SeriesKeys) -> SampleBatch:
+    """Return the samples of some series."""
+    own = np.isin(batch.keys.series, keys.series)[batch.index]
+    return SampleBatch((), batch.index[own], batch.time[own], batch.value[own], batch.keys, existing_single=False)
 
 
 def _widen_selector(selector: SeriesSelector) -> SeriesSelector:

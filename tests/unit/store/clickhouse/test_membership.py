@@ -7,11 +7,14 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from jobmeter.errors import UnavailableError
 from jobmeter.store.clickhouse.lock import FolderLock
-from jobmeter.store.clickhouse.membership import EXPELLED_SECONDS, FENCE_SECONDS, SILENT_SECONDS, NodeMembership
+from jobmeter.store.clickhouse.membership import NodeMembership
+from jobmeter.store.clickhouse.roles import Joining, ServerRole
 from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, LIVE, ServerRow, ServerTable
+from jobmeter.store.clickhouse.silence import EXPELLED_SECONDS, FENCE_SECONDS, SILENT_SECONDS
 
 
 class World(ServerTable):
@@ -22,6 +25,7 @@ class World(ServerTable):
         self.rows: dict[int, dict[int, ServerRow]] = {}
         self.samples: set[int] = set()
         self.away = False
+        self.places: dict[str, Server] = {}
 
     def read(self):
         self.answer()
@@ -30,8 +34,12 @@ class World(ServerTable):
             newest = max(states.values(), key=lambda row: row.beat)
             state = max(states)
             if state < DEPARTED:
-                found.append(ServerRow(newest.id, newest.beat, newest.journals, newest.host, newest.folder, state))
+                found.append(replace(newest, state=state))
         return found
+
+    def state(self, number):
+        self.answer()
+        return max(self.rows.get(number, {LIVE: None}))
 
     def write(self, row):
         self.answer()
@@ -47,32 +55,168 @@ class World(ServerTable):
             raise UnavailableError("the node is away")
 
 
+class End:
+    """One end of a connection: what the other end sent waits until this server runs."""
+
+    def __init__(self, owner, server):
+        self.owner, self.server = owner, server
+        self.other: End
+        self.is_closed = self.is_expelled = self.has_worked = False
+        self.confirmed = self.answered = float("-inf")
+        self.since = owner.world.seconds
+        self.position = 0
+        self.waiting: list[tuple[str, object]] = []
+
+    def send(self, what, about=None):
+        if not self.is_closed and not self.other.is_closed:
+            self.other.waiting.append((what, about))
+
+    def close(self):
+        self.send("closed")
+        self.is_closed = True
+
+
+class Network:
+    """Connections of a server, as ``PeerService`` has them."""
+
+    def __init__(self, server) -> None:
+        self.server = server
+        self.place = str(server.folder)
+        self.accepts = False
+        self.allowed = frozenset[int]()
+        self.links: list[End] = []  # of servers that want to follow
+        self.ready: dict[int, End] = {}
+        self.members: dict[int, End] = {}
+        self.position = self.term = 0
+        self.leader: End | None = None
+
+    def welcome(self, servers):
+        self.accepts, self.allowed = True, servers
+        for number, link in list(self.ready.items()):
+            if number in servers and not link.is_closed:
+                del self.ready[number]
+                self.members[number] = link
+                link.send("welcome")
+
+    def followers(self):
+        return tuple(self.members.values())
+
+    def drop(self, server):
+        link = self.members.pop(server, None)
+        if link is not None:
+            link.close()
+
+    def refuse(self):
+        self.accepts, self.allowed = False, frozenset()
+        self.term += 1
+        for link in self.links:
+            link.close()
+
+    def follow(self, leader, number, resign):
+        self.leave()
+        other = self.server.world.places.get(leader.peer)
+        if other is None or not other.reaches(self.server) or other.membership.number != leader.id:
+            return Joining.UNREACHABLE
+        if not other.network.accepts:
+            return Joining.REFUSED
+        resign()
+        ours, theirs = End(self.server, leader.id), End(other, number)
+        ours.other, theirs.other = theirs, ours
+        other.network.drop(number)
+        other.network.links.append(theirs)
+        self.server.copies = set(other.journal)
+        theirs.position = other.network.position
+        other.network.ready[number] = theirs
+        self.leader = ours
+        if number not in other.network.allowed and self.server.patient:
+            other.try_tick()
+        if other.network.accepts:
+            other.network.welcome(other.network.allowed)
+        ours.send("ping", self.server.world.seconds)
+        theirs.send("ping", self.server.world.seconds)
+        self.server.receive()
+        if number in other.network.members and not ours.is_closed and ("welcome", None) in self.server.heard:
+            return Joining.FOLLOWS
+        self.leave()
+        return Joining.REFUSED
+
+    def leave(self):
+        link, self.leader = self.leader, None
+        if link is not None:
+            link.close()
+
+
 class Server:
     """The duties of a server whose journal is a list; the journal outlives the process, as a file does."""
 
-    def __init__(self, world: World, folder) -> None:
-        self.world, self.folder = world, folder
-        self.is_alone = False
+    def __init__(self, world: World, folder, *, peers: bool = False) -> None:
+        self.world, self.folder, self.peers = world, folder, peers
         self.journal: set[int] = set()
         self.others = dict[object, Server]()
+        self.patient = True
         self.start()
 
     def start(self):
         folder = self.folder
         folder.mkdir(exist_ok=True)
         self.lock = FolderLock(folder)
-        self.is_alone = False
-        self.membership = NodeMembership(self.world, self, folder, now=lambda: self.world.seconds)
+        self.role = ServerRole.IDLE
+        self.is_running, self.is_frozen = True, False
+        self.alone = False
+        self.copies: set[int] = set()
+        self.unsettled: list[tuple[int, int, int]] = []
+        self.heard: list[object] = []
+        self.cut_from: set[Server] = getattr(self, "cut_from", set())
+        self.network = Network(self)
+        network = self.network if self.peers else None
+        if self.peers:
+            self.world.places[self.network.place] = self
+        self.membership = NodeMembership(self.world, self, folder, now=lambda: self.world.seconds, peers=network)
 
     def die(self):
+        self.is_running = False
+        for link in [*self.network.links, *([self.network.leader] if self.network.leader else [])]:
+            link.close()
         self.lock.release()
 
-    def be_alone(self):
-        self.is_alone = True
+    @property
+    def is_alone(self):
+        return self.role is ServerRole.LEADER and self.alone
+
+    def reaches(self, other):
+        return self.is_running and not self.is_frozen and other not in self.cut_from and self not in other.cut_from
+
+    def try_tick(self):
+        with suppress(UnavailableError):
+            self.membership.tick()
+
+    # Duties
+
+    def lead(self):
+        self.role = ServerRole.LEADER
+
+    def note_alone(self, *, alone):
+        self.alone = alone
+
+    def follow(self):
+        self.role = ServerRole.FOLLOWER
+
+    def be_idle(self):
+        self.role, self.alone = ServerRole.IDLE, False
 
     def be_among_others(self):
         self.recover(self.folder)
-        self.is_alone = False
+        self.role, self.alone = ServerRole.DIRECT, False
+
+    def insert_copies(self):
+        self.world.answer()
+        self.world.samples |= self.copies
+
+    def drop_copies(self):
+        self.copies = set()
+
+    def void(self):
+        self.journal.clear()
 
     def recover(self, folder):
         self.world.answer()
@@ -80,12 +224,62 @@ class Server:
         self.world.samples |= owner.journal
         owner.journal.clear()
 
+    # Connections
+
+    def ends(self):
+        return [*self.network.links, *([self.network.leader] if self.network.leader else [])]
+
+    def receive(self):
+        """Take what other servers sent, unless this one is frozen or cut off."""
+        for end in self.ends():
+            while end.waiting and not end.is_closed and self.reaches(end.other.owner):
+                what, about = end.waiting.pop(0)
+                self.heard = [*self.heard[-5:], (what, about)]
+                if what == "closed":
+                    end.is_closed = True
+                elif what == "ping":
+                    if end is self.network.leader or self.membership.is_current():
+                        end.answered = self.world.seconds
+                        end.send("pong", about)
+                elif what == "pong":
+                    end.confirmed = max(end.confirmed, about)
+                elif what == "copy":
+                    sample, position = about
+                    self.copies = self.copies | {sample}
+                    end.send("confirm", position)
+                elif what == "confirm":
+                    end.position = about
+                elif what == "flushed":
+                    self.copies = self.copies - about
+
+    def ping(self):
+        for end in self.ends():
+            end.send("ping", self.world.seconds)
+
+    def flush(self):
+        if self.role is ServerRole.LEADER and not self.world.away and self.membership.is_current():
+            self.world.samples |= self.journal
+            for end in self.network.links:
+                end.send("flushed", set(self.journal))
+            self.journal.clear()
+
     def append(self, sample):
-        """Take a sample. Return True if it is acknowledged."""
-        if self.is_alone:
+        """Take a sample. Return True if it is acknowledged at once; ``settled`` returns it later otherwise."""
+        if self.role is ServerRole.LEADER:
             self.journal.add(sample)
-            return True
-        if self.world.away:
+            self.network.position += 1
+            for end in self.network.links:
+                end.send("copy", (sample, self.network.position))
+            self.unsettled.append((sample, self.network.position, self.network.term))
+            return sample in self.settled()
+        if self.role is ServerRole.FOLLOWER:
+            link = self.network.leader
+            assert link
+            leader = link.other.owner
+            if link.is_closed or not self.reaches(leader) or leader.role is not ServerRole.LEADER:
+                return False
+            return leader.append(sample)
+        if self.role is ServerRole.IDLE or self.world.away:
             return False
         self.world.samples.add(sample)
         try:
@@ -94,11 +288,23 @@ class Server:
             return False
         return True
 
+    def settled(self):
+        """Return the samples that every follower has confirmed by now."""
+        if self.is_frozen or not self.is_running:
+            return set()
+        self.unsettled = [one for one in self.unsettled if one[2] == self.network.term]
+        least = min((end.position for end in self.network.followers()), default=self.network.position)
+        done = {sample for sample, position, _ in self.unsettled if position <= least}
+        self.unsettled = [one for one in self.unsettled if one[0] not in done]
+        return done
+
     def read(self):
         """Return the samples of an answer, or None if the server refuses to answer."""
-        if self.world.away:
+        memory = self.role in {ServerRole.LEADER, ServerRole.FOLLOWER}
+        if self.world.away and not memory:
             return None
-        found = self.world.samples | (self.journal if self.is_alone else set())
+        mine = {ServerRole.LEADER: self.journal, ServerRole.FOLLOWER: self.copies}.get(self.role, set())
+        found = self.world.samples | mine
         try:
             self.membership.check()
         except UnavailableError:
@@ -107,85 +313,126 @@ class Server:
 
 
 class Agreement(RuleBasedStateMachine):
-    """Servers start, tick, freeze, die and come back; the node goes away. Each answer has all acknowledged samples."""
+    """Servers start, tick, freeze, die, lose connections and come back; the node goes away.
+
+    Each answer has all acknowledged samples.
+    """
 
     folders: pytest.TempPathFactory
+    peers = False
 
     @initialize()
     def begin(self):
         self.world = World()
         self.servers: list[Server] = []
-        self.running: set[int] = set()
-        self.frozen: set[int] = set()
         self.acknowledged: set[int] = set()
         self.number = 0
         self.home = type(self).folders.mktemp("world")
 
-    def _server(self, data):
-        return self.servers[data.draw(st.sampled_from(sorted(self.running)))]
+    @property
+    def running(self):
+        return [one for one in getattr(self, "servers", ()) if one.is_running]
+
+    def _draw(self, data):
+        return data.draw(st.sampled_from(self.running))
+
+    def _exchange(self):
+        """Deliver messages until none is on its way."""
+        for _ in range(4):
+            for one in self.running:
+                if not one.is_frozen:
+                    one.receive()
+        for one in self.running:
+            self.acknowledged |= one.settled()
+
+    def _pass_second(self):
+        self.world.seconds += 1
+        for one in self.running:
+            if not one.is_frozen:
+                one.ping()
+        self._exchange()
+        for one in self.running:
+            if not one.is_frozen:
+                one.try_tick()
+        self._exchange()
 
     @rule(seconds=st.integers(1, 40))
     def go_on(self, seconds):
         """Let seconds pass: in each one every running server that is not frozen ticks."""
         for _ in range(seconds):
-            self.world.seconds += 1
-            for number in sorted(self.running - self.frozen):
-                try:
-                    self.servers[number].membership.tick()
-                except UnavailableError:
-                    assert self.world.away
+            self._pass_second()
+            self.no_answer_lacks_an_acknowledged_sample()
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), frozen=st.booleans())
     def freeze(self, data, frozen):
-        number = data.draw(st.sampled_from(sorted(self.running)))
-        (self.frozen.add if frozen else self.frozen.discard)(number)
+        self._draw(data).is_frozen = frozen
+
+    @precondition(lambda self: len(self.running) > 1)
+    @rule(data=st.data(), cut=st.booleans())
+    def cut(self, data, cut):
+        one, other = self._draw(data), self._draw(data)
+        if one is not other:
+            (one.cut_from.add if cut else one.cut_from.discard)(other)
+
+    @precondition(lambda self: len(self.running) > 1)
+    @rule(data=st.data())
+    def lose_connection(self, data):
+        one = self._draw(data)
+        for end in one.ends():
+            end.close()
 
     @precondition(lambda self: len(self.servers) < 4)
     @rule(data=st.data())
     def arrive(self, data):
-        server = Server(self.world, self.home / str(len(self.servers)))
+        server = Server(
+            self.world, self.home / str(len(self.servers)), peers=self.peers and data.draw(st.integers(0, 5)) > 0
+        )
         server.others = {one.folder: one for one in self.servers}
         for one in self.servers:
             one.others[server.folder] = server
         self.servers.append(server)
-        self._join(len(self.servers) - 1, data)
+        self._join(server, data)
 
     @precondition(lambda self: len(self.running) < len(self.servers))
     @rule(data=st.data())
     def come_back(self, data):
-        number = data.draw(st.sampled_from(sorted(set(range(len(self.servers))) - self.running)))
-        self.servers[number].start()
-        self._join(number, data)
+        server = data.draw(st.sampled_from([one for one in self.servers if not one.is_running]))
+        server.start()
+        self._join(server, data)
 
-    def _join(self, number, data):
+    def _join(self, server, data):
         """Start a server, while some of the others tick."""
-        attentive = self.running - self.frozen if data.draw(st.integers(0, 4)) else set()
-        server = self.servers[number]
+        attentive = [one for one in self.running if not one.is_frozen] if data.draw(st.integers(0, 4)) else []
+        server.patient = bool(attentive)
         try:
             server.membership.appear()
-            for other in sorted(attentive):
-                self.servers[other].membership.tick()
+            for other in attentive:
+                if other is not server:
+                    other.try_tick()
             server.membership.join(-1.0)
-            self.running.add(number)
         except UnavailableError:
             server.die()
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
     def tick(self, data):
-        try:
-            self._server(data).membership.tick()
-        except UnavailableError:
-            assert self.world.away
+        self._draw(data).try_tick()
+
+    @precondition(lambda self: self.running)
+    @rule()
+    def deliver(self):
+        self._exchange()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def flush(self, data):
+        self._draw(data).flush()
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
     def kill(self, data):
-        number = data.draw(st.sampled_from(sorted(self.running)))
-        self.servers[number].die()
-        self.running.remove(number)
-        self.frozen.discard(number)
+        self._draw(data).die()
 
     @rule(away=st.booleans())
     def node(self, away):
@@ -195,23 +442,46 @@ class Agreement(RuleBasedStateMachine):
     @rule(data=st.data())
     def append(self, data):
         self.number += 1
-        if self._server(data).append(self.number):
+        server = self._draw(data)
+        if not server.is_frozen and server.append(self.number):
             self.acknowledged.add(self.number)
 
     @invariant()
     def no_answer_lacks_an_acknowledged_sample(self):
-        for number in getattr(self, "running", ()):
-            found = self.servers[number].read()
+        for server in self.running:
+            found = server.read()
             assert found is None or found >= self.acknowledged
 
     def teardown(self):
-        for number in getattr(self, "running", ()):
-            self.servers[number].die()
+        """Once all run and reach each other, every server answers, with every acknowledged sample."""
+        if not self.running:
+            return
+        self.world.away = False
+        for server in self.servers:
+            server.is_frozen = False
+            server.cut_from.clear()
+        for _ in range(90):
+            self._pass_second()
+        for server in self.running:
+            found = server.read()
+            assert found is not None
+            assert found >= self.acknowledged
+        if all(row.peer for row in self.world.read() if row.state == LIVE):
+            assert [server.role for server in self.running].count(ServerRole.LEADER) == 1
+        for server in self.running:
+            server.die()
 
 
-def test_no_answer_lacks_an_acknowledged_sample(tmp_path_factory):
-    Agreement.folders = tmp_path_factory
-    case = Agreement.TestCase
+class PeerAgreement(Agreement):
+    """Most servers can reach each other, so that one leads and the others follow."""
+
+    peers = True
+
+
+@pytest.mark.parametrize("machine", [Agreement, PeerAgreement])
+def test_no_answer_lacks_an_acknowledged_sample(machine, tmp_path_factory):
+    machine.folders = tmp_path_factory
+    case = machine.TestCase
     case.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
     case("runTest").runTest()
 

@@ -82,7 +82,8 @@ def opened(node, state, folder):
 def log(node, state, tmp_path):
     log = opened(node, state, tmp_path / "journal")
     log.recover(tmp_path / "journal")
-    log.be_alone()
+    log.lead()
+    log.note_alone(alone=True)
     yield log
     node.on_insert = lambda: None
     log.close()
@@ -110,7 +111,7 @@ def test_a_listener_that_comes_while_others_come_does_not_trust_its_memory_after
 def test_recovered_hours_are_marked_though_a_roll_up_begins_with_them_meanwhile(node, state, tmp_path):
     dead = opened(node, state, tmp_path / "dead")
     dead.recover(tmp_path / "dead")
-    dead.be_alone()
+    dead.lead()
 
     def refuse():
         raise UnavailableError("the node is away")
