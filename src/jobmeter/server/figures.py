@@ -131,7 +131,7 @@ def finding_metrics(work: RunningJobs) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily("jobmeter_findings_open", "Open findings of running jobs.", work.open_findings)
     yield GaugeMetricFamily("jobmeter_findings_jobs", "Running jobs that are watched.", figures.jobs)
-    yield CounterMetricFamily("jobmeter_findings_looks", "Evaluations of running jobs.", figures.evaluations)
+    yield CounterMetricFamily("jobmeter_findings_evaluations", "Evaluations of running jobs.", figures.evaluations)
     yield CounterMetricFamily("jobmeter_findings_failures", "Failed evaluations of running jobs.", figures.failures)
     yield CounterMetricFamily(
         "jobmeter_findings_seconds", "Time spent on evaluations of running jobs.", figures.seconds

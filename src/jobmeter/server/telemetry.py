@@ -77,7 +77,7 @@ class RequestFigures(Collector):
 
     def count_by_status(self) -> CounterMetricFamily:
         """Count requests by router and status."""
-        family = CounterMetricFamily("jobmeter_requests", "Requests answered.", labels=("door", "status"))
+        family = CounterMetricFamily("jobmeter_requests", "Requests answered.", labels=("api", "status"))
         with self._lock:
             for (router, status), count in sorted(self._requests.items()):
                 family.add_metric((router, str(status)), count)
@@ -86,7 +86,7 @@ class RequestFigures(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the metric families with their current values."""
         yield self.count_by_status()
-        durations = HistogramMetricFamily("jobmeter_request_duration_seconds", "Time to answer.", labels=("door",))
+        durations = HistogramMetricFamily("jobmeter_request_duration_seconds", "Time to answer.", labels=("api",))
         with self._lock:
             for router, one in self._durations.items():
                 buckets = list(zip(_LABELS, accumulate(one.counts), strict=True))

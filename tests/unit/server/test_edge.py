@@ -159,8 +159,8 @@ def test_requests_are_counted_by_router_and_status():
     call(edge, "GET", "/a")
     call(edge, "GET", "/x")
     text = telemetry.text().decode()
-    assert 'jobmeter_requests_total{door="a",status="200"} 2.0' in text
-    assert 'jobmeter_requests_total{door="b",status="400"} 1.0' in text
+    assert 'jobmeter_requests_total{api="a",status="200"} 2.0' in text
+    assert 'jobmeter_requests_total{api="b",status="400"} 1.0' in text
 
 
 def test_head_has_no_body():

@@ -85,7 +85,7 @@ def test_what_is_exported_is_there_when_the_answer_comes(server, compression):
     assert not answer.HasField("partial_success")
     assert server.series() == [LOSS]
     assert "jobmeter_ingest_samples_accepted_total 1.0" in server.metrics()
-    assert 'jobmeter_requests_total{door="otlp-grpc",status="200"} 1.0' in server.metrics()
+    assert 'jobmeter_requests_total{api="otlp-grpc",status="200"} 1.0' in server.metrics()
 
 
 def test_what_is_refused_is_counted_and_reported(server):
@@ -102,7 +102,7 @@ def test_without_a_key_or_with_a_wrong_one_nothing_is_stored(server):
     assert server.refusal(loss()).code() is grpc.StatusCode.UNAUTHENTICATED
     assert server.refusal(loss(), Wrong()).code() is grpc.StatusCode.UNAUTHENTICATED
     assert server.series() == []
-    assert 'jobmeter_requests_total{door="otlp-grpc",status="401"} 2.0' in server.metrics()
+    assert 'jobmeter_requests_total{api="otlp-grpc",status="401"} 2.0' in server.metrics()
     refused = server.application.application.services.settings.data / "audit.log"
     assert refused.read_text().count(LOCAL) == 2
 
@@ -180,7 +180,7 @@ def test_a_bug_says_nothing_of_itself(tmp_path):
     with closing(Grpc(tmp_path / "data", Refusing(RuntimeError("secret")))) as server:
         error = server.refusal(loss(), server.application.admin)
         assert (error.code(), error.details()) == (grpc.StatusCode.INTERNAL, "internal error")
-        assert 'jobmeter_requests_total{door="otlp-grpc",status="500"} 1.0' in server.metrics()
+        assert 'jobmeter_requests_total{api="otlp-grpc",status="500"} 1.0' in server.metrics()
 
 
 def test_a_key_that_sends_too_often_learns_when_to_come_again(tmp_path):

@@ -35,7 +35,7 @@ EXCEPTIONS = {
     "server/background.py": "its log names the number of series that it loaded into the window",
     "server/workers/answers.py": "it makes the parts of a worker, whose executor checks the scope",
     "server/workers/owner.py": "it finds the records that the executor of a worker asks for",
-    "server/folder.py": "it looks for lost parts before there is an executor",
+    "server/missing.py": "it looks for lost parts before there is an executor",
 }
 
 

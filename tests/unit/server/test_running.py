@@ -536,7 +536,7 @@ def test_its_figures_are_among_the_servers_own(server):
     course.go(TURN)
     text = server.raw("GET", "/metrics").body.decode()
     assert "jobmeter_findings_jobs 2.0" in text
-    assert "jobmeter_findings_looks_total 4.0" in text
+    assert "jobmeter_findings_evaluations_total 4.0" in text
     assert "jobmeter_findings_oldest_look_seconds 0.0" in text
     assert {one.name for one in finding_metrics(work(server))} >= {"jobmeter_findings_open"}
 

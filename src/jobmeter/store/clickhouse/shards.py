@@ -38,12 +38,12 @@ def open_shards(
     targets = target.split()
     records = [record for one in targets for record in read_place_records(one)]
     require_one_store(records)
-    known = newest(records)
+    stored = newest(records)
     begin = partial(ClickHouseStore, clock=clock, journals=journals, discard=discard, for_move=for_move)
     shards = [Shard(number, len(targets), partial(begin, one)) for number, one in enumerate(targets, 1)]
     try:
-        _open_all(shards, known)
-        record = _note(shards, known)
+        _open_all(shards, stored)
+        record = _note(shards, stored)
         _require_count(shards, record)
         placement = ShardSet(shards, record.shards)
         engines = [engine for shard in shards if isinstance(engine := shard.engine, ClickHouseStore)]
@@ -55,12 +55,12 @@ def open_shards(
         raise
 
 
-def _open(begin: Callable[[], ClickHouseStore], known: ShardRecord | None) -> ClickHouseStore:
+def _open(begin: Callable[[], ClickHouseStore], stored: ShardRecord | None) -> ClickHouseStore:
     """Open a shard. Raises ConfigurationError if it belongs to another store than the shards that were read before."""
     engine = begin()
     try:
         with translated("read its shard"), engine.maintenance.pool.client() as client:
-            require_one_store([known, read_record(client, engine.target.database)])
+            require_one_store([stored, read_record(client, engine.target.database)])
     except BaseException:
         engine.close()
         raise
@@ -74,7 +74,7 @@ def _move(shards: Sequence[Shard], target: EngineTarget, clock: Clock, order: Mo
     return move(sources, target, order, clock)
 
 
-def _open_all(shards: Sequence[Shard], known: ShardRecord | None) -> None:
+def _open_all(shards: Sequence[Shard], stored: ShardRecord | None) -> None:
     """Open the shards that can be reached.
 
     Raises UnavailableError for none, and for any of a store that is new or whose number of shards changes.
@@ -85,12 +85,12 @@ def _open_all(shards: Sequence[Shard], known: ShardRecord | None) -> None:
             shard.open()
         except UnavailableError as error:
             away.append(error)
-    changes = known is None or known.shards != len(shards) or known.moves
+    changes = stored is None or stored.shards != len(shards) or stored.moves
     if away and (changes or len(away) == len(shards)):
         raise away[0]
 
 
-def _note(shards: Sequence[Shard], known: ShardRecord | None) -> ShardRecord:
+def _note(shards: Sequence[Shard], stored: ShardRecord | None) -> ShardRecord:
     """Write the record of the open shards that lack it. Return the record of the store."""
     lacking: list[tuple[int, ClickHouseStore]] = []
     for number, shard in enumerate(shards, 1):
@@ -99,26 +99,26 @@ def _note(shards: Sequence[Shard], known: ShardRecord | None) -> ShardRecord:
             continue
         with translated("read its shard"), engine.maintenance.pool.client() as client:
             record = read_record(client, engine.target.database)
-        if record is None or (known is not None and record.version < known.version):
+        if record is None or (stored is not None and record.version < stored.version):
             lacking.append((number, engine))
         if record is None and _has_rows(engine):
-            if known is not None or number > 1:
+            if stored is not None or number > 1:
                 raise ConfigurationError(
                     f"{engine.target.name} has other data: name a database that does not exist on any host"
                 )
-            known = ShardRecord(secrets.token_hex(8), 1, 0, 1)  # a store without shards becomes the first one
-    known = known or ShardRecord(secrets.token_hex(8), 1, 0, len(shards))
+            stored = ShardRecord(secrets.token_hex(8), 1, 0, 1)  # a store without shards becomes the first one
+    stored = stored or ShardRecord(secrets.token_hex(8), 1, 0, len(shards))
     for number, engine in lacking:
-        _write(engine, known._replace(number=number))
-    return _tidy(shards, known) if known.moves else known
+        _write(engine, stored._replace(number=number))
+    return _tidy(shards, stored) if stored.moves else stored
 
 
-def _tidy(shards: Sequence[Shard], known: ShardRecord) -> ShardRecord:
+def _tidy(shards: Sequence[Shard], stored: ShardRecord) -> ShardRecord:
     """Finish the placement on more shards, which a kill interrupted: old shards still have rows of new ones."""
-    clean = known._replace(version=known.version + 1)
+    clean = stored._replace(version=stored.version + 1)
     engines = [engine for shard in shards if isinstance(engine := shard.engine, ClickHouseStore)]
-    for number, engine in enumerate(engines[: known.shards]):
-        drop_moved(engine, number, known.shards)
+    for number, engine in enumerate(engines[: stored.shards]):
+        drop_moved(engine, number, stored.shards)
     for number, engine in enumerate(engines, 1):
         _write(engine, clean._replace(number=number))
     return clean
@@ -133,10 +133,10 @@ def _has_rows(engine: ClickHouseStore) -> bool:
     return EngineTables(engine.maintenance.pool, engine.target).has_rows(list(NUMBERS))
 
 
-def _require_count(shards: Sequence[Shard], known: ShardRecord) -> None:
+def _require_count(shards: Sequence[Shard], stored: ShardRecord) -> None:
     """Raise ConfigurationError if hosts are missing."""
-    if known.shards > len(shards):
+    if stored.shards > len(shards):
         raise ConfigurationError(
-            f"the telemetry store has {known.shards} shards, and --store names {len(shards)}: name the hosts of all of "
-            "them, in the order of their numbers"
+            f"the telemetry store has {stored.shards} shards, and --store names {len(shards)}: name the hosts of all "
+            "shards, in the order of their numbers"
         )

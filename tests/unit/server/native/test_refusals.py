@@ -1,4 +1,4 @@
-"""A request that cannot be read is refused in the words of the door that it came to."""
+"""A request that cannot be read is refused in the words of the API that it came to."""
 
 import pytest
 from tests.support.asgi import call
@@ -37,7 +37,7 @@ def test_a_query_of_too_many_parameters_is_refused_by_its_dialect(server, dialec
     assert reply.status == 400
     assert b"1000 parameters" in reply.body
     text = server.application.services.telemetry.text().decode()
-    assert f'jobmeter_requests_total{{door="{dialect}",status="400"}} ' in text
+    assert f'jobmeter_requests_total{{api="{dialect}",status="400"}} ' in text
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)

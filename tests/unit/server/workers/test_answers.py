@@ -52,8 +52,8 @@ def test_answers_of_a_worker_are_counted_like_other_answers(tmp_path):
             assert await place.counted() == before["jobmeter_worker_answers_total"] + 3
             after = figures(place)
             for name in (
-                'jobmeter_requests_total{door="native",status="200"}',
-                'jobmeter_request_duration_seconds_count{door="native"}',
+                'jobmeter_requests_total{api="native",status="200"}',
+                'jobmeter_request_duration_seconds_count{api="native"}',
                 "jobmeter_worker_answers_total",
                 "jobmeter_query_rows_total",
             ):

@@ -9,6 +9,7 @@ from jobmeter.store.clickhouse.migrations import (
     m0005_spans,
     m0006_outbox,
     m0007_servers,
+    m0008_peers,
 )
 from jobmeter.store.clickhouse.target import EngineTarget
 
@@ -21,6 +22,7 @@ MIGRATIONS: Sequence[tuple[int, str, Statements]] = (
     (5, "spans", m0005_spans.statements),
     (6, "outbox", m0006_outbox.statements),
     (7, "servers", m0007_servers.statements),
+    (8, "peers", m0008_peers.statements),
 )
 """Number, name and statements of each change, ascending without a gap."""
 OLDEST = 3
