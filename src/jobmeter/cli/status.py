@@ -42,6 +42,8 @@ def facts(status: Status) -> Iterator[tuple[str, str]]:
     yield "waiting", quantity(status.queue_bytes, "By")
     yield "under way", ", ".join(f"{lane} {number}" for lane, number in status.work.items())
     yield "rolled up", "not yet" if status.rolled_until is None else f"until {moment(status.rolled_until)} UTC"
+    if status.role:
+        yield "role", status.role
     for part in status.damaged:
         yield "damaged", _describe_damage(part)
     for name, up in status.shards.items():

@@ -136,6 +136,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ``processes`` counts the process that stores and answers, and its workers. A server lists the schedulers that
     reported since its start. ``replicas`` has for each replica of the telemetry store whether it answers and has all
     data, ``shards`` for each shard whether it can be read. The sizes lack the rows of a shard that cannot be read.
+    ``role`` describes this server among those that use the same ClickHouse server; empty if no other can.
     """
 
     version: str = ""
@@ -151,6 +152,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     damaged: list[DamagedBody] = []
     replicas: dict[str, bool] = {}
     shards: dict[str, bool] = {}
+    role: str = ""
     schedulers: list[SchedulerStatus] = []
 
 

@@ -140,7 +140,7 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
     ``replicas`` has for each replica 1 if it answers and has all data, else 0. It is empty without replicas. ``shards``
     has for each shard, by its number from 1, 1 if it can be read, else 0: the other sizes lack its rows. It is empty
-    without shards.
+    without shards. ``role`` describes this server among those that use the same engine; empty if none can.
     """
 
     rows: dict[str, int]
@@ -152,6 +152,7 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     damaged: Sequence[DamagedPart] = ()
     replicas: dict[str, int] = msgspec.field(default_factory=dict)
     shards: dict[str, int] = msgspec.field(default_factory=dict)
+    role: str = ""
 
 
 class StoreMemory(Protocol):

@@ -12,3 +12,8 @@ def test_replicas_that_lack_data_are_named():
 
 def test_a_store_without_replicas_names_none():
     assert "replica" not in dict(status.facts(Status()))
+
+
+def test_the_role_among_other_servers_is_named():
+    assert ("role", "alone") in list(status.facts(Status(role="alone")))
+    assert "role" not in dict(status.facts(Status()))

@@ -66,6 +66,7 @@ def _status(context: CallContext) -> Status:
         damaged=[_describe_damage(part) for part in found.damaged],
         replicas={name: bool(complete) for name, complete in found.replicas.items()},
         shards={name: bool(up) for name, up in found.shards.items()},
+        role=found.role,
         schedulers=services.pipeline.schedulers.all(),
     )
 

@@ -382,7 +382,8 @@ class ClickHouseStore:
     def statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data. A rewritten sample counts twice until its copies are merged."""
         states = {} if self.replicas is None else self.replicas.states()
-        return replace(self.maintenance.statistics(), damaged=self._damage.refresh(), replicas=states)
+        role = "" if self.membership is None else self.membership.role
+        return replace(self.maintenance.statistics(), damaged=self._damage.refresh(), replicas=states, role=role)
 
     def move(self, order: MoveOrder) -> Iterator[MoveLine]:
         """Move all data to another engine. See ``StoreAdministration.move``."""

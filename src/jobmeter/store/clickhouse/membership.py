@@ -119,6 +119,20 @@ class NodeMembership:
         return self._duties.role is ServerRole.LEADER
 
     @property
+    def role(self) -> str:
+        """Role of this server among those of the engine, as a phrase for operators."""
+        match self._duties.role:
+            case ServerRole.LEADER:
+                followers = () if self._peers is None else self._peers.followers()
+                return f"leads, followers: {len(followers)}" if followers else "alone"
+            case ServerRole.FOLLOWER:
+                return "follows the leading server"
+            case ServerRole.DIRECT:
+                return "direct: ClickHouse commits each request, as the servers do not reach each other's --peer-listen"
+            case ServerRole.IDLE:
+                return "waits for another server"
+
+    @property
     def number(self) -> int:
         """Number of this server in the table, until it is expelled."""
         return self._row.id

@@ -322,7 +322,8 @@ class ShardedStore:
         names = ("rows", "bytes", "parts", "merges", "journal", "replicas")
         sums = {name: _add_up([getattr(one, name) for one in found.values()]) for name in names}
         states = {str(number + 1): int(number in found) for number in range(len(self.shards))}
-        return StoreStatistics(**sums, damaged=[part for one in found.values() for part in one.damaged], shards=states)
+        damaged = [part for one in found.values() for part in one.damaged]
+        return replace(StoreStatistics(rows={}, bytes={}), **sums, damaged=damaged, shards=states)
 
     @_while_placed
     def backup(self, directory: Path) -> None:

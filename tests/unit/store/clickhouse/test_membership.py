@@ -647,6 +647,13 @@ def test_a_server_that_died_alone_recovers_its_own_journal_and_is_alone_again(wo
     assert world.samples == {1}
 
 
+def test_each_server_names_its_role(world, tmp_path):
+    first = joined(world, tmp_path / "a")
+    assert first.membership.role == "alone"
+    second = joined(world, tmp_path / "b", first)
+    assert all(one.membership.role.startswith("direct") for one in (first, second))  # without connections
+
+
 def test_an_expelled_server_that_was_alone_hands_its_journal_over(world, tmp_path):
     first = joined(world, tmp_path / "a")
     first.append(1)
