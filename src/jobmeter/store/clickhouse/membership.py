@@ -120,7 +120,7 @@ class NodeMembership:
 
     @property
     def role(self) -> str:
-        """Role of this server among those of the engine, as a phrase for operators."""
+        """Role of this server among the servers of the engine, as a phrase for operators."""
         match self._duties.role:
             case ServerRole.LEADER:
                 followers = () if self._peers is None else self._peers.followers()

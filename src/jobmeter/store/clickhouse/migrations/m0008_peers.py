@@ -1,4 +1,4 @@
-"""How servers reach each other, and which one a server follows; see ``jobmeter.store.clickhouse.membership``."""
+"""Address and role of each server, see ``jobmeter.store.clickhouse.membership``."""
 
 from jobmeter.store.clickhouse.target import EngineTarget
 
