@@ -40,7 +40,7 @@ from msgspec.structs import replace
 
 from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.store.clickhouse.journal_owner import has_ended, lock_ended, read_owner, write_owner
-from jobmeter.store.clickhouse.roles import Duties, Joining, ServerPeers, ServerRole
+from jobmeter.store.clickhouse.roles import Duties, Joining, ServerPeers, ServerRole, describe_role
 from jobmeter.store.clickhouse.servers import (
     DEPARTED,
     DIRECT,
@@ -121,16 +121,8 @@ class NodeMembership:
     @property
     def role(self) -> str:
         """Role of this server among the servers of the engine, as a phrase for operators."""
-        match self._duties.role:
-            case ServerRole.LEADER:
-                followers = () if self._peers is None else self._peers.followers()
-                return f"leads, followers: {len(followers)}" if followers else "alone"
-            case ServerRole.FOLLOWER:
-                return "follows the leading server"
-            case ServerRole.DIRECT:
-                return "direct: ClickHouse commits each request, as the servers do not reach each other's --peer-listen"
-            case ServerRole.IDLE:
-                return "waits for another server"
+        followers = () if self._peers is None else self._peers.followers()
+        return describe_role(self._duties.role, len(followers))
 
     @property
     def number(self) -> int:

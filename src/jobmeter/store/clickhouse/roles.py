@@ -17,6 +17,19 @@ class ServerRole(Enum):
     LEADER = "leader"
 
 
+def describe_role(role: ServerRole, followers: int) -> str:
+    """Describe a role for operators."""
+    match role:
+        case ServerRole.LEADER:
+            return f"leads, followers: {followers}" if followers else "alone"
+        case ServerRole.FOLLOWER:
+            return "follows the leading server"
+        case ServerRole.DIRECT:
+            return "direct: ClickHouse commits each request, as the servers do not reach each other's --peer-listen"
+        case ServerRole.IDLE:
+            return "waits for another server"
+
+
 class Duties(Protocol):
     """The parts of a store that depend on the role of its server."""
 
