@@ -121,8 +121,7 @@ class NodeMembership:
     @property
     def role(self) -> str:
         """Role of this server among the servers of the engine, as a phrase for operators."""
-        followers = () if self._peers is None else self._peers.followers()
-        return describe_role(self._duties.role, len(followers))
+        return describe_role(self._duties.role, 0 if self._peers is None else len(self._peers.followers()))
 
     @property
     def number(self) -> int:
