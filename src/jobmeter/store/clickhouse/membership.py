@@ -93,8 +93,7 @@ class NodeMembership:
     ) -> None:
         """``folder`` has the journal; None for a server without a journal, which never leads.
 
-        Without ``peers`` others cannot reach this server. Without ``shares`` no other server may use the engine at the
-        same time. ``now`` is ``read_clock`` by default.
+        Without ``peers`` others cannot reach this server. Without ``shares`` no other server may use the engine.
         """
         self._table = table
         self._duties = duties
