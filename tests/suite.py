@@ -30,24 +30,32 @@ class FailureList:
 
 def is_waiting(module: Sequence[pytest.Item]) -> bool:
     """Return True for a module whose tests start programs, and wait for them more than they compute."""
-    return "e2e" in module[0].path.parts or any(item.get_closest_marker("slow") for item in module)
+    return "e2e" in module[0].path.parts or is_slow(module)
+
+
+def is_slow(module: Sequence[pytest.Item]) -> bool:
+    """Return True for a module with tests that take more than ten seconds each."""
+    return any(item.get_closest_marker("slow") for item in module)
 
 
 def deal(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
     """Order tests so that tests that wait and tests that compute run side by side from the beginning to the end.
 
     pytest-xdist gives each process a part of the list. Every other part begins with tests that wait, and the parts
-    between end with them. A module stays whole, as do its servers.
+    between end with them. A module with slow tests begins each part: no process must be left with one at the end. A
+    module stays whole, as do its servers.
     """
     modules = [list(module) for _, module in groupby(items, key=lambda item: item.path)]
-    waiting = [module for module in modules if is_waiting(module)]
+    waiting = sorted(filter(is_waiting, modules), key=is_slow, reverse=True)
     computing = [item for module in modules if not is_waiting(module) for item in module]
     dealt: list[pytest.Item] = []
     for number in range(processes):
-        slow = [item for module in waiting[number::processes] for item in module]
-        size = (len(items) - len(dealt)) // (processes - number)
-        quick, computing = computing[: max(0, size - len(slow))], computing[max(0, size - len(slow)) :]
-        dealt += slow + quick if number % 2 == 0 else quick + slow
+        part = waiting[number::processes]
+        first = [item for module in part if is_slow(module) for item in module]
+        others = [item for module in part if not is_slow(module) for item in module]
+        size = max(0, (len(items) - len(dealt)) // (processes - number) - len(first) - len(others))
+        quick, computing = computing[:size], computing[size:]
+        dealt += first + (others + quick if number % 2 == 0 else quick + others)
     return dealt + computing
 
 

@@ -16,6 +16,8 @@ from tests.support.frames import row, samples
 from tests.support.processes import API, ServerProcess
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 LEADS, FOLLOWS = "this server leads", "this server follows"
 
 

@@ -8,6 +8,8 @@ from tests.unit.store.shards.support import address, new_database, opened
 
 from jobmeter.store.base import Store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def sharded(servers, tmp_path_factory) -> Iterator[Store]:

@@ -26,6 +26,8 @@ from jobmeter.store.registry import open_store
 from jobmeter.store.shards.away import may_lack
 from jobmeter.store.shards.shard import ShardOpening
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:

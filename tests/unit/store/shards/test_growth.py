@@ -19,6 +19,8 @@ from jobmeter.store.registry import open_store
 from jobmeter.store.shards.placement import find_shard
 from jobmeter.store.shards.store import ShardedStore
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.store.clickhouse import parse_dsn
 from jobmeter.store.registry import cancel_move, move_store, open_store
 
+pytestmark = pytest.mark.slow
+
 Hosts = Callable[[Sequence[NodeProcess]], str]
 
 
