@@ -14,7 +14,6 @@ ROW = """    _metric(
         "cpu.frequency",
         "Hz",
         "Clock of the cores that the replica uses.",
-        group=_CPU,
         title="Clock of the cores",
         phrase="clock of its cores",
         column="Clock",
