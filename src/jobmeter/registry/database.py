@@ -8,15 +8,12 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import sqlalchemy as sa
-from psycopg import errors
 from sqlalchemy import event, exc
 
 from jobmeter.errors import ConfigurationError, ConflictError, UnavailableError
-from jobmeter.registry.breaker import STATEMENT_SECONDS, Breaker, statement_timeout, timeout_seconds
+from jobmeter.registry.breaker import STATEMENT_SECONDS, Breaker, statement_timeout
 
 
 class WriterQueue:
@@ -66,26 +63,6 @@ class WriterQueue:
             if tickets:
                 self._waiting[key] = tickets
         ticket.release()
-
-
-class PostgresqlConnection(psycopg.Connection[Any]):
-    """A connection that is closed with OperationalError if an answer does not arrive in time."""
-
-    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ANN401 - psycopg's own
-        """Wait for an answer within the time limit of the context."""
-        if timeout is not None:
-            return super().wait(gen, interval, timeout)
-        seconds = timeout_seconds()
-        try:
-            return super().wait(gen, interval, seconds)
-        except errors._WaitTimeout as error:  # noqa: SLF001 - what the method is documented to raise
-            self.pgconn.finish()
-            raise psycopg.OperationalError(f"no answer within {seconds:g} s") from error
-
-
-def connect(dialect: object, record: object, arguments: list[Any], options: dict[str, Any]) -> PostgresqlConnection:  # noqa: ARG001 - a listener's shape
-    """Open a connection for SQLAlchemy."""
-    return PostgresqlConnection.connect(*arguments, **options)
 
 
 _log = logging.getLogger(__name__)
@@ -243,7 +220,7 @@ def _parse(text: str) -> sa.URL:
 
 
 def _postgresql(url: sa.URL) -> sa.Engine:
-    from jobmeter.registry.database import connect  # noqa: PLC0415 - its driver is a twentieth of a start
+    from jobmeter.registry.postgresql import connect  # noqa: PLC0415 - its driver is a twentieth of a start
 
     arguments = {"connect_timeout": 5, "application_name": "jobmeter", **url.query}
     engine = sa.create_engine(
