@@ -1,4 +1,4 @@
-"""Three servers on one ClickHouse node, one of which leads: killed and frozen in turn while samples arrive.
+"""Three servers on one ClickHouse node, a leader and two followers: killed and frozen in turn while samples arrive.
 
 Every acknowledged sample is there once, and each answer has what was acknowledged before the question.
 """
@@ -97,7 +97,7 @@ def leader_of(several: Servers) -> ServerProcess:
 
 
 @pytest.mark.slow
-def test_servers_that_are_killed_and_frozen_lose_and_hide_nothing(servers: Servers) -> None:  # noqa: F811
+def test_killed_and_frozen_servers_neither_lose_nor_hide_samples(servers: Servers) -> None:  # noqa: F811
     base = int(time.time() * 1000) // 1000 * 1000 - 3_000_000
     assert servers.first.ingest(samples([row("app.number", [(base, 0.0)], job="crash")])).status == 200
     servers.start(1)

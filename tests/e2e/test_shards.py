@@ -1,4 +1,4 @@
-"""The documented commands for shards, on four real ClickHouse servers, of which a whole shard is killed."""
+"""The documented commands for shards, on four real ClickHouse servers, while a whole shard is killed."""
 
 import re
 import shlex

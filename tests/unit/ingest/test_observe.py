@@ -212,7 +212,7 @@ def test_very_many_entities_are_forgotten_but_not_what_has_yet_to_be_reported(mo
     assert [(reported.job, reported.last_ms) for reported in registry.observations] == [("a", NOW + SECOND)]
 
 
-def test_another_generation_of_the_table_changes_nothing():
+def test_observations_survive_a_new_generation_of_the_table():
     registry, clock, table = FakeRegistry(), SetClock(), SeriesTable(len(SERIES))
     observer = Observer(registry, clock, table)
     observer.observe_all([batch([(0, NOW)])])

@@ -43,7 +43,7 @@ from jobmeter.store.shards.placement import NUMBERS
 
 
 class MoveSource(NamedTuple):
-    """A store, or one shard of it, out of which rows are moved. ``others`` returns the other servers that use it."""
+    """Source of a move: a store, or one shard of it. ``others`` returns the other servers that use it."""
 
     maintenance: Maintenance
     others: Callable[[], Sequence[ServerRow]]

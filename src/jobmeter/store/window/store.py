@@ -201,7 +201,7 @@ class WindowedStore:
         """
         page = self._unfilled
         if page is None:
-            return self._adopt_wanted(most)
+            return self._adopt_followed(most)
         since = max(0, self._clock.now_ms() - self.window.length_ms)
         keys, following = page
         while not len(keys) and following is not None:
@@ -221,7 +221,7 @@ class WindowedStore:
             self._unfilled = None if self.window.full or not (len(left.keys) or left.following) else left
             return self._unfilled is not None or bool(self._wanted)
 
-    def _adopt_wanted(self, most: int) -> bool:
+    def _adopt_followed(self, most: int) -> bool:
         """Add some series whose writes this server followed. Return True if more are left."""
         with self._appending:
             some = dict(itertools.islice(self._wanted.items(), most))

@@ -411,7 +411,7 @@ def test_the_unit_is_that_of_the_labels_even_where_two_mean_the_same_series():
     assert (len(found.series), found.value.tolist()) == (1, [0.5, 0.25])
 
 
-def test_another_generation_of_the_table_begins_anew():
+def test_labels_are_resolved_again_after_a_new_generation_of_the_table():
     resolver = LabelResolver(SeriesTable(4))
     first, _, _ = batch(resolver, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
     batch(resolver, [([("__name__", f"m{at}")], 1.0, T) for at in range(3)])

@@ -175,7 +175,7 @@ def test_nobody_follows_a_server_that_does_not_lead_or_did_not_allow_it(pair):
     assert pair.follow() is Joining.REFUSED
 
 
-def test_nothing_counts_as_confirmed_once_the_leader_gave_up_its_followers(followed):
+def test_a_leader_that_gave_up_its_followers_confirms_no_samples(followed):
     term = followed.followed.term
     followed.leader.refuse()
     followed.leader.drop(2)

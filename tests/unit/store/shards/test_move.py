@@ -32,7 +32,7 @@ def place(first: int, last: int, shards: int) -> Hosts:
     [(place(0, 1, 1), place(0, 4, 2)), (place(0, 4, 2), place(0, 3, 3)), (place(0, 2, 1), place(2, 4, 1))],
     ids=["one-to-2x2", "2x2-to-3x1", "replicas-to-replicas"],
 )
-def test_moves_beside_traffic_lose_and_double_nothing(servers, tmp_path, source, destination):
+def test_a_move_beside_traffic_stores_each_sample_once(servers, tmp_path, source, destination):
     generator = random.Random(2)
     slots = [slot_on(0), slot_on(1), slot_on(1)]
     to, own = destination(servers), source(servers)
