@@ -19,8 +19,9 @@ from pathlib import Path
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
-from jobmeter.collect.base import Machine, NodeIdentity
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.discover.member import Member, Process
+from jobmeter.collect.machine import Machine
 from jobmeter.model.time import SystemClock
 
 _SECONDS = 60.0

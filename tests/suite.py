@@ -24,8 +24,9 @@ class FailureList:
         self.names: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
+        if report.failed and report.nodeid not in self.names:
             self.names.add(report.nodeid)
+            print(f"\nFAILED {report.nodeid}", flush=True)  # a run that is stopped prints no summary
 
 
 def is_waiting(module: Sequence[pytest.Item]) -> bool:

@@ -44,7 +44,7 @@ def test_no_module_and_no_function_is_too_long():
 def test_most_modules_and_functions_are_short():
     sizes = sorted(map(lines, MODULES))
     lengths = sorted(length for module in MODULES for _, length in functions(module))
-    assert statistics.median(sizes) <= 120
+    assert statistics.median(sizes) <= 100
     assert sizes[int(len(sizes) * 0.9)] <= 350
     assert statistics.median(lengths) <= 10
     assert lengths[int(len(lengths) * 0.9)] <= 35

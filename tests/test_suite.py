@@ -78,14 +78,22 @@ def test_modules_whose_tests_wait_are_dealt_to_all_processes_as_wholes(processes
     slow: list[Any] = [Item(Path("tests/unit/test_slow.py"), number, number == 3) for number in range(10)]
     dealt = deal([*e2e, *unit, *slow], processes)
     assert sorted(map(repr, dealt)) == sorted(map(repr, [*e2e, *unit, *slow]))
-    waiting = [module for item in dealt if (module := item.path) == slow[0].path or "e2e" in module.parts]
-    assert len([module for module, _ in groupby(waiting)]) == 14
+    waiting = [item for item in dealt if item.path == slow[0].path or "e2e" in item.path.parts]
+    assert len([module for module, _ in groupby(waiting, key=lambda item: item.path)]) == 14
     rest = dealt
     for process in range(processes):
         size = len(rest) // (processes - process)  # as pytest-xdist divides them
         part, rest = rest[:size], rest[size:]
         assert sum(item.path.parts[1] == "e2e" for item in part) >= 9
-        assert (part[0].path.parts[1] == "e2e") == (process % 2 == 0)
+        assert (part[0] in waiting) == (process % 2 == 0)
+    assert dealt[0].path == slow[0].path
+
+
+def test_each_process_begins_with_a_module_of_slow_tests():
+    modules = [Path(f"tests/{folder}/test_{name}.py") for name in range(12) for folder in ("e2e", "unit")]
+    items: list[Any] = [Item(path, number, slow=at % 3 == 0) for at, path in enumerate(modules) for number in range(5)]
+    dealt = deal(items, 4)
+    assert all(dealt[start].get_closest_marker("slow") for start in range(0, len(dealt), len(dealt) // 4))
 
 
 def test_more_tests_that_wait_than_a_part_holds_leave_none_out():

@@ -6,9 +6,10 @@ import numpy as np
 
 from benchmarks.faults.build import START, Made
 from jobmeter.diagnose.examine import examine
+from jobmeter.diagnose.open import OpenFindings
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.rule import Rule
-from jobmeter.diagnose.running import RUNNING, OpenFindings
+from jobmeter.diagnose.running import RUNNING
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE, SECOND

@@ -24,7 +24,6 @@ from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
-from jobmeter.collect.base import Machine as MachineFiles
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
@@ -36,6 +35,7 @@ from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.host.cpu import CpuCollector
 from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.jobs import JobsCollector
+from jobmeter.collect.machine import Machine as MachineFiles
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.registry import JobCollectors, Planned
 from jobmeter.collect.spool import Spool

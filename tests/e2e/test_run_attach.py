@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobmeter.collect.base import NodeIdentity
-from jobmeter.collect.launch.attach import ProcessEnd
+from jobmeter.collect.launch.exits import ProcessEnd
 from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife
 from jobmeter.model.job import JobState

@@ -8,9 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from jobmeter.alerts.apprise_process import invalid_urls, is_installed
+from jobmeter.alerts.duration import read_duration
 from jobmeter.alerts.intervals import TimeInterval, read_intervals
 from jobmeter.alerts.muting import CASCADES, Inhibition, check_matcher, parse_matcher
-from jobmeter.alerts.rules import read_duration
 from jobmeter.alerts.yaml_file import Field, load_file
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.alert import LabelMatcher

@@ -8,6 +8,7 @@ from importlib.resources import files
 
 import msgspec
 
+from jobmeter.alerts.duration import read_duration
 from jobmeter.alerts.template import Template, TemplateError, parse_template
 from jobmeter.alerts.yaml_file import Field, load_file, load_text
 from jobmeter.errors import ConfigurationError, InvalidRequestError
@@ -15,26 +16,6 @@ from jobmeter.model.alert import ALERT_NAME
 from jobmeter.model.time import MINUTE
 from jobmeter.promql.nodes import NAME, Node, Subquery, Text, VectorSelector
 from jobmeter.promql.parse import parse
-
-_UNITS = {"y": 31_536_000_000, "w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
-_DURATION = re.compile("".join(rf"(?:(\d{{1,12}}){unit})?" for unit in _UNITS))
-LONGEST = 100 * _UNITS["y"]
-
-
-def read_duration(field: Field) -> int:
-    """Return a duration in ms; ``0`` needs no unit. Raises ConfigurationError."""
-    text = field.text(64)
-    if text == "0":
-        return 0
-    found = _DURATION.fullmatch(text)
-    if not text or found is None:
-        field.fail(f"{text!r} is not a duration such as 30s, 5m or 1h30m")
-    parts = zip(found.groups(), _UNITS.values(), strict=True)
-    total = sum(int(number) * unit for number, unit in parts if number is not None)
-    if total > LONGEST:
-        field.fail(f"{text!r} is longer than 100 years")
-    return total
-
 
 MOST_RULES = 1_000
 """Most rules of a server."""

@@ -11,94 +11,19 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.findings import print_finding
 from jobmeter.cli.options import define_verb, make_since_option, names_option
 from jobmeter.cli.output import cell, console, format_count, moment, print_json, show_listing, state_cell
+from jobmeter.cli.process_table import print_processes
+from jobmeter.cli.stacks import print_stacks
 from jobmeter.client.api import Api
-from jobmeter.diagnose.places import place_of
-from jobmeter.model.stacks import RankEvidence
 from jobmeter.model.task import (
     CheckStatus,
     DiagnosticTask,
     NewTask,
     NodeAnswer,
-    ProcessUse,
     TaskState,
     TaskType,
     Verdict,
 )
 from jobmeter.model.time import SECOND, SystemClock, parse_duration
-
-
-def print_stacks(out: Console, task: DiagnosticTask) -> None:
-    """Print the result of a comparison of ranks, what is missing, and the stack of every thread of each rank."""
-    sentence, *notes = task.message.splitlines() or [f"no result yet, the task is {task.state}"]
-    style = "bold red" if task.verdict is Verdict.FAULT else "yellow"
-    out.print(f"[{style}]{cell(sentence)}[/]")
-    out.print(f"  {'when':<12}{moment(task.created)} UTC, task {cell(task.id)}")
-    for note in notes:
-        out.print(f"  {'note':<12}{cell(note)}")
-    for answer in task.answers:
-        for rank in answer.stacks.ranks if answer.stacks else ():
-            out.print()
-            _print_rank(out, answer.node, rank)
-
-
-def _print_rank(out: Console, node: str, rank: RankEvidence) -> None:
-    number = "" if rank.rank is None else f" rank {rank.rank}"
-    out.print(f"[bold]{cell(rank.replica)}[/]{number} ({cell(node)}, pid {rank.pid}) {cell(place_of(rank))}")
-    for name, text in _facts(rank):
-        out.print(f"  {name:<12}{cell(text)}")
-    for thread in rank.threads:
-        out.print(f"  thread {thread.id} {cell(thread.name)}")
-        for frame in thread.frames:
-            out.print(f"    {cell(frame.function)} ({cell(frame.file)}:{frame.line})")
-
-
-def _facts(rank: RankEvidence) -> list[tuple[str, str]]:
-    """Return what the kernel and PyTorch's flight recorder say, where they say something."""
-    kernel = ", ".join(filter(None, (f"state {rank.state}", rank.call, rank.target, rank.wait and f"in {rank.wait}")))
-    found = [("kernel", kernel), ("in kernel", " < ".join(rank.kernel))]
-    found += [
-        ("group", f"{one.group} {one.description}: {one.operation} {one.enqueued}, completed {one.completed}")
-        for one in rank.groups
-    ]
-    return [(name, text) for name, text in found if text]
-
-
-_MIB = 2**20
-
-
-def print_processes(out: Console, task: DiagnosticTask) -> None:
-    """Print a table of the processes of all answers, by processor time, and a line for each node without a table."""
-    rows: list[tuple[str, ProcessUse]] = []
-    for answer in sorted(task.answers, key=lambda one: one.node):
-        found = {use.pid: use for check in answer.checks for use in check.processes}
-        rows += [(answer.node, use) for use in found.values()]
-        if not found:
-            out.print(f"node {cell(answer.node)}: {cell(_reason(answer))}")
-    if not rows:
-        return
-    rows.sort(key=lambda row: (-(row[1].cores or 0.0), -row[1].memory, row[0], row[1].pid))
-    figures = ("cores", "memory MiB", "storage MiB/s")
-    columns = ("node", "pid", "program", "job", "replica", "rank", *figures)
-    cells = [
-        (
-            *(node, str(use.pid), use.name, use.job, use.replica, "" if use.rank is None else str(use.rank)),
-            "" if use.cores is None else f"{use.cores:.2f}",
-            f"{use.memory / _MIB:,.1f}",
-            "" if use.traffic is None else f"{use.traffic / _MIB:,.1f}",
-        )
-        for node, use in rows
-    ]
-    show_listing(out, columns, cells, right=figures, spare=("rank", "storage MiB/s"))
-
-
-def _reason(answer: NodeAnswer) -> str:
-    """Return why an answer has no processes."""
-    if answer.time is None:
-        return "no answer from the agent"
-    if any(check.status is CheckStatus.OK for check in answer.checks):
-        return "its agent sends no table of processes: update it"
-    return "; ".join(check.text for check in answer.checks) or "no process can be read"
-
 
 _POLL_SECONDS = 0.5
 _GRACE_MS = 30_000

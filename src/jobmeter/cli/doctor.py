@@ -12,9 +12,9 @@ from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_optio
 from jobmeter.cli.output import console, format_count, print_json
 from jobmeter.cli.terminal import printable
 from jobmeter.client.transport import Transport
-from jobmeter.collect.base import Machine
 from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.doctor.examine import Questions, examine
+from jobmeter.collect.machine import Machine
 from jobmeter.errors import UnavailableError
 from jobmeter.model.time import SystemClock
 

@@ -25,8 +25,9 @@ from jobmeter.client.transport import Transport
 from jobmeter.collect.deliver import Delivery
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import SchedulerKind
+from jobmeter.collect.scheduler.health import SchedulerHealth
 from jobmeter.collect.scheduler.registry import SUMMARIES, scheduler_kind
-from jobmeter.collect.scheduler.watch import ClusterScopedIds, SchedulerHealth, SchedulerWatch
+from jobmeter.collect.scheduler.watch import ClusterScopedIds, SchedulerWatch
 from jobmeter.collect.spool import Spool
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.cluster import JobIds

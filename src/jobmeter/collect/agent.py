@@ -7,7 +7,8 @@ from pathlib import Path
 from threading import Event, Thread
 
 from jobmeter.collect.base import NodeIdentity, Owner, RecordSource
-from jobmeter.collect.checks.poll import CheckPoller, NodeChecks
+from jobmeter.collect.checks.node import NodeChecks
+from jobmeter.collect.checks.poll import CheckPoller
 from jobmeter.collect.clock import ClockReporter, SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.classify import NodeClassifier
@@ -19,7 +20,7 @@ from jobmeter.collect.discover.rules import JobRule
 from jobmeter.collect.energy.divide import EnergyDivision
 from jobmeter.collect.energy.polled import PowerCollector, RedfishSettings, power_pollers
 from jobmeter.collect.incidents import IncidentWatch
-from jobmeter.collect.kernel import KernelWatch, NodeKills, XidReports
+from jobmeter.collect.kernel import KernelWatch, NodeKills
 from jobmeter.collect.kubelet.storage import KubeletApi, KubeletSettings, PodStorageCollector
 from jobmeter.collect.measurement import Measurement, turn_seconds
 from jobmeter.collect.outbox import Outbox
@@ -32,6 +33,7 @@ from jobmeter.collect.stacks.collect import StackCollector
 from jobmeter.collect.syslog.kernel import KernelReader
 from jobmeter.collect.syslog.make import system_logs
 from jobmeter.collect.syslog.reader import LogSettings
+from jobmeter.collect.xids import XidReports
 
 _LONGEST_TURN = 5.0
 _LAST_TURN = 1.0

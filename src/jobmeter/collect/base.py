@@ -10,18 +10,6 @@ from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """Paths of the machine's files; replaceable in tests."""
-
-    proc: str = "/proc"
-    sys: str = "/sys"
-    dev: str = "/dev"
-    run: str = "/run"
-    var: str = "/var"
-
-
 _series = lru_cache(maxsize=16_384)(Series)
 """Return equal series as one object: each tick measures the same series as the tick before."""
 

@@ -25,7 +25,7 @@ from jobmeter.collect.host.pressure import RESOURCES
 from jobmeter.collect.process import surroundings
 from jobmeter.collect.process.count import Departed, Ended, ProcessCounters
 from jobmeter.collect.process.stat import Key
-from jobmeter.collect.process_events.connector import ProcessCounts, counts_file
+from jobmeter.collect.process_events.counts import ProcessCounts, counts_file
 from jobmeter.collect.replica import ReplicaMemory, ReplicaProcesses
 from jobmeter.collect.starts import COUNTERS, GIVEN, SHORTEST_MS, Starts
 from jobmeter.collect.state_file import CounterFile

@@ -2,97 +2,18 @@
 
 import logging
 import math
-import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import Event
 
-from jobmeter.collect import files
-from jobmeter.collect.base import NodeIdentity, Owner, RecordSource, Samples
+from jobmeter.collect.agent_metrics import AgentMetrics
+from jobmeter.collect.base import RecordSource, Samples
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.worker import Outcome, Worker
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.record import Records
-from jobmeter.model.sample import Sample
-from jobmeter.model.series import Series
 from jobmeter.wire.native.encode import records_frame, samples_frame
-
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-class AgentMetrics:
-    """Makes the ``agent.*`` samples.
-
-    ``job`` is set when a run of one job measures instead of an agent, so that two of them on one node never write to
-    one series. ``counters`` returns the values of more metrics by name.
-    """
-
-    def __init__(
-        self,
-        place: NodeIdentity,
-        job: str = "",
-        processes: Callable[[], tuple[int, bool]] | None = None,
-        counters: Callable[[], Mapping[str, int]] = dict,
-    ) -> None:
-        """``processes`` returns the number of unseen short processes, and whether the kernel's events are read."""
-        self._place = place
-        self._job = job
-        self._processes = processes
-        self._counters = counters
-
-    def samples(
-        self,
-        now_ms: int,
-        outcomes: dict[str, Outcome],
-        taken: int,
-        dropped: dict[str, int],
-        outbox: Outbox,
-        *,
-        clock_offset: float = 0.0,
-        waiting: int | None = None,
-    ) -> Samples:
-        """Return the samples of this moment. ``taken`` and ``dropped`` (by reason) count since the start.
-
-        ``waiting`` is the number of samples whose job is not known yet; None if samples are not assigned to jobs.
-        """
-        values = [
-            (self._make_series("agent.cpu.time"), time.process_time()),
-            (self._make_series("agent.clock.offset"), clock_offset),
-            (self._make_series("agent.samples"), float(taken)),
-            (self._make_series("agent.spool.size"), float(outbox.size)),
-            (self._make_series("agent.spool.damaged"), float(outbox.damaged)),
-        ]
-        if waiting is not None:
-            values.append((self._make_series("agent.samples.waiting"), float(waiting)))
-        if self._processes is not None:
-            missed, active = self._processes()
-            values.append((self._make_series("agent.processes.missed"), float(missed)))
-            values.append((self._make_series("agent.processes.events"), float(active)))
-        memory = _read_resident_memory()
-        if memory is not None:
-            values.append((self._make_series("agent.memory.usage"), memory))
-        values += [(self._make_series(name), float(count)) for name, count in self._counters().items()]
-        values += [
-            (self._make_series("agent.dropped", "reason", name), float(count)) for name, count in dropped.items()
-        ]
-        for name, outcome in outcomes.items():
-            values.append((self._make_series("agent.collect.success", "collector", name), float(outcome.success)))
-            values.append((self._make_series("agent.collect.duration", "collector", name), outcome.duration))
-        return [Sample(series, now_ms, value) for series, value in values]
-
-    def _make_series(self, metric: str, label: str = "", value: str = "") -> Series:
-        labels = ((label, value),) if label else ()
-        if self._job:
-            return self._place.of_replica(metric, Owner(self._job, ""), labels)
-        return self._place.of_node(metric, labels)
-
-
-def _read_resident_memory() -> float | None:
-    text = files.read("/proc/self/statm")
-    return float(int(text.split()[1]) * _PAGE) if text else None
-
 
 _log = logging.getLogger(__name__)
 

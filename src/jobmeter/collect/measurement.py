@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import NodeIdentity, RecordSource, Samples
 from jobmeter.collect.checks.poll import CheckPoller
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.deliver import Delivery
-from jobmeter.collect.loop import AgentMetrics, Loop
+from jobmeter.collect.loop import Loop
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.process.stat import read_stat
 from jobmeter.collect.registry import JobCollectors, Planned

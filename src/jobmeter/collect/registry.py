@@ -11,26 +11,31 @@ from jobmeter.collect.accelerators import registry as vendors
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.names import DeviceNames
-from jobmeter.collect.base import Collector, Machine, NodeIdentity, Owner, RecordSource
+from jobmeter.collect.base import Collector, NodeIdentity, Owner, RecordSource
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.discover.devices import AllocationTracker, DeviceAllocator, DeviceGroups
+from jobmeter.collect.discover.devices import AllocationTracker, DeviceAllocator
 from jobmeter.collect.discover.member import Classifier, MemberTable, Process
+from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.energy.sources import EnergyCollector
-from jobmeter.collect.host.cpu import CpuCollector, LoadCollector
-from jobmeter.collect.host.filesystem import DiskCollector, FilesystemCollector
-from jobmeter.collect.host.memory import MemoryCollector, NumaCollector
+from jobmeter.collect.host.cpu import CpuCollector
+from jobmeter.collect.host.disk import DiskCollector
+from jobmeter.collect.host.filesystem import FilesystemCollector
+from jobmeter.collect.host.load import LoadCollector
+from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.host.network import LinkCollector, NetworkCollector
 from jobmeter.collect.host.network_storage import NetworkStorageCollector
+from jobmeter.collect.host.numa import NumaCollector
 from jobmeter.collect.host.pressure import PressureCollector
 from jobmeter.collect.host.sensors import SensorCollector
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.kubelet.allocated import KubeletAllocations, pods_folder
 from jobmeter.collect.kubelet.client import PodResources
+from jobmeter.collect.machine import Machine
 from jobmeter.collect.mounts import MountsCollector
 from jobmeter.collect.process_events.watch import ProcessWatch
 from jobmeter.collect.starts import Starts

@@ -1,94 +1,15 @@
 """Explains why one job took longer than another: by cause, in parts that sum to the whole difference, and in words."""
 
-from collections.abc import Iterator, Mapping, Sequence
-
-import msgspec
+from collections.abc import Mapping, Sequence
 
 from jobmeter.access.principal import Scope
-from jobmeter.diagnose.wording import amount_of, minutes, title
-from jobmeter.diagnose.work_time import CLOCK, FIGURES, LINKS, METRICS, SIGNS, WorkTime, split_work
+from jobmeter.diagnose.difference_text import DifferenceFigures, sentence
+from jobmeter.diagnose.work_time import METRICS, WorkTime, split_work
 from jobmeter.model.phase import CausePart, JobPhases, Phase, PhaseCause, PhaseDifference, PhaseSpan
 from jobmeter.query.course import Interval
 from jobmeter.query.execute import Executor
-from jobmeter.query.idle import WORK
 from jobmeter.query.phases import WRITES, MeasuredRun, RunQuestion
 from jobmeter.query.request import JobRef
-
-_SIGN_TEXTS: Mapping[str, str] = {
-    "pressure.io": "processes waited for storage",
-    "pressure.cpu": "processes waited for a CPU",
-    "cpu.utilization": "CPU in use",
-}
-_METRICS: Mapping[PhaseCause, tuple[str, ...]] = {
-    PhaseCause.COMMUNICATION: ("gpu.sm.active", "npu.sm.active", *LINKS),
-    PhaseCause.CLOCK: (CLOCK, *FIGURES[1:]),
-    PhaseCause.COMPUTE: ("gpu.utilization", "gpu.sm.active", "gpu.tensor.active", FIGURES[0]),
-}
-_COUNTED = frozenset({PhaseCause.CHECKPOINT, PhaseCause.RESTART})
-_MOST, _SMALL, _SAME = 4, 0.05, 0.01
-"""Parts in a sentence; the share of the difference below which one is left out; jobs that differ by less are alike."""
-_LEAST_MS = 1_000
-
-
-class DifferenceFigures(msgspec.Struct, frozen=True):
-    """The figures of two jobs: means of their metrics while they trained, and how many checkpoints and restarts."""
-
-    labels: tuple[str, str]
-    means: Sequence[Mapping[str, float]]
-    counts: Sequence[Mapping[PhaseCause, int]]
-
-    def text(self, cause: PhaseCause) -> str:
-        """Return the figures behind the part of a cause; empty without figures."""
-        if cause in _COUNTED:
-            return self._compare_figures("number", *(str(own[cause]) for own in self.counts))
-        if cause is not PhaseCause.INPUT:
-            return "; ".join(self._compare_mean(name) for name in _METRICS.get(cause, ()) if self._has(name))
-        signs = [name for name in SIGNS if self._has(name)]
-        texts = [self._compare_mean(name) for name in WORK if self._has(name)][:1]
-        if signs:
-            most = max(signs, key=lambda name: self.means[1][name] - self.means[0][name])
-            texts.append(self._compare_mean(most, _SIGN_TEXTS[most]))
-        return "; ".join(texts)
-
-    def _has(self, name: str) -> bool:
-        return all(name in own for own in self.means)
-
-    def _compare_mean(self, name: str, text: str = "") -> str:
-        return self._compare_figures(text or title(name), *(amount_of(name, own[name]) for own in self.means))
-
-    def _compare_figures(self, text: str, *figures: str) -> str:
-        both = (f"{figure} in {label}" for figure, label in zip(figures, self.labels, strict=True))
-        return f"{text}: {', '.join(both)}"
-
-
-def sentence(parts: Sequence[CausePart], lengths: Sequence[int], labels: tuple[str, str]) -> str:
-    """Return the whole difference and its largest parts, ``parts`` sorted by size, as a sentence."""
-    a, b = labels
-    whole = lengths[1] - lengths[0]
-    same = abs(whole) < max(_SAME * max(lengths), _LEAST_MS)
-    least = max(_SAME * max(lengths) if same else _SMALL * abs(whole), _LEAST_MS)
-    large = [part for part in parts if abs(part.difference) >= least][:_MOST]
-    if same:
-        head, texts = f"{b} took as long as {a} ({minutes(lengths[1])})", map(_phrase, large)
-    else:
-        head = f"{b} took {minutes(abs(whole))} {'longer' if whole > 0 else 'less'} than {a}"
-        texts = map(str, _phrases(large, whole))
-    joined = ", ".join(texts)
-    return f"{head}: {joined}" if joined else head
-
-
-def _phrases(parts: Sequence[CausePart], whole: int) -> Iterator[str]:
-    """Yield the parts in the direction of the difference, then the opposite ones."""
-    along = [part for part in parts if (part.difference > 0) == (whole > 0)]
-    for at, part in enumerate(along):
-        text = f"{minutes(abs(part.difference))}{'' if at else ' of it'} {part.cause.label}"
-        yield f"{text} ({part.text})" if part.text and not at else text
-    yield from (_phrase(part) for part in parts if part not in along)
-
-
-def _phrase(part: CausePart) -> str:
-    return f"{minutes(abs(part.difference))} {'more' if part.difference > 0 else 'less'} {part.cause.label}"
-
 
 _OF_PHASE: Mapping[Phase, PhaseCause] = {
     Phase.QUEUED: PhaseCause.QUEUE,

@@ -1,132 +1,26 @@
 """Diagnoses a job on request: its findings, and one timeline of its events and changes."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.change_points import log_peaks, metric_changes
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.finding_events import add_reported, read_reported_findings
 from jobmeter.diagnose.gather import gather
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.rule import quote_line
-from jobmeter.diagnose.signal import Signal
+from jobmeter.diagnose.stack_findings import add_stacks
 from jobmeter.diagnose.thresholds import Thresholds
-from jobmeter.model.batch import Float64s
-from jobmeter.model.catalog import CATALOG
-from jobmeter.model.event import FINDING, LEVEL_OF, STACK_EVIDENCE, Event, EventFilter, EventSource, Level
-from jobmeter.model.finding import Evidence, Finding
+from jobmeter.model.event import FINDING, LEVEL_OF, Event, EventFilter, EventSource, Level
+from jobmeter.model.finding import Finding
 from jobmeter.model.job import JobState
-from jobmeter.model.stacks import STACK_RULES
-from jobmeter.model.time import MINUTE, NS_PER_MS, Clock
+from jobmeter.model.time import NS_PER_MS, Clock
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import JobRef
-
-_LATER_MS = 2 * MINUTE
-"""Longest time from the end of a finding to the collection of its evidence."""
-
-
-def add_stacks(findings: Sequence[Finding], events: Sequence[Event]) -> list[Finding]:
-    """Add to findings of stalled jobs the rank that the others wait for, if it is known.
-
-    The sentence of the newest evidence since the finding began replaces the finding's sentence, which becomes evidence.
-    """
-    compared = [event for event in events if event.reason == STACK_EVIDENCE]
-    return [_explain_finding(one, compared) if one.rule in STACK_RULES else one for one in findings]
-
-
-def _explain_finding(finding: Finding, events: Sequence[Event]) -> Finding:
-    wholes = [one for one in events if not one.replica and finding.start <= one.time <= finding.end + _LATER_MS]
-    if not wholes:
-        return finding
-    newest = wholes[-1]
-    named = [one for one in events if one.replica and one.time == newest.time]
-    evidence = [
-        Evidence(kind="event", text=one.message, time=one.time, replica=one.replica) for one in (newest, *named)
-    ]
-    if newest.level is not Level.WARNING:
-        return replace(finding, evidence=[*finding.evidence, evidence[0]])
-    own = Evidence(kind="status", text=finding.sentence, time=finding.start)
-    return replace(finding, sentence=newest.message, evidence=[own, *evidence[1:], *finding.evidence])
-
-
-METRICS = ("cpu.usage", "cpu.utilization", "gpu.utilization", "npu.utilization", "memory.usage", "gpu.memory.usage")
-"""The metrics whose levels are compared, of those that rules read."""
-WINDOW = 12
-"""Points on either side of a change."""
-MOST_OF_ONE, MOST = 3, 200
-_RELATIVE, _NOISE, _LEAST_SHARE = 0.5, 4.0, 0.02
-PEAK_LINES, PEAK_FACTOR = 20, 5
-"""Warning lines of a minute that make a peak, and how many times more than in the usual minute there must be."""
-
-
-class ChangePoint(msgspec.Struct, frozen=True):
-    """A change of a metric's level, or a peak of warning lines, at ``time`` (epoch ms)."""
-
-    time: int
-    name: str
-    text: str
-    replica: str = ""
-    node: str = ""
-
-
-def metric_changes(case: Case) -> list[ChangePoint]:
-    """Find changes of level: the means of twelve points after and before a moment differ by far.
-
-    Far means by half of the higher mean, by four times the spread on either side, and by a fiftieth of the highest
-    value.
-    """
-    found = [turn for name in METRICS for signal in case.means.get(name, ()) for turn in _changes(signal)]
-    return sorted(found, key=lambda turn: turn.time)[:MOST]
-
-
-def _changes(signal: Signal) -> Iterator[ChangePoint]:
-    value = signal.value
-    places = len(value) - 2 * WINDOW + 1
-    if places < 1:
-        return
-    before, spread_before = _windows(value[: len(value) - WINDOW])
-    after, spread_after = _windows(value[WINDOW:])
-    step = np.abs(after - before)
-    least = np.maximum(_RELATIVE * np.maximum(np.abs(before), np.abs(after)), _LEAST_SHARE * float(np.abs(value).max()))
-    score = np.where(step > np.maximum(least, _NOISE * np.maximum(spread_before, spread_after)), step, 0.0)
-    unit = f" {CATALOG[signal.metric].read_unit}".removesuffix(" 1").rstrip()
-    for _ in range(MOST_OF_ONE):
-        at = int(score.argmax())
-        if not score[at]:
-            return
-        whose = signal.device_name if signal.device else signal.replica
-        verb = "rose" if after[at] > before[at] else "fell"
-        text = f"{signal.metric} of {whose} {verb} from {before[at]:.4g} to {after[at]:.4g}{unit}"
-        yield ChangePoint(int(signal.time[at + WINDOW]), signal.metric, text, signal.replica, signal.node)
-        score[max(at - WINDOW, 0) : at + WINDOW] = 0.0
-
-
-def _windows(value: Float64s) -> tuple[Float64s, Float64s]:
-    windows = np.lib.stride_tricks.sliding_window_view(value, WINDOW)
-    return windows.mean(axis=1), windows.std(axis=1)
-
-
-def log_peaks(case: Case) -> list[ChangePoint]:
-    """Find minutes with many more warnings and errors of a replica than its median minute with any."""
-    counts: dict[str, Counter[int]] = {}
-    for line in case.lines:
-        if line.level in {Level.WARNING, Level.ERROR}:
-            minute = line.time_ns // NS_PER_MS // MINUTE * MINUTE
-            counts.setdefault(line.replica, Counter())[minute] += 1
-    found = [
-        ChangePoint(minute, "warnings", f"{count} lines that warn in a minute", replica)
-        for replica, of_minute in counts.items()
-        for minute, count in of_minute.items()
-        if count >= PEAK_LINES
-        and (len(of_minute) == 1 or count >= PEAK_FACTOR * float(np.median(list(of_minute.values()))))
-    ]
-    return sorted(found, key=lambda turn: turn.time)[:MOST]
-
 
 MOST_NODE_EVENTS = 1_000
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.gather import signals_of, task_lines
+from jobmeter.diagnose.gather import signals_of
+from jobmeter.diagnose.kernel import task_lines
 from jobmeter.diagnose.nodes import addresses_of, find_reported_places, signals_of_nodes
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.rule import Weight

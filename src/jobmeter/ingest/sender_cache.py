@@ -6,7 +6,7 @@ from jobmeter.ingest.otel.resolve import resolve as resolve_otel
 from jobmeter.model.series_table import SeriesTable
 from jobmeter.wire.native.series_lists import SeriesListCache
 from jobmeter.wire.otlp.shapes import Shapes
-from jobmeter.wire.remote_write.decode import Symbols
+from jobmeter.wire.remote_write.symbols import Symbols
 
 SENDER_CACHE_BYTES = 340 * 2**20
 """The default budget, which is also that of the default settings."""

@@ -12,35 +12,9 @@ import re
 import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.event import Level
 from jobmeter.model.log_fields import CHOICES, FIELDS, field_condition, words_condition
 from jobmeter.model.log_tree import And, LogQuery, Not, Or
 from jobmeter.model.syslog import SEVERITIES, severity_of
-
-
-class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Filter of lines with ``start_ns <= time < end_ns``, in epoch nanoseconds; None is no bound.
-
-    Empty parts match everything. ``query`` is in the language of ``jobmeter.model.log_query``. ``max_severity``
-    excludes less severe lines, and lines with neither a severity nor a level; ``min_level`` lines below it and lines
-    without a level. ``contains`` ignores case. ``descending`` gives the newest first. ``offset`` skips lines. ``count``
-    requests the totals too.
-    """
-
-    query: LogQuery | None = None
-    max_severity: int | None = None
-    replicas: frozenset[str] = frozenset()
-    attempt: int | None = None
-    stream: str = ""
-    min_level: Level | None = None
-    contains: str = ""
-    start_ns: int | None = None
-    end_ns: int | None = None
-    descending: bool = False
-    offset: int = 0
-    limit: int = 100
-    count: bool = False
-
 
 MAX_QUERY = 4_096
 """Longest query, in characters."""

@@ -1,7 +1,6 @@
 """``jobmeter.Client``: the jobs of a server for programs and notebooks, asked again after a passing failure."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -9,46 +8,13 @@ from jobmeter.cli.local import connect
 from jobmeter.cli.output import duration, format_count, moment
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch
-from jobmeter.client.transport import Response, Transport
-from jobmeter.errors import ThrottledError, UnavailableError
 from jobmeter.model import job as model
 from jobmeter.model.time import Clock, SystemClock, parse_duration
 from jobmeter.program import html
 from jobmeter.program.comparison import JobComparison, compare_jobs
 from jobmeter.program.frames import Columns, RecordList, Table
 from jobmeter.program.job import JobHandle, find_job
-
-FIRST_WAIT_SECONDS = 0.5
-LONGEST_WAIT_SECONDS = 30.0
-
-
-class RetryingTransport(Transport):
-    """Transport that repeats a GET up to ``retries`` times, with growing pauses.
-
-    It waits as long as the server requests, at most ``LONGEST_WAIT_SECONDS``. Other methods are sent once.
-    """
-
-    def __init__(
-        self, server: str, key: str = "", *, retries: int = 3, wait: Callable[[float], None] = time.sleep
-    ) -> None:
-        super().__init__(server, key)
-        self._retries = retries
-        self._wait = wait
-
-    def request(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
-    ) -> Response:
-        """Send a request. Raises the last error when all attempts failed."""
-        pause = FIRST_WAIT_SECONDS
-        for _ in range(self._retries if method == "GET" else 0):
-            try:
-                return super().request(method, path, body, headers)
-            except (UnavailableError, ThrottledError) as error:
-                retry_after_ms = error.retry_after_ms
-                self._wait(min(pause if retry_after_ms is None else retry_after_ms / 1000, LONGEST_WAIT_SECONDS))
-                pause *= 2
-        return super().request(method, path, body, headers)
-
+from jobmeter.program.retry import RetryingTransport
 
 _FIELDS = ("id", "name", "type", "state", "project", "user", "created", "start", "end", "exit_code", "error")
 _SHOWN = 100

@@ -53,7 +53,8 @@ from jobmeter.query.group import (
     RequestsQuestion,
     ResourceGroupsQuestion,
 )
-from jobmeter.query.groups import Groups, resource_groups
+from jobmeter.query.group_list import resource_groups
+from jobmeter.query.groups import Groups
 from jobmeter.query.idle import WORK, IdleQuestion, IdleTime, Measure, measure_devices, measure_idle_times
 from jobmeter.query.inventory import UNKNOWN, Inventory
 from jobmeter.query.job_ends import get_cached_job_ends, job_ends

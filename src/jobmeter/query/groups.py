@@ -10,8 +10,7 @@ import numpy as np
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.batch import References, SeriesKeys
-from jobmeter.model.job import JobFilter, JobGroup, JobState, JobView, Node
-from jobmeter.model.order import make_natural_key
+from jobmeter.model.job import JobFilter, JobState, JobView, Node
 from jobmeter.model.time import DAY, Clock, TimeRange
 from jobmeter.query import selection
 from jobmeter.query.buckets import BucketedSeries, read
@@ -26,11 +25,9 @@ from jobmeter.query.group import (
     NodeLoad,
     NodeLoadsQuestion,
     RequestsQuestion,
-    ResourceGroup,
-    ResourceGroupsQuestion,
     sum_amounts,
 )
-from jobmeter.query.inventory import UNKNOWN, Inventory, device_types
+from jobmeter.query.inventory import Inventory, device_types
 from jobmeter.query.meter import Meter
 from jobmeter.query.node_loads import node_loads
 from jobmeter.query.nodes import machines, state_of
@@ -54,42 +51,6 @@ from jobmeter.query.usage import (
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import SeriesSelector
-
-
-def resource_groups(registry: Registry, question: ResourceGroupsQuestion, scope: Scope) -> Sequence[ResourceGroup]:
-    """Answer a ``ResourceGroupsQuestion``."""
-    if scope.job is not None:
-        return []
-    projects = scope.within(None)
-
-    def selected(project: str, name: str) -> bool:
-        return bool(name) and (not question.names or name in question.names) and scope.shows_group(project, name)
-
-    nodes: dict[str, list[Node]] = {}
-    for node in registry.nodes(projects):
-        if selected(node.project, node.resource_group):
-            nodes.setdefault(node.resource_group, []).append(node)
-    jobs: dict[str, list[JobGroup]] = {}
-    for one in registry.job_groups(projects):
-        if selected(one.project, one.name):
-            jobs.setdefault(one.name, []).append(one)
-    names = sorted({*nodes, *jobs}, key=lambda name: (make_natural_key(name), name))
-    return [_group(name, nodes.get(name, []), jobs.get(name, [])) for name in names]
-
-
-def _group(name: str, nodes: Sequence[Node], jobs: Sequence[JobGroup]) -> ResourceGroup:
-    joined = [node.first_seen for node in nodes if node.first_seen is not None]
-    return ResourceGroup(
-        name=name,
-        nodes=len({(node.cluster, node.name) for node in nodes}),
-        clusters=tuple(sorted({node.cluster for node in nodes} - {""}, key=make_natural_key)),
-        device_types=tuple(sorted({kind for node in nodes for kind in device_types(node.info)} - {UNKNOWN})),
-        jobs=sum(one.jobs for one in jobs),
-        workspaces=tuple(sorted({workspace for one in jobs for workspace in one.workspaces})),
-        created=min([*joined, *(one.created for one in jobs)], default=None),
-        updated=max([*joined, *(one.updated for one in jobs)], default=None),
-    )
-
 
 MOST_JOBS = 100_000
 """Most jobs of a group that a question may cover."""

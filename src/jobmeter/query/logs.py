@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.job import Job, Node
 from jobmeter.model.log import LogLine, LogPage
-from jobmeter.model.log_query import LogFilter
+from jobmeter.model.log_filter import LogFilter
 from jobmeter.model.question import Question
 from jobmeter.model.time import clamp_to_int64
 from jobmeter.query.request import LogQuestion

@@ -40,17 +40,9 @@ from jobmeter.query.request import (
     series_since,
     sources_of,
 )
+from jobmeter.query.response_cache import ResponseCache, Validator
 from jobmeter.query.restarts import join_restarts
-from jobmeter.query.result_cache import (
-    CachedPart,
-    ResponseCache,
-    ResultCache,
-    Tables,
-    Validator,
-    ends,
-    interleave,
-    middle,
-)
+from jobmeter.query.result_cache import CachedPart, ResultCache, Tables, ends, interleave, middle
 from jobmeter.query.sampled import SampledLine, SampledQuestion, Sampling
 from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.query.source import RAW_IS_QUICK, Source, hours_around

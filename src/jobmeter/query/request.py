@@ -12,7 +12,7 @@ from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import CATALOG, METRICS, Aggregate, Kind, Metric, find
 from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.log import LogPage
-from jobmeter.model.log_query import LogFilter
+from jobmeter.model.log_filter import LogFilter
 from jobmeter.model.question import Question
 from jobmeter.model.series import MAX_NAME
 from jobmeter.model.time import DAY, SECOND, TimeRange, floor_to

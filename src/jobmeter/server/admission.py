@@ -14,7 +14,8 @@ from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
-from jobmeter.access.limit import Allowance, Budget, SharedRates
+from jobmeter.access.limit import Allowance, Budget
+from jobmeter.access.shared_rates import SharedRates
 from jobmeter.errors import LongQuestionError, ThrottledError
 from jobmeter.model.time import Clock
 from jobmeter.query.meter import ACCOUNT, QueryCost

@@ -10,12 +10,14 @@ import msgspec
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.forwarded import TrustedProxies, parse_public_url
-from jobmeter.access.limit import FLUSH_SECONDS, RateLimiter, SharedRates, parse_budget, parse_rates
+from jobmeter.access.limit import RateLimiter, parse_budget, parse_rates
 from jobmeter.access.memory import MemoryBudget
+from jobmeter.access.months import Calendar
 from jobmeter.access.nonces import NonceMemory, SharedNonces
 from jobmeter.access.prices import load_prices
 from jobmeter.access.session import LIFE_MS, MOST_ENDED, Sessions
-from jobmeter.access.usage import Calendar, UsageMeter
+from jobmeter.access.shared_rates import FLUSH_SECONDS, SharedRates
+from jobmeter.access.usage import UsageMeter
 from jobmeter.access.vault import Vault
 from jobmeter.alerts.config import load_config
 from jobmeter.alerts.rules import load_rules

@@ -3,8 +3,7 @@
 Questions about stored data are in ``jobmeter.query``.
 """
 
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -32,7 +31,7 @@ from jobmeter.dialects.base import (
     WriteSamples,
     WriteSpans,
 )
-from jobmeter.errors import ConflictError, ForbiddenError, InvalidRequestError, NotFoundError
+from jobmeter.errors import ConflictError, ForbiddenError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.alert import (
     AlertingQuestion,
@@ -41,15 +40,6 @@ from jobmeter.model.alert import (
     PostAlerts,
     PutSilence,
     RulesQuestion,
-)
-from jobmeter.model.annotation import (
-    MOST_TAGS,
-    Annotations,
-    JobNote,
-    JobTag,
-    check_author,
-    check_note,
-    check_tag,
 )
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
@@ -66,6 +56,7 @@ from jobmeter.query.logs import FoundLines, LogCursor, LogPageQuestion, read_nex
 from jobmeter.query.permitted import check_scope
 from jobmeter.query.request import HeadQuestion
 from jobmeter.server.alerting import disk_facts
+from jobmeter.server.annotations import change_tags, delete_note, write_note
 from jobmeter.server.services import Services
 from jobmeter.server.silences import (
     alerting_status,
@@ -78,49 +69,6 @@ from jobmeter.server.silences import (
 )
 from jobmeter.server.tasks import create_task
 from jobmeter.ship.shipping import shipper_project
-
-
-def change_tags(services: Services, question: ChangeTags, principal: Principal, scope: Scope) -> Annotations:
-    """Add and remove tags of a job."""
-    change, now_ms = question.change, services.clock.now_ms()
-    added, removed = _check_tags(change.add, "add"), _check_tags(change.remove, "remove")
-    both = set(added) & set(removed)
-    if both:
-        raise InvalidRequestError(f"tag {min(both)!r} is to be added and removed: choose one", "remove")
-    author = check_author(change.author)
-    job = services.executor.run(HeadQuestion(question.ref), scope)
-    made = [JobTag(tag=tag, author=author, by=principal.name, created=now_ms) for tag in added]
-    return services.registry.annotations.change_tags(job.project, job.id, made, removed)
-
-
-def _check_tags(tags: Sequence[str], field: str) -> list[str]:
-    if len(tags) > MOST_TAGS:
-        raise InvalidRequestError(f"name at most {MOST_TAGS} tags, got {len(tags)}", field)
-    return list(dict.fromkeys(check_tag(tag, field) for tag in tags))
-
-
-def write_note(services: Services, question: WriteNote, principal: Principal, scope: Scope) -> JobNote:
-    """Write a note about a job."""
-    text, time = check_note(question.note)
-    author = check_author(question.note.author)
-    job = services.executor.run(HeadQuestion(question.ref), scope)
-    made = JobNote(
-        id=f"note-{secrets.token_hex(8)}",
-        text=text,
-        time=time,
-        author=author,
-        by=principal.name,
-        created=services.clock.now_ms(),
-    )
-    services.registry.annotations.add_note(job.project, job.id, made)
-    return made
-
-
-def delete_note(services: Services, question: DeleteNote, _: Principal, scope: Scope) -> None:
-    """Delete a note of a job."""
-    job = services.executor.run(HeadQuestion(question.ref), scope)
-    if not services.registry.annotations.delete_note(job.project, job.id, question.note):
-        raise NotFoundError(f"job {job.id} has no note {question.note[:64]!r}", "note", question.note[:64])
 
 
 def perform(services: Services, question: Question[Any], principal: Principal, scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result

@@ -12,15 +12,8 @@ import msgspec
 
 from jobmeter.access.decide import EVERYTHING
 from jobmeter.diagnose.finding_events import make_end_event, opening, read_reported_findings
-from jobmeter.diagnose.running import (
-    RUNNING,
-    JobKey,
-    Open,
-    OpenFindings,
-    RunningEvaluation,
-    evaluate_running,
-    has_subject,
-)
+from jobmeter.diagnose.open import Open, OpenFindings, has_subject
+from jobmeter.diagnose.running import RUNNING, JobKey, RunningEvaluation, evaluate_running
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import JobmeterError
 from jobmeter.model.event import Event, EventFilter, EventType

@@ -9,10 +9,11 @@ from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.forwarded import PublicAddress
 from jobmeter.access.limit import RateLimiter
 from jobmeter.access.memory import MemoryBudget
+from jobmeter.access.months import Calendar
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.prices import Prices
 from jobmeter.access.session import Sessions
-from jobmeter.access.usage import Calendar, UsageMeter
+from jobmeter.access.usage import UsageMeter
 from jobmeter.access.vault import Vault
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.ingest.pipeline import IngestPipeline

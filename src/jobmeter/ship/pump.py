@@ -14,8 +14,9 @@ from jobmeter.model.shipper import OutboxRow, Progress, Shipper
 from jobmeter.model.time import DAY, HOUR, SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.ship.events import ShipperEvents
+from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.outbox import GAP_SECONDS, number_of
-from jobmeter.ship.sink import ShippedLine, Sink, SinkError, SinkRefusedError
+from jobmeter.ship.sink import Sink, SinkError, SinkRefusedError
 from jobmeter.store.base import Store
 
 _log = logging.getLogger("jobmeter.ship")

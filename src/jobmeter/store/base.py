@@ -17,7 +17,7 @@ from jobmeter.model.batch import (
     SeriesKeys,
 )
 from jobmeter.model.log import LogLine, LogPage
-from jobmeter.model.log_query import LogFilter
+from jobmeter.model.log_filter import LogFilter
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series, job_key, node_key

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobmeter.access.usage import Calendar
+from jobmeter.access.months import Calendar
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 
 ZONES = sorted(available_timezones() - {"localtime"})

@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.unit.registry.conftest import module_postgresql_url, postgresql  # noqa: F401 - fixtures
 
-from jobmeter.access.limit import Allowance, Budget, Rate, RateLimiter, SharedRates
+from jobmeter.access.limit import Allowance, Budget, Rate, RateLimiter
+from jobmeter.access.shared_rates import SharedRates
 from jobmeter.errors import ThrottledError, UnavailableError
 from jobmeter.model.retention import Retention
 from jobmeter.model.token_bucket import TokenBucket

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.access.conftest import FixedClock
 
-from jobmeter.access.usage import Calendar, UsageMeter
+from jobmeter.access.months import Calendar
+from jobmeter.access.usage import UsageMeter
 from jobmeter.errors import UnavailableError
 from jobmeter.model.usage import Usage
 

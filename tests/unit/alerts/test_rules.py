@@ -2,7 +2,8 @@
 
 import pytest
 
-from jobmeter.alerts.rules import MOST_RULES, load_rules, read_duration
+from jobmeter.alerts.duration import read_duration
+from jobmeter.alerts.rules import MOST_RULES, load_rules
 from jobmeter.alerts.yaml_file import load_text
 from jobmeter.errors import ConfigurationError
 

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.cli.test_jobs import SUMMARY
 
 from jobmeter.cli.compare import change
+from jobmeter.model.comparison import compare_settings
 from jobmeter.model.job import Job
-from jobmeter.model.job_answers import compare_settings
 
 JOB = {"name": "train", "project": "p", "state": "Succeeded", "start": 1_790_000_000_000, "recorded": True}
 COMPARISON = {

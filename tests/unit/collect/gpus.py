@@ -14,9 +14,10 @@ from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.accelerators.vendor import Driver, Vendor
 from jobmeter.collect.accelerators.visible import Partition, scheduler_variables
-from jobmeter.collect.base import Machine, NodeIdentity, Owner
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.devices import DeviceSet
 from jobmeter.collect.discover.member import Member, MembershipSource, MemberTable, Process
+from jobmeter.collect.machine import Machine
 from jobmeter.collect.process.stat import Key, ProcessStat
 from jobmeter.model.device import DeviceState
 from jobmeter.model.record import check_record

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.wire.straight_reader import read_body
 
+from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import OVERLAP_MS, STEADY_NS, ClockReporter, SampleClock
-from jobmeter.collect.loop import AgentMetrics, Loop
+from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.worker import Worker
 from jobmeter.model.record import check_event

@@ -9,9 +9,10 @@ import pytest
 from tests.support.waiting import wait_until
 from tests.unit.wire.straight_reader import read_body
 
+from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.loop import AgentMetrics, Loop
+from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.worker import Worker
 from jobmeter.model.catalog import find

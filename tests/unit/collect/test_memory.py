@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.cgroup.high_water import HighWater
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import CgroupUsage
@@ -20,7 +21,6 @@ from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.process.memory import BURST_SECONDS, SHARE, MemoryMeasure, ProcessMemory
 from jobmeter.collect.process.stat import Key, ProcessStat, read_stat
-from jobmeter.collect.replica import HighWater
 from jobmeter.testing.collector import NOW_MS
 
 MIB = 2**20

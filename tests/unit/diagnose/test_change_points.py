@@ -6,7 +6,7 @@ from benchmarks.faults.build import START, STEP, batch
 from tests.support.frames import records
 from tests.support.serving import serving
 
-from jobmeter.diagnose.report import WINDOW, log_peaks, metric_changes
+from jobmeter.diagnose.change_points import WINDOW, log_peaks, metric_changes
 from jobmeter.model.event import Level
 from jobmeter.model.time import MINUTE
 

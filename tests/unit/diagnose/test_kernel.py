@@ -5,7 +5,7 @@ import pytest
 from jobmeter.access.principal import Scope
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.kernel import event_of_line
-from jobmeter.diagnose.gather import QUIET, faults_of_nodes, kernel_lines
+from jobmeter.diagnose.kernel import QUIET, faults_of_nodes, kernel_lines
 from jobmeter.errors import NotFoundError
 from jobmeter.model.event import Event, EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobView, Replica

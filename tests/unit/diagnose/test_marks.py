@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobmeter.cli.screens.draw import FAR_STYLE
-from jobmeter.cli.screens.job import rank_rows
+from jobmeter.cli.screens.members import rank_rows
 from jobmeter.cli.screens.watch import Courses, WatchParts
-from jobmeter.diagnose.examine import MOST, examine
+from jobmeter.diagnose.examine import examine
+from jobmeter.diagnose.rank_findings import MOST
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.answers import LatestValue
 

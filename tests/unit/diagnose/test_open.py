@@ -10,8 +10,8 @@ from tests.support.fakes import NOW
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.finding_events import add_reported, make_end_event, opening, read_reported_findings
+from jobmeter.diagnose.open import MOST_OPEN, Open, OpenFindings
 from jobmeter.diagnose.registry import rules
-from jobmeter.diagnose.running import MOST_OPEN, Open, OpenFindings
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.event import Event, EventType
 from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jobmeter.diagnose.places import may_work, place_of
-from jobmeter.diagnose.report import add_stacks
+from jobmeter.diagnose.stack_findings import add_stacks
 from jobmeter.diagnose.stacks import compare
 from jobmeter.model.event import STACK_EVIDENCE, Event, EventSource, Level
 from jobmeter.model.finding import Finding, FindingRole, Severity, Subject

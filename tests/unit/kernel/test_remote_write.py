@@ -17,7 +17,7 @@ from jobmeter.errors import JobmeterError
 from jobmeter.kernel import remote_write
 from jobmeter.model.special import STALE
 from jobmeter.wire.remote_write import decode
-from jobmeter.wire.remote_write.decode import Symbols
+from jobmeter.wire.remote_write.symbols import Symbols
 
 SYMBOLS = Symbols()
 

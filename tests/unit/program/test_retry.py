@@ -2,7 +2,7 @@ import pytest
 from tests.unit.cli.conftest import FakeServer, server  # noqa: F401 - a fixture
 
 from jobmeter.errors import NotFoundError, ThrottledError, UnavailableError
-from jobmeter.program.client import RetryingTransport
+from jobmeter.program.retry import RetryingTransport
 
 
 def refusal(status, code, **headers):

@@ -6,7 +6,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.query.layout import lay_out
 from jobmeter.query.lines import Ranks
 from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery
-from jobmeter.query.result_cache import ResponseCache, Validator, size_of
+from jobmeter.query.response_cache import ResponseCache, Validator, size_of
 from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.store.cache import Cache
 

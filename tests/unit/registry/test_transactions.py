@@ -18,8 +18,9 @@ from jobmeter.model.retention import Retention
 from jobmeter.registry import transactions
 from jobmeter.registry.base import Registry
 from jobmeter.registry.breaker import STATEMENT_SECONDS
-from jobmeter.registry.database import Database, WriterQueue
+from jobmeter.registry.database import Database
 from jobmeter.registry.records import prepare
+from jobmeter.registry.writers import WriterQueue
 
 NOW = 1_790_000_000_000
 

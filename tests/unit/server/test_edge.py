@@ -11,7 +11,8 @@ from tests.support.waiting import never, until
 
 from jobmeter.access.limit import Budget
 from jobmeter.access.memory import MemoryBudget
-from jobmeter.access.usage import Calendar, UsageMeter
+from jobmeter.access.months import Calendar
+from jobmeter.access.usage import UsageMeter
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import ForbiddenError, InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.model.time import SystemClock

@@ -6,7 +6,7 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.server.live import HEAD, GzipPart, SharedGzip
+from jobmeter.server.shared_gzip import HEAD, GzipPart, SharedGzip
 
 
 @given(st.lists(st.binary(max_size=3_000), max_size=6), st.integers(0, 6))

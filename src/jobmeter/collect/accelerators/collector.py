@@ -23,7 +23,6 @@ from jobmeter.collect.discover.devices import (
     AllocationTracker,
     DeviceAllocator,
     DeviceClaim,
-    DeviceGroups,
     DeviceSet,
     Permitted,
     allocations_by_source,
@@ -31,6 +30,7 @@ from jobmeter.collect.discover.devices import (
 )
 from jobmeter.collect.discover.disagree import DisagreementWatch, disagreements
 from jobmeter.collect.discover.member import Member, MemberTable
+from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.model.device import DeviceState
 from jobmeter.model.sample import Sample
 from jobmeter.model.time import SECOND, SystemClock

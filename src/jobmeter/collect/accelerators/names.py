@@ -10,7 +10,7 @@ import msgspec
 
 from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.vendor import D, Vendor
-from jobmeter.collect.base import Machine
+from jobmeter.collect.machine import Machine
 from jobmeter.collect.state_file import StateFile
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.visible import Numbered, Partition, VisibleVariable
-from jobmeter.collect.base import Machine
+from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState, pci_address
 from jobmeter.model.time import Clock
 

@@ -1,19 +1,19 @@
 """Find the job of a process: by its tags, Slurm, Kubernetes, a rule, torchrun, else by its parent."""
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from pathlib import PurePath
 from typing import NamedTuple, TypedDict
 
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.registry import device_variables
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.paths import Groups, groups_of
-from jobmeter.collect.discover.clusters import PodPlace, SlurmClusters, SlurmPlace, pod_place, slurm_place
+from jobmeter.collect.discover.clusters import SlurmClusters
+from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.environ import local_rank, number, rank, read_environment
+from jobmeter.collect.discover.groups import PodPlace, SlurmPlace, pod_place, slurm_place
 from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.collect.discover.owners import JobOwners, Principals, ProcessOwner
 from jobmeter.collect.discover.rules import JobRule, RuleMatch, RuleSubject, find_first_match
@@ -21,61 +21,6 @@ from jobmeter.collect.process.stat import ProcessStat, real_user, user_name
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.pod import job_of_pod
 from jobmeter.model.series import check_job_id, check_name
-
-FOLDER = "/var/log/containers"
-_MOST = 10_000
-"""Containers whose runs are remembered."""
-
-
-class ContainerRuns:
-    """Reads the links. For one thread."""
-
-    def __init__(self, folder: str = FOLDER) -> None:
-        self._folder = folder
-        self._runs: dict[str, int] = {}
-        self._pods: dict[str, str] = {}
-
-    def number(self, pod: str, container: str) -> int | None:
-        """Return the number of the run; 0 if there are no links to the pod.
-
-        None if there are, but none to this container: the pod's sandbox, or a container that has just begun.
-        """
-        if container and container not in self._runs:
-            self._read()
-        return self._runs.get(container, None if container and pod in self._pods else 0)
-
-    def namespace(self, pod: str) -> str:
-        """The namespace of a pod, empty if there are no links to it."""
-        if pod not in self._pods:
-            self._read()
-        return self._pods.get(pod, "")
-
-    def _read(self) -> None:
-        try:
-            names = [entry.name for entry in os.scandir(self._folder)]
-        except OSError:
-            names = []
-        found: dict[str, int] = {}
-        pods: dict[str, str] = {}
-        for name in names[:_MOST]:
-            container = name.removesuffix(".log").rpartition("-")[2]
-            if (place := self._read_target(name)) is not None:
-                found[container], pod, namespace = place
-                pods[pod] = namespace
-        self._runs, self._pods = found, pods
-
-    def _read_target(self, name: str) -> tuple[int, str, str] | None:
-        """Return the run number that a link leads to, the uid of its pod, and the pod's namespace."""
-        try:
-            path = PurePath(os.readlink(f"{self._folder}/{name}"))  # noqa: PTH115 - beside scandir
-        except OSError:
-            return None
-        run = path.stem
-        if not (run.isascii() and run.isdigit() and len(run) < 10):
-            return None
-        folder = path.parent.parent.name
-        return int(run), folder.rpartition("_")[2], folder.partition("_")[0]
-
 
 _WORKER = re.compile(
     r"(?P<job>.+)-(?P<role>master|worker|launcher|chief|ps|evaluator|scheduler|server|head)-(?P<index>\d+)"

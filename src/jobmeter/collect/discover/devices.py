@@ -5,12 +5,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
-from jobmeter.collect import files
 from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.names import DeviceName, gpu_name
 from jobmeter.collect.accelerators.visible import Partition, VisibleVariable, ordinal_of
 from jobmeter.collect.base import NodeIdentity, Owner
-from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import AllocationRecord, JobRecord, Records
@@ -251,58 +249,3 @@ class AllocationTracker:
             source=claim.source.value,
         )
         self._news.append((claim.owner, record))
-
-
-_READ_MS = 10_000
-_MOST_GROUPS = 10_000
-
-
-class DeviceGroups:
-    """Reads each group at most every 10 s, for devices of these numbers (see ``Vendor``). For one thread."""
-
-    def __init__(self, hierarchies: Hierarchies, device_numbers: Callable[[], Mapping[int, range]]) -> None:
-        self._hierarchies = hierarchies
-        self._device_numbers = device_numbers
-        self._lists: dict[str, frozenset[int] | None] = {}
-        self._read_ms: int | None = None
-
-    def permitted(self, member: Member, devices: Sequence[Accelerator], now_ms: int) -> list[int] | None:
-        """Return the numbers of the devices that a process may open, in order; None if its group does not tell.
-
-        Partitions come with their whole device: the files that open one of them alone are not compared.
-        """
-        if not member.device_group:
-            return None
-        if self._read_ms is None or not 0 <= now_ms - self._read_ms < _READ_MS or len(self._lists) > _MOST_GROUPS:
-            self._read_ms = now_ms
-            self._lists.clear()
-        if member.device_group not in self._lists:
-            self._lists[member.device_group] = self._read_minors(member.device_group)
-        minors = self._lists[member.device_group]
-        whole = [device for device in devices if device.part is None]
-        if minors is None or any(device.minor is None for device in whole):
-            return None
-        open_to = {device.index for device in whole if device.minor in minors}
-        return [one.index for one in devices if (one.part.parent if one.part else one.index) in open_to]
-
-    def _read_minors(self, path: str) -> frozenset[int] | None:
-        folder = self._hierarchies.directory("devices", path)
-        text = files.read(f"{folder}/devices.list") if folder else None
-        return None if text is None else minors_of(text.decode(errors="replace"), self._device_numbers())
-
-
-def minors_of(text: str, device_numbers: Mapping[int, range]) -> frozenset[int] | None:
-    """Return the minor numbers of the devices that a ``devices.list`` allows; None if it allows every device."""
-    by_major = {str(major): minors for major, minors in device_numbers.items()}
-    found: set[int] = set()
-    for line in text.splitlines():
-        kind, _, rest = line.partition(" ")
-        number, _, access = rest.partition(" ")
-        major, _, minor = number.partition(":")
-        if kind not in {"a", "c"} or not {"r", "w"} <= set(access):
-            continue
-        if kind == "a" or major == "*":
-            return None
-        minors = by_major.get(major, range(0))
-        found.update(minors if minor == "*" else {int(minor)}.intersection(minors) if minor.isdigit() else ())
-    return frozenset(found)

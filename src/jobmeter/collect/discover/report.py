@@ -7,76 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from jobmeter import __version__
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.discover.device_history import DeviceHistory
 from jobmeter.collect.discover.member import Member, Process
-from jobmeter.collect.state_file import StateFile
 from jobmeter.model.device import DeviceState
 from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord
-
-MOST = 256
-"""Most devices that are remembered; the one that was seen least recently is forgotten first."""
-
-
-class _Stay(msgspec.Struct):
-    """Device under a name, from when it was first there until it was last there (epoch ms)."""
-
-    device: str
-    uuid: str
-    facts: dict[str, Any]
-    since: int
-    until: int
-
-
-class DeviceHistory:
-    """Devices that were on the node, by name and UUID, over restarts of the agent.
-
-    A device without a UUID could not be opened: it is left out, and the device under its name stays the present one.
-    """
-
-    def __init__(self, state: Path | None = None) -> None:
-        """``state`` is the folder of the agent's state; None: the history ends with the agent."""
-        self._file = StateFile(state and state / "devices.json", msgspec.json.Decoder(list[_Stay]))
-        self._stays = (self._file.load() or [])[:MOST]
-
-    def update(self, now_ms: int, devices: Iterable[Mapping[str, Any]]) -> tuple[dict[str, int], list[dict[str, Any]]]:
-        """Update with the present devices as the node's record describes them.
-
-        Returns from when each of them has been under its name, and the former devices, latest first.
-        """
-        newest = {stay.device: stay for stay in sorted(self._stays, key=lambda one: one.until)}
-        present: dict[str, _Stay] = {}
-        unknown: set[str] = set()
-        for one in devices:
-            name, uuid = one["device"], one["uuid"]
-            stay = newest.get(name)
-            if not uuid:
-                unknown.add(name)
-                continue
-            facts = {key: one[key] for key in ("name", "serial", "pci") if one.get(key)}
-            if stay is None or stay.uuid != uuid:
-                stay = _Stay(name, uuid, facts, now_ms, now_ms)
-                self._stays.append(stay)
-            stay.facts, stay.until = facts, max(now_ms, stay.since)
-            present[name] = stay
-        self._stays = sorted(self._stays, key=lambda one: one.until)[-MOST:]
-        left = {id(stay) for stay in present.values()} | {id(newest[name]) for name in unknown & newest.keys()}
-        former = [
-            {"device": stay.device, "uuid": stay.uuid, **stay.facts, "since": stay.since, "until": stay.until}
-            for stay in reversed(self._stays)
-            if id(stay) not in left
-        ]
-        return {name: stay.since for name, stay in present.items()}, former
-
-    def save(self) -> None:
-        """Write the state."""
-        self._file.save(self._stays)
-
 
 _GRACE_MS = 60_000
 """A replica without a process for this long has ended: between two steps of a job there may be none."""

@@ -7,7 +7,7 @@ from threading import Lock
 from jobmeter.collect.discover.member import Classifier, Member, MembershipSource, Process
 from jobmeter.collect.process.open_files import OpenFiles
 from jobmeter.collect.process.stat import Key, ProcessStat, list_pids, parse_stat, read_stat
-from jobmeter.collect.process_events.connector import ForkCount
+from jobmeter.collect.process_events.forks import ForkCount
 from jobmeter.collect.process_events.taskstats import TaskExit
 from jobmeter.collect.process_events.watch import Gone, ProcessWatch
 

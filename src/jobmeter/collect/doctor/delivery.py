@@ -9,8 +9,8 @@ import msgspec
 
 from jobmeter.client.transport import API, Response, Transport
 from jobmeter.collect import files
-from jobmeter.collect.base import Machine
 from jobmeter.collect.doctor.base import Check, SourceStatus
+from jobmeter.collect.machine import Machine
 from jobmeter.errors import ForbiddenError, JobmeterError, UnauthenticatedError
 from jobmeter.model.answers import WhoAmI
 from jobmeter.model.time import Clock, iso

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Machine
 from jobmeter.collect.cgroup.paths import UNIFIED, Hierarchies
 from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.energy.polled import IpmiPower
 from jobmeter.collect.energy.sources import rapl_zones
+from jobmeter.collect.machine import Machine
 
 _AREA = "kernel"
 _NEEDED = ("cpu", "memory", "io", "pids")

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Machine
 from jobmeter.collect.doctor.base import Check, SourceStatus
+from jobmeter.collect.machine import Machine
 
 _SYS_PTRACE = 19
 CAPABILITIES = {

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Machine
 from jobmeter.collect.discover.clusters import read_own_cluster
 from jobmeter.collect.doctor.base import Check, SourceStatus
+from jobmeter.collect.machine import Machine
 from jobmeter.collect.scheduler.flink.rest import FlinkRest
 from jobmeter.errors import ConfigurationError, JobmeterError
 

@@ -8,9 +8,10 @@ from typing import Any
 from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.registry import vendor_of_resource
 from jobmeter.collect.accelerators.vendor import Vendor
-from jobmeter.collect.base import Machine, Owner
+from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.kubelet.client import PodDevices, PodResources
+from jobmeter.collect.machine import Machine
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.pod import job_of_pod

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobmeter.collect.base import Machine
+from jobmeter.collect.machine import Machine
 from jobmeter.errors import InvalidRequestError, UnavailableError
 from jobmeter.wire.protobuf import BYTES, fields
 

@@ -5,9 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from signal import Signals
 
-from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Owner
-from jobmeter.collect.cgroup.paths import UNIFIED, Groups, Hierarchies
 from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.text import shorten_text, valid_text
 from jobmeter.model.event import Level
@@ -196,35 +194,3 @@ def exit_status(lives: list[ReplicaLife]) -> int:
     """Return the exit status of a job: the first one, in order of ends, that is not 0."""
     ended = sorted((life for life in lives if life.exit_code), key=lambda life: (life.end or 0, life.rank))
     return (ended[0].exit_code or 0) if ended else 0
-
-
-class OomWatch:
-    """Counters of kills as of its creation."""
-
-    def __init__(self, hierarchies: Hierarchies, groups: Groups, proc_root: str = "/proc") -> None:
-        self._proc = proc_root
-        memory = hierarchies.directory("memory", groups["memory"]) if "memory" in groups else None
-        unified = hierarchies.directory(UNIFIED, groups[UNIFIED]) if UNIFIED in groups else None
-        self._files = [f"{memory}/memory.oom_control"] if memory else []
-        self._files += [f"{unified}/memory.events"] if unified else []
-        self._group = self._count_group_kills()
-        self._node = self._count_node_kills()
-
-    def evidence(self, group_kills: float = 0.0) -> str:
-        """Evidence of an out-of-memory kill since then, empty for none.
-
-        ``group_kills`` are those that the job's own groups counted.
-        """
-        if group_kills > 0:
-            return "out of memory: the kernel killed a process of its control group (OOMKilled)"
-        if self._count_group_kills() > self._group:
-            return "out of memory: the kernel killed a process of the surrounding control group (OOMKilled)"
-        if self._count_node_kills() > self._node:
-            return "killed while the machine ran out of memory (OOMKilled)"
-        return ""
-
-    def _count_group_kills(self) -> int:
-        return sum((files.read_pairs(path) or {}).get(b"oom_kill", 0) for path in self._files)
-
-    def _count_node_kills(self) -> int:
-        return (files.read_pairs(f"{self._proc}/vmstat") or {}).get(b"oom_kill", 0)

@@ -20,9 +20,10 @@ from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import RunFigures, traffic_beside
 from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
+from jobmeter.collect.launch.memory import OomWatch
 from jobmeter.collect.launch.output import CommandOutput
 from jobmeter.collect.launch.plan import LaunchPlan, environments
-from jobmeter.collect.launch.records import JobRecorder, OomWatch, ReplicaLife, end_state, exit_status
+from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, end_state, exit_status
 from jobmeter.collect.launch.relay import MlflowRelay
 from jobmeter.collect.launch.result import Result, describe_accounting
 from jobmeter.collect.launch.tracked_runs import TrackedRuns

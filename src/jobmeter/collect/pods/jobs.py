@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 
@@ -10,108 +9,10 @@ import msgspec
 
 from jobmeter.collect.base import Owner, Samples
 from jobmeter.collect.discover.member import Process
+from jobmeter.collect.pods.pod import MOST_RECORDS, Pod
 from jobmeter.collect.state_file import StateFile
-from jobmeter.model.pod import MOST_PODS, PodReplica, job_of_pod, pod_of_job
-from jobmeter.model.record import EventRecord, JobRecord, Records, ReplicaRecord
-from jobmeter.model.sample import Sample
-
-MOST_RECORDS = 64
-"""Most waiting records of a pod; beyond that the oldest are sent under the pod's own name."""
-
-
-@dataclass(slots=True)
-class Pod:
-    """Pod. Times are seconds of a monotonic clock.
-
-    ``guess`` is the replica in its host name, if any; ``replica`` the watcher's. The pod is ``abandoned`` after the
-    longest wait. ``answered`` is the time of the server's first answer that did not know it.
-    """
-
-    uid: str
-    began: float
-    guess: Owner | None = None
-    replica: PodReplica | None = None
-    abandoned: bool = False
-    answered: float | None = None
-    requested: float | None = None
-    used: float = 0.0
-    samples: list[Sample] = field(default_factory=list)
-    jobs: list[JobRecord] = field(default_factory=list)
-    events: list[EventRecord] = field(default_factory=list)
-
-    @property
-    def resolved(self) -> bool:
-        """True if its samples are sent without waiting."""
-        return self.replica is not None or self.abandoned
-
-    @property
-    def waits(self) -> bool:
-        """True if any of its data waits."""
-        return bool(self.samples or self.jobs or self.events)
-
-    def owner(self, attempt: int) -> Owner:
-        """Return the replica of a run of its containers, as known now."""
-        if self.replica is not None:
-            found = self.replica
-            return Owner(found.job, found.replica, found.first + attempt, found.project)
-        if self.guess is not None:
-            return replace(self.guess, attempt=attempt)
-        return Owner(job_of_pod(self.uid), "worker-0", attempt)
-
-    def sample(self, sample: Sample) -> Sample:
-        """Rename the sample to that replica."""
-        series = sample.series
-        owner = self.owner(series.attempt)
-        renamed = replace(
-            series,
-            project=owner.project or series.project,
-            job=owner.job,
-            replica=owner.replica if series.replica else "",
-            attempt=owner.attempt,
-        )
-        return sample._replace(series=renamed)
-
-    def event(self, event: EventRecord) -> EventRecord:
-        """Rename the event to that replica."""
-        owner = self.owner(event.attempt)
-        return msgspec.structs.replace(
-            event,
-            project=owner.project or event.project,
-            job=owner.job,
-            replica=owner.replica if event.replica else "",
-            attempt=owner.attempt,
-        )
-
-    def job(self, record: JobRecord) -> JobRecord | None:
-        """Rename the record to that replica's job, reduced to ranks and devices, which the watcher cannot know.
-
-        None if nothing is left; the watcher reports starts and ends.
-        """
-        replicas = [self._make_replica(one) for one in record.replicas or () if isinstance(one, ReplicaRecord)]
-        owner = self.owner(0)
-        allocations = [msgspec.structs.replace(one, replica=owner.replica) for one in record.allocations or ()]
-        if self.replica is None:
-            return msgspec.structs.replace(record, job_id=owner.job, replicas=replicas, allocations=allocations)
-        ranked = [one for one in replicas if one.rank is not None]
-        if not ranked and not allocations:
-            return None
-        return JobRecord(
-            job_id=owner.job, project=owner.project or record.project, replicas=list(ranked), allocations=allocations
-        )
-
-    def _make_replica(self, record: ReplicaRecord) -> ReplicaRecord:
-        owner = self.owner(record.attempt)
-        if self.replica is None:
-            return msgspec.structs.replace(record, name=owner.replica)
-        return ReplicaRecord(
-            name=owner.replica,
-            attempt=owner.attempt,
-            rank=record.rank if self.replica.rank is None else None,
-            cluster=record.cluster,
-            node=record.node,
-            pod_id=record.pod_id,
-        )
-
+from jobmeter.model.pod import MOST_PODS, PodReplica, pod_of_job
+from jobmeter.model.record import EventRecord, JobRecord, Records
 
 PATIENCE = 60.0
 """Seconds that a pod waits if the server does not know its job."""

@@ -7,59 +7,10 @@ CAP_NET_ADMIN.
 import select
 import struct
 import sys
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
-import msgspec
-
-from jobmeter.collect import files
 from jobmeter.collect.process_events import netlink
 from jobmeter.collect.process_events.netlink import ACCEPT, DROP, EventSocket, NetlinkStep
-from jobmeter.collect.state_file import StateFile
-
-
-class ForkCount:
-    """Compares forks with the processes that scans find. For one thread."""
-
-    def __init__(self, proc_root: str = "/proc") -> None:
-        self._proc = proc_root
-        self._forks: int | None = None
-        self._now: int | None = None
-        self._listed: Collection[int] = frozenset()
-
-    def begin_scan(self) -> None:
-        """Read the count before the processes are listed."""
-        self._now = (files.read_pairs(f"{self._proc}/stat") or {}).get(b"processes")
-
-    def count_unseen(self, pids: Collection[int]) -> int:
-        """Return an upper bound of processes that began since the last scan and ended: threads are counted too."""
-        before, self._forks = self._forks, self._now
-        listed, self._listed = self._listed, frozenset(pids)
-        if before is None or self._forks is None:
-            return 0
-        return max(self._forks - before - len(self._listed.difference(listed)), 0)
-
-
-_FILE = "processes.json"
-
-
-class ProcessCounts(msgspec.Struct, frozen=True):
-    """``missed`` processes began and ended unseen since ``since_ms``, when the agent started.
-
-    ``problem`` is the reason why the kernel's events are not read, empty if they are; ``problem_of_ends`` likewise for
-    last figures.
-    """
-
-    missed: int
-    since_ms: int
-    problem: str = ""
-    problem_of_ends: str = ""
-
-
-def counts_file(folder: Path | None) -> StateFile[ProcessCounts]:
-    """Return the file in an agent's folder."""
-    return StateFile(folder / _FILE if folder else None, msgspec.json.Decoder(ProcessCounts))
-
 
 FORK, EXEC, EXIT = 1, 2, 0x8000_0000
 _ANSWER = 0

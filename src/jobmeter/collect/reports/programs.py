@@ -12,7 +12,8 @@ from jobmeter.collect.discover.member import Member
 from jobmeter.collect.registry import JobCollectors, Planned
 from jobmeter.collect.reports.datagrams import DatagramSocket, agent_socket, run_socket
 from jobmeter.collect.reports.loss_lines import LineNumbers, parse_own_form, read_line
-from jobmeter.collect.reports.network import OtlpPort, PortOwners, StatsdPort
+from jobmeter.collect.reports.network import OtlpPort, StatsdPort
+from jobmeter.collect.reports.ports import PortOwners
 from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
 from jobmeter.collect.reports.reporter import ReportedPoint, Reporter
 from jobmeter.collect.reports.settings import ProgramSettings

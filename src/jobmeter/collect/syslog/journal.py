@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.collect.syslog.base import LogReading, Position, SystemLogEntry
-from jobmeter.collect.syslog.files import LineCutter, LinePiece
+from jobmeter.collect.syslog.lines import LineCutter, LinePiece
 from jobmeter.model.log import MAX_SYSTEM_NAME, is_cut
 from jobmeter.model.syslog import facility_name
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from jobmeter.collect.syslog.base import identity, list_live_names, rotated
-from jobmeter.collect.syslog.changes import Changes, Inotify
+from jobmeter.collect.syslog.changes import Changes
 from jobmeter.collect.syslog.files import FileSource
+from jobmeter.collect.syslog.inotify import Inotify
 from jobmeter.collect.syslog.opening import LogOpener
 from jobmeter.collect.syslog.patterns import MOST_ENTRIES, LogPattern, MatchBudget, NamePattern
 from jobmeter.collect.syslog.successors import Followed

@@ -5,7 +5,7 @@ from jobmeter.dialects.base.path_dialect import PathDialect
 from jobmeter.dialects.base.request import operations_of
 from jobmeter.dialects.modelarts import errors, names
 from jobmeter.dialects.modelarts.gaps import GAPS
-from jobmeter.dialects.modelarts.operations.catalogs import PROJECTS_PATH
+from jobmeter.dialects.modelarts.operations.projects import PROJECTS_PATH
 from jobmeter.dialects.modelarts.view import view_call
 
 _SEGMENTS = 4

@@ -14,22 +14,13 @@ from jobmeter.dialects.opentsdb.metric_text import MetricText, split_metric, spl
 from jobmeter.dialects.opentsdb.requests import PRESENT, PostRequest
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import TimeRange
-from jobmeter.query.tsdb.body import (
-    FilterBody,
-    Flag,
-    RateBody,
-    few,
-    filters_of,
-    moment,
-    parse_positive,
-    rate_options,
-    truth,
-    zone_of,
-)
+from jobmeter.query.tsdb.body import FilterBody, Flag, RateBody, few, filters_of, parse_positive, rate_options, truth
 from jobmeter.query.tsdb.compute import PointQuery
 from jobmeter.query.tsdb.downsample import parse as parse_downsample
 from jobmeter.query.tsdb.filters import parse_tag_filter
-from jobmeter.query.tsdb.functions import AGGREGATORS, LONG_MAX, RateOptions
+from jobmeter.query.tsdb.functions import AGGREGATORS
+from jobmeter.query.tsdb.rate import LONG_MAX, RateOptions
+from jobmeter.query.tsdb.times import moment, zone_of
 
 MOST_QUERIES = 32
 MOST_TSUIDS = 10_000

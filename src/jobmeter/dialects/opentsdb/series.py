@@ -5,26 +5,13 @@ from typing import Any
 
 from jobmeter.dialects.base import ask
 from jobmeter.dialects.opentsdb.errors import NO_NAME
+from jobmeter.dialects.opentsdb.tsuid import split_tsuid, tsuid
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.question import Question
-from jobmeter.model.series import NamePart, Series
+from jobmeter.model.series import NamePart
 from jobmeter.query.series import FoundSeries, NamesQuestion, SeriesQuestion
 from jobmeter.wire.opentsdb.names import parse_opentsdb_name
-
-TSUID_DIGITS = 32
-
-
-def tsuid(series: Series) -> str:
-    """Return the id of a series: its job's key and its own, in 32 hexadecimal digits."""
-    return f"{series.job_key:016X}{series.id:016X}"
-
-
-def split_tsuid(text: str) -> tuple[int, int] | None:
-    """Return the job's key and the series' own from an id; None for an invalid id."""
-    if len(text) != TSUID_DIGITS or any(digit not in "0123456789abcdefABCDEF" for digit in text):
-        return None
-    return int(text[:16], 16), int(text[16:], 16)
 
 
 def find_by_metric(metric: str, since_ms: int | None = None) -> Generator[Question[Any], Any, FoundSeries]:

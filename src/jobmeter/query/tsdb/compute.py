@@ -15,7 +15,8 @@ from jobmeter.query.tsdb.aggregate import aggregate
 from jobmeter.query.tsdb.columns import SeriesColumns, run_starts
 from jobmeter.query.tsdb.downsample import Downsample, downsample, fill
 from jobmeter.query.tsdb.filters import Filter, choose
-from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Aggregator, Missing, RateOptions, rates
+from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Aggregator, Missing
+from jobmeter.query.tsdb.rate import RateOptions, rates
 from jobmeter.query.tsdb.tags import Tagged
 
 MARGIN_MS = HOUR

@@ -9,7 +9,7 @@ from typing import Any, cast
 import httptools
 
 from jobmeter.server.exchange import AsgiScope, Receive, Reply, Send
-from jobmeter.server.http.cycle import NO_SNIFFING, VERSIONS, Cycle, is_host, is_http
+from jobmeter.server.http.cycle import NO_SNIFFING, Cycle
 from jobmeter.server.http.limits import (
     HEAD_SECONDS,
     IDLE_SECONDS,
@@ -19,6 +19,7 @@ from jobmeter.server.http.limits import (
     Reason,
     extend_deadline,
 )
+from jobmeter.server.http.validity import VERSIONS, is_host, is_http
 
 _log = logging.getLogger("jobmeter.server")
 

@@ -6,8 +6,9 @@ from jobmeter.diagnose.difference import differences
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import ComparedLine
 from jobmeter.model.catalog import Aggregate
+from jobmeter.model.comparison import compare_settings
 from jobmeter.model.job import Job
-from jobmeter.model.job_answers import ComparedJob, Comparison, JobBody, compare_settings
+from jobmeter.model.job_answers import ComparedJob, Comparison, JobBody
 from jobmeter.model.phase import PhaseDifference
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import TimeRange, floor_to

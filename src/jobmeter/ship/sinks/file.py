@@ -9,7 +9,8 @@ import zstandard
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.ship.guard import DestinationPolicy
-from jobmeter.ship.sink import Origin, ShippedLine, SinkError, SinkSettings
+from jobmeter.ship.line import ShippedLine
+from jobmeter.ship.sink import Origin, SinkError, SinkSettings
 
 
 class FileSink:

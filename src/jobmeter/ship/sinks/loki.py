@@ -6,7 +6,8 @@ import msgspec
 
 from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.http import PostSink
-from jobmeter.ship.sink import Origin, ShippedLine, SinkSettings
+from jobmeter.ship.line import ShippedLine
+from jobmeter.ship.sink import Origin, SinkSettings
 
 _LABELS = ("resource_group", "project", "job", "replica", "node", "stream")
 """Labels of a stream, which identify its source. Other fields are structured metadata."""

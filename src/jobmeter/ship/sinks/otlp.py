@@ -6,8 +6,8 @@ from itertools import groupby
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.ship.http import PostSink
+from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import encode_number, fixed64, octets, read, text
-from jobmeter.ship.sink import ShippedLine
 
 _NUMBERS = {"debug": 5, "info": 9, "warn": 13, "error": 17}
 """Severity numbers: https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber."""

@@ -10,7 +10,8 @@ import zstandard
 from jobmeter.model.time import SystemClock, iso
 from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.http import HttpSink, check_reply
-from jobmeter.ship.sink import Origin, ShippedLine, SinkError, SinkRefusedError, SinkSettings, access_key
+from jobmeter.ship.line import ShippedLine
+from jobmeter.ship.sink import Origin, SinkError, SinkRefusedError, SinkSettings, access_key
 
 
 class S3Sink(HttpSink):

@@ -18,8 +18,9 @@ import pyarrow as pa
 from jobmeter.model.time import SystemClock
 from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.http import HttpSink, SinkEndpoint, SinkReply, check_reply
+from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import encode_number, fixed32, octets, text
-from jobmeter.ship.sink import Origin, ShippedLine, SinkError, SinkRefusedError, SinkSettings, access_key
+from jobmeter.ship.sink import Origin, SinkError, SinkRefusedError, SinkSettings, access_key
 
 _REFUSED = frozenset({"PostBodyInvalid", "PostBodyTooLarge", "InvalidLogSize"})
 _SECOND_NS = 1_000_000_000

@@ -26,7 +26,8 @@ from jobmeter.model.series_table import SeriesTable
 from jobmeter.settings import Limits
 from jobmeter.wire.json_shape import shape_of
 from jobmeter.wire.native.frame import HEADER, MAGIC, MAX_PLAIN, MAX_SENT, VERSION, Codec, FrameKind
-from jobmeter.wire.native.log_columns import decode_lenient, decode_lines
+from jobmeter.wire.native.lenient_json import decode_lenient
+from jobmeter.wire.native.log_columns import decode_lines
 from jobmeter.wire.native.series_lists import ListedSeries, SeriesListCache
 
 SAMPLES, RECORDS, LOGS = map(int, FrameKind)

@@ -3,187 +3,20 @@
 https://prometheus.io/docs/specs/prw/remote_write_spec/ and https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/
 """
 
-import struct
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel.remote_write import ScannedWrite, scan_1, scan_2
-from jobmeter.kernel.text_table import Texts, TextTable
-from jobmeter.model.batch import Float64s, Int64s, Uint32s, Uint64s
-from jobmeter.model.memory import Take
-from jobmeter.wire.protobuf import BYTES, fields, make_damage_error, varint
-
-_BEST = 22
-"""Upper bound of the compression ratio: 3 bytes unpack to 64 at most."""
-_HEAD = 16
-
-
-def unpack(packed: bytes, limit: int, take: Take) -> bytes:
-    """Unpack a block. ``take`` is called with its unpacked size before memory is allocated, and may raise.
-
-    Raises InvalidRequestError (field ``body``) for an invalid block. Raises LimitExceededError if the block declares
-    more than ``limit`` bytes, before memory is allocated.
-    """
-    size, at = varint(packed, 0, len(packed))
-    if size > limit:
-        raise LimitExceededError(f"a body may have {limit} bytes after decompression, this one declares {size}", "body")
-    if size == 0 and at == len(packed):
-        return b""
-    if size > _BEST * len(packed) + _HEAD:
-        raise InvalidRequestError(
-            "the body is not a Snappy block: it is too short for the size that it declares", "body"
-        )
-    take(size)
-    import pyarrow as pa  # noqa: PLC0415 - 30 MiB, for servers to which nobody writes in this form
-
-    try:
-        unpacked: bytes = pa.decompress(packed, size, codec="snappy", asbytes=True)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise InvalidRequestError("the body is not a Snappy block", "body") from error
-    return unpacked
-
-
-_MOST = 1_000_000
-_MOST_BYTES = 64 * 2**20
-_LONGEST = 5
-
-
-class Symbols:
-    """A number for each text, the same in every request, so that series are recognised by their numbers.
-
-    Safe for several threads. Too many texts empty the table. A number is never used twice.
-    """
-
-    def __init__(self, bound: int = _MOST_BYTES) -> None:
-        """``bound``: bytes of all texts together."""
-        self._bound = bound
-        self._lock = threading.Lock()
-        self._table = TextTable()
-        self._base = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes of the texts."""
-        return self._table.size
-
-    def numbers(self, symbols: Sequence[bytes]) -> Uint64s:
-        """Return the number of each text, uint64[n]."""
-        with self._lock:
-            if len(self._table) > _MOST or self._table.size > self._bound:
-                self._base += len(self._table)
-                self._table = TextTable()
-            return (self._table.add(Texts.of(symbols)) + self._base).astype(np.uint64)
-
-
-def references(parts: Sequence[bytes], count: int) -> tuple[Int64s, Int64s]:
-    """Decode packed varints of many series: all numbers int64[n], and the start of each series, int64[len(parts) + 1].
-
-    Raises InvalidRequestError for a varint that is cut off, or not below ``count``.
-    """
-    octets = np.frombuffer(b"".join(parts), np.uint8)
-    last = octets < 128
-    stops = np.cumsum(np.fromiter((len(part) for part in parts), np.int64, len(parts)))
-    if len(octets) and not last[stops[stops > 0] - 1].all():
-        raise make_damage_error("it ends inside a reference")
-    ends = np.flatnonzero(last) + 1
-    begins = np.r_[0, ends[:-1]] if len(ends) else ends
-    digits = ends - begins
-    if len(digits) and int(digits.max()) > _LONGEST:
-        raise make_damage_error("a reference has more than 32 bits")
-    refs = np.zeros(len(ends), np.int64)
-    for place in range(int(digits.max(initial=0))):
-        there = digits > place
-        refs[there] |= (octets[begins[there] + place].astype(np.int64) & 127) << (7 * place)
-    if len(refs) and int(refs.max()) >= count:
-        raise make_damage_error(f"a series refers to symbol {int(refs.max())} of {count}")
-    return refs, np.r_[0, np.cumsum(last)][np.r_[0, stops]]
-
-
-_LABELS, _SAMPLE = 0x0A, 0x12
-"""Tags of a series that both versions share."""
-_VALUE, _TIME = 0x09, 0x10
-_DOUBLE = struct.Struct("<d")
-
-
-@dataclass(slots=True)
-class RequestFields:
-    """The fields of a request. ``symbols``: the start and end of each symbol. ``names``: the name of each series.
-
-    A name is the label fields with their tags and lengths; with references, their numbers as packed varints. ``index``,
-    ``value`` and ``time`` (ms) of the samples; ``others`` counts the further fields of series by their tag.
-    """
-
-    symbols: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
-    names: list[bytes] = field(default_factory=list)
-    index: list[int] = field(default_factory=list)
-    value: list[float] = field(default_factory=list)
-    time: list[int] = field(default_factory=list)
-    others: Counter[int] = field(default_factory=Counter)
-
-
-def read(data: bytes, series: int, symbol: int | None, most: int) -> RequestFields:
-    """Read the fields of a request; ``series`` and ``symbol`` are tags. ``symbol`` None: labels are texts.
-
-    Raises InvalidRequestError, LimitExceededError for more than ``most`` fields.
-    """
-    found = RequestFields()
-    for count, (tag, _, at, end) in enumerate(fields(data, 0, len(data)), 1):
-        if count > most:
-            raise LimitExceededError(f"a request may have {most} series, symbols and other parts", "body")
-        if tag == series:
-            _series(found, data, at, end, packed=symbol is not None)
-        elif tag == symbol:
-            found.symbols[0].append(at)
-            found.symbols[1].append(end)
-    return found
-
-
-def _series(into: RequestFields, data: bytes, at: int, end: int, *, packed: bool) -> None:
-    name: list[bytes] = []
-    for tag, begin, content, stop in fields(data, at, end):
-        if tag == _LABELS:
-            name.append(data[content if packed else begin : stop])
-        elif tag == _LABELS - BYTES and packed:  # references that are not packed are legal too
-            name.append(data[content:stop])
-        elif tag == _SAMPLE:
-            value, time = _sample(data, content, stop)
-            into.index.append(len(into.names))
-            into.value.append(value)
-            into.time.append(time)
-        else:
-            into.others[tag] += 1
-    into.names.append(b"".join(name))
-
-
-def _sample(data: bytes, at: int, end: int) -> tuple[float, int]:
-    """Return the value and the time of a Sample. Absent fields are 0, unknown fields are ignored."""
-    value, time = 0.0, 0
-    for tag, _, content, _ in fields(data, at, end):
-        if tag == _VALUE:
-            (value,) = _DOUBLE.unpack_from(data, content)
-        elif tag == _TIME:
-            time, _ = varint(data, content, end)
-    return value, time - 2**64 if time >= 2**63 else time
-
-
-def label(data: bytes, at: int, end: int) -> tuple[bytes, bytes]:
-    """Return the name and the value of a Label."""
-    name = value = b""
-    for tag, _, content, stop in fields(data, at, end):
-        if tag == 0x0A:
-            name = data[content:stop]
-        elif tag == 0x12:
-            value = data[content:stop]
-    return name, value
-
+from jobmeter.kernel.text_table import Texts
+from jobmeter.model.batch import Float64s, Int64s, Uint32s
+from jobmeter.wire.protobuf import fields
+from jobmeter.wire.remote_write.reference import RequestFields, label, read
+from jobmeter.wire.remote_write.symbols import Symbols, references
 
 MOST_PARTS = 1_000_000
 _SERIES_1, _SYMBOL, _SERIES_2 = 0x0A, 0x22, 0x2A

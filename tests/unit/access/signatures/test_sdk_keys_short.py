@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.access.signatures.sdk_hmac import sm2_verifies
+from jobmeter.access.signatures.sdk_keys import sm2_verifies
 
 MADE_BY_THE_SDK = [
     (

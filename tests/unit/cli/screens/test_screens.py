@@ -12,7 +12,8 @@ from tests.support.waiting import SECONDS
 from textual.widgets import Static
 
 from jobmeter.cli.screens.app import TopApp
-from jobmeter.cli.screens.job import FindingsScreen, JobScreen
+from jobmeter.cli.screens.findings import FindingsScreen
+from jobmeter.cli.screens.job import JobScreen
 from jobmeter.cli.screens.jobs import JobsScreen
 from jobmeter.cli.screens.table import LiveTable
 from jobmeter.client.api import Api

@@ -12,8 +12,8 @@ from jobmeter.collect.accelerators.names import DeviceNames, device_places, node
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.accelerators.visible import Partition, numbers_in, scheduler_variables
-from jobmeter.collect.base import Machine
 from jobmeter.collect.discover.devices import DeviceSet
+from jobmeter.collect.machine import Machine
 from jobmeter.testing.collector import NOW_MS
 
 ADDRESSES = st.lists(st.integers(0x01, 0xFE).map("0000:{:02x}:00".format), unique=True, max_size=16).map(sorted)

@@ -20,14 +20,15 @@ from tests.unit.collect.trees import plant, plant_process
 
 from jobmeter.collect.accelerators import registry
 from jobmeter.collect.accelerators.names import DeviceNames
-from jobmeter.collect.base import Machine, NodeIdentity
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.checks import runner
-from jobmeter.collect.checks.poll import NodeChecks
+from jobmeter.collect.checks.node import NodeChecks
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.doctor.base import SourceStatus, run_checks
-from jobmeter.collect.doctor.examine import device_checks
+from jobmeter.collect.doctor.devices import device_checks
+from jobmeter.collect.machine import Machine
 from jobmeter.collect.registry import JobCollectors, accelerator_collectors
 from jobmeter.collect.scheduler.kubernetes.objects import Container, ContainerResources, PodRequests
 from jobmeter.collect.worker import Worker

@@ -21,10 +21,11 @@ from tests.unit.collect.trees import plant, plant_process
 
 from jobmeter.collect.accelerators import registry
 from jobmeter.collect.accelerators.names import DeviceNames
-from jobmeter.collect.base import Machine, NodeIdentity
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.table import ProcessTable
+from jobmeter.collect.machine import Machine
 from jobmeter.collect.registry import accelerator_collectors
 from jobmeter.model.device import DeviceState
 from jobmeter.testing.collector import NOW_MS

@@ -13,8 +13,8 @@ from tests.unit.collect.gpus import Bench, ManualClock
 from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.base import Owner
 from jobmeter.collect.checks import system
-from jobmeter.collect.checks.poll import NodeChecks, check_clock
-from jobmeter.collect.checks.system import check_processes, check_processes_of
+from jobmeter.collect.checks.node import NodeChecks, check_clock
+from jobmeter.collect.checks.processes import check_processes, check_processes_of
 from jobmeter.collect.discover.member import Member, MembershipSource, Process
 from jobmeter.collect.process.stat import Key, ProcessStat
 from jobmeter.model.task import CHECKS, CheckStatus, TaskCheck

@@ -3,7 +3,8 @@
 import pytest
 from tests.unit.collect.trees import HOST, plant
 
-from jobmeter.collect.discover.classify import ContainerRuns, NodeClassifier
+from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.table import ProcessTable
 
 

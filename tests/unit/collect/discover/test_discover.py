@@ -5,8 +5,9 @@ from tests.unit.collect.trees import HOST, V1_STEP, plant, plant_process
 
 from jobmeter.collect import files
 from jobmeter.collect.base import Owner
-from jobmeter.collect.discover.classify import ContainerRuns, NodeClassifier
+from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.clusters import SlurmClusters, read_own_cluster
+from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.environ import NAMES, read_environment
 from jobmeter.collect.discover.environ import local_rank as local_rank_of
 from jobmeter.collect.discover.environ import rank as rank_of

@@ -13,8 +13,8 @@ from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.discover.classify import NodeClassifier
-from jobmeter.collect.discover.devices import DeviceGroups, minors_of
 from jobmeter.collect.discover.disagree import HOLD
+from jobmeter.collect.discover.permitted import DeviceGroups, minors_of
 from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.discover.table import ProcessTable

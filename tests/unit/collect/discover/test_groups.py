@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.collect.discover.clusters import pod_place, slurm_place
+from jobmeter.collect.discover.groups import pod_place, slurm_place
 
 UID = "0a1b2c3d-0001-0002-0003-00000000abcd"
 ID = "dbd988cbf2f53da1be309e368028f59ad28577a3eb0a93623ada44092a93175e"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.collect.trees import HOST, end_process, plant, plant_process
 
 from jobmeter.collect.base import NodeIdentity, Owner
-from jobmeter.collect.discover.classify import ContainerRuns, NodeClassifier
+from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.owners import FORGET_MS, MOST_JOBS, JobOwners, OwnerReporter, ProcessOwner
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.model.time import HOUR

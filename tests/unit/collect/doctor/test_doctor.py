@@ -14,14 +14,16 @@ from tests.support.waiting import wait_until
 from jobmeter.client.transport import Response, Transport
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
-from jobmeter.collect.base import Machine
 from jobmeter.collect.doctor.base import Check, SourceStatus, run_checks
 from jobmeter.collect.doctor.delivery import check_server, check_spool
-from jobmeter.collect.doctor.examine import Questions, check_events, check_found, device_checks, examine
+from jobmeter.collect.doctor.devices import check_found, device_checks
+from jobmeter.collect.doctor.examine import Questions, examine
 from jobmeter.collect.doctor.kernel import check_kernel
+from jobmeter.collect.doctor.processes import check_events
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
-from jobmeter.collect.process_events.connector import ProcessCounts, counts_file
+from jobmeter.collect.machine import Machine
+from jobmeter.collect.process_events.counts import ProcessCounts, counts_file
 from jobmeter.collect.process_events.netlink import EventSocket
 from jobmeter.errors import UnauthenticatedError, UnavailableError
 from jobmeter.model.time import iso

@@ -13,9 +13,10 @@ from tests.support.waiting import wait_until
 from tests.unit.collect.trees import HOST, plant
 
 from jobmeter.collect.base import NodeIdentity
-from jobmeter.collect.host.filesystem import DiskCollector
-from jobmeter.collect.host.memory import MemoryCollector, NumaCollector
+from jobmeter.collect.host.disk import DiskCollector
+from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.host.network_storage import NetworkStorageCollector
+from jobmeter.collect.host.numa import NumaCollector
 from jobmeter.collect.host.sensors import SensorCollector
 
 PLACE = NodeIdentity("n1")

@@ -7,11 +7,14 @@ import pytest
 from tests.unit.collect.trees import HOST, plant
 
 from jobmeter.collect.base import NodeIdentity
-from jobmeter.collect.host.cpu import CpuCollector, LoadCollector
-from jobmeter.collect.host.filesystem import DiskCollector, FilesystemCollector, mount_points
-from jobmeter.collect.host.memory import MemoryCollector, NumaCollector
+from jobmeter.collect.host.cpu import CpuCollector
+from jobmeter.collect.host.disk import DiskCollector
+from jobmeter.collect.host.filesystem import FilesystemCollector, mount_points
+from jobmeter.collect.host.load import LoadCollector
+from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.host.network import LinkCollector, NetworkCollector
 from jobmeter.collect.host.network_storage import NetworkStorageCollector
+from jobmeter.collect.host.numa import NumaCollector
 from jobmeter.collect.host.pressure import PressureCollector
 from jobmeter.collect.host.sensors import SensorCollector
 from jobmeter.testing.collector import NOW_MS, CollectorContract

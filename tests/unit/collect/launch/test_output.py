@@ -9,7 +9,8 @@ from tests.unit.wire.straight_reader import read_body
 
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.launch import logs as sending
-from jobmeter.collect.launch.logs import LineSplitter, LogSender
+from jobmeter.collect.launch.lines import LineSplitter
+from jobmeter.collect.launch.logs import LogSender
 from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.spool import Spool

@@ -16,7 +16,8 @@ from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.cgroup.paths import Hierarchies, groups_of
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import climb
-from jobmeter.collect.discover.classify import FOLDER, ContainerRuns, NodeClassifier
+from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.discover.containers import FOLDER, ContainerRuns
 from jobmeter.collect.discover.environ import read_environment
 from jobmeter.collect.discover.report import JobReporter
 from jobmeter.collect.discover.table import ProcessTable

@@ -8,7 +8,8 @@ import pytest
 from jobmeter.client.transport import Response
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.member import Member, MembershipSource, Process
-from jobmeter.collect.pods.jobs import LONGEST, MOST_RECORDS, MOST_SAMPLES, PATIENCE, PodJobs
+from jobmeter.collect.pods.jobs import LONGEST, MOST_SAMPLES, PATIENCE, PodJobs
+from jobmeter.collect.pods.pod import MOST_RECORDS
 from jobmeter.collect.pods.poll import PodPoller
 from jobmeter.collect.process.stat import Key, ProcessStat
 from jobmeter.errors import NotFoundError, UnavailableError

@@ -25,7 +25,8 @@ from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.process.stat import ProcessIo
-from jobmeter.collect.process_events.connector import EXEC, EXIT, FORK, Connector, ForkCount
+from jobmeter.collect.process_events.connector import EXEC, EXIT, FORK, Connector
+from jobmeter.collect.process_events.forks import ForkCount
 from jobmeter.collect.process_events.taskstats import TaskExit, TaskStats
 from jobmeter.collect.process_events.watch import MOST_GONE, ProcessWatch
 from jobmeter.collect.registry import JobCollectors

@@ -15,7 +15,8 @@ from tests.unit.collect.reports.test_receiver import PID, make, values
 from jobmeter.collect.budget import MeasuringBudget
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.local_http import MOST_BODY
-from jobmeter.collect.reports.network import OtlpPort, PortOwners, StatsdPort
+from jobmeter.collect.reports.network import OtlpPort, StatsdPort
+from jobmeter.collect.reports.ports import PortOwners
 from jobmeter.model.time import SystemClock
 
 JSON, PROTOBUF = "application/json", "application/x-protobuf"

@@ -10,7 +10,8 @@ from tests.support.fakes import NOW, SetClock
 
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import Scheduler
-from jobmeter.collect.scheduler.watch import REPORT_MS, ClusterScopedIds, SchedulerHealth, SchedulerWatch
+from jobmeter.collect.scheduler.health import REPORT_MS, SchedulerHealth
+from jobmeter.collect.scheduler.watch import ClusterScopedIds, SchedulerWatch
 from jobmeter.errors import UnavailableError
 from jobmeter.model.record import JobRecord, Records, SchedulerRecord
 from jobmeter.wire.native.decode import decode

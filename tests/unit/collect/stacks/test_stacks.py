@@ -25,7 +25,8 @@ from jobmeter.collect.discover.member import Member, MembershipSource, Process
 from jobmeter.collect.process.stat import Key, ProcessStat, read_stat
 from jobmeter.collect.stacks import collect, python, ras, recorder
 from jobmeter.collect.stacks.child import run_aside
-from jobmeter.collect.stacks.collect import NO_CALL, GoneRank, StackCollector, kernel_state
+from jobmeter.collect.stacks.collect import GoneRank, StackCollector
+from jobmeter.collect.stacks.kernel import NO_CALL, kernel_state
 from jobmeter.collect.stacks.unpickle import PlainUnpickler, progress_of
 from jobmeter.model.stacks import (
     MOST_FRAMES,

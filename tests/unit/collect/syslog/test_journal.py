@@ -24,7 +24,7 @@ from jobmeter.collect.syslog import kernel, make
 from jobmeter.collect.syslog.journal import JournalSource
 from jobmeter.collect.syslog.kernel import KernelLog, KernelReader
 from jobmeter.collect.syslog.reader import LogCheckpoint, LogSettings, SourcePosition
-from jobmeter.diagnose.gather import query_of
+from jobmeter.diagnose.kernel import query_of
 from jobmeter.diagnose.registry import rules
 from jobmeter.model.log_tree import matches
 from jobmeter.model.time import SystemClock

@@ -17,8 +17,8 @@ from jobmeter.collect.kernel import KernelWatch
 from jobmeter.collect.state_file import StateFile
 from jobmeter.collect.syslog import kernel
 from jobmeter.collect.syslog import watch as watches
-from jobmeter.collect.syslog.files import LineCutter
 from jobmeter.collect.syslog.kernel import KernelLog, KernelReader, KernelSource, parse_record
+from jobmeter.collect.syslog.lines import LineCutter
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, ServerQuestion, WriteSamples
 from jobmeter.dialects.opentsdb import OPENTSDB
 from jobmeter.dialects.opentsdb.metric_text import split_metric, split_tags
-from jobmeter.dialects.opentsdb.series import split_tsuid, tsuid
+from jobmeter.dialects.opentsdb.tsuid import split_tsuid, tsuid
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, UnavailableError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import References
@@ -28,9 +28,9 @@ from jobmeter.query.series import (
     SamplesQuestion,
     SeriesQuestion,
 )
-from jobmeter.query.tsdb.body import duration, moment, zone_of
 from jobmeter.query.tsdb.filters import KINDS, choose, make_filter, parse_tag_filter
 from jobmeter.query.tsdb.tags import Tagged, TagView, tag_series
+from jobmeter.query.tsdb.times import duration, moment, zone_of
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
 
 
@@ -304,7 +304,7 @@ def test_the_node_is_shown_by_the_name_that_is_requested():
 
 
 def test_numbers_are_written_as_they_were_put():
-    from jobmeter.dialects.opentsdb.answers import json_of, text_of
+    from jobmeter.dialects.opentsdb.numbers import json_of, text_of
 
     assert [text_of(one) for one in (18.0, 42.5, -0.0, 1e20, 1e-7, 25595461080.0)] == [
         "18", "42.5", "0", "1e+20", "1e-07", "25595461080",

@@ -16,11 +16,13 @@ from jobmeter.model.batch import References, SampleColumns
 from jobmeter.model.time import DAY, TimeRange
 from jobmeter.query.reduce import bucket
 from jobmeter.query.tsdb.aggregate import aggregate
+from jobmeter.query.tsdb.calendars import Unit, edges
 from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.compute import PointQuery, SeriesGroups, prepare
 from jobmeter.query.tsdb.compute import points as joined_points
-from jobmeter.query.tsdb.downsample import STEPPED, Unit, downsample, edges, fill, parse, reduce_steps
-from jobmeter.query.tsdb.functions import AGGREGATORS, Missing, RateOptions, rates
+from jobmeter.query.tsdb.downsample import STEPPED, downsample, fill, parse, reduce_steps
+from jobmeter.query.tsdb.functions import AGGREGATORS, Missing
+from jobmeter.query.tsdb.rate import RateOptions, rates
 
 _SPEC = importlib.util.spec_from_file_location("tsdb_oracle", Path(__file__).parent / "oracle.py")
 assert _SPEC is not None

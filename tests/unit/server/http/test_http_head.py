@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.http_wire import GET, Application, connected, run
 
-from jobmeter.server.http.cycle import is_host
+from jobmeter.server.http.validity import is_host
 
 NAMES = st.one_of(
     st.ip_addresses(v=4).map(str),

@@ -26,10 +26,11 @@ from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
 from jobmeter.ship.guard import DestinationPolicy
+from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import read
 from jobmeter.ship.registry import KINDS, opener
 from jobmeter.ship.settings import Sinks
-from jobmeter.ship.sink import Origin, ShippedLine, Sink, SinkError, SinkRefusedError, SinkSettings
+from jobmeter.ship.sink import Origin, Sink, SinkError, SinkRefusedError, SinkSettings
 from jobmeter.ship.sinks.sls import sign_headers
 
 ROOT = Path(__file__).parents[4]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.model.record import JobRecord, Records
-from jobmeter.wire.native.log_columns import decode_lenient
+from jobmeter.wire.native.lenient_json import decode_lenient
 
 NEWER = {
     "jobs": [

@@ -12,7 +12,9 @@ from tests.support.prometheus import label, part, request_1, request_2, sample, 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.memory import unlimited
 from jobmeter.model.special import STALE
-from jobmeter.wire.remote_write.decode import Symbols, decode_1, decode_2, unpack
+from jobmeter.wire.remote_write.decode import decode_1, decode_2
+from jobmeter.wire.remote_write.snappy import unpack
+from jobmeter.wire.remote_write.symbols import Symbols
 
 STALE_NAN = struct.unpack("<d", struct.pack("<Q", STALE))[0]
 
@@ -279,7 +281,7 @@ def test_a_block_that_says_too_much_takes_no_memory():
 
 
 def test_numbers_of_symbols_are_never_used_twice(monkeypatch):
-    monkeypatch.setattr("jobmeter.wire.remote_write.decode._MOST", 1)
+    monkeypatch.setattr("jobmeter.wire.remote_write.symbols._MOST", 1)
     symbols = Symbols()
     first = symbols.numbers([b"a", b"b"]).tolist()
     assert not set(first) & set(symbols.numbers([b"b", b"a"]).tolist())

@@ -12,7 +12,7 @@ from pathlib import Path
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError, DeviceProcess, NotSupportedError
 from jobmeter.collect.accelerators.neuron.monitor import MonitorReader, MonitorReport
-from jobmeter.collect.base import Machine
+from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import DEVICE_FAULT, Level
 from jobmeter.model.time import Clock

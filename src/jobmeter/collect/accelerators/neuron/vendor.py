@@ -1,103 +1,13 @@
 """AWS Trainium and Inferentia as a vendor of accelerators: the driver and the measures of the devices."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
-from jobmeter.collect.accelerators.device import close_all, open_due
-from jobmeter.collect.accelerators.neuron.device import CLASS, UUID_PREFIX, NeuronDevice
-from jobmeter.collect.accelerators.neuron.monitor import MonitorReader
-from jobmeter.collect.accelerators.vendor import DeviceHealth, DriverProblem, Measure, Vendor
+from jobmeter.collect.accelerators.neuron.device import UUID_PREFIX
+from jobmeter.collect.accelerators.neuron.driver import NeuronDriver
+from jobmeter.collect.accelerators.neuron.measures import MEASURES, SLOW_MEASURES, health_of
+from jobmeter.collect.accelerators.vendor import Vendor
 from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, numbers_in
-from jobmeter.collect.base import Machine
 from jobmeter.model.device import DeviceState
-from jobmeter.model.time import Clock
-
-_MOST_DEVICES = 64
-"""Largest number of devices of a node, as in the driver."""
-
-
-class NeuronDriver:
-    """Neuron devices by number. One collection waits ``patience`` seconds for the devices.
-
-    A device that has disappeared is lost.
-    """
-
-    problem: DriverProblem | None = None
-    """Always None, because the kernel's files need no library."""
-
-    def __init__(self, clock: Clock, machine: Machine, patience: float, monitor: MonitorReader | None = None) -> None:
-        self._clock, self._machine, self._patience = clock, machine, patience
-        self._monitor = monitor or MonitorReader(clock)
-        self._devices: dict[int, NeuronDevice] = {}
-
-    def devices(self, now_ms: int | None = None) -> Sequence[NeuronDevice]:
-        """Return the devices, including those that have disappeared since the agent started."""
-        for number in self._list_device_files():
-            if number not in self._devices:
-                self._devices[number] = NeuronDevice(number, self._clock, self._machine, self._monitor)
-        if self._devices:
-            self._monitor.update(now_ms)
-        deadline = self._clock.monotonic() + self._patience
-        for device in self._devices.values():
-            device.begin_round(now_ms)
-        open_due(self._devices.values(), lambda device: device.attach, deadline, self._clock)
-        return [self._devices[number] for number in sorted(self._devices)]
-
-    def close(self) -> bool:
-        """End the program, which has the devices open, and detach the devices."""
-        is_ended = self._monitor.close()
-        return close_all(self._devices.values()) and is_ended
-
-    def _list_device_files(self) -> list[int]:
-        names = (path.name.removeprefix("neuron") for path in Path(self._machine.sys, CLASS).glob("neuron[0-9]*"))
-        return sorted(int(name) for name in names if name.isdigit() and int(name) < _MOST_DEVICES)
-
-
-_PERCENT = 0.01
-_FAST = ("npu.utilization", "npu.memory.usage", "npu.memory.limit", "npu.executions.failed")
-_SLOW = ("npu.power.utilization", "npu.ecc.corrected", "npu.ecc.uncorrected")
-
-
-def _measure_fast(device: NeuronDevice) -> Mapping[str, float]:
-    return device.answer(
-        {
-            "npu.utilization": _scale(device.utilization(), _PERCENT),
-            "npu.memory.usage": _scale(device.memory_usage()),
-            "npu.memory.limit": _scale(device.memory_limit),
-            "npu.executions.failed": _scale(device.faults()),
-        }
-    )
-
-
-def _measure_slow(device: NeuronDevice) -> Mapping[str, float]:
-    return device.answer(
-        {
-            "npu.power.utilization": _scale(device.measure_power_share(), _PERCENT),
-            "npu.ecc.corrected": _scale(device.count_corrected_errors()),
-            "npu.ecc.uncorrected": _scale(device.count_uncorrected_errors()),
-        }
-    )
-
-
-def health_of(device: NeuronDevice) -> DeviceHealth:
-    """Read the errors of a device for a check on request."""
-    counts = {"ecc_uncorrected": device.count_uncorrected_errors(), "executions_failed": device.faults()}
-    values = {name: float(count) for name, count in counts.items() if count is not None}
-    device.answer(values)
-    errors = [f"{lost} memory errors were not corrected"] if (lost := counts["ecc_uncorrected"]) else []
-    failed = counts["executions_failed"]
-    warnings = [f"{failed} executions ended with an error of the hardware"] if failed else []
-    return DeviceHealth(values or {"answers": 1.0}, errors, warnings)
-
-
-def _scale(number: float | None, scale: float = 1.0) -> float | None:
-    return None if number is None else number * scale
-
-
-MEASURES = (Measure(_FAST, _measure_fast),)
-"""Measures read at every collection."""
-SLOW_MEASURES = (Measure(_SLOW, _measure_slow),)
-"""Measures read once a minute: power, which the driver updates once a minute, and error counters."""
 
 
 def _devices_of_cores(text: str, devices: Sequence[Numbered]) -> list[int]:

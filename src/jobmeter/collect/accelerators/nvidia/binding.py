@@ -11,7 +11,8 @@ from jobmeter.collect.accelerators.nvidia import codes
 from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of, make_failure
 from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session, text_of
 from jobmeter.collect.accelerators.nvidia.event_watch import EventWatch
-from jobmeter.collect.accelerators.nvidia.instance import MigDevice, kernel_devices
+from jobmeter.collect.accelerators.nvidia.instance import MigDevice
+from jobmeter.collect.accelerators.nvidia.kernel_list import kernel_devices
 from jobmeter.collect.accelerators.nvidia.loader import LIBRARY, LibraryLoader
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread

@@ -9,36 +9,12 @@ from typing import Any, NamedTuple, TypeVar
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError, DeviceProcess, EndedUse
 from jobmeter.collect.accelerators.nvidia import codes
+from jobmeter.collect.accelerators.nvidia.accounting import ended_uses
 from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of, make_failure
 from jobmeter.collect.accelerators.nvidia.readings import OF_HARDWARE, READINGS, Field, NvmlError, Reading
 from jobmeter.collect.accelerators.visible import Partition
 from jobmeter.model.device import pci_address
 from jobmeter.model.time import Clock
-
-_UNKNOWN_SHARE = 2**32 - 1
-_MICRO, _MILLI = 1e-6, 1e-3
-
-
-def ended_uses(module: Any, call: Callable[..., Any], pids: Collection[int]) -> list[EndedUse]:  # noqa: ANN401
-    """Return the use by these processes if they have ended. Empty while the accounting is off.
-
-    ``call`` calls a function of the module for the GPU. Raises NvmlError if the GPU has no accounting.
-    """
-    if not call(module.nvmlDeviceGetAccountingMode):
-        return []
-    found = []
-    for pid in sorted({*pids}.intersection(call(module.nvmlDeviceGetAccountingPids))):
-        try:
-            stats = call(module.nvmlDeviceGetAccountingStats, pid)
-        except NvmlError as error:
-            if error.code == codes.NOT_FOUND:  # newer processes have replaced it since
-                continue
-            raise
-        if not stats.isRunning:
-            busy = None if stats.gpuUtilization == _UNKNOWN_SHARE else float(stats.gpuUtilization)
-            found.append(EndedUse(pid, int(stats.startTime) * _MICRO, int(stats.time) * _MILLI, busy))
-    return found
-
 
 T = TypeVar("T")
 

@@ -1,46 +1,13 @@
 """MIG instance of a GPU: memory, processes and GPM are its own, all else is the GPU's; the kernel's list of GPUs."""
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from jobmeter.collect import files
 from jobmeter.collect.accelerators.device import EndedUse
 from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session
 from jobmeter.collect.accelerators.nvidia.readings import Field, NvmlError, Reading
 from jobmeter.collect.accelerators.visible import Partition
-from jobmeter.model.device import pci_address
 from jobmeter.model.time import Clock
-
-
-class KernelDevice(NamedTuple):
-    """GPU of the kernel's driver; ``uuid`` is empty and ``minor`` absent if the driver does not tell."""
-
-    uuid: str
-    minor: int | None
-    name: str
-    pci: str
-
-
-def kernel_devices(proc_root: str = "/proc") -> list[KernelDevice]:
-    """Return the GPUs by PCI address, which is NVML's order; empty if the driver is not loaded."""
-    paths = sorted(Path(proc_root).glob("driver/nvidia/gpus/*/information"))
-    texts = ((path.parent.name, files.read(str(path))) for path in paths)
-    return [_device(address, text.decode(errors="replace")) for address, text in texts if text is not None]
-
-
-def _device(address: str, text: str) -> KernelDevice:
-    """A device of its address and lines such as ``GPU UUID:  GPU-5a3b...`` and ``Device Minor:  0``."""
-    lines = (line.partition(":") for line in text.splitlines())
-    found = {name.strip(): value.strip() for name, _, value in lines}
-    uuid, minor = found.get("GPU UUID", ""), found.get("Device Minor", "")
-    return KernelDevice(
-        uuid="" if "?" in uuid else uuid,  # of a GPU that was not initialised yet
-        minor=int(minor) if minor.isascii() and minor.isdigit() else None,
-        name=found.get("Model", ""),
-        pci=pci_address(address),
-    )
-
 
 _EACH = 10_000
 """Distance between the numbers of the instances of two GPUs."""

@@ -8,7 +8,7 @@ from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice
 from jobmeter.collect.accelerators.nvidia.readings import ALL_LINKS, Field, Reading
 from jobmeter.collect.accelerators.nvidia.visible import UUID_PREFIX, VARIABLES, id_of_part
 from jobmeter.collect.accelerators.vendor import DeviceHealth, Driver, Measure, Vendor
-from jobmeter.collect.base import Machine
+from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from jobmeter.collect.scheduler.flink.rest import TERMINAL, Details, FlinkFailure, Subtask, Summary
+from jobmeter.collect.scheduler.flink.answers import TERMINAL, Details, FlinkFailure, Subtask, Summary
 from jobmeter.collect.text import shorten_text, valid_text
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState

@@ -14,8 +14,9 @@ import msgspec
 
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.scheduler.slurm import commands
-from jobmeter.collect.scheduler.slurm.accounting import parse_tres
-from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, Attempt, SlurmExit, SlurmJob, expand, indices
+from jobmeter.collect.scheduler.slurm.hostlist import expand, indices
+from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, Attempt, SlurmExit, SlurmJob
+from jobmeter.collect.scheduler.slurm.tres import parse_tres
 from jobmeter.errors import LimitExceededError, UnavailableError
 from jobmeter.model.time import Clock
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from jobmeter.collect.scheduler.base import Option, Scheduler, SchedulerKind
 from jobmeter.collect.scheduler.slurm import accounting, commands
 from jobmeter.collect.scheduler.slurm.controller import Devices, parse_jobs
-from jobmeter.collect.scheduler.slurm.rest import SlurmRest, read_token
+from jobmeter.collect.scheduler.slurm.rest import SlurmRest
 from jobmeter.collect.scheduler.slurm.slurm_job import SlurmJob
 from jobmeter.collect.scheduler.slurm.source import AccountingDatabase, SlurmScheduler
+from jobmeter.collect.scheduler.slurm.token import read_token
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import SystemClock
 

@@ -1,65 +1,19 @@
 """Slurm cluster as a ``Scheduler``: the controller is polled at intervals, the database for changed jobs."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from jobmeter.collect.scheduler.base import Scheduler
+from jobmeter.collect.scheduler.slurm.components import Components
 from jobmeter.collect.scheduler.slurm.records import allocation_events, job_events, records
 from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob
 from jobmeter.collect.state_file import StateFile
 from jobmeter.errors import UnavailableError
 from jobmeter.model.record import EventRecord, JobRecord, Records
-
-_SCRIPTS = frozenset({"batch", "interactive"})
-
-
-class Components:
-    """Known components, by heterogeneous job and place."""
-
-    def __init__(self, jobs: Iterable[SlurmJob]) -> None:
-        """``jobs`` are all known ones, with their steps in the accounting."""
-        self._known: Mapping[tuple[int, int], SlurmJob] = {
-            # The accounting shows the first component without its place until it has begun.
-            one.component or (one.number, 0): one
-            for one in jobs
-        }
-
-    def add_ranks(self, facts: SlurmJob) -> SlurmJob:
-        """Return a job whose steps have the ranks of their tasks in the whole heterogeneous job.
-
-        The steps of a component are left out while the steps of an earlier one are unknown.
-        """
-        if facts.component is None or facts.component[1] == 0:
-            return facts
-        leader, place = facts.component
-        before = [self._known.get((leader, earlier)) for earlier in range(place)]
-        attempts = [
-            _add_ranks(attempt, _find_earlier_attempts(before, back))
-            for back, attempt in enumerate(reversed(facts.attempts), 1)
-        ]
-        return replace(facts, attempts=tuple(reversed(attempts)))
-
-
-def _find_earlier_attempts(components: Sequence[SlurmJob | None], back: int) -> list[Attempt] | None:
-    """Return this attempt of the earlier components, which are requeued together; None if one of them is unknown."""
-    found = [one.attempts[-back] if one is not None and back <= len(one.attempts) else None for one in components]
-    attempts = [one for one in found if one is not None]
-    if len(attempts) < len(found) or not attempts[0].steps:
-        return None
-    return attempts
-
-
-def _add_ranks(attempt: Attempt, earlier: Sequence[Attempt] | None) -> Attempt:
-    if earlier is None:
-        return replace(attempt, steps=())
-    tasks = [{step.id: step.tasks for step in one.steps if step.id not in _SCRIPTS} for one in earlier]
-    steps = [replace(step, first=sum(own.get(step.id, 0) for own in tasks)) for step in attempt.steps]
-    return replace(attempt, steps=tuple(steps))
-
 
 _BACK_MS = 24 * 3_600_000
 """Range of the first query."""

@@ -18,22 +18,13 @@ from jobmeter.dialects.alibaba.foas.requests import json_object
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.request import bucket_count
-from jobmeter.query.tsdb.body import (
-    FilterBody,
-    Flag,
-    RateBody,
-    duration,
-    filters_of,
-    moment,
-    rate_options,
-    truth,
-    zone_of,
-)
+from jobmeter.query.tsdb.body import FilterBody, Flag, RateBody, filters_of, rate_options, truth
 from jobmeter.query.tsdb.compute import PointQuery
 from jobmeter.query.tsdb.downsample import Downsample
 from jobmeter.query.tsdb.downsample import parse as parse_downsample
 from jobmeter.query.tsdb.filters import Filter
 from jobmeter.query.tsdb.functions import AGGREGATORS
+from jobmeter.query.tsdb.times import duration, moment, zone_of
 
 FIELD = "metricJson"
 MAX_QUERIES = 50

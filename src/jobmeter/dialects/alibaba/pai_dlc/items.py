@@ -7,11 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobmeter.dialects.alibaba.common.listing import drop_empty, picked, seconds, stamp
+from jobmeter.dialects.alibaba.common.listing import drop_empty, picked
 from jobmeter.dialects.alibaba.common.statuses import states_of
+from jobmeter.dialects.alibaba.common.times import seconds, stamp
 from jobmeter.dialects.alibaba.pai_dlc import specs
-from jobmeter.dialects.alibaba.pai_dlc.pods import REASONS, STATUS, WORDS, pod_type, pods
+from jobmeter.dialects.alibaba.pai_dlc.pods import pod_type, pods
 from jobmeter.dialects.alibaba.pai_dlc.requests import NAME
+from jobmeter.dialects.alibaba.pai_dlc.states import REASONS, STATUS, WORDS
 from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.query.defaults import job_created

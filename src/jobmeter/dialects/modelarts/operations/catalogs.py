@@ -6,31 +6,13 @@ Jobmeter offers no machines and no images, so both read the newest ``MOST_JOBS``
 from typing import Annotated, Any
 
 from jobmeter.dialects.base import Steps, ask
-from jobmeter.dialects.base.request import Choice, Request
+from jobmeter.dialects.base.request import Choice
 from jobmeter.dialects.modelarts.answers import answer
-from jobmeter.dialects.modelarts.job_body import TYPES, extra_of, flavor_info, flavor_type
+from jobmeter.dialects.modelarts.flavors import TYPES, flavor_info, flavor_type
+from jobmeter.dialects.modelarts.job_body import extra_of
 from jobmeter.dialects.modelarts.requests import ModelArtsProjectRequest, operation
 from jobmeter.model.instance_types import MOST_JOBS, collect_named_types, type_id
 from jobmeter.model.job import InstanceType, JobFilter
-from jobmeter.model.series import DEFAULT_PROJECT
-
-PROJECTS_PATH = "/v3/projects"
-
-
-@operation(f"GET {PROJECTS_PATH}", "jobs:read", by_resource=True)
-class KeystoneListProjects(Request, frozen=True, kw_only=True):
-    """`{projects: [{id, name}]}` with one project: that of the key, `default` for a key that sees all.
-
-    It belongs to IAM; the SDK asks for it when it is given a region and no project, and rejects any other number.
-    """
-
-    name: Annotated[str, "A region; every region has the same project."] = ""
-
-    def _steps(self) -> Steps:
-        yield from ()
-        project = self.context.project or DEFAULT_PROJECT
-        one = {"id": project, "name": self.name or project, "enabled": True, "is_domain": False}
-        return answer({"projects": [one]}, self.context)
 
 
 @operation("GET /v2/{project_id}/training-job-flavors", "jobs:read", by_resource=True)

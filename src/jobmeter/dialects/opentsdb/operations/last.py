@@ -10,11 +10,13 @@ import msgspec
 from msgspec import Meta
 
 from jobmeter.dialects.base import Context, MissingFieldError, Steps, ask
-from jobmeter.dialects.opentsdb.answers import answer, text_of
+from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
+from jobmeter.dialects.opentsdb.numbers import text_of
 from jobmeter.dialects.opentsdb.request import MOST_QUERIES
 from jobmeter.dialects.opentsdb.requests import PRESENT, Count, PostRequest, operation, parse_whole_number
-from jobmeter.dialects.opentsdb.series import find_by_metric, find_by_tsuids, tsuid
+from jobmeter.dialects.opentsdb.series import find_by_metric, find_by_tsuids
+from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR, floor_to

@@ -13,7 +13,8 @@ from jobmeter.dialects.base import MissingFieldError, Steps, ask
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
 from jobmeter.dialects.opentsdb.requests import Count, PostRequest, operation, parse_whole_number
-from jobmeter.dialects.opentsdb.series import find_by_metric, tsuid
+from jobmeter.dialects.opentsdb.series import find_by_metric
+from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.query.series import SeriesQuestion
 from jobmeter.query.tsdb.tags import Tagged, TagView, tag_series

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from jobmeter.dialects.base import Answer, Context, Steps, ask
-from jobmeter.dialects.opentsdb.answers import json_of
 from jobmeter.dialects.opentsdb.errors import JSON
+from jobmeter.dialects.opentsdb.numbers import json_of
 from jobmeter.dialects.opentsdb.request import (
     OpenTsdbQuery,
     OpenTsdbQueryRequest,
@@ -21,7 +21,8 @@ from jobmeter.dialects.opentsdb.request import (
     parse_string,
 )
 from jobmeter.dialects.opentsdb.requests import operation
-from jobmeter.dialects.opentsdb.series import find_by_metric, find_by_tsuids, tsuid
+from jobmeter.dialects.opentsdb.series import find_by_metric, find_by_tsuids
+from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.question import Question

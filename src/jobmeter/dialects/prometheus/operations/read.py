@@ -13,7 +13,7 @@ from jobmeter.promql.labels import Labels
 from jobmeter.promql.nodes import Matcher, VectorMatch
 from jobmeter.promql.windows import WindowSamples
 from jobmeter.wire.remote_read import decode, encode, encode_frames, encode_series
-from jobmeter.wire.remote_write.decode import unpack
+from jobmeter.wire.remote_write.snappy import unpack
 
 _UNPACKED_BYTES = 1 << 20
 _STREAMED = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse"

@@ -19,7 +19,8 @@ from jobmeter.ingest.receipt import Receipt
 from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.model.special import encode_special
-from jobmeter.wire.remote_write.decode import WrittenSeries, decode_1, decode_2, unpack
+from jobmeter.wire.remote_write.decode import WrittenSeries, decode_1, decode_2
+from jobmeter.wire.remote_write.snappy import unpack
 
 _BODY_BYTES = 32 * 2**20
 _UNPACKED_BYTES = 128 * 2**20

@@ -15,7 +15,7 @@ from jobmeter.collect.accelerators.device import (
 )
 from jobmeter.collect.accelerators.vendor import DeviceHealth, DriverProblem, Measure, Vendor
 from jobmeter.collect.accelerators.visible import VisibleVariable, parse_listed_devices
-from jobmeter.collect.base import Machine
+from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
 

@@ -11,8 +11,9 @@ from tests.support.dcmi import FakeDcmi
 from tests.support.waiting import SECONDS, wait_until
 from tests.unit.collect.gpus import DeviceNode, Gpu, member
 
-from jobmeter.collect.accelerators.ascend.device import NetworkReader, parse
-from jobmeter.collect.accelerators.ascend.vendor import VENDOR, AscendDriver, parse_visible_devices
+from jobmeter.collect.accelerators.ascend.driver import AscendDriver
+from jobmeter.collect.accelerators.ascend.network import NetworkReader, parse
+from jobmeter.collect.accelerators.ascend.vendor import VENDOR, parse_visible_devices
 from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.accelerators.registry import is_device_resource, vendor_of_resource
 from jobmeter.collect.discover.devices import DeviceSet

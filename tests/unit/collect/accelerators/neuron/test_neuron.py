@@ -19,11 +19,12 @@ from tests.unit.collect.trees import plant
 from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.accelerators.collector import RELEASE_MS
 from jobmeter.collect.accelerators.neuron import monitor
+from jobmeter.collect.accelerators.neuron.driver import NeuronDriver
 from jobmeter.collect.accelerators.neuron.monitor import VALID_SECONDS, MonitorReader
-from jobmeter.collect.accelerators.neuron.vendor import VENDOR, NeuronDriver
+from jobmeter.collect.accelerators.neuron.vendor import VENDOR
 from jobmeter.collect.accelerators.registry import is_device_resource, vendor_of_resource
 from jobmeter.collect.doctor.base import SourceStatus
-from jobmeter.collect.doctor.examine import check_found
+from jobmeter.collect.doctor.devices import check_found
 from jobmeter.collect.kubelet.allocated import indices
 from jobmeter.model.catalog import find
 from jobmeter.model.device import DeviceState

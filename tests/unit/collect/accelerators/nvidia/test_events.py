@@ -7,7 +7,8 @@ from tests.support.nvml import NO_INSTANCE, XID_EVENT, Call, LibraryCall
 from tests.support.waiting import wait_until
 from tests.unit.collect.gpus import PLACE, Bench, member
 
-from jobmeter.collect.kernel import SAME_MS, XidReports, event_of_line
+from jobmeter.collect.kernel import event_of_line
+from jobmeter.collect.xids import SAME_MS, XidReports
 from jobmeter.model.event import DEVICE_FAULT, EventSource, Level
 from jobmeter.model.record import Records
 from jobmeter.model.xid import XidReport, read_xid

@@ -6,11 +6,11 @@ from tests.support.waiting import wait_until
 from tests.unit.collect.gpus import PLACE, Bench, member
 
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
-from jobmeter.collect.base import Machine
 from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.report import NodeReporter
-from jobmeter.collect.doctor.examine import check_found
+from jobmeter.collect.doctor.devices import check_found
 from jobmeter.collect.kubelet.allocated import indices
+from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.query.inventory import device_types
 

@@ -14,8 +14,9 @@ from tests.support.fakes import SetClock
 from tests.support.waiting import wait_until
 
 from jobmeter.collect.scheduler.kubernetes.api import AbsentError, DeniedError, GoneError, HttpApi
-from jobmeter.collect.scheduler.kubernetes.informer import Informer, read_page
+from jobmeter.collect.scheduler.kubernetes.informer import Informer
 from jobmeter.collect.scheduler.kubernetes.objects import PodObject, Workload
+from jobmeter.collect.scheduler.kubernetes.pages import read_page
 from jobmeter.errors import UnavailableError
 
 AWAY = UnavailableError("the API server does not answer")

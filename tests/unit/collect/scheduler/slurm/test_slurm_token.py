@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from jobmeter.collect.scheduler.slurm.rest import read_token
+from jobmeter.collect.scheduler.slurm.token import read_token
 from jobmeter.errors import UnavailableError
 
 RECORDED = (

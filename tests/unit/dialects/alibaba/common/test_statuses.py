@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from jobmeter.dialects.alibaba.common.statuses import Statuses, states_of
 from jobmeter.dialects.alibaba.eas.names import STATUS as EAS
-from jobmeter.dialects.alibaba.pai_dlc.pods import STATUS as DLC
+from jobmeter.dialects.alibaba.pai_dlc.states import STATUS as DLC
 from jobmeter.dialects.alibaba.pai_studio.operations.job_list import STATUS as STUDIO
 from jobmeter.model.job import Job, JobState, Operator
 

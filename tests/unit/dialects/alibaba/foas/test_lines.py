@@ -19,7 +19,8 @@ from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.compute import select_tagged
 from jobmeter.query.tsdb.downsample import parse
 from jobmeter.query.tsdb.filters import parse_tag_filter
-from jobmeter.query.tsdb.functions import AGGREGATORS, RateOptions
+from jobmeter.query.tsdb.functions import AGGREGATORS
+from jobmeter.query.tsdb.rate import RateOptions
 
 _SPEC = importlib.util.spec_from_file_location(
     "tsdb_oracle", Path(__file__).parents[3] / "query" / "tsdb" / "oracle.py"

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.pai_dlc.operations.job_list import ListJobs
 from jobmeter.dialects.alibaba.pai_dlc.operations.registration import make_job_id
-from jobmeter.dialects.alibaba.pai_dlc.pods import STATUS, STATUSES, find, pod_status, pod_type, pods
+from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_type, pods
 from jobmeter.dialects.alibaba.pai_dlc.specs import JobSpec, ResourceConfig, quantity, read_specs, totals
+from jobmeter.dialects.alibaba.pai_dlc.states import STATUS, STATUSES, pod_status
 from jobmeter.dialects.base import Context
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import Job, JobFilter, JobState, JobView, Operator, Replica

@@ -6,7 +6,6 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-eas-2021-07-01-
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.alibaba.common.groups import (
     GroupSort,
     SizedGroup,
@@ -14,12 +13,12 @@ from jobmeter.dialects.alibaba.common.groups import (
     groups_named,
     page_of_groups,
 )
-from jobmeter.dialects.alibaba.common.listing import drop_empty, stamp
-from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, answer, json_operation, operation, select_given
-from jobmeter.dialects.alibaba.eas.names import READY, UNAVAILABLE, EasPageRequest, cluster_of
-from jobmeter.dialects.base import CreateShipper, DeleteShipper, ShipperQuestion, Steps, ask, round_up
+from jobmeter.dialects.alibaba.common.listing import drop_empty
+from jobmeter.dialects.alibaba.common.operation import answer, operation, select_given
+from jobmeter.dialects.alibaba.common.times import stamp
+from jobmeter.dialects.alibaba.eas.names import READY, EasPageRequest, cluster_of
+from jobmeter.dialects.base import Steps, round_up
 from jobmeter.dialects.base.request import Choice
-from jobmeter.model.shipper import Shipper
 
 SORTS: Mapping[str, GroupSort] = {
     "CreateTime": lambda group: group.created,
@@ -87,77 +86,3 @@ def _resource(one: SizedGroup) -> dict[str, Any]:
             "UpdateTime": stamp(one.group.updated),
         }
     )
-
-
-_PATH = "/api/v2/resources/{ClusterId}/{ResourceId}/log"
-
-
-class LogRequest(AlibabaRequest, frozen=True, kw_only=True):
-    """A request about the shipper of a resource group."""
-
-    cluster_id: Annotated[str, "The vendor's region. Every one means this server."]
-    resource_id: Annotated[str, "The resource group, as job and node records name it."]
-
-
-@json_operation(f"POST {_PATH}", "shippers:write")
-class CreateResourceLog(LogRequest, frozen=True, kw_only=True):
-    """Ships the log lines of a resource group from now on: `{Message, RequestId}`.
-
-    Repeating a call changes nothing. If the group has a shipper to another sink, it is a conflict. It takes a key of
-    role admin.
-    """
-
-    project_name: Annotated[str, "With LogStore: a sink of the server's settings."]
-    log_store: Annotated[str, "With ProjectName: a sink of the server's settings."]
-
-    def _steps(self) -> Steps:
-        group = self.resource_id
-        made = yield from ask(CreateShipper(group, self.project_name, self.log_store))
-        return answer({"Message": f"The logs of {group} are shipped to {made.sink_project}/{made.logstore}."}, self)
-
-
-@operation(f"GET {_PATH}", "shippers:read", rate=Rate(100, 100, Per.ACCOUNT))
-class DescribeResourceLog(LogRequest, frozen=True, kw_only=True):
-    """Returns the sink of the lines and the progress: `{ProjectName, LogStore, Status, Message, RequestId}`.
-
-    `Status` is `ResourceReady` or, while the sink does not accept lines, `ResourceUnavailable`. `Message` gives the
-    numbers of shipped, waiting and lost lines, and the age of the oldest waiting one. It takes a key of role admin.
-    """
-
-    def _steps(self) -> Steps:
-        found = yield from ask(ShipperQuestion(self.resource_id))
-        body = {
-            "ProjectName": found.sink_project,
-            "LogStore": found.logstore,
-            "Status": UNAVAILABLE if found.error else READY,
-            "Message": _message(found, self.context.now_ms),
-        }
-        return answer(body, self)
-
-
-@operation(f"DELETE {_PATH}", "shippers:write", rate=Rate(10, 10, Per.ACCOUNT))
-class DeleteResourceLog(LogRequest, frozen=True, kw_only=True):
-    """Stops shipping the lines: `{Message, RequestId}`.
-
-    Waiting lines are not shipped; they stay in Jobmeter. It takes a key of role admin.
-    """
-
-    def _steps(self) -> Steps:
-        group = self.resource_id
-        gone = yield from ask(DeleteShipper(group))
-        message = f"The logs of {group} are not shipped any more. {gone.waiting} lines that had arrived were not."
-        return answer({"Message": message}, self)
-
-
-def _message(shipper: Shipper, now_ms: int) -> str:
-    """Describe the state in a sentence or two: the vendor's answer has no field for the lag."""
-    parts = [f"{shipper.shipped} lines shipped, {shipper.waiting} wait"]
-    if shipper.waiting and shipper.oldest is not None:
-        parts[0] += f", the oldest for {max(0, now_ms - shipper.oldest) // 1000} s"
-    if shipper.dropped:
-        parts.append(f"{shipper.dropped} expired, or were too many to be shipped")
-    if shipper.rejected:
-        parts.append(f"{shipper.rejected} were refused for good")
-    if shipper.error:
-        parts.append(f"The last attempt failed: {shipper.error}")
-    return ". ".join(parts) + "."

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from jobmeter.dialects.alibaba.common.listing import CONTAINER, drop_empty, picked, replicas_named, stamp
+from jobmeter.dialects.alibaba.common.instances import CONTAINER, replicas_named
+from jobmeter.dialects.alibaba.common.listing import drop_empty, picked
 from jobmeter.dialects.alibaba.common.operation import (
     FLAG,
     TIME,
@@ -24,6 +25,7 @@ from jobmeter.dialects.alibaba.common.operation import (
     operation,
     select_given,
 )
+from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.eas.names import NAME, STATUS, EasPageRequest, cluster_of
 from jobmeter.dialects.base import Steps, ask, round_up
 from jobmeter.dialects.base.request import Choice

@@ -13,8 +13,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from jobmeter.dialects.alibaba.common.listing import drop_empty, stamp
+from jobmeter.dialects.alibaba.common.listing import drop_empty
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, operation
+from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import BODY, ParameterKind, ParameterReader, ParameterSlot, list_names
 from jobmeter.errors import InvalidRequestError, NotFoundError

@@ -8,10 +8,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from jobmeter.dialects.alibaba.common.listing import format_plain
 from jobmeter.dialects.alibaba.common.operation import Lookup, answer, operation, pod_ids, select_given
-from jobmeter.dialects.alibaba.pai_dlc.pods import WORDS, find, pod_id, pod_uid
+from jobmeter.dialects.alibaba.common.times import format_plain
+from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, DlcJobRequest, PodRequest, WeekEnd, WeekStart
+from jobmeter.dialects.alibaba.pai_dlc.states import WORDS
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.model.event import Event, EventFilter, EventSource
 from jobmeter.model.job import Job, JobState

@@ -15,9 +15,9 @@ from jobmeter.dialects.alibaba.common.operation import (
     select_given,
 )
 from jobmeter.dialects.alibaba.pai_dlc import items
-from jobmeter.dialects.alibaba.pai_dlc.pods import STATUS, STATUSES
 from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, WeekEnd, WeekStart
 from jobmeter.dialects.alibaba.pai_dlc.specs import GIB, Totals
+from jobmeter.dialects.alibaba.pai_dlc.states import STATUS, STATUSES
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import InvalidRequestError

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from jobmeter.dialects.alibaba.common.listing import CONTAINER
+from jobmeter.dialects.alibaba.common.instances import CONTAINER
 from jobmeter.dialects.alibaba.common.operation import answer, operation
 from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, PodRequest, WeekEnd, WeekStart

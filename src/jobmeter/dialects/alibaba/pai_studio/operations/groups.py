@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from msgspec import field
 
 from jobmeter.dialects.alibaba.common.groups import NOW_MS, GroupSort, find_group, groups_named, node_count
-from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records, stamp
+from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records
 from jobmeter.dialects.alibaba.common.operation import (
     FLAG,
     ORDER,
@@ -21,6 +21,7 @@ from jobmeter.dialects.alibaba.common.operation import (
     operation,
     select_given,
 )
+from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import READY, GroupRequest, StudioPageRequest
 from jobmeter.dialects.base import Steps
 from jobmeter.dialects.base.request import Choice

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 from msgspec import field
 
-from jobmeter.dialects.alibaba.common.listing import drop_empty, picked, stamp
+from jobmeter.dialects.alibaba.common.listing import drop_empty, picked
 from jobmeter.dialects.alibaba.common.operation import FLAG, ORDER, TIME, Labels, answer, operation, select_given
 from jobmeter.dialects.alibaba.common.statuses import Statuses, states_of
+from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import NAME, TIME_TEXT, StudioPageRequest, gibibytes_text, number_text
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice

@@ -10,8 +10,9 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import field
 
 from jobmeter.dialects.alibaba.common.groups import NOW_MS
-from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records, stamp
+from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records
 from jobmeter.dialects.alibaba.common.operation import ORDER, AlibabaRequest, Lookup, answer, operation
+from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import GIB, READY, Group, StudioPageRequest, device_models
 from jobmeter.dialects.alibaba.pai_studio.operations.groups import includes_ready
 from jobmeter.dialects.base import Steps, ask, round_up

@@ -9,8 +9,9 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Meta, field
 
 from jobmeter.dialects.alibaba.common.groups import groups_named
-from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records, stamp
+from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records
 from jobmeter.dialects.alibaba.common.operation import ORDER, Ignored, Lookup, answer, operation, select_given
+from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import READY, StudioPageRequest, gibibytes_text, number_text
 from jobmeter.dialects.alibaba.pai_studio.operations.machines import (
     ACCELERATORS,

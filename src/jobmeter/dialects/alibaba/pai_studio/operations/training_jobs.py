@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from jobmeter.dialects.alibaba.common.listing import replicas_named
+from jobmeter.dialects.alibaba.common.instances import replicas_named
 from jobmeter.dialects.alibaba.common.operation import (
     ORDER,
     TIME,

@@ -1,0 +1,95 @@
+"""Rows of a job's ranks and of its devices."""
+
+from collections.abc import Sequence
+
+from jobmeter.cli.findings import rank_marked_replicas
+from jobmeter.cli.resource_columns import COLUMNS, Joined, join_values
+from jobmeter.cli.screens.draw import FAR_STYLE, MEMORY_STYLE, USE_STYLE, Cell, bar, get_newest, number, spark, words
+from jobmeter.cli.screens.table import TableRow, columns
+from jobmeter.cli.screens.watch import Courses, WatchParts
+from jobmeter.model.answers import LatestValue
+from jobmeter.model.finding import Finding
+
+_SPARK, _BAR = 20, 10
+_RANK_SPARE = (
+    *("disk read", "net in", "disk write", "net out", "npu memory", "power", "gpu memory", "memory", "rank"),
+    *("cpu", "node", "npu", "gpu"),
+)
+_OF_DEVICE = (
+    ("use", ("gpu.utilization", "npu.utilization")),
+    ("memory", ("gpu.memory.utilization", "npu.memory.utilization")),
+    ("used", ("gpu.memory.usage", "npu.memory.usage")),
+    ("power", ("gpu.power", "npu.power")),
+    ("temperature", ("gpu.temperature", "npu.temperature")),
+)
+_DEVICE_SPARE = ("used", "power", "temperature", "memory", "node")
+_NO_RANK = 1 << 30
+_USED = tuple(name for name, _ in COLUMNS)
+RANK_COLUMNS = columns(("replica", "rank", "node", "course", *_USED), ("rank", *_USED), _RANK_SPARE)
+DEVICE_COLUMNS = columns(
+    ("device", "replica", "node", *(name for name, _ in _OF_DEVICE)), ("used", "power", "temperature"), _DEVICE_SPARE
+)
+
+
+def rank_rows(parts: WatchParts, courses: Courses, findings: Sequence[Finding]) -> list[TableRow]:
+    """Build a row for each replica: marked ones with findings, worst first, then the others by rank."""
+    named = rank_marked_replicas(findings)
+    by_replica: dict[str, list[LatestValue]] = {}
+    for value in parts.values:
+        by_replica.setdefault(value.replica, []).append(value)
+    order = sorted(
+        by_replica,
+        key=lambda name: (named.get(name, len(named)), parts.ranks.get(name, _NO_RANK), len(name), name),
+    )
+    return [_rank_row(name, by_replica[name], parts.ranks.get(name), courses, is_named=name in named) for name in order]
+
+
+def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: Courses, *, is_named: bool) -> TableRow:
+    course = courses.replicas.get(name)
+    line = spark(course, _SPARK, courses.top)
+    if is_named:
+        line.stylize(FAR_STYLE)
+    nodes = {value.node for value in values} - {""}
+    cells = [
+        words(name or "(job)", style=FAR_STYLE if is_named else ""),
+        Cell(words("" if rank is None else str(rank)).text, rank),
+        words(", ".join(sorted(nodes))),
+        Cell(line, get_newest(course)),
+        *(number(join_values(values, metric)) for _, metric in COLUMNS),
+    ]
+    return TableRow(name, cells)
+
+
+def device_rows(parts: WatchParts, findings: Sequence[Finding]) -> list[TableRow]:
+    """Build a row for each device: bars of its use and of its memory, power, temperature. Ordered as the ranks."""
+    named = rank_marked_replicas(findings)
+    by_device: dict[tuple[str, str, str], list[LatestValue]] = {}
+    for value in parts.values:
+        if value.device:
+            by_device.setdefault((value.replica, value.node, value.device), []).append(value)
+    order = sorted(
+        by_device,
+        key=lambda key: (
+            *(named.get(key[0], len(named)), parts.ranks.get(key[0], _NO_RANK)),
+            *(len(key[0]), key[0], len(key[2]), key[2]),
+        ),
+    )
+    return [_device_row(key, by_device[key], is_named=key[0] in named) for key in order]
+
+
+def _device_row(key: tuple[str, str, str], values: list[LatestValue], *, is_named: bool) -> TableRow:
+    replica, node, device = key
+    found = {name: _join_first_measured(values, metrics) for name, metrics in _OF_DEVICE}
+    cells = [
+        words(device),
+        words(replica, style=FAR_STYLE if is_named else ""),
+        words(node),
+        bar(found["use"], _BAR, USE_STYLE),
+        bar(found["memory"], _BAR, MEMORY_STYLE),
+        *(number(found[name]) for name in ("used", "power", "temperature")),
+    ]
+    return TableRow("\0".join(key), cells)
+
+
+def _join_first_measured(values: list[LatestValue], metrics: tuple[str, ...]) -> Joined:
+    return next((found for metric in metrics if (found := join_values(values, metric)).value is not None), Joined(None))

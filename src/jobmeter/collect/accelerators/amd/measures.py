@@ -1,0 +1,104 @@
+"""Metrics of a device, in the catalogue's units: from its files, and from the firmware's table for the rest."""
+
+from collections.abc import Mapping, Sequence
+
+from jobmeter.collect.accelerators.amd.device import AmdDevice
+from jobmeter.collect.accelerators.amd.tables import Value
+from jobmeter.collect.accelerators.vendor import Measure
+
+_PERCENT, _MILLI, _MICRO, _MEGA, _KIBI = 0.01, 1e-3, 1e-6, 1e6, 1024.0
+_JOULES = 2.0**-16
+_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+"""Generation of PCIe by its speed in GT/s."""
+_MOST_LANES = 32
+_FAST = (
+    *("gpu.utilization", "gpu.memory.copy.utilization", "gpu.memory.usage", "gpu.memory.limit"),
+    *("gpu.power", "gpu.energy", "gpu.temperature", "gpu.temperature.hotspot", "gpu.temperature.memory"),
+    *("gpu.clock.sm", "gpu.clock.memory", "gpu.xgmi.receive", "gpu.xgmi.transmit"),
+    *("gpu.throttle.power", "gpu.throttle.power.brake", "gpu.throttle.thermal.hardware"),
+)
+_SLOW = (
+    *("gpu.power.limit", "gpu.fan", "gpu.ecc.corrected", "gpu.ecc.uncorrected", "gpu.ecc.deferred"),
+    *("gpu.pcie.replay", "gpu.pcie.generation", "gpu.pcie.generation.limit"),
+    *("gpu.pcie.width", "gpu.pcie.width.limit"),
+)
+
+
+def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
+    table = device.table()
+    edge, junction = device.read_sensor("temperature edge"), device.read_sensor("temperature junction")
+    hotspot = _scale(junction, _MILLI, _mean(table, Value.HOTSPOT))
+    found = {
+        "gpu.utilization": _scale(device.number("gpu_busy_percent"), _PERCENT, _mean(table, Value.BUSY, _PERCENT)),
+        "gpu.memory.copy.utilization": _scale(
+            device.number("mem_busy_percent"), _PERCENT, _mean(table, Value.MEMORY_BUSY, _PERCENT)
+        ),
+        "gpu.memory.usage": _scale(device.number("mem_info_vram_used"), 1.0),
+        "gpu.memory.limit": _scale(device.number("mem_info_vram_total"), 1.0),
+        "gpu.power": _scale(device.read_sensor("power"), _MICRO, _mean(table, Value.POWER)),
+        "gpu.energy": _mean(table, Value.ENERGY, _JOULES),
+        "gpu.temperature": _scale(edge, _MILLI, hotspot),
+        "gpu.temperature.hotspot": hotspot,
+        "gpu.temperature.memory": _scale(
+            device.read_sensor("temperature mem"), _MILLI, _mean(table, Value.MEMORY_TEMPERATURE)
+        ),
+        "gpu.clock.sm": _scale(device.read_sensor("clock sclk"), 1.0, _mean(table, Value.CLOCK, _MEGA)),
+        "gpu.clock.memory": _scale(device.read_sensor("clock mclk"), 1.0, _mean(table, Value.MEMORY_CLOCK, _MEGA)),
+        "gpu.xgmi.receive": _sum(table, Value.XGMI_READ, _KIBI),
+        "gpu.xgmi.transmit": _sum(table, Value.XGMI_WRITE, _KIBI),
+        **device.limited(table),
+    }
+    return device.answer({name: value for name, value in found.items() if value is not None})
+
+
+def _measure_slow(device: AmdDevice) -> Mapping[str, float]:
+    errors = device.errors()
+    fan, fastest = device.read_sensor("fan"), device.read_sensor("fan limit")
+    found = {
+        "gpu.power.limit": _scale(device.read_sensor("power limit"), _MICRO),
+        "gpu.fan": fan / fastest if fan is not None and fastest else None,
+        "gpu.ecc.corrected": _scale(errors.get("ce"), 1.0),
+        "gpu.ecc.uncorrected": _scale(errors.get("ue"), 1.0),
+        "gpu.ecc.deferred": _scale(errors.get("de"), 1.0),
+        "gpu.pcie.replay": _scale(device.number("pcie_replay_count"), 1.0),
+        "gpu.pcie.generation": _generation(device.text("current_link_speed")),
+        "gpu.pcie.generation.limit": _generation(device.text("max_link_speed")),
+        "gpu.pcie.width": _width(device.number("current_link_width")),
+        "gpu.pcie.width.limit": _width(device.number("max_link_width")),
+    }
+    return device.answer({name: value for name, value in found.items() if value is not None})
+
+
+def _scale(number: float | None, scale: float, otherwise: float | None = None) -> float | None:
+    return otherwise if number is None else number * scale
+
+
+def _sum(table: Mapping[Value, Sequence[float]], name: Value, scale: float) -> float | None:
+    numbers = table.get(name)
+    return sum(numbers) * scale if numbers else None
+
+
+def _mean(table: Mapping[Value, Sequence[float]], name: Value, scale: float = 1.0) -> float | None:
+    numbers = table.get(name)
+    return sum(numbers) / len(numbers) * scale if numbers else None
+
+
+def _width(lanes: int | None) -> float | None:
+    """Return the lanes of a link; None for 0 and for numbers above 32, by which the kernel says that it knows none."""
+    return float(lanes) if lanes is not None and 0 < lanes <= _MOST_LANES else None
+
+
+def _generation(text: str) -> float | None:
+    """Return the generation of a speed such as ``16.0 GT/s PCIe``; None for an unknown one."""
+    word = text.split(" ", 1)[0]
+    try:
+        found = _GENERATIONS.get(float(word))
+    except ValueError:
+        return None
+    return None if found is None else float(found)
+
+
+MEASURES = (Measure(_FAST, _measure_fast),)
+"""Measures read at every collection."""
+SLOW_MEASURES = (Measure(_SLOW, _measure_slow),)
+"""Measures read once a minute: limits, counters of errors, and the PCIe link."""

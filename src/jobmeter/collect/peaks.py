@@ -1,0 +1,74 @@
+"""Peak memory of each replica, separate from that of a later job with equal number.
+
+Slurm restarts its job numbers when it has lost its state, so the start identifies a job, not the number alone. Slurm
+24.11 and later pass the start of their job to tasks. Before that the steps identify it: each step of a job runs once,
+so a repeated one belongs to another job. Numbers of steps rise, and the batch script comes before all of them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from jobmeter.collect.base import Owner
+from jobmeter.collect.discover.member import Member, MembershipSource, Process
+from jobmeter.collect.process.stat import Key
+
+_FIRST = -1
+"""The order of the batch script, and of the shell of an interactive job, among the steps."""
+
+
+@dataclass(slots=True)
+class _Replica:
+    highest: float = 0.0
+    keys: frozenset[Key] = frozenset()
+    steps: set[int] = field(default_factory=set)
+    job_start: str = ""
+
+    def is_other(self, members: Iterable[Member]) -> bool:
+        """True if these new processes work for another job."""
+        for member in members:
+            if member.job_start and self.job_start:
+                return member.job_start != self.job_start
+            if self.steps and _order(member) <= max(self.steps):
+                return True
+        return False
+
+
+class Peaks:
+    """Remembers the highest value of each replica. For one thread."""
+
+    def __init__(self) -> None:
+        self._replicas: defaultdict[Owner, _Replica] = defaultdict(_Replica)
+
+    def update(self, processes: Iterable[Process]) -> set[Owner]:
+        """Update with the current processes. Replicas that now belong to another job are reset and returned."""
+        found: defaultdict[Owner, list[Process]] = defaultdict(list)
+        for process in processes:
+            if process.member.source is MembershipSource.SLURM:
+                found[process.member.owner].append(process)
+        others: set[Owner] = set()
+        for owner, some in found.items():
+            keys = frozenset(process.stat.key for process in some)
+            members = [process.member for process in some]
+            if self._replicas[owner].keys.isdisjoint(keys) and self._replicas[owner].is_other(members):
+                self._replicas[owner] = _Replica()
+                others.add(owner)
+            replica = self._replicas[owner]
+            replica.keys = keys
+            replica.steps.update(map(_order, members))
+            replica.job_start = next((one.job_start for one in members if one.job_start), replica.job_start)
+        return others
+
+    def highest(self, owner: Owner, values: Iterable[float]) -> float:
+        """The highest of these and of all earlier values."""
+        replica = self._replicas[owner]
+        replica.highest = max((*values, replica.highest))
+        return replica.highest
+
+    def forget(self, owner: Owner) -> None:
+        """Drop a finished replica."""
+        self._replicas.pop(owner, None)
+
+
+def _order(member: Member) -> int:
+    return int(member.step) if member.step.isdigit() else _FIRST

@@ -1,0 +1,27 @@
+"""Counts of missed short processes, in a file that ``jobmeter doctor`` reads."""
+
+from pathlib import Path
+
+import msgspec
+
+from jobmeter.collect.state_file import StateFile
+
+_FILE = "processes.json"
+
+
+class ProcessCounts(msgspec.Struct, frozen=True):
+    """``missed`` processes began and ended unseen since ``since_ms``, when the agent started.
+
+    ``problem`` is the reason why the kernel's events are not read, empty if they are; ``problem_of_ends`` likewise for
+    last figures.
+    """
+
+    missed: int
+    since_ms: int
+    problem: str = ""
+    problem_of_ends: str = ""
+
+
+def counts_file(folder: Path | None) -> StateFile[ProcessCounts]:
+    """Return the file in an agent's folder."""
+    return StateFile(folder / _FILE if folder else None, msgspec.json.Decoder(ProcessCounts))
