@@ -104,7 +104,7 @@ from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.doctor.base import run_checks
 from jobmeter.collect.doctor.examine import device_checks
-from jobmeter.collect.base import Machine
+from jobmeter.collect.machine import Machine
 from jobmeter.collect.registry import accelerator_collectors, host_collectors, plugin_collectors
 from jobmeter.model.time import SystemClock
 from jobmeter.diagnose.registry import load_thresholds, rules

@@ -4,7 +4,7 @@ import pytest
 from tests.support.frames import records
 from tests.support.serving import serving
 
-from jobmeter.diagnose import gather
+from jobmeter.diagnose import kernel
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.log import LogLine
 from jobmeter.server.tasks import Tasks
@@ -86,7 +86,7 @@ def test_lines_out_of_the_range_and_of_programs_are_none(server):
 
 
 def test_a_flood_of_one_kind_hides_no_other_and_stays_bounded(server, monkeypatch):
-    monkeypatch.setattr(gather, "MOST_LINES", 10)
+    monkeypatch.setattr(kernel, "MOST_LINES", 10)
     said(server, "n1", *(f"mlx5_core 0000:3b:00.0 ens1f0np0: Link down #{at}" for at in range(500)))
     said(server, "n1", SAID["n1"][0], ago_ms=1_000)
     task = diagnosed(server, "n1")
@@ -99,7 +99,7 @@ def test_too_many_lines_to_search_are_reported_and_say_nothing_of_health(server,
     def too_much(*_, **__):
         raise LimitExceededError("the search would read more than 5 lines", "range")
 
-    monkeypatch.setattr(gather, "_lines_of", too_much)
+    monkeypatch.setattr(kernel, "_lines_of", too_much)
     task = diagnosed(server, "n1", "n2")
     assert (task["state"], task["verdict"]) == ("done", "unknown")
     assert "the kernel's log of n1 was not searched: the search would read more than 5 lines" in task["message"]

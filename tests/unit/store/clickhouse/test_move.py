@@ -342,5 +342,5 @@ def test_a_cluster_is_a_target(tmp_path: Path, slot: Slot):
             before = contents(store, traffic.slots)
         with opened(to) as store:
             assert contents(store, traffic.slots) == before
-            with pytest.raises(InvalidRequestError, match="one ClickHouse server only"):
+            with pytest.raises(InvalidRequestError, match="out of a cluster with ClickHouse Keeper"):
                 moved(store, f"{nodes[0].dsn}/elsewhere")
