@@ -50,10 +50,7 @@ _MOMENTS = re.compile(
 
 
 def workers(server: ServerProcess) -> list[int]:
-    found = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(server.process.pid)], capture_output=True, text=True, check=False
-    )
-    return sorted(map(int, found.stdout.split()))
+    return server.children()
 
 
 def sockets(pid: int) -> int:
