@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from contextlib import suppress

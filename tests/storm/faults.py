@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tests.storm.topology import Installation, KeptServer
 from tests.support.clickhouse import NodeProcess
@@ -152,6 +153,6 @@ def find_longest_gaps(faults: Sequence[Fault], moments: Sequence[float]) -> dict
         within = [before, *(moment for moment in moments if fault.began <= moment <= end)]
         after = min((moment for moment in moments if moment > end), default=end)
         within.append(after)
-        gap = max(later - earlier for earlier, later in zip(within, within[1:], strict=False))
+        gap = max(later - earlier for earlier, later in pairwise(within))
         longest[fault.name] = max(longest.get(fault.name, 0.0), gap)
     return longest

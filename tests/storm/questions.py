@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +114,7 @@ class Reader(threading.Thread):
             due = max(due + 1 / self._rate, time.monotonic() - 1.0)
             self._generator.choice(self._kinds)(self._generator.choice(self._ledgers))
 
-    def _ask(self, path: str, **query: object) -> Reply | None:
+    def _ask(self, path: str, **query: Any) -> Reply | None:
         """Send a question; None if it was refused."""
         number = self._client.choose()
         self._report.count("questions asked")
@@ -145,15 +146,16 @@ class Reader(threading.Thread):
         asked = self._range(ledger, 6)
         if asked is None:
             return
-        span: dict[str, object] = {"metric": METRIC, "start": asked.start, "end": asked.end}
-        reply = self._ask(f"{API}/jobs/{ledger.job}/samples", format="csv", **span)
+        reply = self._ask(
+            f"{API}/jobs/{ledger.job}/samples", format="csv", metric=METRIC, start=asked.start, end=asked.end
+        )
         if reply is None:
             return
         sent = asked.sent()
         found: dict[str, list[tuple[int, float]]] = {}
         for line in reply.body.decode().splitlines()[1:]:
-            time_ms, replica, _, value = line.split(",")
-            found.setdefault(replica, []).append((int(time_ms), float(value)))
+            time_ms, name, _, value = line.split(",")
+            found.setdefault(name, []).append((int(time_ms), float(value)))
         for replica in range(ledger.shape.replicas):
             values, odd = place_values(asked, found.get(f"w{replica}", ()))
             wrong = judge_values(asked, sent, replica, values)

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Sequence
 from http.client import HTTPException
+from typing import Any
 
 from tests.storm.ledger import JobLedger, Report
 from tests.support.processes import API, Reply, ServerProcess
@@ -26,7 +27,7 @@ class Client:
         able = [number for number, until in self._avoided.items() if until <= now]
         return self._generator.choice(able or list(self._avoided))
 
-    def call(self, number: int, method: str, path: str, body: bytes = b"", kind: str = "", **query: object) -> Reply:
+    def call(self, number: int, method: str, path: str, body: bytes = b"", kind: str = "", **query: Any) -> Reply:
         """Send a request. The status is 0 if there was no answer."""
         headers = {"Content-Type": kind} if kind else {}
         try:

@@ -2,15 +2,17 @@
 
 import io
 from collections.abc import Iterator
+from contextlib import suppress
+from http.client import HTTPException
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from tests.storm.ledger import METRIC, JobLedger, Report
 from tests.storm.questions import Range
-from tests.support.processes import API, ServerProcess
+from tests.support.processes import API, Reply, ServerProcess
 from tests.support.waiting import wait_until
 
 _BATCHES = 1_000
@@ -32,11 +34,13 @@ def _ranges(ledger: JobLedger) -> Iterator[Range]:
 
 def _read_rows(server: ServerProcess, asked: Range) -> pa.Table:
     def read() -> bytes:
-        reply = server.call(
-            "GET", f"{API}/jobs/{asked.ledger.job}/samples",
-            metric=METRIC, format="parquet", start=asked.start, end=asked.end,
-        )  # fmt: skip
-        return reply.body if reply.status == 200 else b""
+        with suppress(HTTPException):  # an answer that ended early
+            reply = server.call(
+                "GET", f"{API}/jobs/{asked.ledger.job}/samples",
+                metric=METRIC, format="parquet", start=asked.start, end=asked.end,
+            )  # fmt: skip
+            return reply.body if reply.status == 200 else b""
+        return b""
 
     return pq.read_table(io.BytesIO(wait_until(read, f"the samples of {asked.ledger.job}")))
 
@@ -48,7 +52,7 @@ def _verify_rows(asked: Range, rows: pa.Table, report: Report) -> None:
     found = rows["value"].to_numpy()
     for replica in range(shape.replicas):
         own = names == f"w{replica}"
-        values: NDArray[np.float64] = np.full(len(asked.times()), np.nan)
+        values = np.full(len(asked.times()), np.nan)
         places = (times[own] - asked.start) // shape.spacing_ms
         values[places] = found[own]
         expected = shape.values(asked.first, replica, asked.acknowledged)
@@ -64,10 +68,15 @@ def _verify_rows(asked: Range, rows: pa.Table, report: Report) -> None:
 
 def _verify_counts(server: ServerProcess, asked: Range, report: Report) -> None:
     """Compare the counts of hours, which are rolled up where they are complete."""
-    query: dict[str, object] = {"metric": METRIC, "start": asked.start, "end": asked.end}
-    reply = server.call(
-        "GET", f"{API}/jobs/{asked.ledger.job}/metrics", by="replica", statistic="count", step="1h", **query
-    )
+    query: dict[str, Any] = {"metric": METRIC, "start": asked.start, "end": asked.end}
+    query |= {"by": "replica", "statistic": "count", "step": "1h"}
+
+    def ask() -> Reply | None:
+        reply = server.call("GET", f"{API}/jobs/{asked.ledger.job}/metrics", **query)
+        return reply if reply.status == 200 else None
+
+    reply = wait_until(ask, "the counts of hours")
+    assert reply is not None
     counts = {line["replica"]: sum(point[1] for point in line["points"]) for line in reply.json()["lines"]}
     for replica in range(asked.ledger.shape.replicas):
         if counts.get(f"w{replica}") != len(asked.times()):
