@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=Load.samples, help="samples a second")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="jobmeter-storm-"))
-    plan = Plan(options.topology, options.faults, options.minutes, options.seed, Load(samples=options.rate))
+    plan = Plan(options.topology, options.seed, options.faults, options.minutes, load=Load(samples=options.rate))
     storm = run_storm(plan, folder)
     print(storm.describe())
     print(f"  logs: {folder}")

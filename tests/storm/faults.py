@@ -133,6 +133,24 @@ class Faults:
         self._wait(SHORTEST_SECONDS, longest_seconds)
         self.done += [Fault(name, began, ended) for name in (names if len(names) == 1 else ["two at a time"])]
 
+    def hit_named(self, name: str, progress: Callable[[str], None]) -> None:
+        """Make a fault such as "leader killed", and return when samples are acknowledged again.
+
+        If there are several servers they are also acknowledged before the target comes back.
+        """
+        part, what = name.split()
+        target = next(one for kind in self._kinds for one in kind if one.name() == part)
+        began = time.monotonic()
+        revive = target.kill() if what == "killed" else target.freeze()
+        try:
+            if part != "server":
+                progress(f"an acknowledgement while the {part} is {what}")
+        finally:
+            revive()
+        ended = time.monotonic()
+        progress(f"an acknowledgement after the {part} was {what}")
+        self.done.append(Fault(name, began, ended))
+
     def _choose(self) -> Sequence[Target]:
         count = 2 if self._generator.random() < 0.2 else 1
         kinds = [self._generator.choices(self._kinds, self._weights)[0] for _ in range(count)]

@@ -90,9 +90,9 @@ class Report:
         self._lock = threading.Lock()
         self.counts: Counter[str] = Counter()
         self.problems: list[Problem] = []
-        self.acknowledgements: list[float] = []
-        """Times of the acknowledgements (``time.monotonic``)."""
-        self.answers: list[float] = []
+        self.acknowledgements = [time.monotonic()]
+        """Time of the beginning and of each acknowledgement (``time.monotonic``)."""
+        self.answers = [time.monotonic()]
 
     def count(self, name: str, more: int = 1) -> None:
         """Add to a count."""

@@ -3,19 +3,25 @@
 import random
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.storm.faults import LONGEST_SECONDS, Faults, find_longest_gaps
+from tests.storm.faults import Faults, find_longest_gaps
 from tests.storm.ledger import JobLedger, Report, Shape
 from tests.storm.questions import Reader
 from tests.storm.topology import TOPOLOGIES, Installation
 from tests.storm.traffic import Client, Sender
 from tests.storm.verification import verify
+from tests.support.clickhouse import NodeProcess
+from tests.support.waiting import wait_until
 
 BAD = ("lost", "doubled", "old", "stale", "invented", "wrong", "odd refusals", "unexpected ends")
 _HOUR_MS = 3_600_000
 _SHOWN = 8
+_PROGRESS = 10
+"""Acknowledgements between two faults of a script."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +37,16 @@ class Load:
 
 @dataclass(frozen=True)
 class Plan:
-    """A storm of at most so many faults and minutes."""
+    """A storm of at most so many faults and minutes; or of the faults of ``script``, such as "leader killed"."""
 
     topology: str
-    faults: int
-    minutes: float
     seed: int
+    faults: int = 0
+    minutes: float = 0.0
+    script: Sequence[str] = ()
     load: Load = Load()
-    longest_seconds: float = LONGEST_SECONDS
+    processes: int = 2
+    """Worker processes of each server."""
 
 
 class Storm:
@@ -46,7 +54,8 @@ class Storm:
 
     def __init__(self, plan: Plan, installation: Installation) -> None:
         self.report = Report()
-        self.faults = Faults(installation, random.Random(plan.seed))
+        self._generator = random.Random(plan.seed)
+        self.faults = Faults(installation, self._generator)
         self.ledgers: list[JobLedger] = []
         self._installation = installation
         self._plan = plan
@@ -77,8 +86,12 @@ class Storm:
         began = time.monotonic()
         for thread in (*self._senders, *self._readers):
             thread.start()
+        for name in self._plan.script:
+            self.faults.hit_named(name, self._await_progress)
         for _ in range(self._plan.faults):
-            self.faults.hit(self._plan.longest_seconds)
+            self.faults.hit()
+            if self._generator.random() < 0.8:
+                self._await_service()
             if time.monotonic() - began > self._plan.minutes * 60:
                 break
         for sender in self._senders:
@@ -92,8 +105,18 @@ class Storm:
             reader.join()
         self._verify()
 
+    def _await_service(self) -> None:
+        """Return when samples are acknowledged and questions answered again, or after a minute."""
+        began, report = time.monotonic(), self.report
+        with suppress(AssertionError):
+            wait_until(lambda: min(report.acknowledgements[-1], report.answers[-1]) > began, "service", 60.0)
+
+    def _await_progress(self, what: str) -> None:
+        enough = len(self.report.acknowledgements) + _PROGRESS
+        wait_until(lambda: len(self.report.acknowledgements) > enough, what)
+
     def _verify(self) -> None:
-        servers = self._installation.servers
+        servers, nodes = self._installation.servers, self._installation.nodes
         for kept in servers:
             kept.await_ready()
             for ledger in self.ledgers:
@@ -102,11 +125,20 @@ class Storm:
             for end in kept.ends:
                 self.report.note("unexpected ends", f"a server ended by itself: {end}")
             kept.kill()
-        for kept in servers:
-            kept.revive()
+        servers[0].revive()  # it reaches the folders of the others
         servers[0].await_ready()
-        for ledger in self.ledgers:
-            verify(servers[0].server, ledger, self.report)
+        for away in nodes if len(nodes) > 1 else [None]:
+            with nullcontext() if away is None else self._without(away):
+                for ledger in self.ledgers:
+                    verify(servers[0].server, ledger, self.report)
+
+    @contextmanager
+    def _without(self, node: NodeProcess) -> Iterator[None]:
+        """Kill a replica for the block, once every replica has all data."""
+        server = self._installation.servers[0].server
+        wait_until(lambda: all(server.request("GET", "/status").json()["replicas"].values()), "complete replicas")
+        with node.killed():
+            yield
 
     def describe(self) -> str:
         """Return the table of the results."""
@@ -134,8 +166,7 @@ class Storm:
 
 def run_storm(plan: Plan, folder: Path) -> Storm:
     """Run a storm in an empty folder."""
-    processes = ("--processes", "2")
-    with TOPOLOGIES[plan.topology].run(folder, *processes) as installation:
+    with TOPOLOGIES[plan.topology].run(folder, "--processes", str(plan.processes)) as installation:
         storm = Storm(plan, installation)
         storm.run()
         return storm

@@ -12,6 +12,8 @@ from tests.support.processes import API, Reply, ServerProcess
 
 _AVOID_SECONDS = 5.0
 _PATIENCE_SECONDS = 5.0
+_PAUSE_SECONDS = 0.2
+"""Seconds between two attempts."""
 
 
 class Client:
@@ -46,7 +48,7 @@ class Sender(threading.Thread):
         super().__init__(daemon=True)
         self.ledger = ledger
         self._client, self._report, self._rate, self._generator = client, report, rate, generator
-        self._over = threading.Event()
+        self._over, self._pause = threading.Event(), threading.Event()
 
     def stop(self) -> None:
         """End when the batch that is on its way is acknowledged."""
@@ -86,7 +88,7 @@ class Sender(threading.Thread):
             if reply.status not in {0, 429, 503}:
                 self._report.note("odd refusals", f"{ledger.job} batch {number}: {reply.status} {reply.body[:200]!r}")
             ledger.clean.discard(number)
-            self._over.wait(0.1)
+            self._pause.wait(_PAUSE_SECONDS)
         if reply.json()["accepted"] != size:
             self._report.note("lost", f"{ledger.job} batch {number}: accepted in part, {reply.body[:200]!r}")
         ledger.acknowledged[number] = ledger.sent[number]

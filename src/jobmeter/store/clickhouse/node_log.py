@@ -39,7 +39,8 @@ class NodeLog:
     """Commit log of a ClickHouse node, which also has the ``Duties`` of ``membership``.
 
     ``check``, ``is_current`` and ``number`` belong to ``NodeMembership``, set once the server has a membership, as
-    ``peers`` is. ``number`` is 0 where no other server can expel this one. ``writing`` is locked while a commit runs: the role changes between two commits only.
+    ``peers`` is. ``number`` is 0 where no other server can expel this one. ``writing`` is locked while a commit runs:
+    the role changes between two commits only.
     """
 
     def __init__(self, pool: Pool, folder: Path | None, siblings: int = 1) -> None:
