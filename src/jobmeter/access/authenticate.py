@@ -277,7 +277,7 @@ class Authenticator:
         """Load the key from the registry; during an outage use ``_extend_cached_key``."""
         now, revision = self._clock.monotonic(), self._revision()
         try:
-            key = self._stored.by_token(name) if isinstance(name, bytes) else self._stored.by_access_key(name)
+            key = self._stored.find_by_token(name) if isinstance(name, bytes) else self._stored.find_by_access_key(name)
             fresh = _CachedKey(key, now, now + REMEMBER_SECONDS, revision)
         except UnavailableError:
             confirmed = self._extend_cached_key(name, now)

@@ -23,7 +23,7 @@ def resource_groups(registry: Registry, question: ResourceGroupsQuestion, scope:
         return bool(name) and (not question.names or name in question.names) and scope.shows_group(project, name)
 
     nodes: dict[str, list[Node]] = {}
-    for node in registry.nodes(projects):
+    for node in registry.list_nodes(projects):
         if selected(node.project, node.resource_group):
             nodes.setdefault(node.resource_group, []).append(node)
     jobs: dict[str, list[JobGroup]] = {}

@@ -70,7 +70,7 @@ def task(registry: Registry, question: TaskQuestion, scope: Scope) -> Diagnostic
         raise NotFoundError(f"there is no diagnostic task {name}", "task", name)
     one = found[0]
     if one.type in ANSWERS_ASIDE or (one.state is TaskState.RUNNING and one.type is TaskType.NODE):
-        return replace(one, answers=registry.tasks.answers(one.id))
+        return replace(one, answers=registry.tasks.list_answers(one.id))
     return one
 
 

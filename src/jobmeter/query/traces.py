@@ -25,7 +25,9 @@ def traces(store: Store, question: TraceFilter, scope: Scope, meter: Meter) -> T
     start_ns, end_ns = (None if one is None else clamp_to_int64(one) for one in (question.start_ns, question.end_ns))
     visible = _limit_to_scope(replace(question, start_ns=start_ns, end_ns=end_ns), scope)
     page = (
-        TracePage([], 0 if question.count else None) if visible is None else store.spans.traces(visible, meter.budget())
+        TracePage([], 0 if question.count else None)
+        if visible is None
+        else store.spans.list_traces(visible, meter.make_budget())
     )
     meter.count(sum(one.spans for one in page.traces), None)
     return page
@@ -36,7 +38,7 @@ def spans(store: Store, question: SpanFilter, scope: Scope, meter: Meter) -> lis
     if question.limit > MOST_SPANS:
         raise LimitExceededError(f"an answer may have {MOST_SPANS} spans, not {question.limit}", "limit")
     visible = _limit_to_scope(question, scope)
-    found = [] if visible is None else store.spans.read(visible, meter.budget())
+    found = [] if visible is None else store.spans.read(visible, meter.make_budget())
     meter.count(len(found), None)
     return found
 

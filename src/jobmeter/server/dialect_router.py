@@ -49,7 +49,7 @@ class DialectHandler:
         services, scope = self.services, request.scope or NOTHING
         run, spent = self._begun = self._begin(request)
         with services.admission.from_memory(request.principal.id, spent) as attempt:
-            found = run.advance(partial(services.executor.from_memory, scope=scope))
+            found = run.advance(partial(services.executor.answer_from_memory, scope=scope))
             attempt.answered = found is not None
         return found
 

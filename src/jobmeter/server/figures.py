@@ -60,7 +60,7 @@ def server_metrics(services: Services) -> Iterator[Metric]:
     dropped = executor.run(DroppedEventsQuestion(), EVERYTHING)
     yield CounterMetricFamily("jobmeter_events_dropped", "Events dropped from jobs with too many events.", dropped)
     yield from _memory_metrics(services.memory)
-    yield from scheduler_metrics(services.pipeline.schedulers.all())
+    yield from scheduler_metrics(services.pipeline.schedulers.list_states())
     try:
         statistics = executor.run(StatisticsQuestion(), EVERYTHING)
     except JobmeterError as error:

@@ -97,7 +97,7 @@ class Readiness:
         Raises UnavailableError if either fails or is too slow.
         """
         await asyncio.gather(*(check.passed(self._lane) for check in self._checks))
-        damaged = self._executor.from_memory(AllDamageQuestion(), EVERYTHING)
+        damaged = self._executor.answer_from_memory(AllDamageQuestion(), EVERYTHING)
         if not damaged:
             return Answer(200, b"ready\n", content_type=_TEXT)
         counts = ", ".join(_describe_damage(table, damaged) for table in sorted({part.table for part in damaged}))

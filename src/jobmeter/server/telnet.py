@@ -292,7 +292,7 @@ class _Connection:
         request = self._request(self._token)
         try:
             enter(self._services, request, choose_no_project)
-            receipt = self._services.pipeline.samples(batch, request.principal)
+            receipt = self._services.pipeline.submit_samples(batch, request.principal)
             request.source.status = 200
         except JobmeterError as error:
             request.error = error

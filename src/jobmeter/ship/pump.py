@@ -121,7 +121,7 @@ class Pump:
 
     def _reload(self) -> bool:
         """Continue from the shipper's stored position. False if it was deleted."""
-        found = [one for one in self._registry.shippers.all() if one.id == self.shipper.id]
+        found = [one for one in self._registry.shippers.list_shippers() if one.id == self.shipper.id]
         if found:
             self.shipper = found[0]
         return bool(found)

@@ -95,7 +95,7 @@ class Shipping:
 
     def all(self) -> Sequence[Shipper]:
         """List every shipper, by creation."""
-        return self._registry.shippers.all()
+        return self._registry.shippers.list_shippers()
 
     def delete(self, shipper: Shipper, actor: str = "") -> Shipper:
         """Delete a shipper and its waiting lines. Returns its last state. ``actor`` as in ``create``.

@@ -209,7 +209,7 @@ def test_the_last_use_is_written_down_now_and_then(
     used = []
     for _ in range(4):
         authenticator.authenticate(bearer(key.token), TOKENS)
-        used.append(registry.keys.all()[0].last_used)
+        used.append(registry.keys.list_keys()[0].last_used)
         clock.ms += 300_000
     assert used == [NOW_MS, NOW_MS, NOW_MS + 600_000, NOW_MS + 600_000]
 
@@ -232,10 +232,10 @@ def test_the_last_uses_that_are_remembered_are_bounded(
     for one in keys[-3:]:
         stale.authenticate(bearer(one.token), TOKENS)
     assert counted.calls["mark_used"] == 18
-    assert [one.last_used for one in registry.keys.all(None)] == [NOW_MS] * 9
+    assert [one.last_used for one in registry.keys.list_keys(None)] == [NOW_MS] * 9
     clock.ms += 600_000
     authenticator.authenticate(bearer(keys[0].token), TOKENS)
-    assert {one.name: one.last_used for one in registry.keys.all(None)}["k0"] == clock.ms
+    assert {one.name: one.last_used for one in registry.keys.list_keys(None)}["k0"] == clock.ms
 
 
 class Counted:
@@ -247,7 +247,7 @@ class Counted:
 
     def by_token(self, digest: bytes) -> StoredKey | None:
         self.calls["by_token"] += 1
-        found = self.inner.by_token(digest)
+        found = self.inner.find_by_token(digest)
         return found and changed(found, last_used=None)
 
     def mark_used(self, key_id: str, now_ms: int) -> None:

@@ -241,7 +241,7 @@ def _reading(turns, lane, key, rows, released):
 
     def work():
         meter = Meter(SystemClock(), Limits())
-        meter.budget(rows)
+        meter.make_budget(rows)
         started.append(key)
         released.wait(20)
         return key
@@ -278,7 +278,7 @@ def test_a_long_question_is_charged_once_and_its_time_is_without_the_waiting():
         meter = Meter(clock, Limits())
         meter.count(10, None)
         clock.time_ms += 1_000
-        return meter.budget(1_000_000).seconds
+        return meter.make_budget(1_000_000).seconds
 
     waiting = turns.begin("a", turns.account(), lambda ticket: ticket.whole(work))
     assert isinstance(waiting, QueuedQuestion)

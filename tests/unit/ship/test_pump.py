@@ -95,7 +95,7 @@ class House:
         self.outbox.put(lines, KEEP)
 
     def state(self, shipper):
-        return next(one for one in self.registry.shippers.all() if one.id == shipper.id)
+        return next(one for one in self.registry.shippers.list_shippers() if one.id == shipper.id)
 
     def forward(self, seconds):
         self.clock.time_ms += int(seconds * SECOND)

@@ -338,7 +338,7 @@ def work(endpoint: Endpoint, context: CallContext) -> Result:
     """Answer an authorised call. An answer about several jobs may lack the rows of shards that are away."""
     damaged: Sequence[DamagedPart] = ()
     if endpoint.is_question:
-        damaged = context.services.executor.from_memory(_DAMAGE, EVERYTHING) or ()
+        damaged = context.services.executor.answer_from_memory(_DAMAGE, EVERYTHING) or ()
     with may_lack(damaged) as missing:
         answer = endpoint.work(context)
         if isinstance(answer, Generator):

@@ -193,7 +193,7 @@ def _record(context: CallContext) -> Recorded:
         else:
             shape.check(2, most, "records")
             records = decode_records(body)
-    return Recorded(context.services.pipeline.records(records, context.principal))
+    return Recorded(context.services.pipeline.submit_records(records, context.principal))
 
 
 @Endpoint(

@@ -269,7 +269,7 @@ def _push(context: CallContext) -> Pushed:
 
 def store_lines(context: CallContext, lines: list[LogLine]) -> Pushed:
     """Store lines; on return the accepted ones are durable."""
-    receipt = context.services.pipeline.logs(lines, context.principal)
+    receipt = context.services.pipeline.submit_logs(lines, context.principal)
     context.services.telemetry.count_ingested(receipt)
     return Pushed(receipt.lines, receipt.rejected_lines)
 

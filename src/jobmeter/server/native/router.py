@@ -131,10 +131,10 @@ class NativeHandler:
             return endpoint.begin(context)
         if not endpoint.is_operation:
             return None
-        if services.executor.from_memory(_DAMAGE, EVERYTHING):
+        if services.executor.answer_from_memory(_DAMAGE, EVERYTHING):
             return None  # a worker has to find the damaged parts that the answer names
         operation = cast("Operation", endpoint.work(context))
-        run, read = OperationRun(operation), partial(services.executor.from_memory, scope=context.scope)
+        run, read = OperationRun(operation), partial(services.executor.answer_from_memory, scope=context.scope)
         with services.admission.from_memory(context.principal.id, self._account()) as attempt:
             result = run.advance(read)
             attempt.answered = result is not None

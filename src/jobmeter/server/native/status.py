@@ -67,7 +67,7 @@ def _status(context: CallContext) -> Status:
         replicas={name: bool(complete) for name, complete in found.replicas.items()},
         shards={name: bool(up) for name, up in found.shards.items()},
         role=found.role,
-        schedulers=services.pipeline.schedulers.all(),
+        schedulers=services.pipeline.schedulers.list_states(),
     )
 
 

@@ -132,8 +132,8 @@ class _NotingExecutor(Executor):
 
     missed: tuple[Hashable, Callable[[], object] | None] | None = None
 
-    def from_memory(self, question: Question[R], scope: Scope) -> R | None:
-        found = super().from_memory(question, scope)
+    def answer_from_memory(self, question: Question[R], scope: Scope) -> R | None:
+        found = super().answer_from_memory(question, scope)
         if found is None:
             self.missed = question, self.preparation(question, scope)
         return found
@@ -172,7 +172,7 @@ class WorkerAnswers:
             self._clock,
             cast("Any", nonces),
             owned,
-            lambda: window.revisions.of((KEYS,)),
+            lambda: window.revisions.get_revision((KEYS,)),
         )
         parts: dict[str, Any] = dict.fromkeys(Services.__struct_fields__, owned)
         services = Services(

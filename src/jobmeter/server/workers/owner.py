@@ -110,27 +110,27 @@ class OwnedRecords:
     def _find_records(self, about: Searched) -> Any:  # noqa: ANN401 - each search has its own result
         """Return the records. Raises LookupError if no worker may cache them."""
         registry, store, now_ms = self._services.registry, self._services.store, self._services.clock.now_ms()
-        if isinstance(about, KeyLookup | AccessKeyLookup) and store.damaged():
+        if isinstance(about, KeyLookup | AccessKeyLookup) and store.list_damaged():
             raise LookupError("answers have to name the damaged parts")
         match about:
             case KeyLookup():
-                return registry.keys.by_token(about.token_hash)
+                return registry.keys.find_by_token(about.token_hash)
             case AccessKeyLookup():
-                key = registry.keys.by_access_key(about.access_key_id)
+                key = registry.keys.find_by_access_key(about.access_key_id)
                 is_active = key is not None and key.revoked is None
                 secret = self._services.vault.open(key.sealed_secret, key.access_key_id) if key and is_active else ""
                 return key, secret
             case JobLookup(projects=projects, job=job, is_head=is_head):
                 if is_head:
-                    registry.job_head(projects, job, now_ms)
+                    registry.find_job_head(projects, job, now_ms)
                 else:
-                    registry.job(projects, job, now_ms)
+                    registry.find_job(projects, job, now_ms)
                 memory = registry.memory.heads if is_head else registry.memory.views
-                found = memory.entry(job, projects)
+                found = memory.get_entry(job, projects)
                 if found is None:
                     raise LookupError(job)
                 return found
             case NodesLookup():
-                return registry.nodes(about.projects, about.names)
+                return registry.list_nodes(about.projects, about.names)
             case SeriesLookup():
                 return store.find(about.selector)

@@ -162,7 +162,7 @@ class WorkerJobs:
         return entry[1].answer
 
     def _revision(self, lookup: JobLookup) -> Hashable:
-        return self._revisions.of((key_of(lookup.job),))
+        return self._revisions.get_revision((key_of(lookup.job),))
 
 
 class WorkerRegistry:
@@ -205,7 +205,7 @@ class WorkerStore:
 
     def revision(self, jobs: Sequence[int]) -> Hashable | None:
         """Return a value that changes when data of these jobs may have changed; None while the window is closed."""
-        return None if self._window.is_closed else self._window.revisions.of(jobs)
+        return None if self._window.is_closed else self._window.revisions.get_revision(jobs)
 
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match."""

@@ -61,7 +61,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
     @property
     def lines(self) -> LogBatch:
         """The lines of all frames, in their order."""
-        return LogBatch.joined(self.line_batches)
+        return LogBatch.concatenate(self.line_batches)
 
 
 class _Head(NamedTuple):

@@ -38,7 +38,7 @@ class Symbols:
             if len(self._table) > _MOST or self._table.size > self._bound:
                 self._base += len(self._table)
                 self._table = TextTable()
-            return (self._table.add(Texts.of(symbols)) + self._base).astype(np.uint64)
+            return (self._table.add(Texts.from_texts(symbols)) + self._base).astype(np.uint64)
 
 
 def references(parts: Sequence[bytes], count: int) -> tuple[Int64s, Int64s]:

@@ -445,8 +445,8 @@ def test_a_search_finds_each_job_by_what_it_is_shown_with(tmp_path):
 
         def run(question):
             if isinstance(question, JobQuestion):
-                return registry.job(frozenset({"default"}), question.ref.id, NOW_MS)[0]
-            return registry.jobs(question, NOW_MS)
+                return registry.find_job(frozenset({"default"}), question.ref.id, NOW_MS)[0]
+            return registry.list_jobs(question, NOW_MS)
 
         def items(*filters):
             body = json.dumps({"filters": list(filters)}).encode()

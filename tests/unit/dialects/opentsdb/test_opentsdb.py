@@ -297,10 +297,15 @@ def test_an_id_names_one_series():
 
 def test_the_node_is_shown_by_the_name_that_is_requested():
     series = Series("m", project="lab", node="n", attempt=2, labels=(("a", "b"),))
-    assert TagView.of([], "lab").tags(series) == {"a": "b", "attempt": "2", "host": "n"}
-    assert TagView.of(["fqdn"], None).tags(series) == {"a": "b", "attempt": "2", "fqdn": "n", "project": "lab"}
+    assert TagView.for_query([], "lab").read_tags(series) == {"a": "b", "attempt": "2", "host": "n"}
+    assert TagView.for_query(["fqdn"], None).read_tags(series) == {
+        "a": "b",
+        "attempt": "2",
+        "fqdn": "n",
+        "project": "lab",
+    }
     numa = Series("m", node="n", labels=(("node", "0"),))
-    assert TagView.of(["node"], "default").tags(numa) == {"host": "n", "node": "0"}
+    assert TagView.for_query(["node"], "default").read_tags(numa) == {"host": "n", "node": "0"}
 
 
 def test_numbers_are_written_as_they_were_put():

@@ -37,7 +37,7 @@ class World(ServerTable):
                 found.append(replace(newest, state=state))
         return found
 
-    def state(self, number):
+    def get_state(self, number):
         self.answer()
         return max(self.rows.get(number, {LIVE: None}))
 

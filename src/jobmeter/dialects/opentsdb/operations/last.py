@@ -96,7 +96,7 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
 
 
 def _series(one: LastSubQuery, context: Context) -> Generator[Question[Any], Any, list[Tagged]]:
-    view = TagView.of(list(one.tags or ()), context.project)
+    view = TagView.for_query(list(one.tags or ()), context.project)
     if one.tsuids:
         found = yield from find_by_tsuids([text.strip().upper() for text in one.tsuids])
         return tag_series(found.series, view)

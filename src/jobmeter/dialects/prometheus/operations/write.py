@@ -103,11 +103,11 @@ def _resolve(written: WrittenSeries, names: tuple[str, str], senders: SenderCach
     finite = np.isfinite(written.value)
     index, time, value = columns = written.index, written.time, written.value
     if finite.all():
-        return senders.prometheus_labels.batch(names, written.keys, written.labels, columns, now_ms)
+        return senders.prometheus_labels.resolve_batch(names, written.keys, written.labels, columns, now_ms)
     plain = index[finite], time[finite], value[finite]
-    batch, refused, sent = senders.prometheus_labels.batch(names, written.keys, written.labels, plain, now_ms)
+    batch, refused, sent = senders.prometheus_labels.resolve_batch(names, written.keys, written.labels, plain, now_ms)
     coded = index[~finite], time[~finite], encode_special(value[~finite])
-    more, others, _ = senders.special_labels.batch(names, written.keys, written.labels, coded)
+    more, others, _ = senders.special_labels.resolve_batch(names, written.keys, written.labels, coded)
     return ResolvedBatch(join([batch, more]), refused + others, sent)
 
 
