@@ -157,7 +157,7 @@ def _jobs(
     registry: Registry, question: DeviceHoursQuestion, scope: Scope, now_ms: int, meter: Meter
 ) -> Sequence[JobView]:
     """List the visible jobs that had devices in the range. Samples of a device allocate it to their job."""
-    projects = scope.within(question.projects)
+    projects = scope.intersect_projects(question.projects)
     if projects is not None and not projects:
         return []
     around = TimeRange(max(0, question.range.start_ms - _LATE_MS), question.range.end_ms)

@@ -444,7 +444,7 @@ class Executor:
         return [limit_view(view, scope) for view in self._registry.list_job_views(names, question.allocated, now_ms)]
 
     def _list_projects(self, question: ProjectsQuestion, scope: Scope) -> list[Project]:
-        names = scope.within(question.names)
+        names = scope.intersect_projects(question.names)
         if scope.job is not None or (names is not None and not names):
             return []
         return list(list_permitted_projects(self._registry, names, scope, self._clock.now_ms()))
@@ -490,7 +490,7 @@ def _intersect_scope(
     projects: frozenset[str] | None, jobs: tuple[str, ...], scope: Scope
 ) -> tuple[frozenset[str] | None, tuple[str, ...]] | None:
     """Intersect projects and jobs (empty: all) with the scope. None if nothing is left."""
-    projects = scope.within(projects)
+    projects = scope.intersect_projects(projects)
     if projects is not None and not projects:
         return None
     if scope.job is None:

@@ -106,7 +106,7 @@ class _Found(msgspec.Struct):
 
 def fleet(registry: Registry, source: Source, question: FleetQuestion, scope: Scope, meter: Meter) -> Fleet:
     """Answer a ``FleetQuestion``. Raises LimitExceededError for more than ``MOST_JOBS`` running jobs."""
-    now_ms, projects = meter.clock.now_ms(), scope.within(question.projects)
+    now_ms, projects = meter.clock.now_ms(), scope.intersect_projects(question.projects)
     nodes = list_visible_nodes(registry, scope, projects)
     found = _Found()
     jobs = _holders(registry, projects, scope, now_ms, found) if nodes else []

@@ -17,7 +17,7 @@ def resource_groups(registry: Registry, question: ResourceGroupsQuestion, scope:
     """Answer a ``ResourceGroupsQuestion``."""
     if scope.job is not None:
         return []
-    projects = scope.within(None)
+    projects = scope.intersect_projects(None)
 
     def selected(project: str, name: str) -> bool:
         return bool(name) and (not question.names or name in question.names) and scope.shows_group(project, name)

@@ -109,7 +109,7 @@ def limit_view(view: JobView, scope: Scope) -> JobView:
 
 def projects_of(named: str | None, scope: Scope) -> frozenset[str] | None:
     """Projects to search: the named one if the scope includes it, else all of the scope."""
-    return scope.within(None if named is None else frozenset({named}))
+    return scope.intersect_projects(None if named is None else frozenset({named}))
 
 
 def _choose_only_view(found: Sequence[JobView], ref: JobRef, scope: Scope) -> JobView:

@@ -58,7 +58,9 @@ def tasks(registry: Registry, question: TaskFilter, scope: Scope) -> TaskPage:
     """Answer a ``TaskFilter``."""
     if scope.job is not None:
         return TaskPage([], 0)
-    visible = replace(question, projects=scope.within(question.projects), limit=min(question.limit, MAX_PAGE))
+    visible = replace(
+        question, projects=scope.intersect_projects(question.projects), limit=min(question.limit, MAX_PAGE)
+    )
     return registry.tasks.find(visible)
 
 

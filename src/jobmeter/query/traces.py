@@ -45,7 +45,7 @@ def spans(store: Store, question: SpanFilter, scope: Scope, meter: Meter) -> lis
 
 def _limit_to_scope(question: _Filter, scope: Scope) -> _Filter | None:
     """Restrict the query to the projects of the scope; None if nothing is left."""
-    projects = scope.within(question.projects)
+    projects = scope.intersect_projects(question.projects)
     # Spans may contain data that a share token for metrics must not show.
     if scope.job is not None or (projects is not None and not projects):
         return None

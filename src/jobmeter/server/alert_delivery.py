@@ -127,7 +127,7 @@ class AlertDelivery:
             self._registry.alerts.delete_message(message.id)
             return
         try:
-            deliver(destination, message, self._config.guard, self._user, self.evidence)
+            deliver(destination, message, self._config.guard, self._user, self.find_evidence)
         except SinkRefusedError as error:
             _log.error("a message to %s was refused and dropped: %s", destination.name, error.message)
         except SinkError as error:
@@ -146,7 +146,7 @@ class AlertDelivery:
         except NotFoundError:
             return ""
 
-    def evidence(self, mail: Mail) -> list[str]:
+    def find_evidence(self, mail: Mail) -> list[str]:
         """Return the evidence of a new diagnosis for the mail's finding. Without a diagnosis the mail goes alone."""
         if not mail.rule:
             return []

@@ -97,7 +97,7 @@ def _facts(
     except ForbiddenError:
         now_ms = services.clock.now_ms()
         return JobFacts(now_ms=now_ms) if of_jobs else NodeFacts(now_ms=now_ms)
-    projects = scope.within(question.projects)
+    projects = scope.intersect_projects(question.projects)
     if isinstance(question, JobFactsQuestion):
         return services.executor.run(replace(question, projects=projects), listed)
     silent_ms = services.settings.node_seconds * SECOND

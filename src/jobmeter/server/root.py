@@ -72,7 +72,7 @@ class HealthRouter:
         return problem.render(request_id, error)
 
     async def _metrics(self) -> Answer:
-        text = await self._services.lanes.control.run(self._services.telemetry.text)
+        text = await self._services.lanes.control.run(self._services.telemetry.render)
         return Answer(200, text, content_type=telemetry.CONTENT_TYPE)
 
 

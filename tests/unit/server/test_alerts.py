@@ -195,7 +195,7 @@ def test_alerts_of_a_removed_rule_are_deleted(tmp_path):
     forward(second, 1)
     assert {one.state.value for one in table.list_alerts()} == {"resolved"}
     forward(second, 15 * 60)
-    assert table.list_alerts() == second.application.services.alerting.alerts() == []
+    assert table.list_alerts() == second.application.services.alerting.list_alerts() == []
     second.application.close()
 
 
@@ -289,7 +289,7 @@ def test_a_mail_has_the_evidence_of_a_new_diagnosis_of_its_rule(server):
     )
 
     def evidence(job, rule):
-        return delivery.evidence(Mail(subject="", text="", project="default", job=job, rule=rule))
+        return delivery.find_evidence(Mail(subject="", text="", project="default", job=job, rule=rule))
 
     assert [text for text in evidence("run", "gpu_missing") if "left the bus" in text]
     assert evidence("run", "nccl_timeout") == evidence("run", "") == evidence("nothing", "gpu_missing") == []
@@ -436,7 +436,7 @@ def test_a_server_that_lost_its_lease_for_a_time_reads_the_states_again(tmp_path
     first.clock.time_ms += 61 * SECOND
     load(first, 9.0)
     one.round()
-    (loaded,) = [found for found in one.alerts() if found.name == "Loaded"]
+    (loaded,) = [found for found in one.list_alerts() if found.name == "Loaded"]
     assert loaded.fired == first.clock.now_ms() - 61 * SECOND
     first.application.close()
 

@@ -26,12 +26,12 @@ class NotedNonces:
         """Date of the signature; None for a call without a signature."""
         self.access_key_id = self.nonce = ""
 
-    def fresh(self, date_ms: int) -> bool:
+    def is_fresh(self, date_ms: int) -> bool:
         """Note the date. True: the storage process compares the date with its memory."""
         self.date_ms = date_ms
         return True
 
-    def first(self, key: str, nonce: str, date_ms: int) -> bool:
+    def remember(self, key: str, nonce: str, date_ms: int) -> bool:
         """Note the nonce. True: the storage process compares the nonce with its memory."""
         self.access_key_id, self.nonce, self.date_ms = key, nonce, date_ms
         return True
@@ -52,7 +52,7 @@ class NotedRates(RateLimiter):
 
     def take(self, key: str, operation: str, documented: Rate | None = None, account: str = "") -> None:  # noqa: ARG002
         """Note the operation. The storage process counts the call."""
-        if self.rate_of(operation, documented) is not None:
+        if self.find_rate(operation, documented) is not None:
             self.operation, self.documented = operation, documented
 
 

@@ -116,11 +116,11 @@ class _OwnCall(msgspec.Struct, eq=False):
     def reads_body(self) -> bool:
         """True for a question whose small body may be read before the call is authenticated."""
         call = self.exchange.call
-        length = call.header("content-length")
+        length = call.get_header("content-length")
         if not (self.handler.rule.is_question and length.isascii() and length.isdigit() and len(length) < 9):
             return False
         others = ("transfer-encoding", "content-encoding", "expect")
-        return int(length) <= self.handler.memory_bytes and not any(call.header(name) for name in others)
+        return int(length) <= self.handler.memory_bytes and not any(call.get_header(name) for name in others)
 
     def authenticated(self) -> None:
         """Keep the connection open after the answer: its client has a key."""
@@ -242,7 +242,7 @@ class WorkerAnswers:
         try:
             if await body.is_complete():
                 exchange.receive = body.again()
-                await exchange.read_body(own.handler.memory_bytes, self._memory.account())
+                await exchange.read_body(own.handler.memory_bytes, self._memory.open_account())
                 answer = self._answer(own, body.again())
         except JobmeterError:
             pass  # the storage process reports the error to the client
@@ -291,7 +291,7 @@ class WorkerAnswers:
     def _finish(self, own: _OwnCall, answer: Answer, costs: list[tuple[int, float]]) -> Reply:
         request = own.request
         own.authenticated()
-        reply = own.exchange.whole(answer)
+        reply = own.exchange.build_reply(answer)
         self._counts.requests.append((request.router, reply.status, self._clock.monotonic() - own.began))
         self._counts.questions.extend(costs)
         finish(self, request)

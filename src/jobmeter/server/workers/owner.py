@@ -69,7 +69,7 @@ class OwnedRecords:
         self.answers += len(counts.requests)
         telemetry.note_activity()
         for router, status, seconds in counts.requests:
-            telemetry.requests.answered(router, status, seconds)
+            telemetry.requests.count_request(router, status, seconds)
         for account, api, operation, failed in counts.calls:
             usage.count(account, api, operation, failed=failed)
         for rows, seconds in counts.questions:
@@ -85,7 +85,7 @@ class OwnedRecords:
         signature = about.access_key_id, about.nonce, date_ms or 0
         if not nonces.is_alone:  # another server has come since the worker answered
             return False
-        if date_ms is not None and (not nonces.fresh(date_ms) or (about.nonce and nonces.contains(*signature))):
+        if date_ms is not None and (not nonces.is_fresh(date_ms) or (about.nonce and nonces.contains(*signature))):
             return False
         admission = self._services.admission
         try:
@@ -95,7 +95,7 @@ class OwnedRecords:
                 self._services.limiter.take(about.key, about.operation, about.rate, about.account)
         except ThrottledError:
             return False
-        if about.nonce and not nonces.first(*signature):  # a thread has used the nonce meanwhile
+        if about.nonce and not nonces.remember(*signature):  # a thread has used the nonce meanwhile
             return False
         for rows, seconds in about.costs or ():
             admission.charge(about.key, rows, seconds)

@@ -227,7 +227,10 @@ class NoTables(EngineTables):
         return {}
 
     def sum_slices(
-        self, table: TableSlices, partitions: Sequence[str], at_seconds: int
+        self,
+        table: TableSlices,
+        partitions: Sequence[str],
+        at_seconds: int,  # noqa: ARG002 - as of an engine
     ) -> dict[str, dict[int, SliceSum]]:
         """Return none."""
         return {name: {} for name in partitions}

@@ -32,7 +32,7 @@ class Symbols:
         """Bytes of the texts."""
         return self._table.size
 
-    def numbers(self, symbols: Sequence[bytes]) -> Uint64s:
+    def find_numbers(self, symbols: Sequence[bytes]) -> Uint64s:
         """Return the number of each text, uint64[n]."""
         with self._lock:
             if len(self._table) > _MOST or self._table.size > self._bound:

@@ -107,7 +107,7 @@ def test_a_missing_credential_is_requested():
 
 @pytest.mark.parametrize("path", ["/api/put", "/api/v1/put", "/api/v2/put/", "/api/put/"])
 def test_every_version_of_a_path_is_the_same(path):
-    match = OPENTSDB.match(Call("POST", path, "", ()))
+    match = OPENTSDB.find_operation(Call("POST", path, "", ()))
     assert match is not None
     assert match.operation.name == "put"
 
@@ -116,7 +116,7 @@ def test_every_version_of_a_path_is_the_same(path):
     "path", ["/api/v1/jobs", "/api/v1/jobs/x/metrics", "/api/putt", "/api", "/api/v1", "/api/config/x"]
 )
 def test_paths_of_others_are_left_alone(path):
-    assert OPENTSDB.match(Call("GET", path, "", ())) is None
+    assert OPENTSDB.find_operation(Call("GET", path, "", ())) is None
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_paths_of_others_are_left_alone(path):
 )
 def test_what_is_a_gap_is_reported_so(path):
     with pytest.raises(NotFoundError) as refused:
-        OPENTSDB.match(Call("GET", path, "", ()))
+        OPENTSDB.find_operation(Call("GET", path, "", ()))
     assert refused.value.kind == "path"
 
 

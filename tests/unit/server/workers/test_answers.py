@@ -64,14 +64,14 @@ def test_answers_of_a_worker_are_counted_like_other_answers(tmp_path):
 
 
 def figures(place):
-    lines = place.services.telemetry.text().decode().splitlines()
+    lines = place.services.telemetry.render().decode().splitlines()
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
 
 def usage(place):
     """Return the counted calls of the operation that the targets call."""
     place.services.usage.flush()
-    month = place.services.calendar.at(place.now_ms).name
+    month = place.services.calendar.find_month(place.now_ms).name
     found = place.services.registry.usage.read_calls(month, None)
     return sum(one.calls for one in found if one.operation == "getJobMetrics")
 

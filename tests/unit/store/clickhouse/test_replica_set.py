@@ -49,7 +49,7 @@ class FakeClient:
     def __init__(self, servers: dict[Place, FakeServer]) -> None:
         self.servers = servers
 
-    def on(self, place: Place) -> FakeServer:
+    def connect_to(self, place: Place) -> FakeServer:
         return self.servers[place]
 
     def drop(self, place: Place) -> None:

@@ -84,7 +84,7 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
 
     def _parse_string(self) -> LastQuery:
         queries: list[LastSubQuery] = []
-        for name, value in self.call.parameters:
+        for name, value in self.call.list_parameters:
             if name == "timeseries":
                 metric, tags, more = split_braces(value, name)
                 if more:

@@ -85,10 +85,10 @@ class RemoteWrite(Request, frozen=True, kw_only=True):
 
 def _message(call: Call) -> str:
     """Return the name of the message. Raises InvalidRequestError for another form."""
-    encoding = call.header("content-encoding").strip().lower()
+    encoding = call.get_header("content-encoding").strip().lower()
     if encoding not in {"", "snappy"}:
         raise InvalidRequestError(f"{ENCODING} {encoding[:40]!r} is not supported; snappy is", ENCODING)
-    media, *parameters = (part.strip() for part in call.header("content-type").split(";"))
+    media, *parameters = (part.strip() for part in call.get_header("content-type").split(";"))
     if media.lower() not in {"", _MEDIA}:
         raise InvalidRequestError(f"{TYPE} {media[:80]!r} is not supported; {_MEDIA} is", TYPE)
     names = [value.strip('"') for name, _, value in (one.partition("=") for one in parameters) if name == "proto"]
