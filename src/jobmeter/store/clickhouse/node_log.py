@@ -158,7 +158,7 @@ class NodeLog:
         self._leader().append(batches, retention)
         return True
 
-    def command(self, name: str, argument: int | None) -> int | None:
+    def run_command(self, name: str, argument: int | None) -> int | None:
         """Run a command of the leader's store. Return None if this server does not follow one."""
         if self.role is not ServerRole.FOLLOWER:
             return None
@@ -187,15 +187,15 @@ class NodeLog:
         else:
             raise UnavailableError(_NO_ROLE, _RETRY_AFTER_MS)
 
-    def pending(self) -> Pending:
+    def get_pending(self) -> Pending:
         """Return the durable rows that may not be in the node yet."""
         if self.role is ServerRole.FOLLOWER:
             return self._copies.pending()
-        return NOTHING if self._journal is None else self._journal.pending()
+        return NOTHING if self._journal is None else self._journal.get_pending()
 
     def flush(self, before_ms: int | None = None) -> None:
         """Return when earlier rows are in the node."""
-        if self.command("flush", before_ms) is None and self._journal is not None:
+        if self.run_command("flush", before_ms) is None and self._journal is not None:
             self._journal.flush(before_ms)
 
     def begin(self, ids: Uint64s) -> None:
@@ -204,9 +204,9 @@ class NodeLog:
     def forget(self) -> None:
         """Do nothing: there are no statistics of series."""
 
-    def statistics(self) -> dict[str, int]:
+    def read_statistics(self) -> dict[str, int]:
         """Return the sizes of the journal."""
-        return {} if self._journal is None else self._journal.statistics()
+        return {} if self._journal is None else self._journal.read_statistics()
 
     def close(self) -> None:
         """Flush and close. Rows that the node does not accept now stay in the journal."""
@@ -249,8 +249,8 @@ class NodeLog:
         found: set[JobHour] = set()
 
         def prepare(rows: SampleRuns) -> None:
-            found.update(rows.late_hours(MAX_TIME_MS + 1))
-            state.mark_before(rows.late_hours(state.intent()))
+            found.update(rows.find_late_hours(MAX_TIME_MS + 1))
+            state.mark_before(rows.find_late_hours(state.intent()))
 
         own = folder == self._folder
         copies = self.peers.followed if own and self.peers is not None else None
@@ -333,11 +333,11 @@ class NodeLog:
     def insert_copies(self) -> None:
         """Insert the copies, with the marks of their hours."""
         state, _ = self._parts()
-        groups = [block.rows for block in self._copies.blocks()]
+        groups = [block.rows for block in self._copies.list_blocks()]
         if not groups:
             return
         before = state.intent()
-        hours = set[JobHour]().union(*(rows.late_hours(MAX_TIME_MS + 1) for rows in groups))
+        hours = set[JobHour]().union(*(rows.find_late_hours(MAX_TIME_MS + 1) for rows in groups))
         state.mark_before({pair for pair in hours if pair[1] < before})
         self._flusher(groups, self.number())
         intent = state.intent()
@@ -361,7 +361,7 @@ class NodeLog:
         """Return the late hours of copies. The leader's marks of these may not be in the node yet."""
         if self.role is not ServerRole.FOLLOWER:
             return set()
-        return set[JobHour]().union(*(block.rows.late_hours(before_ms) for block in self._copies.blocks()))
+        return set[JobHour]().union(*(block.rows.find_late_hours(before_ms) for block in self._copies.list_blocks()))
 
     def _announce(self, *, alone: bool) -> None:
         with self._announcing:
@@ -390,14 +390,14 @@ class FollowedRows:
         self._lock = threading.Lock()
         self._blocks: list[JournalBlock] = []
 
-    def blocks(self) -> Sequence[JournalBlock]:
+    def list_blocks(self) -> Sequence[JournalBlock]:
         """Return the blocks."""
         with self._lock:
             return tuple(self._blocks)
 
     def pending(self) -> Pending:
         """Return the rows for readers."""
-        return Pending(self.blocks())
+        return Pending(self.list_blocks())
 
     def add(self, blocks: Sequence[JournalBlock]) -> None:
         """Add blocks."""
