@@ -84,7 +84,7 @@ def batches(blocks: Iterator[SampleColumns], rows: int) -> Iterator[SampleColumn
         columns_read.append(block)
         size += len(block)
         if size >= rows:
-            whole = SampleColumns.joined(columns_read)
+            whole = SampleColumns.concatenate(columns_read)
             first = 0
             while size - first >= 2 * rows:
                 yield _cut(whole, first, first + rows)
@@ -92,7 +92,7 @@ def batches(blocks: Iterator[SampleColumns], rows: int) -> Iterator[SampleColumn
             yield _cut(whole, first, size)
             columns_read, size = [], 0
     if size:
-        yield SampleColumns.joined(columns_read)
+        yield SampleColumns.concatenate(columns_read)
 
 
 def _cut(block: SampleColumns, first: int, end: int) -> SampleColumns:

@@ -228,7 +228,7 @@ class NoTables(EngineTables):
 
     def sum_slices(
         self,
-        table: TableSlices,
+        table: TableSlices,  # noqa: ARG002 - as of an engine
         partitions: Sequence[str],
         at_seconds: int,  # noqa: ARG002 - as of an engine
     ) -> dict[str, dict[int, SliceSum]]:

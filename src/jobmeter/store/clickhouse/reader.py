@@ -171,6 +171,6 @@ def _drop_older_copies(columns: Columns) -> Columns:
 
 
 def _sort_blocks(blocks: Iterable[SampleColumns]) -> Iterator[SampleColumns]:
-    joined = SampleColumns.joined([*blocks])
+    joined = SampleColumns.concatenate([*blocks])
     if len(joined):
         yield sort_by_index(joined)

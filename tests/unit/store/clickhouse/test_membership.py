@@ -34,7 +34,7 @@ class World(ServerTable):
     def begin_insert(self, at):
         """Begin an insert that was sent; refuse it from an expelled server."""
         number, samples = self.sent.pop(at)
-        if not self.away and self.state(number) == LIVE:
+        if not self.away and self.get_state(number) == LIVE:
             self.inserts.append((number, samples))
 
     def end_insert(self, at):
