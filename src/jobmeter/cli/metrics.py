@@ -99,7 +99,7 @@ def command(
     metrics the first column is metric. With --raw it has a row per stored sample, with the columns node, attempt and
     labels added if needed, and --format json prints one object per line.
     """
-    form = format_of(choose_format("--format", form, as_json=as_json), output, _ENDINGS)
+    form = format_of(choose_format(form, as_json=as_json), output, _ENDINGS)
     if raw:
         _check_raw(form)
     if form == "parquet" and output is None and sys.stdout.isatty():

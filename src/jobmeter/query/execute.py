@@ -223,7 +223,7 @@ class Executor:
         return found
 
     def preparation(self, question: Question[Any], scope: Scope) -> Callable[[], object] | None:
-        """Return a function that caches the job and the series of a question, so that ``from_memory`` can answer.
+        """Return a function that caches the job and the series of a question, so that memory can answer.
 
         None if the cache would not help. The function may wait, and raises as ``run``.
         """

@@ -81,7 +81,7 @@ class Accelerator:
 
     Calls of the driver may block for ever: ``begin`` runs them in the device's own thread. Any may raise
     NotSupportedError or DeviceLostError. ``retry`` says when a device that could not be read is opened again. The
-    subclass opens it in ``begin``'s thread and calls ``answered`` after each successful call.
+    subclass opens it in ``begin``'s thread and calls ``note_answer`` after each successful call.
     """
 
     def __init__(self, index: int, clock: Clock, thread: str) -> None:

@@ -30,7 +30,7 @@ class Left:
 
 
 class ProcessTable:
-    """Finds the processes of jobs. ``refresh`` belongs to one thread; ``member_of`` and ``look`` are thread-safe.
+    """Finds the processes of jobs. ``refresh`` belongs to one thread; ``find_member`` and ``look`` are thread-safe.
 
     A process without a job is not read again while it runs the same program, so the cost of a scan depends on the
     processes of jobs, not on all processes of the machine. With a ``watch``, processes that begin and end between two

@@ -234,7 +234,7 @@ def test_the_cache_outlives_the_agent(make, tmp_path):
     assert named(again.rename_samples([sample(1)])) == [("default", "two", "worker-1", 0, 1.0)]
     assert again.list_unresolved() == []
     (tmp_path / "pods.json").write_text("[{")
-    assert make(process(1), state=tmp_path).samples([sample(1)]) == []
+    assert make(process(1), state=tmp_path).rename_samples([sample(1)]) == []
 
 
 def test_deleted_pods_are_dropped(make, clock):
@@ -252,7 +252,7 @@ def test_deleted_pods_are_dropped(make, clock):
 @pytest.mark.parametrize("job", ["pod-1", "pod", "two", f"pod-{uid(1)}x", f"pod-{uid(1)}".upper()])
 def test_jobs_that_only_look_like_pods_do_not_wait(make, job):
     one = Sample(PLACE.make_replica_series("cpu.time", Owner(job, "worker-0")), 0, 1.0)
-    assert make().samples([one]) == [one]
+    assert make().rename_samples([one]) == [one]
     assert pod_of_job(job) == ""
 
 

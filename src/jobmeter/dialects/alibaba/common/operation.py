@@ -151,10 +151,9 @@ def json_body(call: Call) -> dict[str, Any]:
 class JsonText(ParameterKind):
     """A JSON value of a type, sent as JSON text or as a member of a JSON body. ``form`` describes a wrong value."""
 
-    def __init__(self, shape: Any, form: str, *, detail: bool = False) -> None:  # noqa: ANN401 - any type
+    def __init__(self, shape: Any, form: str) -> None:  # noqa: ANN401 - any type
         self.shape = shape
         self._form = form
-        self._detail = detail
 
     def describe_default(self, default: Any) -> str:  # noqa: ANN401, ARG002
         """Return an empty text."""
@@ -166,8 +165,7 @@ class JsonText(ParameterKind):
             decoded = msgspec.json.decode(value) if isinstance(value, str) else value
             return msgspec.convert(decoded, self.shape)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            detail = f": {error}" if self._detail else ""
-            raise InvalidRequestError(f"{slot.name} is {self._form}{detail}", slot.name) from error
+            raise InvalidRequestError(f"{slot.name} is {self._form}", slot.name) from error
 
 
 class Step(ParameterKind):
@@ -230,10 +228,10 @@ def select_given(*texts: str) -> frozenset[str]:
     return frozenset(filter(None, texts))
 
 
-def _parse_number(key: str, name: str, ending: str = "") -> str:
-    """Return the number of ``Name.12`` followed by ``ending``; empty for another key."""
-    number = key.removeprefix(f"{name}.").removesuffix(ending) if key.startswith(f"{name}.") else ""
-    return number if key == f"{name}.{number}{ending}" and re.fullmatch(r"[1-9][0-9]{0,5}", number) else ""
+def _parse_number(key: str, name: str) -> str:
+    """Return the number of ``Name.12``; empty for another key."""
+    number = key.removeprefix(f"{name}.") if key.startswith(f"{name}.") else ""
+    return number if re.fullmatch(r"[1-9][0-9]{0,5}", number) else ""
 
 
 def parse_time(text: str, field: str) -> int:
