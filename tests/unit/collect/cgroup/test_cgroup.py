@@ -176,4 +176,4 @@ def test_a_group_that_was_made_again_goes_on_from_what_the_one_before_had_used()
 
 def test_readings_are_ordered_by_their_beginning(v1):
     first, second = v1.read({"cpuset": STEP}), v1.read({})
-    assert 0 < first.count_begin < first.ended < second.count_begin < second.ended
+    assert 0 < first.began < first.ended < second.began < second.ended

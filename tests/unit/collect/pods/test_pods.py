@@ -191,7 +191,7 @@ def test_records_wait_too_and_say_only_what_the_watcher_does_not(make):
         project="ml",
         replicas=[ReplicaRecord(name="worker-1", attempt=4, rank=4, node="n1", pod_id=uid(1))],
     )
-    assert (devices.make_job_id, devices.allocations[0].replica, devices.replicas) == ("two", "worker-1", [])
+    assert (devices.job_id, devices.allocations[0].replica, devices.replicas) == ("two", "worker-1", [])
     (event,) = found.events
     assert (event.project, event.job, event.replica, event.attempt) == ("ml", "two", "worker-1", 4)
     assert pods.take_released() == Records()

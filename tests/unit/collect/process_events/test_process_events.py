@@ -227,7 +227,7 @@ def test_a_job_that_no_scan_has_found_is_recorded_with_all_its_figures(machine):
         ("io.read", "j"): 9.0,
         ("io.write", "j"): 2.0,
     }
-    (job,) = machine.find_reporter.take_records(NOW_MS).jobs
+    (job,) = machine.reporter.take_records(NOW_MS).jobs
     assert (job.job_id, [replica.name for replica in job.replicas]) == ("j", ["worker-0"])
     assert machine.scan() == {}, "once"
 
