@@ -51,7 +51,7 @@ def parse_log_query(text: str, field: str = "query") -> LogQuery | None:
     if not text.strip():
         return None
     try:
-        return _Parser(text).whole()
+        return _Parser(text).parse()
     except LimitExceededError as error:
         raise LimitExceededError(f"{field} {error.message}", field) from None
     except InvalidRequestError as error:
@@ -88,7 +88,7 @@ class _Parser:
         self._terms = 0
         self._wildcards = 0
 
-    def whole(self) -> LogQuery:
+    def parse(self) -> LogQuery:
         """Parse the whole text."""
         found = self._parse_or(0)
         if self._peek_token().kind:

@@ -51,10 +51,10 @@ def read_wandb(file: IO[bytes], source: RowSource) -> Iterator[Block]:
         except (InvalidRequestError, msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError) as error:
             run.damage(f"record {number}", str(error))
         if len(run.times) >= source.batch_rows:
-            yield Block(rows=run.rows())
+            yield Block(rows=run.take_rows())
     if not run.job:
         raise InvalidRequestError(f"{source.name} has no run: name the run-ID.wandb file of an offline run")
-    yield Block(rows=run.rows() if run.times else None, records=(run.record(),), skipped=run.skipped)
+    yield Block(rows=run.take_rows() if run.times else None, records=(run.make_record(),), skipped=run.skipped)
 
 
 class _RunFile:
@@ -96,7 +96,7 @@ class _RunFile:
         for content in record.get(_HISTORY, ()):
             self._take_history(_message(content))
 
-    def rows(self) -> Rows:
+    def take_rows(self) -> Rows:
         """Return the samples since the last call."""
         count = len(self.times)
         columns = {
@@ -108,7 +108,7 @@ class _RunFile:
         self.times, self._values, self._codes = [], [], []
         return Rows(columns, time, value, lambda row: f"{self._source.name}, value {row + 1}")
 
-    def record(self) -> JobRecord:
+    def make_record(self) -> JobRecord:
         """Return the record of the job. Names of metrics that had to be changed are in ``extra.wandb.names``.
 
         A configuration, then names, for which the record has no room are left out.

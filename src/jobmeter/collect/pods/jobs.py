@@ -121,7 +121,7 @@ class PodJobs:
             self._forget(now)
         return ready
 
-    def records(self, records: Records) -> Records:
+    def rename_records(self, records: Records) -> Records:
         """Return the records whose names are known; the others are returned by ``take_released``."""
         now = self._monotonic()
         jobs: list[JobRecord] = []

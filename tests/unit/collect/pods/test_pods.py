@@ -180,7 +180,7 @@ def test_records_wait_too_and_say_only_what_the_watcher_does_not(make):
     )
     event = EventRecord(time=5, job=job_of_pod(uid(1)), replica="worker-0", attempt=1, reason="OOMKilled")
     other = JobRecord(job_id="21")
-    found = pods.records(Records(jobs=[start, other, device, end], events=[event]))
+    found = pods.rename_records(Records(jobs=[start, other, device, end], events=[event]))
     assert (found.jobs, found.events) == ([other], [])
     assert pods.take_released() == Records()
     pods.answer([uid(1)], [replica(1, first=3, project="ml")])
@@ -203,7 +203,7 @@ def test_ranks_reported_by_the_watcher_are_not_repeated(make):
     pods.rename_samples([])
     pods.answer([uid(1)], [replica(1, rank=2)])
     record = JobRecord(job_id=job_of_pod(uid(1)), replicas=[ReplicaRecord(name="worker-0", rank=0)])
-    assert pods.records(Records(jobs=[record])).jobs == []
+    assert pods.rename_records(Records(jobs=[record])).jobs == []
 
 
 def test_records_of_a_pod_by_its_own_name_are_whole(make):
@@ -213,7 +213,7 @@ def test_records_of_a_pod_by_its_own_name_are_whole(make):
     record = JobRecord(
         job_id=job_of_pod(uid(1)), type="Pod", replicas=[ReplicaRecord(name="worker-0", attempt=1, start=5)]
     )
-    (found,) = pods.records(Records(jobs=[record])).jobs
+    (found,) = pods.rename_records(Records(jobs=[record])).jobs
     assert found == JobRecord(
         job_id="bert", type="Pod", replicas=[ReplicaRecord(name="worker-3", attempt=1, start=5)], allocations=[]
     )
@@ -222,7 +222,7 @@ def test_records_of_a_pod_by_its_own_name_are_whole(make):
 def test_records_that_wait_are_bounded(make):
     pods = make(process(1))
     record = JobRecord(job_id=job_of_pod(uid(1)), replicas=[ReplicaRecord(name="worker-0")])
-    assert pods.records(Records(jobs=[record] * (MOST_RECORDS + 1))).jobs == []
+    assert pods.rename_records(Records(jobs=[record] * (MOST_RECORDS + 1))).jobs == []
     assert len(pods.take_released().jobs) == MOST_RECORDS + 1
 
 

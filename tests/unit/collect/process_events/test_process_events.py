@@ -267,7 +267,7 @@ def test_a_program_that_begins_while_the_processes_are_listed_is_found(machine):
     machine.tags[pid] = {"JOBMETER_JOB_ID": "j"}
     machine.burn(pid, 10)
     machine.events.waiting.append((EXEC, 0, pid, 0, 0))
-    machine.watch.scanned(listed, [])
+    machine.watch.compare_scan(listed, [])
     machine.turn()
     machine.end(pid)
     assert machine.scan()["cpu.time", "j"] == 0.1

@@ -25,7 +25,7 @@ _SLOW = (
 
 
 def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
-    table = device.table()
+    table = device.read_table()
     edge, junction = device.read_sensor("temperature edge"), device.read_sensor("temperature junction")
     hotspot = _scale(junction, _MILLI, _mean(table, Value.HOTSPOT))
     found = {
@@ -46,7 +46,7 @@ def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
         "gpu.clock.memory": _scale(device.read_sensor("clock mclk"), 1.0, _mean(table, Value.MEMORY_CLOCK, _MEGA)),
         "gpu.xgmi.receive": _sum_bytes(table, Value.XGMI_READ),
         "gpu.xgmi.transmit": _sum_bytes(table, Value.XGMI_WRITE),
-        **device.limited(table),
+        **device.read_limit_seconds(table),
     }
     return device.answer({name: value for name, value in found.items() if value is not None})
 

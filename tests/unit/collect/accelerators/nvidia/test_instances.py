@@ -31,7 +31,7 @@ class GroupsThatPermit:
     def __init__(self, index):
         self.index = index
 
-    def permitted(self, _member, devices, _now_ms):
+    def list_permitted(self, _member, devices, _now_ms):
         return [one.index for one in devices if self.index == (one.part.parent if one.part else one.index)]
 
 
