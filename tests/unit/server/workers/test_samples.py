@@ -105,7 +105,7 @@ def test_stored_samples_are_counted_once(tmp_path):
 
 
 def ingested(place):
-    lines = place.services.telemetry.text().decode().splitlines()
+    lines = place.services.telemetry.render().decode().splitlines()
     return sum(
         float(line.rpartition(" ")[2]) for line in lines if line.startswith("jobmeter_ingest_samples_accepted_total")
     )
