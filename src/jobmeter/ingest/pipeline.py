@@ -1,5 +1,6 @@
 """The ingest pipeline: check a request, store it durably, report it to the registry, acknowledge it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -37,7 +38,7 @@ from jobmeter.model.time import DAY, NS_PER_MS, SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
-from jobmeter.wire.native.decode import decode, decode_from_memory
+from jobmeter.wire.native.decode import FrameColumns, decode, decode_from_memory, resolve_columns
 
 _Part = tuple[SampleBatch, Retention]
 _Checked = tuple[list[_Part], Receipt]
@@ -133,14 +134,29 @@ class IngestPipeline:
         Call it, and await its result, on the thread of an event loop. Raises as ``submit``.
         """
         batches = decode_from_memory(body, write_project(principal, None), self._limits, self._lists)
-        if batches is None:
-            return None
+        begun = None if batches is None else self._begin(batches, principal)
+        return None if begun is None else _await_durable(*begun)
+
+    def submit_columns(
+        self, frames: Sequence[FrameColumns], principal: Principal
+    ) -> tuple[asyncio.Future[None], Receipt] | None:
+        """Take columns of frames from memory: as ``submit_from_memory``, for a body that another process has read.
+
+        Returns the receipt, and the future that is done when the receipt is true.
+        """
+        batches = resolve_columns(frames, write_project(principal, None), self._lists)
+        return None if batches is None else self._begin(batches, principal)
+
+    def _begin(
+        self, batches: Sequence[SampleBatch], principal: Principal
+    ) -> tuple[asyncio.Future[None], Receipt] | None:
+        """Queue batches of one project whose retention is cached. Called on the thread of an event loop."""
         checked = self._check(join(batches), principal, self._registry.memory.get_retention)
         if checked is None or len(checked[0]) != 1:
             return None
         ((part, retention),), receipt = checked
         self._observer.admit(part)
-        return _await_durable(self.committer.append_from_loop(part, retention), receipt)
+        return self.committer.append_from_loop(part, retention), receipt
 
     def submit_samples(self, batch: SampleBatch, principal: Principal, sent: SampleBatch | None = None) -> Receipt:
         """Take samples whose series name their projects. Raises as ``submit``. The receipt does not count ``sent``."""
@@ -296,7 +312,7 @@ class IngestPipeline:
             return count
 
 
-async def _await_durable(durable: Awaitable[None], receipt: Receipt) -> Receipt:
+async def _await_durable(durable: asyncio.Future[None], receipt: Receipt) -> Receipt:
     await durable
     return receipt
 

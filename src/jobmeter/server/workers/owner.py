@@ -1,12 +1,14 @@
 """Records of the storage process that workers cache, and the revisions that invalidate them."""
 
-from collections.abc import Collection, Iterator
+import asyncio
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import msgspec
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from jobmeter.errors import JobmeterError, ThrottledError
+from jobmeter.ingest.receipt import Receipt
 from jobmeter.server.services import Services
 from jobmeter.server.workers.frames import (
     PIECE_BYTES,
@@ -16,6 +18,7 @@ from jobmeter.server.workers.frames import (
     JobLookup,
     KeyLookup,
     NodesLookup,
+    SamplesRead,
     Searched,
     SeriesLookup,
 )
@@ -100,6 +103,26 @@ class OwnedRecords:
         for rows, seconds in about.costs or ():
             admission.charge(about.key, rows, seconds)
         return True
+
+    def store(self, read: SamplesRead, done: Callable[[Receipt | None], None]) -> None:
+        """Store samples that a worker has read. Every failure makes the worker forward the call, which reports it."""
+
+        def finish(durable: asyncio.Future[None]) -> None:
+            if durable.cancelled() or durable.exception() is not None:
+                done(None)
+            else:
+                self._services.telemetry.count_ingested(receipt)
+                done(receipt)
+
+        try:
+            begun = self._services.pipeline.submit_columns(read.frames, read.principal)
+        except JobmeterError:
+            begun = None
+        if begun is None:
+            done(None)
+            return
+        waiting, receipt = begun
+        waiting.add_done_callback(finish)
 
     def metrics(self) -> Iterator[Metric]:
         """Return the number of workers' own answers as a metric."""

@@ -229,10 +229,14 @@ class ClickHouseStore:
             self.peers.followed.intent = self.rollup_state.intent
             log.connect(self.peers, self)
         table = ServerTable(pool, clock)
-        self.membership = NodeMembership(table, log, journal, peers=self.peers, shares=self.replicas is None)
-        log.is_current = self.membership.is_current
+        membership = self.membership = NodeMembership(
+            table, log, journal, peers=self.peers, shares=self.replicas is None
+        )
+        log.is_current = membership.is_current
+        if self.replicas is None:
+            log.number = lambda: membership.number
         if self.peers is not None:
-            self.peers.followed.may_sign = self.membership.is_current
+            self.peers.followed.may_sign = membership.is_current
         self.membership.join(discard=discard)
         log.check = self.membership.check
         for one in checked:

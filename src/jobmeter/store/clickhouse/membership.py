@@ -23,6 +23,8 @@ The rules, and why no answer lacks an acknowledged sample and none is lost:
   other at least one sees it. So a leader that lost its followers acknowledges nothing, and one of them succeeds it.
 - The follower with the lowest number inserts its copies into the node and writes ``SUCCEEDED``, which voids the old
   leader's journal. Then one of the servers leads.
+- The engine refuses an insert of samples that an expelled server begins. Before copies or a journal are inserted, the
+  former leader is expelled, and its inserts that the engine has begun end. So no late insert replaces newer values.
 - A leader that died without followers left samples in its folder. Its next start inserts them. So does any server that
   reaches the folder and gets its lock, which a living process holds.
 - The others expel a server whose beat in the table has not changed, except the leader.
@@ -266,9 +268,9 @@ class NodeMembership:
             self._duties.void()
         elif state < DEPARTED:
             row = next((one for one in self._table.read() if one.id == before), ServerRow(before))
-            if self._has_successors(row):
-                if state == LIVE:
-                    self._table.write(replace(row, beat=row.beat + 1, state=EXPELLED))  # its followers need not wait
+            if state == LIVE:
+                self._table.write(replace(row, beat=row.beat + 1, state=EXPELLED))  # its followers need not wait
+            if self._has_successors(row) or self._table.is_inserting(before):
                 return False
         self._duties.recover(self._folder)
         if before and state < DEPARTED:
@@ -287,10 +289,14 @@ class NodeMembership:
         if lock is None:
             return False
         try:
+            if row.state == LIVE:
+                self._table.write(replace(row, beat=row.beat + 1, state=EXPELLED))
+            if self._table.is_inserting(row.id):
+                return False
             self._duties.recover(Path(row.folder))
         finally:
             lock.release()
-        self._table.write(replace(row, beat=row.beat + 1, state=DEPARTED, journals=False))
+        self._table.write(replace(row, beat=row.beat + 2, state=DEPARTED, journals=False))
         _log.warning("the samples in %s, the journal of a server that has ended, are in the engine now", row.folder)
         return True
 
@@ -396,10 +402,14 @@ class NodeMembership:
         rows = self._table.read()
         if not is_live(rows, self.number):
             return  # the next tick joins again
-        candidates = [one for one in rows if one.state == LIVE and one.leader == former]
+        followed = [one for one in rows if one.leader == former]
+        candidates = [one for one in followed if one.state == LIVE]
         self._silence.expel([one for one in candidates if one.id != self.number])
         if min(one.id for one in candidates) != self.number:
             return
+        ended = (former, *(one.id for one in followed if one.state != LIVE))
+        if any(self._table.is_inserting(one) for one in ended):
+            return  # later its rows would replace newer ones
         self._duties.insert_copies()
         self._table.write(replace(row, beat=row.beat + 2, state=SUCCEEDED, journals=False))
         _log.warning(

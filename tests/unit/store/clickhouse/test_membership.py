@@ -26,6 +26,33 @@ class World(ServerTable):
         self.samples: set[int] = set()
         self.away = False
         self.places: dict[str, Server] = {}
+        self.sent: list[tuple[int, set[int]]] = []
+        """Inserts on their way to the node: the number of their server, and their samples."""
+        self.inserts: list[tuple[int, set[int]]] = []
+        """Inserts that the node has begun."""
+
+    def begin_insert(self, at):
+        """Begin an insert that was sent; refuse it from an expelled server."""
+        number, samples = self.sent.pop(at)
+        if not self.away and self.get_state(number) == LIVE:
+            self.inserts.append((number, samples))
+
+    def end_insert(self, at):
+        """Store the samples of an insert. Its server still has its journal: nothing newer is stored yet."""
+        number, samples = self.inserts.pop(at)
+        assert max(self.rows[number]) < DEPARTED
+        self.samples |= samples
+
+    def end_inserts(self, number):
+        """End the inserts of a server."""
+        self.sent = [one for one in self.sent if one[0] != number]
+        for at in reversed(range(len(self.inserts))):
+            if self.inserts[at][0] == number:
+                self.end_insert(at)
+
+    def is_inserting(self, number):
+        self.answer()
+        return any(one == number for one, _ in self.inserts)
 
     def read(self):
         self.answer()
@@ -205,6 +232,8 @@ class Server:
         self.role, self.alone = ServerRole.IDLE, False
 
     def be_among_others(self):
+        self.world.answer()
+        self.world.end_inserts(self.membership.number)  # one flush runs at a time
         self.recover(self.folder)
         self.role, self.alone = ServerRole.DIRECT, False
 
@@ -287,6 +316,11 @@ class Server:
         except UnavailableError:
             return False
         return True
+
+    def begin_flush(self):
+        """Send the journal to the node, which takes it later; this server may freeze or die meanwhile."""
+        if self.role is ServerRole.LEADER and self.membership.is_current():
+            self.world.sent.append((self.membership.number, set(self.journal)))
 
     def settled(self):
         """Return the samples that every follower has confirmed by now."""
@@ -431,6 +465,21 @@ class Agreement(RuleBasedStateMachine):
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
+    def begin_flush(self, data):
+        self._draw(data).begin_flush()
+
+    @precondition(lambda self: self.running and self.world.sent)
+    @rule(data=st.data())
+    def begin_insert(self, data):
+        self.world.begin_insert(data.draw(st.integers(0, len(self.world.sent) - 1)))
+
+    @precondition(lambda self: self.running and self.world.inserts and not self.world.away)
+    @rule(data=st.data())
+    def end_insert(self, data):
+        self.world.end_insert(data.draw(st.integers(0, len(self.world.inserts) - 1)))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
     def kill(self, data):
         self._draw(data).die()
 
@@ -457,6 +506,9 @@ class Agreement(RuleBasedStateMachine):
         if not self.running:
             return
         self.world.away = False
+        while self.world.inserts:
+            self.world.end_insert(0)
+        self.world.sent.clear()
         for server in self.servers:
             server.is_frozen = False
             server.cut_from.clear()
