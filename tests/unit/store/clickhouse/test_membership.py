@@ -800,7 +800,7 @@ def test_a_follower_succeeds_a_frozen_leader_once_its_inserts_have_ended(world, 
     leader.begin_flush()  # not sent before it freezes
     leader.is_frozen = True
     run_together(world, 60, follower)
-    assert world.state(number) == EXPELLED
+    assert world.get_state(number) == EXPELLED
     assert follower.role is ServerRole.IDLE
     world.end_insert(0)
     run_together(world, 3, follower)
