@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -31,10 +31,13 @@ class Stopping:
     Thread-safe. Leaving the context begins the stop too, and bounds the interpreter's own exit.
     """
 
-    def __init__(self, grace_seconds: float, under_way: Callable[[], str] = str) -> None:
+    def __init__(
+        self, grace_seconds: float, under_way: Callable[[], str] = str, leave: Callable[[int], Any] = os._exit
+    ) -> None:
         """``under_way`` describes for the log what still runs when the time is over."""
         self.under_way = under_way
         self._grace_seconds = grace_seconds
+        self._leave = leave
         self._lock = threading.Lock()
         self._begun = False
         self._callbacks: list[Callable[[], object]] = []
@@ -82,7 +85,7 @@ class Stopping:
             if select.select([self._reading], [], [], left)[0]:
                 signals += [number for number in os.read(self._reading, 1) if number]
                 if len(signals) > 1:
-                    os._exit(128 + signals[-1])
+                    self._leave(128 + signals[-1])
         self._report_overdue()
 
     def _report_overdue(self) -> None:
@@ -94,4 +97,4 @@ class Stopping:
             ", ".join(threads),
         )
         logging.shutdown()
-        os._exit(OVERDUE_STATUS)
+        self._leave(OVERDUE_STATUS)

@@ -280,7 +280,7 @@ def _text(message: Message, number: int) -> str:
 
 
 def _texts(message: Message, number: int) -> list[str]:
-    values = message.get(1, ())
+    values = message.get(number, ())
     if not all(isinstance(value, bytes) for value in values):
         raise InvalidRequestError(f"field {number} is no text")
     return [value.decode() for value in values]
