@@ -230,7 +230,7 @@ class NoTables(EngineTables):
         self,
         table: TableSlices,  # noqa: ARG002 - as of an engine
         partitions: Sequence[str],
-        at_seconds: int,  # noqa: ARG002 - as of an engine
+        at_seconds: int,  # noqa: ARG002
     ) -> dict[str, dict[int, SliceSum]]:
         """Return none."""
         return {name: {} for name in partitions}
