@@ -52,9 +52,10 @@ from jobmeter.store.clickhouse.servers import (
     SUCCESSION,
     UNCONFIRMED,
     ServerRow,
-    ServerTable,
+    ServerRows,
     describe_apart,
     describe_missing,
+    describe_unreachable,
 )
 from jobmeter.store.clickhouse.silence import (
     FENCE_SECONDS,
@@ -83,17 +84,19 @@ class NodeMembership:
 
     def __init__(
         self,
-        table: ServerTable,
+        table: ServerRows,
         duties: Duties,
         folder: Path | None,
         now: Callable[[], float] | None = None,
         *,
         peers: ServerPeers | None = None,
         shares: bool = True,
+        direct: bool = True,
     ) -> None:
         """``folder`` has the journal; None for a server without a journal, which never leads.
 
         Without ``peers`` others cannot reach this server. Without ``shares`` no other server may use the engine.
+        Without ``direct`` only a leader writes: a server that cannot follow it is idle.
         """
         self._table = table
         self._duties = duties
@@ -101,6 +104,7 @@ class NodeMembership:
         self._now = now or read_clock
         self._peers = None if folder is None else peers
         self._shares = shares
+        self._direct = direct
         self._row = self._make_row()
         self._confirmed = float("-inf")
         self._silence = SilentServers(table, self._now)
@@ -155,7 +159,7 @@ class NodeMembership:
                 left = self._find_journals(self._table.read())
                 if left and not discard:
                     self._write(state=DEPARTED)
-                    raise UnavailableError(describe_missing(left))
+                    raise UnavailableError(describe_missing(left, hands_over=self._direct))
                 self._discard(left)
                 self.tick()
                 break
@@ -310,6 +314,9 @@ class NodeMembership:
                 self._duties.void()
             elif any(one.leader == self.number and one.state == LIVE for one in rows):
                 return  # a follower inserts the samples
+            elif not self._direct and self._find_journals(rows):
+                _log.error("another server leads, and the samples of this server's journal were given up")
+                self._duties.void()
             else:
                 self._duties.be_among_others()
                 if state < DEPARTED:
@@ -331,7 +338,7 @@ class NodeMembership:
         living = [one for one in others if one.state == LIVE]
         if not self._shares:
             return
-        if any(not one.peer or self._peers is None for one in living):
+        if self._direct and any(not one.peer or self._peers is None for one in living):
             self._leave_lead(others)
             return
         if self._peers is None:
@@ -434,8 +441,12 @@ class NodeMembership:
             if self._row.leader:
                 self._resign()
         elif self._now() - self._unreachable.setdefault(row.id, self._now()) > UNREACHABLE_SECONDS:
-            _log.warning("%s", describe_apart([row]))
-            self._write(peer="")
+            self._unreachable[row.id] = float("inf")
+            if self._direct:
+                _log.warning("%s", describe_apart([row]))
+                self._write(peer="")
+            else:
+                _log.warning("%s", describe_unreachable([row]))
         return False
 
     def _tick_idle(self, others: Sequence[ServerRow]) -> None:
@@ -453,7 +464,7 @@ class NodeMembership:
             self.tick()
 
     def _tick_direct(self, others: Sequence[ServerRow], began: float) -> None:
-        if self._duties.role is not ServerRole.DIRECT or self._row.phase != DIRECT:
+        if self._direct and (self._duties.role is not ServerRole.DIRECT or self._row.phase != DIRECT):
             self._write(phase=DIRECT)
             rows = self._table.read()
             if not is_live(rows, self.number) or self._find_journals(rows):
@@ -472,10 +483,11 @@ class NodeMembership:
         """Return True if this server is alone, or if all reach each other and its number is the lowest."""
         if not living or self._claims:
             return True
-        able = bool(self._row.peer) and all(one.peer for one in living)
-        return (
-            able and self.number < min(one.id for one in living) and self._now() - self._claimed > _CLAIM_AGAIN_SECONDS
-        )
+        reachable = [one for one in (self._row, *living) if one.peer]
+        if self._direct and len(reachable) <= len(living):
+            return False
+        first = min(one.id for one in reachable or (self._row, *living))
+        return self.number == first and self._now() - self._claimed > _CLAIM_AGAIN_SECONDS
 
     def _try_lead(self) -> None:
         if not self._claims:
@@ -485,9 +497,8 @@ class NodeMembership:
         rows = self._table.read()
         others = [one for one in rows if one.id != self.number]
         living = [one for one in others if one.state == LIVE]
-        able = (
-            is_live(rows, self.number) and not self._find_journals(rows) and all(one.peer and place for one in living)
-        )
+        able = is_live(rows, self.number) and not self._find_journals(rows)
+        able &= not self._direct or all(one.peer and place for one in living)
         if able and all(one.phase == IDLE for one in living):
             self._claims, self._owes = False, True
             self._claimed = float("-inf")

@@ -18,13 +18,16 @@ from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.leader_link import LeaderLink
 from jobmeter.store.clickhouse.native import encode
+from jobmeter.store.clickhouse.peer_messages import LeaderCommand
 from jobmeter.store.clickhouse.peer_work import PeerWork, StoreCommands
 from jobmeter.store.clickhouse.peers import PeerService
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool, accept_all
+from jobmeter.store.clickhouse.replica_state import ReplicaSetState
 from jobmeter.store.clickhouse.roles import ServerRole
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, JournalBlock, SampleRuns
+from jobmeter.store.clickhouse.shared_replicas import SharedReplicaSet
 from jobmeter.store.mirror import LeaderStore, MirroredMemory
 
 _NEVER = -1
@@ -42,11 +45,14 @@ class NodeLog:
     is. ``writing`` is locked while a commit runs: the role changes between two commits only.
     """
 
-    def __init__(self, pool: Pool, folder: Path | None, siblings: int = 1) -> None:
+    def __init__(
+        self, pool: Pool, folder: Path | None, siblings: int = 1, replicas: SharedReplicaSet | None = None
+    ) -> None:
         """``folder`` has this server's journal; None for a server without a journal.
 
-        ``siblings`` journals share the memory for rows that wait.
+        ``siblings`` journals share the memory for rows that wait. To ``replicas`` only the leader writes.
         """
+        self._replicas = replicas
         most = JournalLimits()
         self._limits = replace(most, most_rows=most.most_rows // siblings, most_bytes=most.most_bytes // siblings)
         self.role = ServerRole.IDLE
@@ -109,25 +115,32 @@ class NodeLog:
     def _is_mirrored(self) -> bool:
         return self.role in {ServerRole.LEADER, ServerRole.FOLLOWER}
 
-    def connect(self, peers: PeerService, store: LeaderStore) -> None:
-        """Use connections with other servers; ``store`` does the work that followers send."""
+    def connect(self, peers: PeerService, store: LeaderStore, tables: StoreCommands) -> None:
+        """Use connections with other servers; ``store`` does the work that followers send.
+
+        ``tables`` are the commands for other rows than samples.
+        """
         self.peers = peers
+        if self._replicas is not None:
+            self._replicas.announce = self._announce_replicas
+            peers.followed.replicas = lambda: None if self._replicas is None else self._replicas.record
 
         def choose() -> LeaderStore:
             return store if self._mirror is None else self._mirror
 
-        def flush(before_ms: int | None) -> int:
-            self.flush(before_ms)
+        def flush(command: LeaderCommand) -> int:
+            self.flush(command.argument)
             return 0
 
-        def delete_job(job: int | None) -> int:
-            choose().delete_job(job or 0)
+        def delete_job(command: LeaderCommand) -> int:
+            choose().delete_job(command.argument or 0)
             return 0
 
         commands: StoreCommands = {
             "flush": flush,
-            "roll_up": lambda until_ms: choose().roll_up(until_ms or 0),
+            "roll_up": lambda command: choose().roll_up(command.argument or 0),
             "delete_job": delete_job,
+            **tables,
         }
         peers.followed.work = PeerWork(lambda batches, retention: choose().append_all(batches, retention), commands)
 
@@ -156,17 +169,38 @@ class NodeLog:
         self._leader().append(batches, retention)
         return True
 
-    def command(self, name: str, argument: int | None) -> int | None:
+    def command(self, name: str, argument: int | None, content: bytes = b"") -> int | None:
         """Run a command of the leader's store. Return None if this server does not follow one."""
         if self.role is not ServerRole.FOLLOWER:
             return None
-        return self._leader().command(name, argument)
+        return self._leader().command(name, argument, content)
 
     def _leader(self) -> LeaderLink:
         link = None if self.peers is None else self.peers.leader
         if link is None:
             raise UnavailableError(_NO_ROLE, _RETRY_AFTER_MS)
         return link
+
+    def _announce_replicas(self, record: ReplicaSetState) -> None:
+        """Tell the followers which replicas have all data, and wait until they know."""
+        if self.peers is not None and self.role is ServerRole.LEADER:
+            term = self.begin_commit()
+            self.peers.followed.announce(record)
+            self.await_followers(term)
+
+    def use_replicas(self, record: ReplicaSetState) -> None:
+        """Read only the replicas that the leader's record names."""
+        if self._replicas is not None:
+            self._replicas.take(record)
+
+    def check_leading(self) -> None:
+        """Raise UnavailableError if this server leads and others may have expelled it."""
+        if self.role is ServerRole.LEADER:
+            self.check()
+
+    def _begin_writing(self) -> None:
+        if self._replicas is not None:
+            self._replicas.begin_writing()
 
     def note_change(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
         """Tell the followers that other data of some jobs changed, None for all, and wait until they know."""
@@ -247,6 +281,7 @@ class NodeLog:
         found: set[JobHour] = set()
 
         def prepare(rows: SampleRuns) -> None:
+            self._begin_writing()
             found.update(rows.late_hours(MAX_TIME_MS + 1))
             state.mark_before(rows.late_hours(state.intent()))
 
@@ -280,6 +315,7 @@ class NodeLog:
     def lead(self) -> None:
         """Use the journal from the next commit on."""
         state, catalog = self._parts()
+        self._begin_writing()
         with self.writing:
             state.reload()
             catalog.forget()
@@ -297,6 +333,8 @@ class NodeLog:
     def follow(self) -> None:
         """Send samples to the leader from the next commit on."""
         _, catalog = self._parts()
+        if self._replicas is not None:
+            self._replicas.end_writing()
         with self.writing:
             catalog.forget()
             self._change_role(ServerRole.FOLLOWER)
@@ -310,8 +348,13 @@ class NodeLog:
         self.note_alone(alone=False)
 
     def be_among_others(self) -> None:
-        """Use the node from the next commit on, once it has every row of the journal."""
+        """Use the node from the next commit on, once it has every row of the journal.
+
+        Servers on replicas do not use them directly: then this server is idle from the next commit on.
+        """
         state, catalog = self._parts()
+        if self.statistics().get("rows"):
+            self._begin_writing()
         was_alone = self._announced
         self._announce(alone=False)
         if self._mirror is not None:
@@ -321,7 +364,7 @@ class NodeLog:
             with self.writing:
                 self.flush()
                 state.write_marks()
-                self._change_role(ServerRole.DIRECT)
+                self._change_role(ServerRole.DIRECT if self._replicas is None else ServerRole.IDLE)
                 catalog.forget()
         except BaseException:
             self._trust()
@@ -334,6 +377,7 @@ class NodeLog:
         groups = [block.rows for block in self._copies.blocks()]
         if not groups:
             return
+        self._begin_writing()
         before = state.intent()
         hours = set[JobHour]().union(*(rows.late_hours(MAX_TIME_MS + 1) for rows in groups))
         state.mark_before({pair for pair in hours if pair[1] < before})

@@ -1,6 +1,7 @@
 """The table of the servers that use one ClickHouse node."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -66,13 +67,21 @@ def other_server(rows: Sequence[ServerRow]) -> str:
     )
 
 
-def describe_missing(rows: Sequence[ServerRow]) -> str:
-    """Return the message for a start without the journals of these servers."""
+def describe_missing(rows: Sequence[ServerRow], *, hands_over: bool) -> str:
+    """Return the message for a start without the journals of these servers.
+
+    ``hands_over``: a running server inserts its journal, so that others may start that cannot follow it.
+    """
     places = ", ".join(f"{row.folder} on {row.host}" for row in rows)
+    running = (
+        "If it runs, it hands them over within seconds"
+        if hands_over
+        else "If it runs, this server must reach its --peer-listen address"
+    )
     return (
-        f"another server has samples in its journal that the telemetry engine lacks: {places}. If it runs, it hands "
-        "them over within seconds; otherwise start it again, or bring the folder here under the same path. To give "
-        "these samples up: jobmeter serve --discard-journals"
+        f"another server has samples in its journal that the telemetry engine lacks: {places}. {running}; otherwise "
+        "start it again, or bring the folder here under the same path. To give these samples up: "
+        "jobmeter serve --discard-journals"
     )
 
 
@@ -86,8 +95,37 @@ def describe_apart(rows: Sequence[ServerRow]) -> str:
     )
 
 
+def describe_unreachable(rows: Sequence[ServerRow]) -> str:
+    """Return the message for a server that cannot follow the leader, where only a leader may write."""
+    hosts = ", ".join(sorted({row.host for row in rows}))
+    return (
+        f"this server does not reach the leading server on {hosts}, so it refuses samples and questions. Let all "
+        "servers reach each other's --peer-listen address"
+    )
+
+
+class ServerRows(Protocol):
+    """Table of the servers of an engine. A statement sees each earlier statement of any server."""
+
+    def read(self) -> Sequence[ServerRow]:
+        """Return the servers that have not departed, each with its newest description."""
+        ...
+
+    def state(self, number: int) -> int:
+        """Return the state of a server; ``LIVE`` for an unknown one."""
+        ...
+
+    def write(self, row: ServerRow) -> None:
+        """Store a row. On return it is durable and visible."""
+        ...
+
+    def forget_old(self) -> None:
+        """Delete the rows of servers that departed more than a day ago, if there are many."""
+        ...
+
+
 class ServerTable:
-    """Table of the servers. A statement sees each earlier statement of any server: the table is on a single node."""
+    """Implements ``ServerRows`` on a single ClickHouse node."""
 
     def __init__(self, pool: Pool, clock: Clock) -> None:
         self._pool = pool
