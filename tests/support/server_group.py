@@ -33,7 +33,7 @@ class MemoryServerGroup:
             row = self._servers.get((store, number))
             return 0 if row is None else row.state
 
-    def write_server(self, store: str, row: StoredServer, at_ms: int) -> None:  # noqa: ARG002 - the protocol's
+    def write_server(self, store: str, row: StoredServer, at_ms: int) -> None:
         with self._answering():
             old = self._servers.get((store, row.number), row)
             newer = row if row.beat >= old.beat else old
@@ -59,7 +59,7 @@ class MemoryServerGroup:
             return True
 
     @contextmanager
-    def locked(self, store: str) -> Iterator[None]:  # noqa: ARG002 - the protocol's
+    def locked(self, store: str) -> Iterator[None]:
         with self._answering():
             yield
 

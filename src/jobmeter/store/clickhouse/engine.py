@@ -450,8 +450,9 @@ class ClickHouseStore:
                 self.commit_log.close()
             if self.membership is not None and self.node_log is not None and not self.node_log.statistics().get("rows"):
                 self.membership.depart()
-            if self.peers is not None:
-                self.peers.close()
+            peers, self.peers = self.peers, None
+            if peers is not None:
+                peers.close()
             for pool in self._pools:
                 pool.close()
             if self._nodes is not None:

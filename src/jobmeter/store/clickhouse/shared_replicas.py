@@ -12,7 +12,7 @@ So no follower reads a replica that lacks an acknowledged row.
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +205,12 @@ class SharedReplicaSet(ReplicaSet):
         if record is not self._announced:
             self.announce(record)
             self._announced = record
+
+    def include(self, place: Place, replica_id: str) -> None:
+        """Note durably that a replica has all data. Followers that do not confirm may read it later."""
+        super().include(place, replica_id)
+        with suppress(UnavailableError):
+            self.announce(self._record)
 
     def stale(self) -> Sequence[Place]:
         """Return the replicas that this server should repair."""

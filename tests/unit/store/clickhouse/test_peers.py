@@ -138,9 +138,7 @@ def test_a_follower_has_the_rows_from_before_and_after_it_joined_until_the_engin
 
 
 def test_a_follower_knows_which_replicas_have_all_data_before_the_leader_goes_on(pair):
-    records = [
-        ReplicaSetState(identity="a", owner="b", number=number, complete={"id": "one:1"}) for number in range(2)
-    ]
+    records = [ReplicaSetState(identity="a", owner="b", number=number, complete={"id": "one:1"}) for number in range(2)]
     pair.followed.replicas = lambda: records[0]
     pair.leader.welcome(frozenset({2}))
     assert pair.follow() is Joining.FOLLOWS

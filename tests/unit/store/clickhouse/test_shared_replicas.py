@@ -61,3 +61,106 @@ def test_followers_write_by_the_leader_and_read_what_it_wrote(pair):
     for store in pair:
         assert not read_all(store, [slot.gauge()], slot.span)
         assert not read_lines(store, slot).lines
+
+
+def write(store: ClickHouseStore, slot: Slot, number: int) -> None:
+    store.append(batch_of({(slot.gauge(), slot.start + number): float(number)}), FOREVER)
+    store.logs.append([line_of(slot, number, f"line {number}")], FOREVER)
+
+
+def require_written(store: ClickHouseStore, slot: Slot, count: int) -> None:
+    expected = {(slot.gauge(), slot.start + number): float(number) for number in range(count)}
+    assert read_all(store, [slot.gauge()], slot.span) == expected
+    assert [line.text for line in read_lines(store, slot).lines] == [f"line {number}" for number in range(count)]
+
+
+def is_complete(store: ClickHouseStore) -> bool:
+    return all(complete(store))
+
+
+@pytest.mark.parametrize("fault", [NodeProcess.killed, NodeProcess.frozen])
+def test_no_server_reads_a_replica_that_lacks_what_another_server_wrote(servers, pair, fault):  # noqa: F811
+    slot = Slot()
+    wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
+    written = 0
+    for faulty in servers:
+        with fault(faulty):
+            for store in pair:
+                write(store, slot, written)
+                written += 1
+                pair[0].maintenance.flush()
+                for one in pair:
+                    require_written(one, slot, written)
+        for one in pair:  # the replica is back, and lacks rows
+            require_written(one, slot, written)
+        wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
+        for one in pair:
+            require_written(one, slot, written)
+
+
+def test_a_follower_succeeds_and_the_former_leader_writes_no_more(servers, database, tmp_path, group):  # noqa: F811
+    dsn, slot = address(servers, database), Slot()
+    with opened(dsn, tmp_path / "second", group) as second, opened(dsn, tmp_path / "first", group) as first:
+        assert role(first) == "follows the leading server"
+        write(first, slot, 0)
+        wait_until(lambda: is_complete(second), "the repair", 60)
+        former = second
+        assert former.replicas is not None
+        before = former.replicas.record.number
+        former.close()
+        wait_until(lambda: role(first).startswith("alone"), "the succession", 60)
+        write(first, slot, 1)
+        require_written(first, slot, 2)
+        assert first.replicas is not None
+        assert first.replicas.record.number > before
+        with opened(dsn, tmp_path / "second", group) as again:
+            assert role(again) == "follows the leading server"
+            write(again, slot, 2)
+            require_written(again, slot, 3)
+
+
+def test_a_group_that_works_goes_on_without_its_table_of_servers(servers, pair, group):  # noqa: F811
+    slot = Slot()
+    wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
+    group.away = True
+    for number, store in enumerate(pair):
+        write(store, slot, number)
+        for one in pair:
+            require_written(one, slot, number + 1)
+    with servers[1].killed():
+        with pytest.raises(UnavailableError, match="does not answer"):  # nobody may exclude the replica now
+            pair[1].logs.append([line_of(slot, 2, "line 2")], FOREVER)
+        pair[1].append(batch_of({(slot.gauge(), slot.start + 2): 2.0}), FOREVER)  # into the journal
+        assert len(read_all(pair[0], [slot.gauge()], slot.span)) == 3
+        group.away = False
+        pair[1].logs.append([line_of(slot, 2, "line 2")], FOREVER)
+        for one in pair:
+            require_written(one, slot, 3)
+
+
+def test_a_server_without_the_registry_of_the_group_does_not_start(servers, database, tmp_path, group):  # noqa: F811
+    dsn, slot = address(servers, database), Slot()
+    with opened(dsn, tmp_path / "first", group) as store:
+        write(store, slot, 0)
+        for journals in (None, tmp_path / "other"):
+            with pytest.raises(ConfigurationError, match="servers of a registry in PostgreSQL"):
+                open_store(dsn, CLOCK, journals)
+    with closing(open_store(dsn, CLOCK, tmp_path / "other", discard=True)) as alone:
+        assert len(read_all(alone, [slot.gauge()], slot.span)) == 1
+    with opened(dsn, tmp_path / "first", group) as store:  # the group again, by a record that is newer than its own
+        require_written(store, slot, 1)
+
+
+def test_the_only_server_of_replicas_becomes_one_of_several(servers, database, tmp_path, group):  # noqa: F811
+    dsn, slot = address(servers, database), Slot()
+    with closing(open_store(dsn, CLOCK, tmp_path / "first")) as store:
+        store.append(batch_of({(slot.gauge(), slot.start): 0.0}), FOREVER)
+        with (
+            pytest.raises(UnavailableError, match="another server uses these replicas"),
+            opened(dsn, tmp_path / "second", group),
+        ):
+            pass
+    with opened(dsn, tmp_path / "first", group) as first, opened(dsn, tmp_path / "second", group) as second:
+        assert [role(one) for one in (first, second)] == ["leads, followers: 1", "follows the leading server"]
+        for one in (first, second):
+            assert len(read_all(one, [slot.gauge()], slot.span)) == 1
