@@ -56,7 +56,7 @@ class GroupRecord:
         self._own = secrets.token_hex(8)
 
     def read(self) -> ReplicaSetState | None:
-        """Return the record, None if there is none."""
+        """Return the record; None before the first one."""
         stored = self._group.read_replicas(self._store)
         return None if stored is None else msgspec.json.decode(stored.content, type=ReplicaSetState)
 

@@ -18,7 +18,7 @@ _RETENTION = Retention()
 _LINES, _SPANS, _OUTBOX, _TRIM = "append_lines", "append_spans", "append_outbox", "trim_outbox"
 
 
-class Command(Protocol):
+class LeaderCall(Protocol):
     """Runs a command of the leader. See ``NodeLog.command``."""
 
     def __call__(self, name: str, argument: int | None, content: bytes = b"") -> int | None:
@@ -29,7 +29,7 @@ class Command(Protocol):
 class LedLogs:
     """Implements ``jobmeter.store.base.LogStore``."""
 
-    def __init__(self, table: LogStore, command: Command) -> None:
+    def __init__(self, table: LogStore, command: LeaderCall) -> None:
         self._table = table
         self._command = command
 
@@ -46,7 +46,7 @@ class LedLogs:
 class LedSpans:
     """Implements ``jobmeter.store.base.SpanStore``."""
 
-    def __init__(self, table: SpanStore, command: Command) -> None:
+    def __init__(self, table: SpanStore, command: LeaderCall) -> None:
         self._table = table
         self._command = command
 
@@ -67,7 +67,7 @@ class LedSpans:
 class LedOutbox:
     """Implements ``jobmeter.store.base.OutboxStore``."""
 
-    def __init__(self, table: OutboxStore, command: Command) -> None:
+    def __init__(self, table: OutboxStore, command: LeaderCall) -> None:
         self._table = table
         self._command = command
 

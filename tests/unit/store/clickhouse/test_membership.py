@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from jobmeter.errors import UnavailableError
-from jobmeter.store.clickhouse import membership
 from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.membership import NodeMembership
 from jobmeter.store.clickhouse.roles import Joining, ServerRole
@@ -349,7 +348,7 @@ class Agreement(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 99))
     def begin(self, seed):
         generator = random.Random(seed)
-        self.numbers = patch.object(membership.secrets, "randbits", generator.getrandbits)  # the same when repeated
+        self.numbers = patch("secrets.randbits", generator.getrandbits)  # the same when repeated
         self.numbers.start()
         self.world = World()
         self.servers: list[Server] = []
