@@ -34,7 +34,7 @@ from jobmeter.store.clickhouse.commit import CommitLog, DirectInserts, Flusher
 from jobmeter.store.clickhouse.damage import Damage, advice
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.journal import Journal
-from jobmeter.store.clickhouse.led_tables import LedLogs, LedOutbox, LedSpans, make_table_commands
+from jobmeter.store.clickhouse.led_tables import make_table_commands, send_nothing
 from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.logs import LogTable
 from jobmeter.store.clickhouse.lookup import Lookup
@@ -170,13 +170,11 @@ class ClickHouseStore:
         self.reader = SampleReader(read, self.commit_log.pending)
         self._lookup = Lookup(read, self.reader, self.rollup_state, self.commit_log.pending)
         self.rollup_job = RollupJob(write, self.rollup_state, self.commit_log.flush, self._gate)
-        self.logs: LogStore = LogTable(write, read, self.reader, self._gate)
-        self.spans: SpanStore = SpanTable(write, read, self._gate)
-        self.outbox: OutboxStore = OutboxTable(write, read, target, self._gate)
-        if self._shared is not None and self.node_log is not None:
-            command = self.node_log.command
-            self.logs, self.spans = LedLogs(self.logs, command), LedSpans(self.spans, command)
-            self.outbox = LedOutbox(self.outbox, command)
+        log, led = self.node_log, self._shared is not None
+        send = log.send_rows if log is not None and led else send_nothing
+        self.logs: LogStore = LogTable(write, read, self.reader, self._gate, send)
+        self.spans: SpanStore = SpanTable(write, read, self._gate, send)
+        self.outbox: OutboxStore = OutboxTable(write, read, target, self._gate, send)
         self.maintenance = Maintenance(
             write, target, self.rollup_state, self.catalog, self.rollup_job, self.commit_log, self._gate
         )

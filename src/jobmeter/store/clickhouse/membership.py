@@ -39,7 +39,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from jobmeter.errors import JobmeterError, UnavailableError
-from jobmeter.store.clickhouse.journal_owner import has_ended, lock_ended, read_owner, write_owner
+from jobmeter.store.clickhouse.journal_owner import (
+    discard_journals,
+    has_ended,
+    read_owner,
+    recover_ended,
+    write_owner,
+)
 from jobmeter.store.clickhouse.roles import Duties, Joining, ServerPeers, ServerRole, describe_role
 from jobmeter.store.clickhouse.servers import (
     DEPARTED,
@@ -160,7 +166,7 @@ class NodeMembership:
                 if left and not discard:
                     self._write(state=DEPARTED)
                     raise UnavailableError(describe_missing(left, hands_over=self._direct))
-                self._discard(left)
+                discard_journals(left, self._table)
                 self.tick()
                 break
             self._over.wait(_JOIN_AGAIN_SECONDS)
@@ -284,24 +290,6 @@ class NodeMembership:
         followers = [one for one in self.others() if one.leader == row.id]
         self._silence.expel(followers)
         return bool(followers)
-
-    def _take_over(self, row: ServerRow) -> bool:
-        """Recover the journal of a server that has ended. Return False if its folder is out of reach or in use."""
-        lock = lock_ended(row)
-        if lock is None:
-            return False
-        try:
-            self._duties.recover(Path(row.folder))
-        finally:
-            lock.release()
-        self._table.write(replace(row, beat=row.beat + 1, state=DEPARTED, journals=False))
-        _log.warning("the samples in %s, the journal of a server that has ended, are in the engine now", row.folder)
-        return True
-
-    def _discard(self, rows: Sequence[ServerRow]) -> None:
-        for row in rows:
-            _log.warning("samples of the journal %s on %s are given up", row.folder, row.host)
-            self._table.write(replace(row, beat=row.beat + 1, state=EXPELLED, journals=False))
 
     def _rejoin(self, rows: Sequence[ServerRow]) -> None:
         """Begin again under another number: the others have expelled this server."""
@@ -459,7 +447,7 @@ class NodeMembership:
             if row.state == LIVE and self._try_to_follow(row):
                 return
             if not self._has_successors(row):
-                self._take_over(row)
+                recover_ended(row, self._table, self._duties)
         if not self._find_journals(self._table.read()):
             self.tick()
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
+import msgspec
 import numpy as np
 
 from jobmeter.errors import JobmeterError, UnavailableError
@@ -169,11 +170,16 @@ class NodeLog:
         self._leader().append(batches, retention)
         return True
 
-    def command(self, name: str, argument: int | None, content: bytes = b"") -> int | None:
+    def command(self, name: str, argument: int | None) -> int | None:
         """Run a command of the leader's store. Return None if this server does not follow one."""
+        return self._leader().command(name, argument) if self.role is ServerRole.FOLLOWER else None
+
+    def send_rows(self, name: str, shipper: int, rows: Callable[[], object]) -> bool:
+        """Have the leader store rows of another table. See ``SendRows``."""
         if self.role is not ServerRole.FOLLOWER:
-            return None
-        return self._leader().command(name, argument, content)
+            return False
+        self._leader().command(name, shipper, msgspec.msgpack.encode(rows()))
+        return True
 
     def _leader(self) -> LeaderLink:
         link = None if self.peers is None else self.peers.leader

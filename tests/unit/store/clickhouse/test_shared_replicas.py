@@ -15,6 +15,10 @@ from tests.support.waiting import wait_until
 from tests.unit.store.clickhouse.test_replicas import CLOCK, _short_waits, address, complete, servers  # noqa: F401
 
 from jobmeter.errors import ConfigurationError, UnavailableError
+from jobmeter.model.shipper import OutboxRow
+from jobmeter.model.span import Span
+from jobmeter.model.trace_filter import SpanFilter
+from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse import ClickHouseStore
 from jobmeter.store.registry import open_store
 
@@ -164,3 +168,18 @@ def test_the_only_server_of_replicas_becomes_one_of_several(servers, database, t
         assert [role(one) for one in (first, second)] == ["leads, followers: 1", "follows the leading server"]
         for one in (first, second):
             assert len(read_all(one, [slot.gauge()], slot.span)) == 1
+
+
+def test_a_follower_stores_spans_and_outbox_rows_by_the_leader(pair):
+    slot, (first, second) = Slot(), pair
+    span = Span(trace="a" * 32, span="b" * 16, start_ns=10**18, end_ns=10**18 + 1, project="p", job=slot.job)
+    second.spans.append([span], FOREVER)
+    found = first.spans.read(SpanFilter(traces=frozenset({span.trace})), ReadBudget())
+    assert [one.span for one in found] == [span.span]
+    shipper = 2**64 - 5
+    rows = [OutboxRow(number, CLOCK.now_ms(), 9, b"{}") for number in (1, 2)]
+    second.outbox.append(shipper, rows)
+    assert first.outbox.read(shipper, 0, 9, 2**20) == rows
+    second.outbox.trim(shipper, 1)
+    assert first.outbox.read(shipper, 0, 9, 2**20) == rows[1:]
+    assert second.outbox.read(shipper, 0, 9, 2**20) == rows[1:]
