@@ -128,7 +128,7 @@ def run(server, data, *words, job, interval="1s"):
 def elsewhere():
     """The files by which a process enters other groups, in every hierarchy in which a run has groups of its own."""
     groups = OwnGroups(f"elsewhere-{os.getpid()}", ["worker-0"], Hierarchies())
-    yield groups.entries("worker-0")
+    yield groups.list_entries("worker-0")
     groups.remove()
 
 

@@ -10,7 +10,7 @@ from jobmeter.model.time import MINUTE, SECOND
 from jobmeter.server.exchange import Reply
 from jobmeter.server.workers.answers import WorkerAnswers
 from jobmeter.server.workers.forward import Forwarder
-from jobmeter.server.workers.frames import READ_BY_WORKER, AdmissionResult, LookupResult
+from jobmeter.server.workers.frames import READ_BY_WORKER, AdmissionResult, LookupResult, SamplesStored
 from jobmeter.server.workers.gateway import WorkerGateway
 from jobmeter.server.workers.owner import OwnedRecords
 from jobmeter.store.channel import Channel
@@ -27,7 +27,7 @@ class Workplace:
     """A storage process and its workers in one event loop."""
 
     def __init__(self, served, records):
-        self.served, self.records = served, records
+        self.served, self.take_records = served, records
         self.own = 0
         """Number of answers that workers gave themselves."""
         self.workers: list[tuple[WorkerAnswers, Forwarder]] = []
@@ -93,19 +93,19 @@ class Workplace:
 
     def note_searches(self):
         """Return the list to which the searches of the worker are added from now on."""
-        searched, find = [], self.records.find
+        searched, find = [], self.take_records.find
 
         def noting(about):
             searched.append(about)
             return find(about)
 
-        self.records.find = noting
+        self.take_records.find = noting
         return searched
 
     async def counted(self):
         """Return the number of the worker's own answers that the storage process has counted."""
         await self.ask("/healthz")  # the worker sends its counts before this forwarded call
-        return self.records.answers
+        return self.take_records.answers
 
     def add(self, answers, channel):
         """Add a worker, and return its ASGI application."""
@@ -166,7 +166,7 @@ async def _connected(place):
     await loop.create_connection(lambda: gateway.channel, sock=ours)
 
     def take(message):
-        (answers if isinstance(message, LookupResult | AdmissionResult) else forwarder).take(message)
+        (answers if isinstance(message, LookupResult | AdmissionResult | SamplesStored) else forwarder).take(message)
 
     channel = Channel(READ_BY_WORKER, take, lambda: None)
     await loop.create_connection(lambda: channel, sock=theirs)

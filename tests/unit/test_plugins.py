@@ -116,7 +116,7 @@ from jobmeter.ship.sink import Origin
 
 def refusal(kind):
     try:
-        opener(kind)(None, DestinationPolicy.of(()), Origin("0", "p", "l"))
+        opener(kind)(None, DestinationPolicy.from_settings(()), Origin("0", "p", "l"))
     except ConfigurationError as error:
         return error.message
 
@@ -150,7 +150,7 @@ print(json.dumps({
     "plain": [[answer.status, answer.body.decode()] for answer in plain],
     "collectors": [[one.collector.name, one.every_ms] for one in planned],
     "samples": [[one.series.metric, one.series.node, one.value] for one in samples],
-    "sink": opener("null")(None, DestinationPolicy.of(()), Origin("0", "p", "l")).origin.project,
+    "sink": opener("null")(None, DestinationPolicy.from_settings(()), Origin("0", "p", "l")).origin.project,
     "refusals": [refusal(kind) for kind in ("nothing", "unknown", "closed")],
     "vendors": [vendor.name for vendor in vendors()],
     "measured": sorted(powers),

@@ -109,22 +109,22 @@ class Call:
         if self.memory is not None:
             self.memory.take(size)
 
-    def header(self, name: str, default: str = "") -> str:
+    def get_header(self, name: str, default: str = "") -> str:
         """Return the first header of that lower-case name."""
         return self._headers.get(name, default)
 
-    def parameter(self, name: str) -> str | None:
+    def get_parameter(self, name: str) -> str | None:
         """Return the first query parameter of that exact name, decoded; None if absent, ``""`` if empty."""
         return self._parameters.get(name)
 
     @_CachedProperty
-    def parameters(self) -> tuple[tuple[str, str], ...]:
+    def list_parameters(self) -> tuple[tuple[str, str], ...]:
         """Return every query parameter; see ``read_parameters``."""
         return read_parameters(self.query)
 
     @_CachedProperty
     def _parameters(self) -> dict[str, str]:
-        return dict(reversed(self.parameters))
+        return dict(reversed(self.list_parameters))
 
     @_CachedProperty
     def _headers(self) -> dict[str, str]:

@@ -64,11 +64,11 @@ class NonceMemory:
         except OSError as error:
             raise UnavailableError(f"{file} cannot be used: {error.strerror}") from error
 
-    def fresh(self, date_ms: int) -> bool:
+    def is_fresh(self, date_ms: int) -> bool:
         """True if a request of that date may be accepted: its nonces are still remembered."""
         return date_ms >= self._floor_ms and abs(self._clock.now_ms() - date_ms) <= self._window_ms
 
-    def first(self, key: str, nonce: str, date_ms: int) -> bool:
+    def remember(self, key: str, nonce: str, date_ms: int) -> bool:
         """Remember a (key, nonce, date). True if it is new."""
         digest = digest_of(key, nonce)
         minute = date_ms // MINUTE
@@ -244,7 +244,7 @@ class SharedNonces(NonceMemory):
         except JobmeterError as error:
             _log.warning("accepted signatures are not shared with other servers yet: %s", error.message)
 
-    def first(self, key: str, nonce: str, date_ms: int) -> bool:
+    def remember(self, key: str, nonce: str, date_ms: int) -> bool:
         """Remember a (key, nonce, date) on all servers. True if it is new. Raises UnavailableError."""
         found = self._from_memory(key, nonce, date_ms)
         if found is None and not self._is_synchronized:
@@ -254,7 +254,7 @@ class SharedNonces(NonceMemory):
             return found
         if not self._accept(Signature(date_ms // MINUTE, int.from_bytes(digest_of(key, nonce), "big", signed=True))):
             return False
-        return self.fresh(date_ms)  # the registry may have raised the floor
+        return self.is_fresh(date_ms)  # the registry may have raised the floor
 
     def close(self) -> None:
         """Insert the remembered signatures into the registry, and close the file."""
@@ -265,7 +265,7 @@ class SharedNonces(NonceMemory):
 
     def _from_memory(self, key: str, nonce: str, date_ms: int) -> bool | None:
         with self._changing:
-            return super().first(key, nonce, date_ms) if self.is_alone else None
+            return super().remember(key, nonce, date_ms) if self.is_alone else None
 
     def _synchronize(self) -> None:
         """Bring the registry and the memory to the wanted state. Raises UnavailableError if the registry is away."""

@@ -146,7 +146,9 @@ def read_config(content: Field) -> AlertConfig:
         destinations=tuple(destinations),
         receivers=tuple(names),
         inhibitions=(CASCADES, *map(_inhibition, fields["inhibit_rules"].items() if "inhibit_rules" in fields else ())),
-        guard=DestinationPolicy.of([one.text() for one in fields["allow"].items()] if "allow" in fields else ()),
+        guard=DestinationPolicy.from_settings(
+            [one.text() for one in fields["allow"].items()] if "allow" in fields else ()
+        ),
         resolve_ms=read_duration(common["resolve_timeout"]) if "resolve_timeout" in common else 5 * MINUTE,
     )
 

@@ -83,7 +83,7 @@ def create(
         from jobmeter.access.vault import Vault
 
         text = encode_policies(map(_policy, policies))
-        vault = Vault.load(settings, make=not opened.keys.all())
+        vault = Vault.load(settings, make=not opened.keys.list_keys())
         key = create_key(opened, vault, SystemClock(), name, role or "admin", project, text, actor=COMMAND_LINE)
     shown = msgspec.to_builtins(key)
     if as_json:

@@ -54,7 +54,7 @@ class ReplicaMemory:
             inside, apart = _divide_processes(replica)
             shared += apart
             marks = (usage.memory_peak or 0.0 for usage in (*replica.groups.values(), *replica.last))
-            if max(marks, default=0.0) > self._peaks.highest(owner, ()):
+            if max(marks, default=0.0) > self._peaks.update_highest(owner, ()):
                 own += inside
         self._processes.update(shared, own)
 
@@ -77,7 +77,7 @@ class ReplicaMemory:
             {final.key: final.memory_peak for final in replica.ended},
             max(charged - sum(stat.memory for stat in inside), 0.0),
         )
-        highest = self._peaks.highest(owner, [*peaks, *marks, now or 0.0])
+        highest = self._peaks.update_highest(owner, [*peaks, *marks, now or 0.0])
         return {"memory.usage": now, "memory.peak": highest or None}
 
     def forget(self, owner: Owner) -> None:

@@ -145,7 +145,7 @@ class DeviceStates:
         text += f" Nothing is measured of them for {seconds} s."
         self._report(now_ms, DRIVER_RELEASED, Level.INFO if closed else Level.WARNING, text, ())
 
-    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their looks
+    def take_records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their looks
         """Return the events since the last call."""
         return Records(events=[self._events.popleft() for _ in range(len(self._events))])
 
@@ -155,5 +155,5 @@ class DeviceStates:
         _log.log(logging.INFO if level is Level.INFO else logging.WARNING, "%s: %s", reason, text)
         subject = f"device {device}" if device else ""
         for owner in owners or (() if self._alone else (None,)):
-            event = self._place.event(now_ms, level, reason, text, owner=owner, subject=subject)
+            event = self._place.make_event(now_ms, level, reason, text, owner=owner, subject=subject)
             self._events.append(event)

@@ -55,7 +55,7 @@ class Hierarchies:
         self._mounts = _hierarchies(text)
         self._prefix = prefix
 
-    def directory(self, controller: str, path: str) -> str | None:
+    def find_directory(self, controller: str, path: str) -> str | None:
         """Return the folder of a group; None if the hierarchy is not mounted or the group lies outside it."""
         mount = self._mounts.get(controller)
         if mount is None:
@@ -68,7 +68,7 @@ class Hierarchies:
             return None
         return f"{self._prefix}{mount.point}{path}".rstrip("/")
 
-    def top(self, controller: str) -> str | None:
+    def find_top(self, controller: str) -> str | None:
         """The top folder of the mounted hierarchy."""
         mount = self._mounts.get(controller)
         return None if mount is None else f"{self._prefix}{mount.point}"

@@ -71,7 +71,7 @@ class GroupReader:
         directories: dict[str, str] = {}
         tops: dict[str, str] = {}
         for controller, path in groups.items():
-            directory, top = self._hierarchies.directory(controller, path), self._hierarchies.top(controller)
+            directory, top = self._hierarchies.find_directory(controller, path), self._hierarchies.find_top(controller)
             if directory is not None and top is not None:
                 directories[controller], tops[controller] = directory, top
         return directories, tops

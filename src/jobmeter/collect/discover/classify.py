@@ -69,7 +69,7 @@ class NodeClassifier:
         )
         """Sources of memberships, most trusted first."""
 
-    def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
+    def find_member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
         """Classify a process. A process with an illegal job or replica name belongs to no job."""
         if stat.key.pid == 2 or stat.parent == 2:
             return None  # the kernel's own threads
@@ -112,7 +112,7 @@ class NodeClassifier:
         pod = candidate.pod
         if pod is None:
             return _UNDECIDED
-        run = self._containers.number(pod.uid, pod.container)
+        run = self._containers.find_number(pod.uid, pod.container)
         # A sandbox only holds the pod's network. A container's link appears shortly after its process.
         if run is None:
             return None
@@ -182,7 +182,7 @@ class NodeClassifier:
             task = number(variables, "SLURM_PROCID")
         replica = f"{self._node}-task-{place.task}" if task is None else f"worker-{task}"
         restarts = number(variables, "SLURM_RESTART_COUNT") or 0
-        owner = Owner(check_job_id(self._clusters.job_id(job, cluster)), check_name(replica, "replica"), restarts)
+        owner = Owner(check_job_id(self._clusters.make_job_id(job, cluster)), check_name(replica, "replica"), restarts)
         if owner.job == place.job:
             self._owners.assign(owner.job, self._read_principals(candidate))
         elif not self._accepts(owner.job, candidate):

@@ -65,7 +65,7 @@ class SlurmClusters:
                 self._of_roots[place.root] = named
         return named or self._of_roots.get(place.root, "")
 
-    def job_id(self, number: str, cluster: str) -> str:
+    def make_job_id(self, number: str, cluster: str) -> str:
         """The id of a job with that number in that cluster, empty for the node's own."""
         cluster = cluster or self._own
         if cluster and (cluster != self._own or self._ids is JobIds.CLUSTER):
@@ -81,4 +81,4 @@ class SlurmClusters:
 
     def is_job(self, member: Member, number: str) -> bool:
         """True if a member works for a job of that number, in its own cluster."""
-        return member.source is MembershipSource.SLURM and member.owner.job == self.job_id(number, member.cluster)
+        return member.source is MembershipSource.SLURM and member.owner.job == self.make_job_id(number, member.cluster)

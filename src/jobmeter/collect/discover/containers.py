@@ -20,7 +20,7 @@ class ContainerRuns:
         self._runs: dict[str, int] = {}
         self._pods: dict[str, str] = {}
 
-    def number(self, pod: str, container: str) -> int | None:
+    def find_number(self, pod: str, container: str) -> int | None:
         """Return the number of the run; 0 if there are no links to the pod.
 
         None if there are, but none to this container: the pod's sandbox, or a container that has just begun.

@@ -46,7 +46,7 @@ class DeviceGroups:
         return [one.index for one in devices if (one.part.parent if one.part else one.index) in open_to]
 
     def _read_minors(self, path: str) -> frozenset[int] | None:
-        folder = self._hierarchies.directory("devices", path)
+        folder = self._hierarchies.find_directory("devices", path)
         text = files.read(f"{folder}/devices.list") if folder else None
         return None if text is None else minors_of(text.decode(errors="replace"), self._device_numbers())
 

@@ -29,7 +29,7 @@ def device_checks(
 
 def _check_vendor(machine: Machine, vendor: Vendor[Any], patience: float) -> list[Check]:
     driver: Driver[Accelerator] = vendor.open(SystemClock(), machine, patience)
-    check = check_found(machine, vendor, driver.devices(), driver.problem)
+    check = check_found(machine, vendor, driver.list_devices(), driver.problem)
     driver.close()
     return [check]
 
@@ -46,8 +46,8 @@ def check_found(
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.advice.get(problem.state, vendor.help))
     if not found:
         return Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the driver shows no {vendor.title} {noun}")
-    device_name = DeviceNames(registry.vendors(), machine).of(vendor)
-    device_name.place(found)
+    device_name = DeviceNames(registry.vendors(), machine).get_vendor_names(vendor)
+    device_name.assign_places(found)
     states = [(device, DeviceState.HANGS if device.busy else device.state) for device in found]
     missing = [(device, state) for device, state in states if state is not DeviceState.MEASURED]
     products = ", ".join(sorted({device.name for device in found if device.name}))
@@ -59,7 +59,7 @@ def check_found(
         text = f"{len(found) - len(missing)} of {len(found)} {noun}s are measured ({products}); {each}{more}"
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.advice.get(missing[0][1], vendor.help))
     whole = sum(device.part is None for device in found)
-    if len(files := vendor.files(machine)) > whole:
+    if len(files := vendor.list_files(machine)) > whole:
         text = f"{whole} of {len(files)} {noun}s answer ({products})"
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.help)
     parts = f" and {len(found) - whole} partitions of them" if len(found) > whole else ""

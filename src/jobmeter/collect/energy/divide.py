@@ -275,17 +275,19 @@ class EnergyDivision:
             named["energy.total"] = sum(counts.values())
             began = None if owner in self._resumed else use.began.get(owner)
             for metric, joules in named.items():
-                series = self._place.of_replica(metric, owner)
+                series = self._place.make_replica_series(metric, owner)
                 if began is not None and began < now_ms:
                     samples.append(Sample(series, began, 0.0))
                 samples.append(Sample(series, now_ms, joules))
         for kind in sorted(self._measured):
             joules = self.totals.setdefault(_NOBODY, {}).setdefault(kind, 0.0)
-            series = self._place.of_node("node.energy.unattributed", (("kind", kind),))
+            series = self._place.make_node_series("node.energy.unattributed", (("kind", kind),))
             samples.append(Sample(series, now_ms, joules))
         for meter in self._meters:
             if (watts := self._idle.find_watts(meter)) is not None:
-                samples.append(Sample(self._place.of_node("node.power.idle", (("meter", meter),)), now_ms, watts))
+                samples.append(
+                    Sample(self._place.make_node_series("node.power.idle", (("meter", meter),)), now_ms, watts)
+                )
         self._forget(now_ms)
         return samples
 

@@ -108,7 +108,7 @@ class PodResources:
         except OSError:
             return False
 
-    def devices(self) -> list[PodDevices]:
+    def list_devices(self) -> list[PodDevices]:
         """Return the devices of every container of the node.
 
         Raises UnavailableError if the kubelet does not answer, or gRPC is not installed.

@@ -105,7 +105,7 @@ class KubeletApi:
             timeout=_SECONDS, ca_certs=str(ca) if ca.exists() else None, assert_hostname=node
         )
 
-    def usage(self) -> list[_PodUsage]:
+    def read_usage(self) -> list[_PodUsage]:
         """Return the usage of each pod. Raises UnavailableError."""
         return self._get("/stats/summary", _Summary).pods or []
 
@@ -148,7 +148,7 @@ class PodStorageCollector:
         if not owners:
             return []
         try:
-            pods = self._api.usage()
+            pods = self._api.read_usage()
         except UnavailableError as error:
             if error.message != self._problem:
                 _log.warning("%s: the storage of pods is not measured", error.message)
@@ -157,7 +157,7 @@ class PodStorageCollector:
         self._problem = ""
         limits = self._read_limits()
         return [
-            Sample(self._place.of_replica(metric, owners[pod.reference.uid]), now_ms, float(value))
+            Sample(self._place.make_replica_series(metric, owners[pod.reference.uid]), now_ms, float(value))
             for pod in pods
             if pod.reference.uid in owners
             for metric, value in _values(pod, limits.get(pod.reference.uid))

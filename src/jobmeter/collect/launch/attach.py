@@ -140,7 +140,7 @@ class Attachment:
         moved = read_io(_PROC, end.stat.key.pid)
         if stat is not None:
             waited = stat.waited_ticks / _TICKS
-            self._collectors.jobs.ended(
+            self._collectors.jobs.note_end(
                 Ended(stat.key, self._owner, stat.cpu_ticks / _TICKS, 0.0, moved, waited_seconds=waited)
             )
         self._life.end = max(self._clock.now_ms(), self._life.start)
@@ -148,14 +148,14 @@ class Attachment:
 
     def _finish(self, loop: Loop, recorder: JobRecorder, start: int, last: int) -> Result:
         life = self._life
-        remaining = self._measurement.living()
+        remaining = self._measurement.find_living()
         self._measurement.close_allocations(loop, last)
         if self._detached:
             records = recorder.detached(life, last, self._target.end.stat.key.pid)
         elif life.exit_code is None:
             records = recorder.end_unknown(life, last)
         else:
-            records = recorder.ended([life], last, stopped=False)
+            records = recorder.record_end([life], last, stopped=False)
         loop.spool_records(records)
         delivered = self._delivery.flush(_FLUSH_SECONDS)
         self._delivery.stop()
@@ -176,7 +176,7 @@ class Attachment:
 
     def _make_loop(self, interval_ms: int) -> Loop:
         sources = [*self._collectors.allocations, *self._collectors.device_events, self._incidents]
-        return self._measurement.loop(turn_seconds(interval_ms), sources, [self._watch])
+        return self._measurement.make_loop(turn_seconds(interval_ms), sources, [self._watch])
 
     def _watch(self, samples: Samples) -> None:
         self._incidents.watch(samples)

@@ -150,7 +150,7 @@ class RunFigures:
         """Note that a counter was 0 then: its first sample counts as usage."""
         self._counters[series] = _Counter(0.0, 0.0, time_ms, 0.0)
 
-    def total(self, metric: str) -> float:
+    def sum_growth(self, metric: str) -> float:
         """Total growth of the counters of that metric."""
         return sum(
             counter.latest - counter.first for series, counter in self._counters.items() if series.metric == metric

@@ -9,8 +9,8 @@ class OomWatch:
 
     def __init__(self, hierarchies: Hierarchies, groups: Groups, proc_root: str = "/proc") -> None:
         self._proc = proc_root
-        memory = hierarchies.directory("memory", groups["memory"]) if "memory" in groups else None
-        unified = hierarchies.directory(UNIFIED, groups[UNIFIED]) if UNIFIED in groups else None
+        memory = hierarchies.find_directory("memory", groups["memory"]) if "memory" in groups else None
+        unified = hierarchies.find_directory(UNIFIED, groups[UNIFIED]) if UNIFIED in groups else None
         self._files = [f"{memory}/memory.oom_control"] if memory else []
         self._files += [f"{unified}/memory.events"] if unified else []
         self._group = self._count_group_kills()

@@ -80,7 +80,7 @@ class JobRecorder:
         self._limits = dict(limits)
         self._start = start
 
-    def started(self, lives: list[ReplicaLife]) -> Records:
+    def record_start(self, lives: list[ReplicaLife]) -> Records:
         """Return the record of the job's start."""
         records = self._make_records(JobState.RUNNING, lives)
         if self._plan.attempt:
@@ -90,7 +90,7 @@ class JobRecorder:
             )
         return records
 
-    def ended(self, lives: list[ReplicaLife], end: int, *, stopped: bool) -> Records:
+    def record_end(self, lives: list[ReplicaLife], end: int, *, stopped: bool) -> Records:
         """The record of the job's end. ``stopped``: by a terminating signal."""
         code = exit_status(lives)
         state = end_state(code, stopped=stopped)
@@ -126,7 +126,7 @@ class JobRecorder:
 
     def _make_event(self, life: ReplicaLife, time_ms: int, level: Level, reason: str, message: str) -> EventRecord:
         owner = Owner(self._plan.job, life.name, self._plan.attempt)
-        return self._place.event(time_ms, level, reason, message, owner=owner)
+        return self._place.make_event(time_ms, level, reason, message, owner=owner)
 
     def _make_records(
         self,

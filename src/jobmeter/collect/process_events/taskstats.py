@@ -73,7 +73,7 @@ class TaskStats(EventSocket):
             self.close()
             raise
 
-    def ends(self) -> Iterator[TaskExit]:
+    def read_ends(self) -> Iterator[TaskExit]:
         """Yield the waiting ends, oldest first, at most 256."""
         buffer, stride = self.buffer, self.stride
         for slot in range(self.receive()):

@@ -258,8 +258,8 @@ class ProcessWatch:
         """Read the waiting events. Returns their number."""
         with self._reading:
             # Ends first: a process that begins before it ends is then among the changes read afterwards.
-            finals = _read_all(self._stats.ends, _MOST_READINGS) if self._stats else []
-            changes = _read_all(self._connector.changes, 4 * _MOST_READINGS) if self._connector else []
+            finals = _read_all(self._stats.read_ends, _MOST_READINGS) if self._stats else []
+            changes = _read_all(self._connector.read_changes, 4 * _MOST_READINGS) if self._connector else []
             with self._lock:
                 for what, _, first, _, second in changes:
                     if what == FORK:

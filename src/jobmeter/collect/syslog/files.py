@@ -214,13 +214,13 @@ class FileSource:
         last = cutter.finish()
         self._cutter = LineCutter()
         self._spot = end
-        return LogReading(_entries([*pieces, *([last] if last else [])]), end.position())
+        return LogReading(_entries([*pieces, *([last] if last else [])]), end.make_position())
 
     def _make_reading(
         self, descriptor: int, offset: int, entries: list[SystemLogEntry], *, more: bool = False
     ) -> LogReading:
         self._spot = spot_at(descriptor, offset)
-        return LogReading(entries, self._spot.position(), more or not entries)
+        return LogReading(entries, self._spot.make_position(), more or not entries)
 
     def _use(self, descriptor: int | None) -> None:
         """Switch to another file, or to none."""

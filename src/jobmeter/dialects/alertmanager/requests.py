@@ -17,7 +17,7 @@ from jobmeter.model.alert import LabelMatcher
 class _Reader(ParameterReader):
     def values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the first value of each parameter, and all values of ``filter``."""
-        filters = [value for name, value in call.parameters if name == "filter"]
+        filters = [value for name, value in call.list_parameters if name == "filter"]
         return {**super().values(call, context), "filter": filters}
 
     def wrong(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401, ARG002

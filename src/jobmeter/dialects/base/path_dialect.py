@@ -36,7 +36,7 @@ class PathDialect:
         each = [(one, method) for one in self.operations for method in one.method.split(", ")]
         self._routes = Routes([replace(one, method=method) for one, method in each])
 
-    def match(self, call: Call) -> Match | None:
+    def find_operation(self, call: Call) -> Match | None:
         """Return the operation of the call; None if the call is for another dialect."""
         path = call.raw_path
         if self.owns is not None and not self.owns(path):

@@ -268,7 +268,7 @@ class ParameterReader:
 
     def values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values by name: of the query and the path."""
-        return {**dict(reversed(call.parameters)), **context.path}
+        return {**dict(reversed(call.list_parameters)), **context.path}
 
     def request(self, shape: type[R], slots: Sequence[ParameterSlot]) -> Callable[[Call, Context], R]:
         """Return the function that reads a request of this type."""

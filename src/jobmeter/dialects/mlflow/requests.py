@@ -39,7 +39,7 @@ class _Reader(ParameterReader):
 def _parameters(call: Call) -> dict[str, Any]:
     """Return the parameters that are present."""
     try:
-        given: Any = dict(call.parameters) if call.method == "GET" else msgspec.json.decode(call.body or b"{}")
+        given: Any = dict(call.list_parameters) if call.method == "GET" else msgspec.json.decode(call.body or b"{}")
     except (ValueError, RecursionError) as error:
         raise InvalidRequestError("The request is not a JSON object.", "body") from error
     if not isinstance(given, dict):

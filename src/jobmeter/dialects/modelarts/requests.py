@@ -26,7 +26,7 @@ class _Reader(ParameterReader):
     def values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values; a body may have any Content-Type, and an absent one is an empty object."""
         if call.method in {"GET", "DELETE"}:
-            return {**{name: value.strip() for name, value in reversed(call.parameters)}, **context.path}
+            return {**{name: value.strip() for name, value in reversed(call.list_parameters)}, **context.path}
         try:
             body = msgspec.json.decode(call.body.strip() or b"{}", type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -104,7 +104,7 @@ class ModelArtsProjectRequest(Request, frozen=True, kw_only=True):
     @property
     def project(self) -> str:
         """The project. Raises NotFoundError if the key, or X-Project-Id, has another project."""
-        for own in (self.context.project, self.call.header("x-project-id").strip()):
+        for own in (self.context.project, self.call.get_header("x-project-id").strip()):
             if own and own != self.project_id:
                 raise _mismatch(self.project_id, own)
         try:

@@ -114,7 +114,7 @@ class OpenTsdbQueryRequest(PostRequest, frozen=True, kw_only=True):
 
     def flag(self, name: str) -> bool:
         """Return True if a parameter without a field is present."""
-        value = self.call.parameter(name)
+        value = self.call.get_parameter(name)
         return value is not None and value.strip().lower() != "false"
 
 
@@ -141,7 +141,7 @@ def parse_string(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
     if request.flag("delete"):
         raise InvalidRequestError("Deleting data is not enabled", "delete")
     calendar = request.use_calendar or request.flag("useCalendar")
-    texts = [(name, value) for name, value in request.call.parameters if name in {"m", "tsuid", "tsuids"}]
+    texts = [(name, value) for name, value in request.call.list_parameters if name in {"m", "tsuid", "tsuids"}]
     queries = [
         _parse_metric(at, split_metric(text), zone, calendar=calendar) if name == "m" else _parse_tsuids(at, text)
         for at, (name, text) in enumerate(texts)

@@ -49,7 +49,7 @@ class Count(ParameterKind):
 class _Reader(ParameterReader):
     def values(self, call: Call, context: Context) -> Mapping[str, Any]:  # noqa: ARG002
         """Return the first value of each parameter of the query string."""
-        return dict(reversed(call.parameters))
+        return dict(reversed(call.list_parameters))
 
 
 operation = Operations(_Reader())

@@ -29,8 +29,8 @@ class PrometheusReader(ParameterReader):
 
     def values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values; a parameter with ``[]`` has the list of all its values."""
-        pairs = call.parameters
-        if call.header("content-type").partition(";")[0].strip().lower() == FORM:
+        pairs = call.list_parameters
+        if call.get_header("content-type").partition(";")[0].strip().lower() == FORM:
             try:
                 posted = parse_qsl(call.body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
             except ValueError as error:

@@ -174,15 +174,15 @@ def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owne
 
     size = sum(_MATCHER_BYTES + len(one.label) + len(one.value) for one in matchers)
     order = [one.holder for one in by_time if one.holder in last]
-    return answer.derived((Exposed, tuple(matchers), of_owners, *order), rows, size)
+    return answer.derive((Exposed, tuple(matchers), of_owners, *order), rows, size)
 
 
 def _find_sent_names(
     answer: FoundSeries,
 ) -> Generator[Question[Any], Any, tuple[Sequence[SentNames], dict[Series, int]]]:
     """Find the sent names and labels of mapped series, and the time of the last of several for one series and name."""
-    sent = answer.derived(SentNames, lambda series: list(list_sent_names(series)))
-    rivals = answer.derived((SentNames, "rivals"), lambda _: _rivals(sent))
+    sent = answer.derive(SentNames, lambda series: list(list_sent_names(series)))
+    rivals = answer.derive((SentNames, "rivals"), lambda _: _rivals(sent))
     if not rivals:
         return sent, {}
     columns = (yield from ask(LastQuestion(series=tuple(rivals)))).columns

@@ -130,7 +130,7 @@ class _LabelCache:
         rules = [(one.factor, one.lowest, one.highest, *one.measured) for one in accepted]
         self._rules[:, numbers[good]] = np.reshape(rules, (-1, len(_NO_RULE))).T
 
-    def list(self, numbers: Int64s) -> _ResolvedKeys:
+    def look_up(self, numbers: Int64s) -> _ResolvedKeys:
         """Return the series of the keys with these numbers."""
         reasons = self._reasons[numbers]
         factors, lowest, highest, *measured = (rule[numbers] for rule in self._rules)
@@ -186,7 +186,7 @@ class LabelResolver:
         with self._lock:
             return sum(cache.table.size for cache in self._caches.values())
 
-    def batch(
+    def resolve_batch(
         self,
         names: _Names,
         keys: Sequence[bytes],
@@ -201,7 +201,7 @@ class LabelResolver:
         by position; ``columns`` are index, time and value of the samples. Keys in the same order again give a batch
         with the same list object of series.
         """
-        resolved, sent = self._look_up(names, Texts.of(keys), labels, now_ms)
+        resolved, sent = self._look_up(names, Texts.from_texts(keys), labels, now_ms)
         refused: Counter[str] = Counter()
         index, time, value = _select_timely(*_select_resolved(resolved, *columns, refused), refused)
         if resolved.factors is not None:
@@ -244,13 +244,13 @@ class LabelResolver:
 
     def _list(self, names: _Names, cache: _LabelCache, numbers: Int64s) -> _ResolvedKeys:
         if self._caches.get(names) is not cache:  # dropped meanwhile
-            return cache.list(numbers)
+            return cache.look_up(numbers)
         key = names, numbers.astype(np.uint32).tobytes()
         found = self._lists.get(key)
         if found is not None:
             self._lists.move_to_end(key)
             return found
-        found = self._lists[key] = cache.list(numbers)
+        found = self._lists[key] = cache.look_up(numbers)
         self._listed += len(numbers)
         while self._listed > _MOST_LISTED and len(self._lists) > 1:
             self._listed -= len(self._lists.popitem(last=False)[1].reasons)

@@ -71,9 +71,9 @@ class DictionaryColumn(Generic[T]):
         """Return the text of a row."""
         return self.values[int(self._rows[row])]
 
-    def numbers(self, count: int) -> NDArray[np.int32]:
+    def get_numbers(self, count: int) -> NDArray[np.int32]:
         """Return the text numbers of the first ``count`` rows."""
-        return self._rows.first(count)
+        return self._rows.get_first(count)
 
     def codes(self, values: Iterable[T]) -> list[int]:
         """Return the numbers of those texts that any row has, or had."""
@@ -81,13 +81,13 @@ class DictionaryColumn(Generic[T]):
 
     def at(self, numbers: Sequence[int], count: int) -> Mask:
         """Mark the first ``count`` rows that have one of these text numbers."""
-        return rows_with(numbers, self.numbers(count), len(self.values))
+        return rows_with(numbers, self.get_numbers(count), len(self.values))
 
     def mark_among(self, texts: Iterable[T], count: int) -> Mask:
         """Mark the first ``count`` rows that have one of these texts."""
         return self.at(self.codes(texts), count)
 
-    def holding(self, parts: Iterable[str], count: int) -> Mask:
+    def mark_holding(self, parts: Iterable[str], count: int) -> Mask:
         """Mark the first ``count`` rows whose text contains one of these case-folded parts."""
         return self.at(self.find_codes_holding(parts), count)
 
@@ -98,11 +98,11 @@ class DictionaryColumn(Generic[T]):
             return [n for n, value in enumerate(self.values) if any(part in _folded(value) for part in encoded)]
         found = np.zeros(len(self.values), np.bool_)
         for part in encoded:
-            found |= self._folded.holding(part)
+            found |= self._folded.mark_holding(part)
         numbers: list[int] = np.flatnonzero(found).tolist()
         return numbers
 
-    def ranks(self) -> NDArray[np.int64]:
+    def rank_numbers(self) -> NDArray[np.int64]:
         """Return the rank of each text number in byte order."""
         if len(self._ranks) != len(self.values):
             # Code points and the bytes of UTF-8 sort alike.

@@ -42,7 +42,7 @@ class Fields:
         for kind, text in (("labels", labels), ("extra", extra)):
             digest = hash(text) if text else 0
             codes = self._digests[kind]
-            before = codes.first(row + 1)[row]
+            before = codes.get_first(row + 1)[row]
             if before == digest:
                 continue
             codes[row] = digest

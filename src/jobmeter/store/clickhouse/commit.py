@@ -44,7 +44,7 @@ class CommitLog(Protocol):
         """
         ...
 
-    def pending(self) -> Pending:
+    def get_pending(self) -> Pending:
         """Return the durable rows that may not be in the engine yet. Read them before the engine."""
         ...
 
@@ -63,7 +63,7 @@ class CommitLog(Protocol):
         """Drop the statistics of all series."""
         ...
 
-    def statistics(self) -> dict[str, int]:
+    def read_statistics(self) -> dict[str, int]:
         """Return the sizes for ``StoreStatistics.journal``."""
         ...
 
@@ -86,7 +86,7 @@ class DirectInserts:
             for block in _blocks(group, join_runs, self._decimals):
                 client.raw_insert("samples", _COLUMNS, encode(block), fmt="Native")
 
-    def pending(self) -> Pending:
+    def get_pending(self) -> Pending:
         """Return an empty ``Pending``: every row is inserted at once."""
         return NOTHING
 
@@ -99,7 +99,7 @@ class DirectInserts:
     def forget(self) -> None:
         """Do nothing: there are no statistics of series."""
 
-    def statistics(self) -> dict[str, int]:
+    def read_statistics(self) -> dict[str, int]:
         """Return no sizes: there is no journal."""
         return {}
 

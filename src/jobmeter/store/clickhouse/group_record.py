@@ -29,7 +29,7 @@ class GroupServerTable:
         """Return the servers that have not departed, each with its newest description."""
         return [_decode(row) for row in self._group.read_servers(self._store, DEPARTED)]
 
-    def state(self, number: int) -> int:
+    def get_state(self, number: int) -> int:
         """Return the state of a server; ``LIVE`` for an unknown one."""
         return self._group.read_state(self._store, number)
 

@@ -271,7 +271,7 @@ class NodeMembership:
         """Recover the journal in this server's folder. Return False while its followers may do so."""
         if self._folder is None:
             return True
-        state = self._table.state(before) if before else DEPARTED
+        state = self._table.get_state(before) if before else DEPARTED
         if state == SUCCEEDED:
             self._duties.void()
         elif state < DEPARTED:
@@ -297,7 +297,7 @@ class NodeMembership:
             if self._peers is not None:
                 self._peers.refuse()
             self._duties.be_idle()
-            state = self._table.state(self.number)
+            state = self._table.get_state(self.number)
             if state == SUCCEEDED:
                 self._duties.void()
             elif any(one.leader == self.number and one.state == LIVE for one in rows):
@@ -378,7 +378,7 @@ class NodeMembership:
     def _tick_successor(self, others: Sequence[ServerRow]) -> None:
         """Insert the copies if the leader is dead and no other follower has a lower number."""
         former = self._row.leader
-        state = self._table.state(former)
+        state = self._table.get_state(former)
         if state >= DEPARTED:
             self._resign()
             return

@@ -170,7 +170,7 @@ class NodeLog:
         self._leader().append(batches, retention)
         return True
 
-    def command(self, name: str, argument: int | None) -> int | None:
+    def run_command(self, name: str, argument: int | None) -> int | None:
         """Run a command of the leader's store. Return None if this server does not follow one."""
         return self._leader().command(name, argument) if self.role is ServerRole.FOLLOWER else None
 
@@ -225,15 +225,15 @@ class NodeLog:
         else:
             raise UnavailableError(_NO_ROLE, _RETRY_AFTER_MS)
 
-    def pending(self) -> Pending:
+    def get_pending(self) -> Pending:
         """Return the durable rows that may not be in the node yet."""
         if self.role is ServerRole.FOLLOWER:
             return self._copies.pending()
-        return NOTHING if self._journal is None else self._journal.pending()
+        return NOTHING if self._journal is None else self._journal.get_pending()
 
     def flush(self, before_ms: int | None = None) -> None:
         """Return when earlier rows are in the node."""
-        if self.command("flush", before_ms) is None and self._journal is not None:
+        if self.run_command("flush", before_ms) is None and self._journal is not None:
             self._journal.flush(before_ms)
 
     def begin(self, ids: Uint64s) -> None:
@@ -242,9 +242,9 @@ class NodeLog:
     def forget(self) -> None:
         """Do nothing: there are no statistics of series."""
 
-    def statistics(self) -> dict[str, int]:
+    def read_statistics(self) -> dict[str, int]:
         """Return the sizes of the journal."""
-        return {} if self._journal is None else self._journal.statistics()
+        return {} if self._journal is None else self._journal.read_statistics()
 
     def close(self) -> None:
         """Flush and close. Rows that the node does not accept now stay in the journal."""
@@ -288,8 +288,8 @@ class NodeLog:
 
         def prepare(rows: SampleRuns) -> None:
             self._begin_writing()
-            found.update(rows.late_hours(MAX_TIME_MS + 1))
-            state.mark_before(rows.late_hours(state.intent()))
+            found.update(rows.find_late_hours(MAX_TIME_MS + 1))
+            state.mark_before(rows.find_late_hours(state.intent()))
 
         own = folder == self._folder
         copies = self.peers.followed if own and self.peers is not None else None
@@ -359,7 +359,7 @@ class NodeLog:
         Servers on replicas do not use them directly: then this server is idle from the next commit on.
         """
         state, catalog = self._parts()
-        if self.statistics().get("rows"):
+        if self.read_statistics().get("rows"):
             self._begin_writing()
         was_alone = self._announced
         self._announce(alone=False)
@@ -380,12 +380,12 @@ class NodeLog:
     def insert_copies(self) -> None:
         """Insert the copies, with the marks of their hours."""
         state, _ = self._parts()
-        groups = [block.rows for block in self._copies.blocks()]
+        groups = [block.rows for block in self._copies.list_blocks()]
         if not groups:
             return
         self._begin_writing()
         before = state.intent()
-        hours = set[JobHour]().union(*(rows.late_hours(MAX_TIME_MS + 1) for rows in groups))
+        hours = set[JobHour]().union(*(rows.find_late_hours(MAX_TIME_MS + 1) for rows in groups))
         state.mark_before({pair for pair in hours if pair[1] < before})
         self._flusher(groups)
         intent = state.intent()
@@ -409,7 +409,7 @@ class NodeLog:
         """Return the late hours of copies. The leader's marks of these may not be in the node yet."""
         if self.role is not ServerRole.FOLLOWER:
             return set()
-        return set[JobHour]().union(*(block.rows.late_hours(before_ms) for block in self._copies.blocks()))
+        return set[JobHour]().union(*(block.rows.find_late_hours(before_ms) for block in self._copies.list_blocks()))
 
     def _announce(self, *, alone: bool) -> None:
         with self._announcing:
@@ -437,14 +437,14 @@ class FollowedRows:
         self._lock = threading.Lock()
         self._blocks: list[JournalBlock] = []
 
-    def blocks(self) -> Sequence[JournalBlock]:
+    def list_blocks(self) -> Sequence[JournalBlock]:
         """Return the blocks."""
         with self._lock:
             return tuple(self._blocks)
 
     def pending(self) -> Pending:
         """Return the rows for readers."""
-        return Pending(self.blocks())
+        return Pending(self.list_blocks())
 
     def add(self, blocks: Sequence[JournalBlock]) -> None:
         """Add blocks."""

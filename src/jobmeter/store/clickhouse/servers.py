@@ -111,7 +111,7 @@ class ServerRows(Protocol):
         """Return the servers that have not departed, each with its newest description."""
         ...
 
-    def state(self, number: int) -> int:
+    def get_state(self, number: int) -> int:
         """Return the state of a server; ``LIVE`` for an unknown one."""
         ...
 
@@ -142,7 +142,7 @@ class ServerTable:
             for number, state, beat, journals, host, folder, peer, phase, leader in rows
         ]
 
-    def state(self, number: int) -> int:
+    def get_state(self, number: int) -> int:
         """Return the state of a server; ``LIVE`` for an unknown one."""
         with translated("read which servers use it"), self._pool.client() as client:
             (row,) = client.query(_STATE, parameters={"id": number}).result_rows

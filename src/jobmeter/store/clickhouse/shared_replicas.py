@@ -94,7 +94,7 @@ class SharedReplicaSet(ReplicaSet):
             self.require_ours(place, content, stored)
         chosen = self._complete_one(contents, stored, away)
         self._record = stored
-        with closing(connect(self.target.at(chosen), self.target.database, SILENCE_SECONDS)) as client:
+        with closing(connect(self.target.with_server(chosen), self.target.database, SILENCE_SECONDS)) as client:
             outdated = list_missing(client, self.target)
         if outdated:
             if any(one.state == LIVE for one in self.servers.read()):
@@ -137,7 +137,7 @@ class SharedReplicaSet(ReplicaSet):
         self._record = record = self._file.create(record)
         for place in contents:
             if self._ids[place]:
-                with closing(connect(self.target.at(place), None, SILENCE_SECONDS)) as client:
+                with closing(connect(self.target.with_server(place), None, SILENCE_SECONDS)) as client:
                     write_record(client, self.target, record)
         self._former.remove()
 
@@ -212,9 +212,9 @@ class SharedReplicaSet(ReplicaSet):
         with suppress(UnavailableError):
             self.announce(self._record)
 
-    def stale(self) -> Sequence[Place]:
+    def list_stale(self) -> Sequence[Place]:
         """Return the replicas that this server should repair."""
-        return super().stale() if self._is_writer else ()
+        return super().list_stale() if self._is_writer else ()
 
     def _exclude(self, place: Place) -> bool:
         """Read a replica no more: for a leader as ``ReplicaSet``, else until the leader's next record."""

@@ -33,7 +33,7 @@ class Revisions:
         self._last = 0
         self._raising = threading.Lock()
 
-    def of(self, keys: Iterable[int]) -> Hashable:
+    def get_revision(self, keys: Iterable[int]) -> Hashable:
         """Return a value that changes when any of these keys is raised."""
         numbers = self._numbers
         return (numbers[SLOTS], *(numbers[key % SLOTS] for key in keys))

@@ -29,7 +29,7 @@ class RequestShape(msgspec.Struct, frozen=True, eq=False):
     refused: Counter[str]
 
     @classmethod
-    def of(cls, built: Builder) -> "RequestShape":
+    def from_request(cls, built: Builder) -> "RequestShape":
         """Return the shape of a request whose data points all have the usual form or were rejected for their metric."""
         index, at = np.array(built.indexes, np.uint32), np.array(built.places, np.int64)
         return cls(built.keys, built.spans, index, at, +built.refused)

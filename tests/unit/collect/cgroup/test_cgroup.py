@@ -132,10 +132,10 @@ def test_only_what_is_mounted_is_listed(tmp_path):
         {"proc/self/mountinfo": "31 23 0:28 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
     )
     hierarchies = Hierarchies(f"{tmp_path}/proc", "")
-    assert hierarchies.directory("", "/docker/abc/inner") == "/sys/fs/cgroup/inner"
-    assert hierarchies.directory("", "/docker/abc") == "/sys/fs/cgroup"
-    assert hierarchies.directory("", "/docker/abcd") is None
-    assert hierarchies.directory("memory", "/docker/abc") is None
+    assert hierarchies.find_directory("", "/docker/abc/inner") == "/sys/fs/cgroup/inner"
+    assert hierarchies.find_directory("", "/docker/abc") == "/sys/fs/cgroup"
+    assert hierarchies.find_directory("", "/docker/abcd") is None
+    assert hierarchies.find_directory("memory", "/docker/abc") is None
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def counted(*readings):
     counters = GroupCounters()
     for began, ended, seconds in readings:
         counters.update({OWNER: {KEY: CgroupUsage(cpu_seconds=seconds, began=began, ended=ended)}})
-    return counters.totals()[OWNER]["cpu"]
+    return counters.sum_totals()[OWNER]["cpu"]
 
 
 def test_a_reading_that_began_before_the_last_one_doubles_nothing():
@@ -176,4 +176,4 @@ def test_a_group_that_was_made_again_goes_on_from_what_the_one_before_had_used()
 
 def test_readings_are_ordered_by_their_beginning(v1):
     first, second = v1.read({"cpuset": STEP}), v1.read({})
-    assert 0 < first.began < first.ended < second.began < second.ended
+    assert 0 < first.count_begin < first.ended < second.count_begin < second.ended

@@ -112,7 +112,7 @@ ONE = rows_of([(1, 5, 1.0), (2, 5, 2.0)])
 
 def described(rows):
     series = [Series("gpu.power", job="one", replica=f"worker-{number}") for number in range(len(rows.keys))]
-    found = Descriptors.of(series, rows.keys, np.zeros(len(series), np.int64), 30)
+    found = Descriptors.from_series(series, rows.keys, np.zeros(len(series), np.int64), 30)
     return type(rows)(rows.keys, rows.count, rows.time, rows.value, rows.retention, None, found)
 
 

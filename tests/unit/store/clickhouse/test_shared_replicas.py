@@ -48,7 +48,7 @@ def pair(servers, database, tmp_path, group) -> Iterator[Sequence[ClickHouseStor
 
 
 def role(store: ClickHouseStore) -> str:
-    return store.statistics().role
+    return store.read_statistics().role
 
 
 def test_followers_write_by_the_leader_and_read_what_it_wrote(pair):

@@ -68,7 +68,7 @@ class Follower:
         self.store.apply([batch], 0)
 
     def in_window(self, numbers):
-        keys = SeriesKeys.of([SERIES[number] for number in numbers])
+        keys = SeriesKeys.from_series([SERIES[number] for number in numbers])
         memory = self.store.memory
         assert memory is not None
         found = memory.read(keys, self.span, most=10_000)
@@ -79,7 +79,7 @@ class Follower:
         )
 
     def in_engine(self, numbers):
-        keys = SeriesKeys.of([SERIES[number] for number in numbers])
+        keys = SeriesKeys.from_series([SERIES[number] for number in numbers])
         found = list(MemoryStore.read(self.engine, keys, self.span, ReadBudget()))
         if not found:
             return []
@@ -135,4 +135,4 @@ def test_a_server_that_may_lack_writes_does_not_answer_from_memory():
     one.store.fill(3)
     one.engine.engine_use.current = False
     assert one.store.memory is None
-    assert one.store.revision([SERIES[0].job_key]) is None
+    assert one.store.get_revision([SERIES[0].job_key]) is None

@@ -29,12 +29,12 @@ def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
     edge, junction = device.read_sensor("temperature edge"), device.read_sensor("temperature junction")
     hotspot = _scale(junction, _MILLI, _mean(table, Value.HOTSPOT))
     found = {
-        "gpu.utilization": _scale(device.number("gpu_busy_percent"), _PERCENT, _mean(table, Value.BUSY, _PERCENT)),
+        "gpu.utilization": _scale(device.read_number("gpu_busy_percent"), _PERCENT, _mean(table, Value.BUSY, _PERCENT)),
         "gpu.memory.copy.utilization": _scale(
-            device.number("mem_busy_percent"), _PERCENT, _mean(table, Value.MEMORY_BUSY, _PERCENT)
+            device.read_number("mem_busy_percent"), _PERCENT, _mean(table, Value.MEMORY_BUSY, _PERCENT)
         ),
-        "gpu.memory.usage": _scale(device.number("mem_info_vram_used"), 1.0),
-        "gpu.memory.limit": _scale(device.number("mem_info_vram_total"), 1.0),
+        "gpu.memory.usage": _scale(device.read_number("mem_info_vram_used"), 1.0),
+        "gpu.memory.limit": _scale(device.read_number("mem_info_vram_total"), 1.0),
         "gpu.power": _scale(device.read_sensor("power"), _MICRO, _mean(table, Value.POWER)),
         "gpu.energy": _mean(table, Value.ENERGY, _JOULES),
         "gpu.temperature": _scale(edge, _MILLI, hotspot),
@@ -52,7 +52,7 @@ def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
 
 
 def _measure_slow(device: AmdDevice) -> Mapping[str, float]:
-    errors = device.errors()
+    errors = device.count_errors()
     fan, fastest = device.read_sensor("fan"), device.read_sensor("fan limit")
     found = {
         "gpu.power.limit": _scale(device.read_sensor("power limit"), _MICRO),
@@ -60,11 +60,11 @@ def _measure_slow(device: AmdDevice) -> Mapping[str, float]:
         "gpu.ecc.corrected": _scale(errors.get("ce"), 1.0),
         "gpu.ecc.uncorrected": _scale(errors.get("ue"), 1.0),
         "gpu.ecc.deferred": _scale(errors.get("de"), 1.0),
-        "gpu.pcie.replay": _scale(device.number("pcie_replay_count"), 1.0),
-        "gpu.pcie.generation": _generation(device.text("current_link_speed")),
-        "gpu.pcie.generation.limit": _generation(device.text("max_link_speed")),
-        "gpu.pcie.width": _width(device.number("current_link_width")),
-        "gpu.pcie.width.limit": _width(device.number("max_link_width")),
+        "gpu.pcie.replay": _scale(device.read_number("pcie_replay_count"), 1.0),
+        "gpu.pcie.generation": _generation(device.read_text("current_link_speed")),
+        "gpu.pcie.generation.limit": _generation(device.read_text("max_link_speed")),
+        "gpu.pcie.width": _width(device.read_number("current_link_width")),
+        "gpu.pcie.width.limit": _width(device.read_number("max_link_width")),
     }
     return device.answer({name: value for name, value in found.items() if value is not None})
 

@@ -48,7 +48,7 @@ class NetworkReader:
         if self._calls.busy or not self._tool.exists():
             return
         if self._is_new:
-            self._found, self._is_new = dict(self._calls.result()), False
+            self._found, self._is_new = dict(self._calls.get_result()), False
         now = self._clock.monotonic()
         if numbers and (self._begun is None or now - self._begun >= _EVERY):
             self._calls.begin(partial(_read_ports, self._tool, numbers))

@@ -184,10 +184,10 @@ class MonitorReader:
         """Start the program if it does not run."""
         self._retry.tick(now_ms)
         if self.report is not None:
-            self._retry.succeeded()
+            self._retry.note_success()
         if self._running is not None and not self.running:
             self._running = None
-            self._retry.failed()
+            self._retry.note_failure()
         if self._running is not None and self._clock.monotonic() - self._heard > _SILENT_SECONDS:
             self._running.kill()
         if self._running is None and self._retry.due and self._program.exists():
@@ -230,7 +230,7 @@ class MonitorReader:
                 pass_fds=(settings,),
             )
         except OSError as error:
-            self._retry.failed()
+            self._retry.note_failure()
             _log.warning("%s cannot be started: %s", self._program, error)
             return
         finally:

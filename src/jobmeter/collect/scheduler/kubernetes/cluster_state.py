@@ -99,7 +99,7 @@ class ClusterState:
         for uid in self._owners.listed(kind, there):
             self.delete_workload(uid, now_ms, OwnerPresence.MISSING)
 
-    def pods(self, found: Iterable[PodObject], now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
+    def update_pods(self, found: Iterable[PodObject], now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
         """Add or update pods; several states of one pod in order of time.
 
         ``behind`` are the kinds of owners whose watch is interrupted.
@@ -113,7 +113,7 @@ class ClusterState:
         """Retry to find the owners of waiting pods, once per poll."""
         for waiting in self._waiting.values():
             waiting.tries += 1
-        self.pods([waiting.pod for waiting in self._waiting.values()], now_ms, behind)
+        self.update_pods([waiting.pod for waiting in self._waiting.values()], now_ms, behind)
 
     def delete_pod(self, uid: str, presence: OwnerPresence) -> None:
         """Note that a pod was deleted."""

@@ -66,7 +66,7 @@ class KubernetesScheduler(Scheduler):
             raise UnavailableError(self._pods.problem, retry_after_ms=0)
         return Records(jobs=jobs, events=events)
 
-    def problem(self) -> str:
+    def describe_problem(self) -> str:
         """Return the reason of missing data; empty if it is complete."""
         if self._pods.problem:
             return self._pods.problem
@@ -108,13 +108,13 @@ class KubernetesScheduler(Scheduler):
             if change.found is not None:
                 together.append(change.found)
                 continue
-            self._cluster_state.pods(together if change.uids is None else sort_pods(together), now_ms, behind)
+            self._cluster_state.update_pods(together if change.uids is None else sort_pods(together), now_ms, behind)
             together = []
             if change.uids is not None:
                 self._cluster_state.list_missing_pods(change.uids)
             else:
                 self._cluster_state.delete_pod(change.uid, OwnerPresence.DELETED)
-        self._cluster_state.pods(together, now_ms, behind)
+        self._cluster_state.update_pods(together, now_ms, behind)
 
     def _take_new_events(self, job: ClusterJob) -> list[EventRecord]:
         """Return the unreported events of the pods of a job."""

@@ -28,7 +28,7 @@ def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -
     squeue = commands.find("squeue")
     command = [squeue, "--all", "--states=all", "--json"]
     devices = Devices(commands.find("scontrol"), SystemClock())
-    return SlurmScheduler(cluster, lambda: devices.cached(parse_jobs(commands.run(command))), _database(), state)
+    return SlurmScheduler(cluster, lambda: devices.add_cached(parse_jobs(commands.run(command))), _database(), state)
 
 
 def _database() -> AccountingDatabase | None:

@@ -78,7 +78,7 @@ class SlurmRest:
     def _get(self, path: str) -> bytes | None:
         """Return the body of an answer; None for an unknown path."""
         token = self._token()
-        headers = token.headers() if token else {}
+        headers = token.make_headers() if token else {}
         status, body = get("slurmrestd", self._address, self._pool, self._base + path, headers, MOST_BYTES)
         if status == 404:
             return None
@@ -95,6 +95,6 @@ def _refusal(token: Token | None, status: int, now_ms: int) -> str:
     """
     if token is None:
         return f"requires a token ({status}): give one in SLURM_JWT or --rest-token-file" if status in _REFUSED else ""
-    if problem := token.problem(now_ms):
+    if problem := token.find_problem(now_ms):
         return f"answers {status}: {problem}"
     return f"does not accept the token of {token.source} ({status})" if status in _REFUSED else ""

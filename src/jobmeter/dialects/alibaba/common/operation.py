@@ -69,7 +69,7 @@ class AlibabaReader(ParameterReader):
     def values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values of the path, the query, and a form body or the JSON body of the URL form."""
         body = _body(call, url_form(call.raw_path) is not None)
-        return {**body, **dict(reversed(call.parameters)), **context.path}
+        return {**body, **dict(reversed(call.list_parameters)), **context.path}
 
     def value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
         """Return the raw value; None if it is absent."""
@@ -268,7 +268,7 @@ def _body(call: Call, url_form: bool) -> dict[str, Any]:
             return msgspec.json.decode(call.body, type=dict[str, Any])
         except (ValueError, RecursionError) as error:
             raise InvalidRequestError("the body is not a JSON object", "body") from error
-    if call.header("content-type").partition(";")[0].strip().lower() == _FORM:
+    if call.get_header("content-type").partition(";")[0].strip().lower() == _FORM:
         try:
             pairs = parse_qsl(call.body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
         except ValueError as error:

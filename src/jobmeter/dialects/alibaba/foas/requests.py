@@ -33,7 +33,7 @@ class FoasReader(AlibabaReader):
         """Return the raw values."""
         if not call.body or url_form(call.raw_path):
             return super().values(call, context)
-        kind = call.header("content-type").partition(";")[0].strip().lower()
+        kind = call.get_header("content-type").partition(";")[0].strip().lower()
         if kind != FORM:
             start = call.body.lstrip()[:1]
             if kind == "application/json" or start == b"{":

@@ -84,7 +84,7 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
 
     def _parse_string(self) -> LastQuery:
         queries: list[LastSubQuery] = []
-        for name, value in self.call.parameters:
+        for name, value in self.call.list_parameters:
             if name == "timeseries":
                 metric, tags, more = split_braces(value, name)
                 if more:
@@ -96,7 +96,7 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
 
 
 def _series(one: LastSubQuery, context: Context) -> Generator[Question[Any], Any, list[Tagged]]:
-    view = TagView.of(list(one.tags or ()), context.project)
+    view = TagView.for_query(list(one.tags or ()), context.project)
     if one.tsuids:
         found = yield from find_by_tsuids([text.strip().upper() for text in one.tsuids])
         return tag_series(found.series, view)

@@ -65,7 +65,7 @@ class LookupRequest(PostRequest, frozen=True, kw_only=True):
             found = yield from find_by_metric(metric)
         else:
             found = yield from ask(SeriesQuestion())
-        view = TagView.of([pair.key for pair in pairs], self.context.project)
+        view = TagView.for_query([pair.key for pair in pairs], self.context.project)
         matching = [one for one in tag_series(found.series, view) if _matches(one, pairs)]
         return answer(
             {
