@@ -63,6 +63,7 @@ from jobmeter.store.clickhouse.silence import read_clock
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.write_gate import WriteGate
+from jobmeter.store.shards.placement import is_on
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -173,7 +174,8 @@ class ClickHouseStore:
         log, led = self.node_log, self._shared is not None
         send = log.send_rows if log is not None and led else send_nothing
         self.logs: LogStore = LogTable(write, read, self.reader, self._gate, send)
-        self.spans: SpanStore = SpanTable(write, read, self._gate, send)
+        self._span_table = SpanTable(write, read, self._gate, send)
+        self.spans: SpanStore = self._span_table
         self.outbox: OutboxStore = OutboxTable(write, read, target, self._gate, send)
         self.maintenance = Maintenance(
             write, target, self.rollup_state, self.catalog, self.rollup_job, self.commit_log, self._gate
@@ -225,6 +227,11 @@ class ClickHouseStore:
     def engine_use(self) -> NodeLog | None:
         """Use of the engine by other servers, which the log of a node reports; None if that never changes."""
         return self.node_log
+
+    def hide_others(self, shard: int, count: int) -> None:
+        """Answer without the rows that belong to other shards than this one, from 0, among ``count`` shards."""
+        for part, table in ((self.catalog, "series"), (self._span_table, "spans")):
+            part.shown = is_on(table, shard, count) if count > 1 else "1"
 
     def answers(self) -> bool:
         """Return False while it certainly cannot be read: no replica with all data answers."""

@@ -45,6 +45,8 @@ class SpanTable:
     def __init__(self, write: Pool, read: Pool, gate: WriteGate, send: SendRows = send_nothing) -> None:
         self._gate = gate
         self._send = send
+        self.shown = "1"
+        """SQL condition for the spans of listed traces."""
         self._writes = write
         self._pool = read
 
@@ -59,11 +61,11 @@ class SpanTable:
     def list_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
         """Return one page, with the total if the query counts."""
         meter = ReadMeter.start(budget)
-        rows = self._query(*list_sql(selector), meter, budget) if selector.limit else []
+        rows = self._query(*list_sql(selector, self.shown), meter, budget) if selector.limit else []
         found = [_trace(row) for row in rows]
         if not selector.count:
             return TracePage(found)
-        return TracePage(found, int(self._query(*select_total(selector), meter, budget)[0][0]))
+        return TracePage(found, int(self._query(*select_total(selector, self.shown), meter, budget)[0][0]))
 
     def read(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
         """Return one page of spans, each span once."""

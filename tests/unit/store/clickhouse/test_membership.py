@@ -270,7 +270,7 @@ class Server:
                     self.copies = self.copies | {sample}
                     end.send("confirm", position)
                 elif what == "confirm":
-                    end.make_position = about
+                    end.position = about
                 elif what == "flushed":
                     self.copies = self.copies - about
 
@@ -316,7 +316,7 @@ class Server:
         if self.is_frozen or not self.is_running:
             return set()
         self.unsettled = [one for one in self.unsettled if one[2] == self.network.term]
-        least = min((end.make_position for end in self.network.followers()), default=self.network.position)
+        least = min((end.position for end in self.network.followers()), default=self.network.position)
         done = {sample for sample, position, _ in self.unsettled if position <= least}
         self.unsettled = [one for one in self.unsettled if one[0] not in done]
         return done
