@@ -277,6 +277,7 @@ class ClickHouseStore:
         log.check = self.membership.check
         if shared is not None:
             shared.check_leading = log.check_leading
+            shared.may_repair = lambda: log.is_alone and log.is_current()
         for one in checked:
             one.check = self.membership.check
         self.membership.start()

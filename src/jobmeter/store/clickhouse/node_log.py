@@ -1,8 +1,8 @@
 """The commit log of a ClickHouse node, by the role of this server: its journal, the leader's journal, or the node."""
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -54,6 +54,7 @@ class NodeLog:
         ``siblings`` journals share the memory for rows that wait. To ``replicas`` only the leader writes.
         """
         self._replicas = replicas
+        self._recovers = False  # True while this server writes to replicas without a role
         most = JournalLimits()
         self._limits = replace(most, most_rows=most.most_rows // siblings, most_bytes=most.most_bytes // siblings)
         self.role = ServerRole.IDLE
@@ -200,13 +201,24 @@ class NodeLog:
             self._replicas.take(record)
 
     def check_leading(self) -> None:
-        """Raise UnavailableError if this server leads and others may have expelled it."""
+        """Raise UnavailableError unless this server leads and is not expelled, or recovers a journal or copies."""
         if self.role is ServerRole.LEADER:
             self.check()
+        elif not self._recovers:
+            raise UnavailableError(_NO_ROLE, _RETRY_AFTER_MS)
 
     def _begin_writing(self) -> None:
         if self._replicas is not None:
             self._replicas.begin_writing()
+            self._recovers = True
+
+    @contextmanager
+    def _recovering(self) -> Iterator[None]:
+        """Write to replicas without a role inside the block, once writing has begun."""
+        try:
+            yield
+        finally:
+            self._recovers = False
 
     def note_change(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
         """Tell the followers that other data of some jobs changed, None for all, and wait until they know."""
@@ -294,15 +306,16 @@ class NodeLog:
         own = folder == self._folder
         copies = self.peers.followed if own and self.peers is not None else None
         journal = Journal(folder, self._insert, self._limits, copies)
-        try:
-            journal.recover(prepare, catalog)
-            journal.flush()
-        except BaseException:
-            journal.close()
-            raise
-        # A roll-up of another server may have begun with these hours before the samples were there.
-        intent = state.intent()
-        state.mark_after({pair for pair in found if pair[1] < intent}, _NEVER)
+        with self._recovering():
+            try:
+                journal.recover(prepare, catalog)
+                journal.flush()
+            except BaseException:
+                journal.close()
+                raise
+            # A roll-up of another server may have begun with these hours before the samples were there.
+            intent = state.intent()
+            state.mark_after({pair for pair in found if pair[1] < intent}, _NEVER)
         self.damaged |= journal.damaged
         if own:
             self._journal = journal
@@ -383,13 +396,14 @@ class NodeLog:
         groups = [block.rows for block in self._copies.list_blocks()]
         if not groups:
             return
-        self._begin_writing()
-        before = state.intent()
-        hours = set[JobHour]().union(*(rows.find_late_hours(MAX_TIME_MS + 1) for rows in groups))
-        state.mark_before({pair for pair in hours if pair[1] < before})
-        self._flusher(groups)
-        intent = state.intent()
-        state.mark_after({pair for pair in hours if pair[1] < intent}, _NEVER)
+        with self._recovering():
+            self._begin_writing()
+            before = state.intent()
+            hours = set[JobHour]().union(*(rows.find_late_hours(MAX_TIME_MS + 1) for rows in groups))
+            state.mark_before({pair for pair in hours if pair[1] < before})
+            self._flusher(groups)
+            intent = state.intent()
+            state.mark_after({pair for pair in hours if pair[1] < intent}, _NEVER)
 
     def drop_copies(self) -> None:
         """Drop the copies."""
@@ -397,6 +411,7 @@ class NodeLog:
 
     def _change_role(self, role: ServerRole) -> None:
         self.role = role
+        self._recovers = False
         self._role_changed.set()
         self._role_changed.clear()
 

@@ -108,7 +108,7 @@ class ReplicaRepair:
     def _run_steps(self, steps: Iterable[object], place: Place, deadline: float | None) -> None:
         for _ in steps:
             self._require_running()
-            if not self._replicas.is_up(place) or not self._replicas.may_go_on():
+            if not self._replicas.is_up(place) or not self._replicas.may_repair():
                 raise UnavailableError("the repair ended early")
             if deadline is not None and self._clock.monotonic() > deadline:
                 raise UnavailableError("rows arrive faster than they are copied")

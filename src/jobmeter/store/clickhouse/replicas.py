@@ -270,6 +270,10 @@ class ReplicaSet(Nodes):
         self._keep({ids[last]}, client)
         raise failures[last]
 
+    def may_repair(self) -> bool:
+        """Return False if another server repairs the replicas."""
+        return True
+
     def may_go_on(self) -> bool:
         """Return False if a statement that some replicas took must not go to the others."""
         return True

@@ -51,6 +51,8 @@ class SharedReplicaSet(ReplicaSet):
         super().__init__(target, clock, None)
         self.check_leading: Callable[[], None] = accept_all
         """Raises UnavailableError if the statements of this server may not count."""
+        self.may_repair: Callable[[], bool] = lambda: False
+        """Returns True while this server leads."""
         self.announce: Callable[[ReplicaSetState], None] = lambda _: None
         """Tells the followers a record, and returns when they know it."""
         self._group = group
@@ -214,7 +216,7 @@ class SharedReplicaSet(ReplicaSet):
 
     def list_stale(self) -> Sequence[Place]:
         """Return the replicas that this server should repair."""
-        return super().list_stale() if self._is_writer else ()
+        return super().list_stale() if self._is_writer and self.may_repair() else ()
 
     def _exclude(self, place: Place) -> bool:
         """Read a replica no more: for a leader as ``ReplicaSet``, else until the leader's next record."""
