@@ -90,7 +90,7 @@ with open(sys.argv[1], "wb") as file:
 used = b"x" * (150 << 20)
 del used
 for controller, path in groups_of("/proc", os.getpid()).items():
-    folder = Hierarchies().directory(controller, path)
+    folder = Hierarchies().find_directory(controller, path)
     for name in ("memory.peak", "memory.max_usage_in_bytes") if controller in {"", "memory"} else ():
         try:
             print(open(f"{folder}/{name}").read())

@@ -14,7 +14,7 @@ FAULTS = {
     "frames cannot be encoded": "jobmeter.collect.loop:records_frame",
     "samples cannot be encoded": "jobmeter.collect.loop:samples_frame",
     "control groups cannot be read": "jobmeter.collect.launch.children:OwnGroups.__init__",
-    "groups cannot be checked": "jobmeter.collect.launch.children:OwnGroups.entered",
+    "groups cannot be checked": "jobmeter.collect.launch.children:OwnGroups.find_entered",
     "the limits cannot be read": "jobmeter.collect.launch.session:own_limits",
     "processes cannot be read": "jobmeter.collect.launch.session:read_stat",
     "storage traffic cannot be read": "jobmeter.collect.launch.session:read_io",

@@ -468,7 +468,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
 
     @staticmethod
     def _check_trusted(store: Store, slot: Slot, series: Sequence[Series], stored: Samples) -> None:
-        """Check that all hours that ``rolled_up_ranges`` lists are rolled up correctly."""
+        """Check that all hours that ``find_rolled_up_ranges`` lists are rolled up correctly."""
         for part in store.find_rolled_up_ranges([slot.key], slot.span):
             StoreTests._check_buckets(store, part, series, stored)
 

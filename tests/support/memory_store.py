@@ -241,7 +241,7 @@ class MemoryStore:
         """Return None: nothing is cached."""
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
-        """Return roll-up rows, correct at any time, whatever ``rolled_up_ranges`` says."""
+        """Return roll-up rows, correct at any time, whatever ``find_rolled_up_ranges`` says."""
         rows = [
             (index, start, bucket)
             for index, (key, samples) in enumerate(zip(_pairs(keys), self._rows(keys), strict=True))

@@ -27,7 +27,7 @@ class Workplace:
     """A storage process and its workers in one event loop."""
 
     def __init__(self, served, records):
-        self.served, self.take_records = served, records
+        self.served, self.records = served, records
         self.own = 0
         """Number of answers that workers gave themselves."""
         self.workers: list[tuple[WorkerAnswers, Forwarder]] = []
@@ -93,19 +93,19 @@ class Workplace:
 
     def note_searches(self):
         """Return the list to which the searches of the worker are added from now on."""
-        searched, find = [], self.take_records.find
+        searched, find = [], self.records.find
 
         def noting(about):
             searched.append(about)
             return find(about)
 
-        self.take_records.find = noting
+        self.records.find = noting
         return searched
 
     async def counted(self):
         """Return the number of the worker's own answers that the storage process has counted."""
         await self.ask("/healthz")  # the worker sends its counts before this forwarded call
-        return self.take_records.answers
+        return self.records.answers
 
     def add(self, answers, channel):
         """Add a worker, and return its ASGI application."""

@@ -118,13 +118,13 @@ class Call:
         return self._parameters.get(name)
 
     @_CachedProperty
-    def list_parameters(self) -> tuple[tuple[str, str], ...]:
+    def parameters(self) -> tuple[tuple[str, str], ...]:
         """Return every query parameter; see ``read_parameters``."""
         return read_parameters(self.query)
 
     @_CachedProperty
     def _parameters(self) -> dict[str, str]:
-        return dict(reversed(self.list_parameters))
+        return dict(reversed(self.parameters))
 
     @_CachedProperty
     def _headers(self) -> dict[str, str]:

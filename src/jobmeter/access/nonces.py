@@ -39,7 +39,7 @@ class NonceMemory:
     """Recent requests. Thread-safe."""
 
     is_alone = True
-    """True while ``first`` answers from memory, because no other server accepts requests."""
+    """True while ``remember`` answers from memory, because no other server accepts requests."""
 
     def __init__(self, clock: Clock, file: Path | None = None, *, window_ms: int = WINDOW_MS, most: int = MOST) -> None:
         """``file`` is created if missing; one process at a time may use it.
@@ -84,7 +84,7 @@ class NonceMemory:
             return True
 
     def contains(self, key: str, nonce: str, date_ms: int) -> bool:
-        """True if ``first`` was called with these values before."""
+        """True if ``remember`` was called with these values before."""
         digest = digest_of(key, nonce)
         with self._lock:
             return digest in self._minutes.get(date_ms // MINUTE, ())
@@ -203,7 +203,7 @@ _RETRY_AFTER_MS = 1_000
 class SharedNonces(NonceMemory):
     """Nonces that one server or several servers accept. See ``jobmeter.registry.signatures``.
 
-    Among others ``first`` asks the registry, together with all other calls that wait, and raises UnavailableError if
+    Among others ``remember`` asks the registry, together with all other calls that wait, and raises UnavailableError if
     the registry does not answer.
     """
 
@@ -214,14 +214,13 @@ class SharedNonces(NonceMemory):
         table: SignatureTable,
         check: Callable[[], None],
         *,
-        window_ms: int = WINDOW_MS,
         most: int = MOST,
     ) -> None:
         """``check`` raises UnavailableError while another server may be alone.
 
         Other servers may accept requests before ``use_alone`` is called.
         """
-        super().__init__(clock, file, window_ms=window_ms, most=most)
+        super().__init__(clock, file, most=most)
         self.is_alone = False
         self._table = table
         self._check = check

@@ -147,7 +147,7 @@ class Agent:
         for one in self._jobs.accelerators:
             Thread(target=one.release, name=f"release {one.name}", daemon=True).start()
 
-    def once(self) -> str:
+    def measure_once(self) -> str:
         """Measure once. Returns the reason of a failed delivery, else an empty text."""
         self._delivery.start()
         self._loop.tick(force=True)

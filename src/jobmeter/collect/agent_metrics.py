@@ -34,7 +34,7 @@ class AgentMetrics:
         self._processes = processes
         self._counters = counters
 
-    def samples(
+    def take_samples(
         self,
         now_ms: int,
         outcomes: dict[str, Outcome],

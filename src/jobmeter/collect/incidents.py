@@ -36,7 +36,7 @@ _SHARES: Mapping[str, tuple[str, str]] = {
 
 
 class IncidentWatch:
-    """Record source: ``watch`` gets each tick's samples before ``records`` returns their events.
+    """Record source: ``watch`` gets each tick's samples before ``take_records`` returns their events.
 
     A counter's first reading is no event. Remembers a number for each watched series.
     """

@@ -140,8 +140,8 @@ class JobsCollector:
         self._by_job.add(by_group)
         for owner, counts in by_process.items():
             if (inside := by_group.get(owner, {}).get("cpu")) is not None and "cpu" in counts:
-                counts["inside"] = self._inside.seconds(owner, counts["cpu"], inside)
-                counts["ahead"] = self._inside.saved(owner, counts["cpu"], inside)
+                counts["inside"] = self._inside.count_seconds(owner, counts["cpu"], inside)
+                counts["ahead"] = self._inside.save_state(owner, counts["cpu"], inside)
         self._retained_of_processes.save(by_process)
         self._retained_of_groups.save(by_group)
         self._since_ms = self._since_ms or now_ms
@@ -151,7 +151,7 @@ class JobsCollector:
         for owner, replica in replicas.items():
             self._last_seen_ms[owner] = now_ms
             values = self._make_counters(owner, by_process.get(owner, {}), by_group.get(owner, {}))
-            values.update(self.memory.values(owner, replica))
+            values.update(self.memory.read_values(owner, replica))
             values.update(self._read_surroundings(replica.living))
             values.update(_pressure(replica.groups))
             values.update(_kinds(replica))
@@ -219,7 +219,7 @@ class JobsCollector:
         if self._starts is None:
             return set()
         keys = (process.stat.key for process in processes if process.member.owner in self._last_seen_ms)
-        return {key for key in keys if self._starts.scanned_before(key.start)}
+        return {key for key in keys if self._starts.was_scanned(key.start)}
 
     def _forget_namesakes(self, began: Mapping[Owner, int]) -> None:
         """Drop the stored counters of an earlier replica of that name: every process started later."""

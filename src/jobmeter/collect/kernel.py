@@ -101,8 +101,8 @@ class NodeKills:
 
     ``kernel`` None: the kernel's log is not read, and only the counter shows kills.
 
-    ``watch`` gets each tick's samples before ``records`` reads the lines. So the count of a kill comes before its line,
-    or, if it happened between the two, in the next tick.
+    ``watch`` gets each tick's samples before ``take_records`` reads the lines. So the count of a kill comes before its
+    line, or, if it happened between the two, in the next tick.
     """
 
     def __init__(self, place: NodeIdentity, kernel: RecordSource | None) -> None:

@@ -91,7 +91,7 @@ class Loop:
         for source in self._sources:
             try:
                 records = source.take_records(now_ms)
-                self.spool_records(self._attribution.records(records) if self._attribution else records)
+                self.spool_records(self._attribution.rename_records(records) if self._attribution else records)
             except Exception:  # noqa: BLE001 - a source may fail in any way and must not take others along
                 _log.exception("records cannot be made")
         if self._attribution:
@@ -107,7 +107,7 @@ class Loop:
 
     def _measure_agent(self, now_ms: int, outcomes: dict[str, Outcome]) -> Samples:
         dropped = {**self._outbox.dropped, "not.finite": self._unfinite, **self._refused()}
-        return self._cost.samples(
+        return self._cost.take_samples(
             now_ms,
             outcomes,
             self._taken,

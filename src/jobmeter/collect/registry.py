@@ -235,7 +235,7 @@ def accelerator_collectors(
         allocated: list[DeviceAllocator] = []
         if not alone:
             allocated.append(
-                KubeletAllocations(vendor, PodResources.of(machine), table.list_members, pods_folder(machine))
+                KubeletAllocations(vendor, PodResources.for_machine(machine), table.list_members, pods_folder(machine))
             )
         if job_mapping:
             allocated.append(PrologAllocations(job_mapping, table.list_members, own.are_plain, own.get_number))

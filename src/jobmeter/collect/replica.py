@@ -58,7 +58,7 @@ class ReplicaMemory:
                 own += inside
         self._processes.update(shared, own)
 
-    def values(self, owner: Owner, replica: ReplicaProcesses) -> dict[str, float | None]:
+    def read_values(self, owner: Owner, replica: ReplicaProcesses) -> dict[str, float | None]:
         """Return the memory metrics of a replica that was read."""
         inside, apart = _divide_processes(replica)
         # A group without processes still has the file cache that they left.
@@ -70,10 +70,10 @@ class ReplicaMemory:
         now = charged + by_process or None
         peaks = [final.memory_peak for final in replica.ended]
         # A group's own mark covers the time between two scans.
-        marks = self._high_water.marks(
+        marks = self._high_water.take_marks(
             owner,
             (*replica.groups.values(), *replica.last),
-            {stat.key: self._processes.highest(stat) for stat in inside},
+            {stat.key: self._processes.read_peak(stat) for stat in inside},
             {final.key: final.memory_peak for final in replica.ended},
             max(charged - sum(stat.memory for stat in inside), 0.0),
         )

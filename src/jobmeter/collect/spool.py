@@ -159,7 +159,7 @@ class Spool:
         other.remove_folder()
         return True
 
-    def waiting(self) -> Iterator[Frame]:
+    def list_waiting(self) -> Iterator[Frame]:
         """Yield the waiting frames, oldest first. Frames that are released meanwhile are skipped."""
         for segment in sorted(self.list_segments()):
             try:

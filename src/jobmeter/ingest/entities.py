@@ -98,7 +98,7 @@ class _Members:
         self._starts = np.flatnonzero(np.diff(ordered, prepend=-1))
         self._entities = ordered[self._starts]
 
-    def all_at(self, time_ms: int) -> Sighting:
+    def select_all_at(self, time_ms: int) -> Sighting:
         """Return each entity once, for samples that all have the same time."""
         time = np.full(len(self._entities), time_ms)
         return Sighting(self._entities, time, time)
@@ -138,7 +138,7 @@ class Entities:
         """Return the entities with these numbers."""
         return [self._entities[number] for number in sighting.entity.tolist()]
 
-    def of_job(self, project: str, job: str) -> Int64s:
+    def find_by_job(self, project: str, job: str) -> Int64s:
         """Return the numbers of all entities of a job."""
         mine = (at for at, entity in enumerate(self._entities) if entity.job == job and entity.project == project)
         return np.fromiter(mine, np.int64)
@@ -151,7 +151,7 @@ class Entities:
         if members is not None and members.numbering is not self._numbering:
             members = None
         if members is not None and batch.single and batch.span[0] == batch.span[1]:
-            return members.all_at(batch.span[0])
+            return members.select_all_at(batch.span[0])
         positions, first, last = extremes(batch)
         if len(positions) < len(series):
             return self._find_members(series, positions).compute_spans(first, last)
@@ -167,7 +167,7 @@ class Entities:
                 self.of_series[rows[place]] = self._number_of(series[int(positions[place])])
             return _Members(self.of_series[rows] - 1, self._numbering)
 
-    def observations(self, sighting: Sighting) -> list[Observation]:
+    def make_observations(self, sighting: Sighting) -> list[Observation]:
         """Convert a sighting to the registry's observations."""
         return [
             Observation(**entity._asdict(), first_ms=first, last_ms=last)

@@ -105,7 +105,7 @@ class _ReportedSpans:
         self._fit()
         return bool((self.reported.first[sighting.entity] != NEVER).all())
 
-    def report(self, sighting: Sighting, now_ms: int) -> None:
+    def note_reported(self, sighting: Sighting, now_ms: int) -> None:
         """Record that these times were reported."""
         self._reported_entities += int(np.count_nonzero(self.reported.first[sighting.entity] == NEVER))
         self.reported.widen(sighting)
@@ -210,7 +210,7 @@ class Observer:
     def forget(self, project: str, job: str) -> None:
         """Treat a job as never reported: its next sample creates it in the registry again."""
         with self._lock:
-            self._state.forget(self._state.entities.of_job(project, job))
+            self._state.forget(self._state.entities.find_by_job(project, job))
 
     def _report_or_defer(self, state: _ReportedSpans, urgent: Sighting, along: Sighting) -> None:
         """Report both.
@@ -251,7 +251,7 @@ class Observer:
         if not len(sighting.entity):
             return
         try:
-            self._registry.observe(state.entities.observations(sighting), self._clock.now_ms())
+            self._registry.observe(state.entities.make_observations(sighting), self._clock.now_ms())
         except BaseException as error:
             self._postpone(state, waited)
             if isinstance(error, UnavailableError):
@@ -261,7 +261,7 @@ class Observer:
         self._unreachable = False
         self._reported_at = self._clock.monotonic()
         with self._lock:
-            state.report(sighting, self._clock.now_ms())
+            state.note_reported(sighting, self._clock.now_ms())
 
     def _renew_if_full(self) -> _ReportedSpans:
         if len(self._state.entities) > _MOST:

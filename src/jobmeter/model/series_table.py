@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.kernel.number_table import Allocate, NumberTable
+from jobmeter.kernel.number_table import Allocate, NumberTable, allocate_zeros
 from jobmeter.model.batch import Bools, Float64s, Int64s, SampleBatch, SeriesKeys, Uint32s, Uint64s
 from jobmeter.model.series import Series
 
@@ -64,7 +64,7 @@ class SeriesTable:
     Another process may read these without the lock: see ``NumberTable``.
     """
 
-    def __init__(self, most: int = MOST, allocate: Allocate = np.zeros) -> None:
+    def __init__(self, most: int = MOST, allocate: Allocate = allocate_zeros) -> None:
         self.lock = threading.RLock()
         self.generation = 0
         self.most = most
@@ -88,7 +88,7 @@ class SeriesTable:
 
     def add_column(self, kind: type[T]) -> NDArray[T]:
         """Add a property of each series, by row."""
-        self._columns.append(np.zeros(self.most, kind))
+        self._columns.append(allocate_zeros(self.most, kind))
         return self._columns[-1]
 
     def assign_rows(self, ids: Uint64s) -> Int64s:

@@ -142,7 +142,7 @@ class Executor:
         self._answers = self._answers_by_type()
         self._from_memory: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.from_memory,
-            EncodedQuestion: self._measurements.encoded_from_memory,
+            EncodedQuestion: self._measurements.encode_from_memory,
             HeadQuestion: lambda question, scope: self._subjects.find_cached_head(question.ref, scope),
             JobQuestion: self._get_cached_job,
             AllDamageQuestion: self._answers[AllDamageQuestion],
@@ -153,9 +153,9 @@ class Executor:
     def _answers_by_type(self) -> Answers:
         store, registry, clock = self._store, self._registry, self._clock
         return {
-            MetricQuery: self._measurements.lines,
-            EncodedQuestion: self._measurements.encoded,
-            SampledQuestion: self._measurements.sampled,
+            MetricQuery: self._measurements.measure_lines,
+            EncodedQuestion: self._measurements.encode,
+            SampledQuestion: self._measurements.measure_sampling_times,
             HeadQuestion: lambda question, scope: self._subjects.find_head(question.ref, scope),
             NodeRecordsQuestion: lambda question, scope: self._subjects.find_nodes(question.ref, scope),
             LatestQuestion: self._read_latest,
@@ -222,14 +222,14 @@ class Executor:
         found: R | None = None if answer is None else answer(question, scope)
         return found
 
-    def preparation(self, question: Question[Any], scope: Scope) -> Callable[[], object] | None:
-        """Return a function that caches the job and the series of a question, so that ``from_memory`` can answer.
+    def make_preparation(self, question: Question[Any], scope: Scope) -> Callable[[], object] | None:
+        """Return a function that caches the job and the series of a question, so that memory can answer.
 
         None if the cache would not help. The function may wait, and raises as ``run``.
         """
         if isinstance(question, MetricQuery | EncodedQuestion):
             query = question.query if isinstance(question, EncodedQuestion) else question
-            return self._measurements.preparation(query, scope)
+            return self._measurements.make_preparation(query, scope)
         if isinstance(question, SamplesQuestion):
             if not (question.ends and question.brief_samples):
                 return None

@@ -43,7 +43,7 @@ class Layout:
     one_line_per_series: frozenset[str] = frozenset()
     grid: "Grid | None" = None
 
-    def means(self, query: MetricQuery, memory: StoreMemory) -> kernel.LineColumns | None:
+    def read_means(self, query: MetricQuery, memory: StoreMemory) -> kernel.LineColumns | None:
         """Read the means of plain gauges from memory, in the order of the grid's names.
 
         None without a grid, or if some data is not in memory. No metric of the query may be derived.
@@ -52,7 +52,7 @@ class Layout:
         if grid is None or query.statistic is not Statistic.MEAN:
             return None
         return memory.average_lines(
-            grid.keys, grid.joined(query.aggregate, query.by), query.range, query.step_ms, MOST_SAMPLES
+            grid.keys, grid.join(query.aggregate, query.by), query.range, query.step_ms, MOST_SAMPLES
         )
 
 
@@ -73,7 +73,7 @@ class Grid:
         self._metrics = metrics
         self._joins: dict[tuple[Aggregate | None, By], kernel.WindowGrid] = {}
 
-    def joined(self, how: Aggregate | None, by: By) -> kernel.WindowGrid:
+    def join(self, how: Aggregate | None, by: By) -> kernel.WindowGrid:
         """Return the grid for combining series into lines; ``how`` None uses the catalogue's way."""
         found = self._joins.get((how, by))
         if found is None:

@@ -88,7 +88,7 @@ class Measurements:
         self._encoders = encoders
         self._layouts, self._closed_lines, self._answers = Layouts(cache), ResultCache(cache), ResponseCache(cache)
 
-    def lines(self, query: MetricQuery, scope: Scope) -> MetricResult:
+    def measure_lines(self, query: MetricQuery, scope: Scope) -> MetricResult:
         """Answer a query.
 
         Raises NotFoundError, InvalidRequestError (LimitExceededError if too large), QueryTimeoutError or
@@ -105,7 +105,7 @@ class Measurements:
         resolved = self._resolve_cached(query, scope, selection.sources)
         return None if resolved is None else self._result_from_memory(query, selection, resolved)
 
-    def preparation(self, query: MetricQuery, scope: Scope) -> Callable[[], object] | None:
+    def make_preparation(self, query: MetricQuery, scope: Scope) -> Callable[[], object] | None:
         """Return a function that caches the layout of a short query about a job.
 
         None for any other query, for a cached layout, and for a layout that depends on the range.
@@ -116,7 +116,7 @@ class Measurements:
             return None
         return partial(self._resolve, query, scope, names)
 
-    def encoded(self, question: EncodedQuestion, scope: Scope) -> bytes:
+    def encode(self, question: EncodedQuestion, scope: Scope) -> bytes:
         """Return the answer in the requested form; from the cache while it is valid.
 
         A cached answer costs as much of the budget as when it was made. Raises as ``lines``.
@@ -133,7 +133,7 @@ class Measurements:
                 self._answers.put(question, validator, answer, result.samples)
         return answer
 
-    def encoded_from_memory(self, question: EncodedQuestion, scope: Scope) -> bytes | None:
+    def encode_from_memory(self, question: EncodedQuestion, scope: Scope) -> bytes | None:
         """Return the encoded answer without waiting; None if some data is not in memory, or if it takes longer."""
         query = question.query
         selection = check(query, self._limits)
@@ -145,7 +145,7 @@ class Measurements:
         result = self._result_from_memory(query, selection, resolved)
         return None if result is None else self._encoders[question.form](result)
 
-    def sampled(self, question: SampledQuestion, scope: Scope) -> list[SampledLine]:
+    def measure_sampling_times(self, question: SampledQuestion, scope: Scope) -> list[SampledLine]:
         """Answer a question for lines with their sampling times. Raises as ``lines``."""
         query, meter = question.query, Meter(self._clock, self._limits)
         metrics, names, _ = check(query, self._limits)
@@ -158,7 +158,7 @@ class Measurements:
         frame = BucketedSeries(layout.shape, columns, resolved.limits, query.step_ms)
         sampling = Sampling(frame, layout)
         found = [
-            SampledLine(line, sampling.of(metric.name, at, line.time))
+            SampledLine(line, sampling.find_presence(metric.name, at, line.time))
             for metric in sorted(metrics, key=lambda metric: metric.name)
             for at, line in _lines(metric, query, self._table(frame, metric, query, layout), layout)
         ]
@@ -229,7 +229,7 @@ class Measurements:
         points = len(layout.heads) * len(query.metrics) * bucket_count(query.range, query.step_ms)
         if memory is None or points > _SPARSE * MOST_POINTS or query.range.length_ms > RAW_IS_QUICK:
             return None
-        found = layout.means(query, memory) if selection.own else None
+        found = layout.read_means(query, memory) if selection.own else None
         meter = Meter(self._clock, self._limits)
         if found is not None and layout.grid is not None:
             meter.count(found.samples, None)

@@ -64,7 +64,7 @@ class RollupCache:
         yield self._read_whole(keys, whole, step_ms, usable.revision, rows)
         yield from self._ends(keys, TimeRange(whole.end_ms, span.end_ms), tier, step_ms, usable, rows)
 
-    def samples(self, keys: SeriesKeys, span: TimeRange, revision: Hashable, rows: ReadSamples) -> SampleColumns:
+    def read_samples(self, keys: SeriesKeys, span: TimeRange, revision: Hashable, rows: ReadSamples) -> SampleColumns:
         """Return the raw samples of a span inside one ``stretch``.
 
         The first question about a stretch reads only its span. The second question reads the whole stretch, for later

@@ -48,7 +48,7 @@ class Sampling:
         self._entries: dict[str, dict[int, list[int]]] = {}
         self._known: dict[bytes, Presence] = {}
 
-    def of(self, metric: str, line: int, time: Int64s) -> Presence:
+    def find_presence(self, metric: str, line: int, time: Int64s) -> Presence:
         """Return the sampling times of a line; ``time`` are the starts of the buckets that have a point.
 
         Of several series in one bucket (attempts of a replica, parts) the one with the most samples counts. Lines with

@@ -146,7 +146,7 @@ class Source:
                     [*self.store.read(keys, part, meter.make_budget(expected(keys, part)))]
                 )
 
-            found = self._closed.samples(keys, span, revision, samples)
+            found = self._closed.read_samples(keys, span, revision, samples)
             if len(found):
                 yield found
 

@@ -66,7 +66,7 @@ class Allocated(msgspec.Struct):
         promised = self.promised_devices
         return len(self.devices) if promised is None else promised * len(self.places)
 
-    def allowed(self, limit: str) -> float:
+    def find_limit(self, limit: str) -> float:
         """Recorded limit of one replica; NaN without one."""
         return read_recorded_limit(self.job, limit) or np.nan
 
@@ -222,7 +222,7 @@ class UsageParts:
         for limit, allowed in zip(LIMITS, found, strict=True):
             if before is not None:
                 _fill(allowed, self._average_limit(before, limit, Statistic.LAST))
-            _fill(allowed, np.array([one.allowed(limit) for one in self.jobs], np.float64)[self.job])
+            _fill(allowed, np.array([one.find_limit(limit) for one in self.jobs], np.float64)[self.job])
         return tuple(found)
 
     def _average_limit(self, readings: UsageReadings, limit: str, statistic: Statistic) -> Float64s:

@@ -222,11 +222,11 @@ class Registry:
         Includes every committed write of any process. The state of a job without a record is derived: Running if
         sampled in the last 5 minutes, else Unknown.
         """
-        return self.columns.jobs(question, now_ms)
+        return self.columns.list_jobs(question, now_ms)
 
     def count_states(self, question: JobFilter, now_ms: int) -> dict[JobState, int]:
         """Return the number of jobs that match, by state; states without jobs are left out."""
-        return self.columns.state_counts(question, now_ms)
+        return self.columns.count_states(question, now_ms)
 
     def list_projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         """Return the projects with these names (None: all) that have ever been written to, sorted."""
@@ -263,7 +263,7 @@ class Registry:
 
     def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         """Return the resource groups that jobs of those projects (None: all) name, by project and name."""
-        return self.columns.job_groups(projects)
+        return self.columns.list_job_groups(projects)
 
     def group_jobs(
         self, projects: frozenset[str] | None, resource_group: str | None, span: TimeRange, now_ms: int

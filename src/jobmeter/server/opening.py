@@ -23,7 +23,7 @@ class Opening:
         return engine
 
     def close(self) -> None:
-        """Close the engine unless ``opened`` handed it over: for a start that fails."""
+        """Close the engine unless ``wait`` handed it over: for a start that fails."""
         if not self._handed_over:
             with suppress(Exception):  # the error that ended the start is reported, not this one
                 self.wait().close()

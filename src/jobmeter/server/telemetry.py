@@ -182,7 +182,7 @@ class Telemetry:
         in_flight.set_function(lambda: self._in_flight)
 
     def count_begin(self, router: str) -> float:
-        """Count a request that begins; return the time. Call ``ended`` once for each."""
+        """Count a request that begins; return the time. Call ``count_end`` once for each."""
         if router not in QUIET_ROUTERS:
             with self._lock:
                 self._in_flight += 1

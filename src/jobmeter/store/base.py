@@ -332,7 +332,7 @@ class SampleStore(Protocol):
         ...
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
-        """Return roll-up rows whose bucket start lies in ``span``. Only ``rolled_up_ranges`` are reliable."""
+        """Return roll-up rows whose bucket start lies in ``span``. Only ``find_rolled_up_ranges`` are reliable."""
         ...
 
     def read_imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:

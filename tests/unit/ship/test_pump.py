@@ -324,7 +324,7 @@ def test_closing_lets_another_server_continue_immediately(house):
     house.put("a")
     first.step()
     first.close()
-    assert house.sink.count_closed
+    assert house.sink.closed
     other = TakingSink()
     house.put("b")
     house.pump(shipper, other).step()

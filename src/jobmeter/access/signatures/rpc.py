@@ -74,7 +74,7 @@ def _check_form(call: Call) -> None:
     missing = [name for name in _NEEDED if not call.get_parameter(name)]
     if missing:
         raise UnauthenticatedError(f"missing from the signed query: {', '.join(missing)}", "incomplete-signature")
-    names = [name for name, _ in call.list_parameters]
+    names = [name for name, _ in call.parameters]
     repeated = [name for name in _SIGNED if names.count(name) > 1]
     if repeated:
         raise UnauthenticatedError(f"more than once in the query: {', '.join(repeated)}", "malformed")

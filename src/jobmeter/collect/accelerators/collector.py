@@ -133,7 +133,7 @@ class AcceleratorCollector(Generic[D]):
         closed = self._driver.close()  # a call that had not returned may have returned since
         if self._asked:
             self._asked, self._opens_ms = False, now_ms + RELEASE_MS
-            self.states.released(now_ms, RELEASE_MS // 1_000, closed=closed)
+            self.states.note_release(now_ms, RELEASE_MS // 1_000, closed=closed)
         if self._opens_ms is not None and not 0 < self._opens_ms - now_ms <= RELEASE_MS:
             self._opens_ms = None
         return self.released
@@ -150,7 +150,7 @@ class AcceleratorCollector(Generic[D]):
             for index, (processes, _) in answers.items()
             if processes is not None
         }
-        ended = {index: uses for index, (_, found) in answers.items() if (uses := self._ended.uses(index, found))}
+        ended = {index: uses for index, (_, found) in answers.items() if (uses := self._ended.take_uses(index, found))}
         owned = self._find_claims(devices, users, ended, now_ms)
         whole = self._find_owners(owned, users)
         mine = {
@@ -271,7 +271,7 @@ class AcceleratorCollector(Generic[D]):
         own = openable if self._alone and len(openable) < len(devices) else None
 
         def permitted(member: Member) -> Sequence[int] | None:
-            found = groups.permitted(member, devices, now_ms) if groups else None
+            found = groups.list_permitted(member, devices, now_ms) if groups else None
             return own if found is None else found
 
         return permitted
@@ -299,7 +299,7 @@ def _processes_of(device: Accelerator) -> Sequence[DeviceProcess] | None:
 def _ended_on(device: Accelerator, pids: Collection[int]) -> Sequence[EndedUse]:
     """Return the use of a device by these processes if they have ended; empty if unknown."""
     try:
-        return device.ended_uses(pids) if pids else ()
+        return device.list_ended_uses(pids) if pids else ()
     except NotSupportedError:
         return ()
 

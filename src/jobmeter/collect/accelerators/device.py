@@ -81,7 +81,7 @@ class Accelerator:
 
     Calls of the driver may block for ever: ``begin`` runs them in the device's own thread. Any may raise
     NotSupportedError or DeviceLostError. ``retry`` says when a device that could not be read is opened again. The
-    subclass opens it in ``begin``'s thread and calls ``answered`` after each successful call.
+    subclass opens it in ``begin``'s thread and calls ``note_answer`` after each successful call.
     """
 
     def __init__(self, index: int, clock: Clock, thread: str) -> None:
@@ -151,11 +151,11 @@ class Accelerator:
             raise TimeoutError(f"device {self.index} has not answered yet")
         return self._calls.get_result()
 
-    def report(self, reason: str, level: Level, text: str) -> None:
+    def add_event(self, reason: str, level: Level, text: str) -> None:
         """Add an event of the device, from any thread. Beyond the bound the oldest events are dropped."""
         self._events.append((self._clock.monotonic(), DeviceEvent(reason, level, text)))
 
-    def events(self) -> list[DeviceEvent]:
+    def take_events(self) -> list[DeviceEvent]:
         """Return the events since the last call, without a call of the driver."""
         now, found = self._clock.monotonic(), [self._events.popleft() for _ in range(len(self._events))]
         return [event._replace(age_ms=int((now - at) * SECOND)) for at, event in found]
@@ -171,7 +171,7 @@ class Accelerator:
         """
         raise NotImplementedError
 
-    def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:  # noqa: ARG002 - of drivers that remember them
+    def list_ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:  # noqa: ARG002 - of drivers that remember them
         """Return the use by these processes if they have ended. Empty if the driver does not remember them."""
         return ()
 

@@ -57,7 +57,7 @@ class EndedProcesses:
         """Return the numbers of ended processes whose use of the device is not known yet."""
         return frozenset(self._due(index))
 
-    def uses(self, index: int, found: Iterable[EndedUse]) -> list[tuple[Member, EndedUse]]:
+    def take_uses(self, index: int, found: Iterable[EndedUse]) -> list[tuple[Member, EndedUse]]:
         """Return each use that is to be counted, once, with the process's membership.
 
         A use from before the last collection is of another process with this number.

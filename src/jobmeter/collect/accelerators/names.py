@@ -45,15 +45,15 @@ class DeviceNames:
         """Return the names of a vendor's devices."""
         return VendorNames(self, vendor)
 
-    def addresses(self, vendor: Vendor[Any]) -> list[str]:
+    def list_addresses(self, vendor: Vendor[Any]) -> list[str]:
         """Return the PCI addresses of all devices of a vendor on the node."""
         return vendor.list_addresses(self.machine)
 
-    def places(self, vendor: Vendor[Any], devices: Mapping[str, str]) -> list[str]:
+    def list_places(self, vendor: Vendor[Any], devices: Mapping[str, str]) -> list[str]:
         """Return the PCI addresses by which a vendor's devices are numbered, and store them; see ``device_places``."""
         with self._lock:
             before = self._places.get(vendor.name, {})
-            self._places[vendor.name] = found = device_places(before, devices, self.addresses(vendor))
+            self._places[vendor.name] = found = device_places(before, devices, self.list_addresses(vendor))
             self._file.save(self._places)
         return sorted(found)
 
@@ -127,7 +127,7 @@ class VendorNames(Generic[D]):
         self._parts |= {device.index: device.part for device in devices if device.part is not None}
         placed = tuple((device.index, device.pci, device.uuid) for device in devices if device.part is None)
         if self.vendor.pci_driver and placed and placed != self._placed:
-            places = self._names.places(self.vendor, {pci: uuid for _, pci, uuid in placed if pci})
+            places = self._names.list_places(self.vendor, {pci: uuid for _, pci, uuid in placed if pci})
             self._numbers = node_numbers([(index, pci) for index, pci, _ in placed], places)
             self._placed = placed
 

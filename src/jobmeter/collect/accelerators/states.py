@@ -132,11 +132,11 @@ class DeviceStates:
         """
         for name, device in named.items():
             mine = owners.get(device.index, ())
-            for event in device.events():
+            for event in device.take_events():
                 whose = () if event.reason == XID and not self._alone else mine
                 self._report(now_ms - event.age_ms, event.reason, event.level, f"{name} {event.text}", whose, name)
 
-    def released(self, now_ms: int, seconds: int, *, closed: bool) -> None:
+    def note_release(self, now_ms: int, seconds: int, *, closed: bool) -> None:
         """Report that the driver is released on request. ``closed``: all of its files are closed."""
         if closed:
             text = f"The driver of {self._title} is released on request: its {self._noun}s can be reset or partitioned."

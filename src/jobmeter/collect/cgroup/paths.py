@@ -140,11 +140,11 @@ class InsideTime:
         """Continue from the state saved by an earlier process of the agent."""
         self._ahead = dict(ahead)
 
-    def seconds(self, owner: Owner, by_process: float, by_group: float) -> float:
+    def count_seconds(self, owner: Owner, by_process: float, by_group: float) -> float:
         """Return the CPU time of a replica, without processes found outside."""
         return max(by_group, by_process - self._ahead.setdefault(owner, by_process - by_group))
 
-    def saved(self, owner: Owner, by_process: float, by_group: float) -> float:
+    def save_state(self, owner: Owner, by_process: float, by_group: float) -> float:
         """Return the state for ``resume`` after a restart, when all outside usage is counted by process."""
         return min(self._ahead[owner], by_process - by_group)
 

@@ -85,9 +85,9 @@ class NodeClassifier:
         group = groups.get("devices", "")
         return member if member is None or member.device_group == group else replace(member, device_group=group)
 
-    def displaced(self) -> set[str]:
+    def take_displaced(self) -> set[str]:
         """Return the jobs whose members may have changed since the last call."""
-        return self._owners.displaced()
+        return self._owners.take_displaced()
 
     def _find_member(self, candidate: "_Candidate") -> Member | None:
         """Return the membership by the first source that decides, else the parent's."""
@@ -150,7 +150,7 @@ class NodeClassifier:
         place = candidate.pod or candidate.slurm
         group = tuple(ProcessOwner("group", path) for path in sorted({*place.groups.values()})[:1]) if place else ()
         if candidate.pod is not None:
-            return ProcessOwner("namespace", self._containers.namespace(candidate.pod.uid)), *group
+            return ProcessOwner("namespace", self._containers.find_namespace(candidate.pod.uid)), *group
         uid = real_user(self._proc, candidate.pid)
         return () if uid is None else (ProcessOwner("user", str(uid)), *group)
 
@@ -169,7 +169,7 @@ class NodeClassifier:
             return parent
         if not job:
             return None
-        cluster = self._clusters.cluster(job, place, variables, parent)
+        cluster = self._clusters.find_cluster(job, place, variables, parent)
         task = number(variables, "SLURM_PROCID")
         if task is None and parent is not None and self._clusters.is_job(parent, job):
             return parent

@@ -49,7 +49,7 @@ class SlurmClusters:
         self._of_roots: dict[str, str] = {}
         self._others: set[str] = set()
 
-    def cluster(self, number: str, place: SlurmPlace, variables: Mapping[str, str], parent: Member | None) -> str:
+    def find_cluster(self, number: str, place: SlurmPlace, variables: Mapping[str, str], parent: Member | None) -> str:
         """Return the cluster of a job; empty if unknown.
 
         Children are in the cluster of their parent, whatever their environment says. A task without it is in the

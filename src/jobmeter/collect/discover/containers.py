@@ -29,7 +29,7 @@ class ContainerRuns:
             self._read()
         return self._runs.get(container, None if container and pod in self._pods else 0)
 
-    def namespace(self, pod: str) -> str:
+    def find_namespace(self, pod: str) -> str:
         """The namespace of a pod, empty if there are no links to it."""
         if pod not in self._pods:
             self._read()

@@ -84,6 +84,6 @@ class Classifier(Protocol):
         """Return the membership of a process; None without a job. ``parent`` is its parent's membership."""
         ...
 
-    def displaced(self) -> set[str]:
+    def take_displaced(self) -> set[str]:
         """Return the jobs whose members may have changed since the last call."""
         ...

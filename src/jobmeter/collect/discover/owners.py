@@ -112,7 +112,7 @@ class JobOwners:
             return False
         return True
 
-    def displaced(self) -> set[str]:
+    def take_displaced(self) -> set[str]:
         """Return the jobs whose owner changed since the last call, so that their processes are classified again."""
         found, self._displaced = self._displaced, set()
         return found

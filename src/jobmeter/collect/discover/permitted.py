@@ -26,7 +26,7 @@ class DeviceGroups:
         self._lists: dict[str, frozenset[int] | None] = {}
         self._read_ms: int | None = None
 
-    def permitted(self, member: Member, devices: Sequence[Accelerator], now_ms: int) -> list[int] | None:
+    def list_permitted(self, member: Member, devices: Sequence[Accelerator], now_ms: int) -> list[int] | None:
         """Return the numbers of the devices that a process may open, in order; None if its group does not tell.
 
         Partitions come with their whole device: the files that open one of them alone are not compared.

@@ -30,7 +30,7 @@ class Left:
 
 
 class ProcessTable:
-    """Finds the processes of jobs. ``refresh`` belongs to one thread; ``member_of`` and ``look`` are thread-safe.
+    """Finds the processes of jobs. ``refresh`` belongs to one thread; ``find_member`` and ``look`` are thread-safe.
 
     A process without a job is not read again while it runs the same program, so the cost of a scan depends on the
     processes of jobs, not on all processes of the machine. With a ``watch``, processes that begin and end between two
@@ -65,7 +65,7 @@ class ProcessTable:
         self._turn += 1
         turn = self._turn % _FORGET_AFTER  # a part at each scan, so that no scan takes long
         self._strangers = {pid for pid in self._strangers.intersection(pids) if pid % _FORGET_AFTER != turn}
-        changed = self._watch.changed()
+        changed = self._watch.take_changed()
         self._strangers -= changed
         due = [pid for pid in pids if pid not in self._strangers]
         self._stats.close_others(due)
@@ -77,11 +77,11 @@ class ProcessTable:
             self._members = {key: self._members[key] for key in current if key in self._members}
             self._scans = {key: self._scans[key] for key in current if key in self._scans and key.pid not in changed}
             found = [(stat, self._look(stat)) for stat in stats]
-            if again := self._forget_members(self._classifier.displaced()):
+            if again := self._forget_members(self._classifier.take_displaced()):
                 found = [(stat, self._look(stat) if stat.key in again else member) for stat, member in found]
             processes = [Process(stat, member) for stat, member in found if member]
             living = [process for process in processes if not process.stat.ended]
-            self.left = [self._make_left(gone) for gone in self._watch.scanned(pids, living)]
+            self.left = [self._make_left(gone) for gone in self._watch.compare_scan(pids, living)]
             self._found = [*processes, *(left.process for left in self.left)]
         self._count_missed(self._forks.count_unseen(pids))
         return processes
@@ -137,7 +137,7 @@ class ProcessTable:
     def _look(self, stat: ProcessStat) -> Member | None:
         scans = self._scans.get(stat.key, 0)
         if scans < _SCANS and not (scans and stat.ended):
-            parent = self._find_parent(stat) or self._watch.inherited(stat.key.pid)
+            parent = self._find_parent(stat) or self._watch.find_inherited(stat.key.pid)
             before = self._members.get(stat.key)
             if parent is None and before is not None and before.source is MembershipSource.TAGS:
                 parent = before  # its parent has ended since

@@ -20,15 +20,13 @@ _MOST = 4
 """Most devices that are named with their states."""
 
 
-def device_checks(
-    machine: Machine, patience: float = _PATIENCE
-) -> dict[tuple[str, str], Callable[[], Iterable[Check]]]:
-    """Return a check of each vendor by area and name. ``patience``: seconds for a driver."""
-    return {(_AREA, vendor.name): partial(_check_vendor, machine, vendor, patience) for vendor in registry.vendors()}
+def device_checks(machine: Machine) -> dict[tuple[str, str], Callable[[], Iterable[Check]]]:
+    """Return a check of each vendor by area and name."""
+    return {(_AREA, vendor.name): partial(_check_vendor, machine, vendor) for vendor in registry.vendors()}
 
 
-def _check_vendor(machine: Machine, vendor: Vendor[Any], patience: float) -> list[Check]:
-    driver: Driver[Accelerator] = vendor.open(SystemClock(), machine, patience)
+def _check_vendor(machine: Machine, vendor: Vendor[Any]) -> list[Check]:
+    driver: Driver[Accelerator] = vendor.open(SystemClock(), machine, _PATIENCE)
     check = check_found(machine, vendor, driver.list_devices(), driver.problem)
     driver.close()
     return [check]

@@ -96,7 +96,7 @@ class PodResources:
         self._missing = False
 
     @classmethod
-    def of(cls, machine: Machine) -> "PodResources":
+    def for_machine(cls, machine: Machine) -> "PodResources":
         """Return the client of a machine's kubelet."""
         return cls(Path(machine.var, SOCKET.relative_to("/var")))
 

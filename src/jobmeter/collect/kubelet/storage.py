@@ -109,7 +109,7 @@ class KubeletApi:
         """Return the usage of each pod. Raises UnavailableError."""
         return self._get("/stats/summary", _Summary).pods or []
 
-    def pods(self) -> list[PodObject]:
+    def list_pods(self) -> list[PodObject]:
         """Return the pods of the node. Raises UnavailableError."""
         return self._get("/pods", _Pods).items or []
 
@@ -170,7 +170,7 @@ class PodStorageCollector:
         A kubelet before version 1.33 needs a right for the list that also lets its holder run commands in pods.
         """
         try:
-            pods = self._api.pods()
+            pods = self._api.list_pods()
         except UnavailableError as error:
             _log.debug("the limits of pods are unknown: %s", error.message)
             return {}

@@ -55,7 +55,7 @@ class OwnGroups:
         )
         return [f"{directory}/cgroup.procs" for directory in directories if directory]
 
-    def entered(self, replica: str, pid: int) -> Groups:
+    def find_entered(self, replica: str, pid: int) -> Groups:
         """Return the groups of a replica that the process is in."""
         found = groups_of(self._proc, pid) or {}
         entered = {name: path for name, path in self.paths.get(replica, {}).items() if found.get(name) == path}
@@ -63,7 +63,7 @@ class OwnGroups:
             self.problem = "the control group could not be entered"
         return entered
 
-    def replica_of(self, pid: int) -> tuple[str, bool] | None:
+    def find_replica(self, pid: int) -> tuple[str, bool] | None:
         """Find the replica of a process, which may have ended, by its groups. Also returns whether it is in them.
 
         A program that this process starts for itself stays in the groups of this process. A process of the command
@@ -79,7 +79,7 @@ class OwnGroups:
         left = any(found.get(name, self._own[name]) != self._own[name] for name in paths)
         return (replica, False) if left else None
 
-    def remaining(self) -> set[int]:
+    def list_remaining(self) -> set[int]:
         """The processes that are still in the groups."""
         return {int(word) for folder in self._made for word in (files.read(f"{folder}/cgroup.procs") or b"").split()}
 

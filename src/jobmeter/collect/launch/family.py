@@ -42,7 +42,7 @@ class Family:
             return None
         return self._find_tagged_member(pid)
 
-    def displaced(self) -> set[str]:
+    def take_displaced(self) -> set[str]:
         """Return an empty set: memberships never change."""
         return set()
 

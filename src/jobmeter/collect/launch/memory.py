@@ -16,7 +16,7 @@ class OomWatch:
         self._group = self._count_group_kills()
         self._node = self._count_node_kills()
 
-    def evidence(self, group_kills: float = 0.0) -> str:
+    def find_evidence(self, group_kills: float = 0.0) -> str:
         """Evidence of an out-of-memory kill since then, empty for none.
 
         ``group_kills`` are those that the job's own groups counted.

@@ -105,14 +105,14 @@ class JobRecorder:
                 )
         return records
 
-    def attached(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
+    def record_attach(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
         """Return the record of a running process's job, measured from ``time_ms`` on; its state is left open."""
         records = self._make_records(None, [life])
         message = f"Measured from here on: attached to process {pid}, which was already running."
         records.events.append(self._make_event(life, time_ms, Level.INFO, "Attached", message))
         return records
 
-    def detached(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
+    def record_detach(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
         """Return the event that a running job is no longer measured."""
         message = f"No longer measured: detached from process {pid}, which is still running."
         return Records(events=[self._make_event(life, time_ms, Level.WARNING, "Detached", message)])

@@ -215,7 +215,7 @@ class JobRun:
             return None
         for life in self._lives:
             if life.exit_code == _KILLED and self._oom:
-                life.reason = self._oom.evidence(self._oom_kills.get(life.name, 0.0))
+                life.reason = self._oom.find_evidence(self._oom_kills.get(life.name, 0.0))
         self._measurement.close_allocations(loop, end)
         out_of_memory = {life.name for life in self._lives if life.exit_code == _KILLED and life.reason}
         loop.spool_records(self._incidents.finish(out_of_memory.__contains__))
@@ -232,7 +232,7 @@ class JobRun:
 
     def _list_living(self) -> frozenset[int]:
         """The processes of the command that still run."""
-        return self._measurement.find_living(self._groups.remaining() if self._groups else ())
+        return self._measurement.find_living(self._groups.list_remaining() if self._groups else ())
 
     @property
     def _lives(self) -> list[ReplicaLife]:
@@ -262,7 +262,7 @@ class JobRun:
 
     def _enter_groups(self, replica: str, pid: int) -> Groups:
         groups = self._groups
-        return self._guard("entering control groups", lambda: groups.entered(replica, pid), {}) if groups else {}
+        return self._guard("entering control groups", lambda: groups.find_entered(replica, pid), {}) if groups else {}
 
     def _take(self, replica: str, stream: str, data: bytes) -> None:
         if logs := self._logs:
@@ -351,7 +351,7 @@ class JobRun:
     def _find_owner_at_end(self, pid: int) -> tuple[Owner | None, CgroupPlace]:
         """Return the replica of an orphan that no scan has found: its environment is gone, unlike its groups."""
         by_group = self._roots.get(os.getpgid(pid))
-        found = self._groups.replica_of(pid) if self._groups else None
+        found = self._groups.find_replica(pid) if self._groups else None
         name = found[0] if found else by_group.life.name if by_group else None
         place = CgroupPlace.OUTSIDE if found and not found[1] else CgroupPlace.INSIDE
         return Owner(self._plan.job, name, self._plan.attempt) if name else None, place

@@ -64,7 +64,7 @@ class PodDirectory:
 class PodJobs:
     """Renames samples and records of pods to their jobs, once these are known.
 
-    ``samples``, ``records`` and ``released`` are for one thread; the others are thread-safe.
+    ``rename_samples``, ``records`` and ``take_released`` are for one thread; the others are thread-safe.
 
     A pod with an unknown job waits, unless no pod of this node ever had a known one: without a watcher in the cluster
     no pod waits after the first minute. Nothing is dropped: after the longest wait samples are sent under the name that
@@ -121,8 +121,8 @@ class PodJobs:
             self._forget(now)
         return ready
 
-    def records(self, records: Records) -> Records:
-        """Return the records whose names are known; the others are ``released`` later."""
+    def rename_records(self, records: Records) -> Records:
+        """Return the records whose names are known; the others are returned by ``take_released``."""
         now = self._monotonic()
         jobs: list[JobRecord] = []
         events: list[EventRecord] = []

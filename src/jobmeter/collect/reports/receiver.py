@@ -87,7 +87,7 @@ class _ReplicaReports:
 
 
 class ProgramReports:
-    """Receives reports in any thread; ``collect`` and ``records`` are for the loop."""
+    """Receives reports in any thread; ``collect`` and ``take_records`` are for the loop."""
 
     name = "program"
     metrics = (STEP, DROPPED, *DERIVED)

@@ -44,7 +44,7 @@ class PathDialect:
         found = self._routes.find(call.method, path)
         if found is not None:
             return Match(*found)
-        allowed = ", ".join(self._routes.methods(path))
+        allowed = ", ".join(self._routes.list_methods(path))
         if allowed:
             raise NotFoundError(self.wrong_method.format(method=call.method[:20], allowed=allowed), "method", allowed)
         if self.owns is not None:

@@ -19,7 +19,7 @@ _FIELD = re.compile(r"`\$\.(\w+)")
 
 
 class _Reader(ParameterReader):
-    def request(self, shape: type[R], slots: Sequence[ParameterSlot]) -> Callable[[Call, Context], R]:  # noqa: ARG002
+    def make_converter(self, shape: type[R], slots: Sequence[ParameterSlot]) -> Callable[[Call, Context], R]:  # noqa: ARG002
         """Return the function that converts all parameters at once, as the JSON of protocol buffers."""
         names_run = issubclass(shape, RunRequest)
 
@@ -39,7 +39,7 @@ class _Reader(ParameterReader):
 def _parameters(call: Call) -> dict[str, Any]:
     """Return the parameters that are present."""
     try:
-        given: Any = dict(call.list_parameters) if call.method == "GET" else msgspec.json.decode(call.body or b"{}")
+        given: Any = dict(call.parameters) if call.method == "GET" else msgspec.json.decode(call.body or b"{}")
     except (ValueError, RecursionError) as error:
         raise InvalidRequestError("The request is not a JSON object.", "body") from error
     if not isinstance(given, dict):

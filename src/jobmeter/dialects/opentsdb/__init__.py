@@ -27,7 +27,7 @@ class OpenTsdb(PathDialect):
         found = self._routes.find(call.method, path.rstrip("/"))
         if found is not None:
             return Match(*found)
-        allowed = ", ".join(self._routes.methods(path.rstrip("/")))
+        allowed = ", ".join(self._routes.list_methods(path.rstrip("/")))
         if allowed:
             raise NotFoundError(f"{call.method} is not permitted", "method", allowed)
         if _GAP_PATH.fullmatch(path):

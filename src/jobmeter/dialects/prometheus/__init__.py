@@ -36,7 +36,7 @@ class Prometheus(PathDialect):
             found = self._routes.find(call.method, candidate)
             if found is not None:
                 return Match(*found)
-            allowed = ", ".join(self._routes.methods(candidate))
+            allowed = ", ".join(self._routes.list_methods(candidate))
             if allowed:
                 raise NotFoundError(f"{call.method[:20]} is not allowed here", "method", allowed)
         if prefixed:

@@ -147,17 +147,17 @@ class _LabelCache:
         bounds = lowest, highest, np.array(measured)
         return _ResolvedKeys(reasons, own, places, None if plain else factors, *bounds, floor, ceiling)
 
-    def unconfirmed(self, numbers: Int64s, day: int) -> Int64s:
+    def find_unconfirmed(self, numbers: Int64s, day: int) -> Int64s:
         """Return the keys whose sent labels are not stored on that day."""
         due: Int64s = numbers[self._days[numbers] < day]
         return due
 
-    def sent(self, numbers: Int64s) -> SeriesList:
+    def find_sent(self, numbers: Int64s) -> SeriesList:
         """Return the series that hold the sent labels of these keys."""
         return find_distinct(list_of(self._sent[numbers].tolist()))[0]
 
     def confirm(self, numbers: Int64s, day: int) -> None:
-        """Leave these keys out of ``unconfirmed`` for a day."""
+        """Leave these keys out of ``find_unconfirmed`` for a day."""
         self._days[numbers] = day
 
 
@@ -231,9 +231,9 @@ class LabelResolver:
             return self._list(names, cache, numbers), self._sent(cache, numbers, now_ms)
 
     def _sent(self, cache: _LabelCache, numbers: Int64s, now_ms: int | None) -> SentLabels | None:
-        if now_ms is None or not len(numbers := cache.unconfirmed(numbers, now_ms // DAY)):
+        if now_ms is None or not len(numbers := cache.find_unconfirmed(numbers, now_ms // DAY)):
             return None
-        series = cache.sent(numbers)
+        series = cache.find_sent(numbers)
         index = np.arange(len(series), dtype=np.uint32)
         batch = make_batch(series, index, np.full(len(series), now_ms, np.int64), np.full(len(series), STALE_CODE))
         return SentLabels(batch, partial(self._confirm, cache, numbers, now_ms // DAY))

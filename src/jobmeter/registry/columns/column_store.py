@@ -66,7 +66,7 @@ class ColumnStore:
         with self._lock:
             self._start()
 
-    def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
+    def list_jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """Return one page of jobs and the number of all that match."""
         predicates = check(question)
         with self._open_current() as current:
@@ -84,7 +84,7 @@ class ColumnStore:
                     keys, total = chosen.list_keys(page), len(places)
             return JobPage(_jobs(current.connection, keys, now_ms), total)
 
-    def state_counts(self, question: JobFilter, now_ms: int) -> dict[JobState, int]:
+    def count_states(self, question: JobFilter, now_ms: int) -> dict[JobState, int]:
         """Return the number of matching jobs of each state that has some."""
         predicates = check(question)
         with self._open_current() as current:
@@ -95,7 +95,7 @@ class ColumnStore:
             counts = np.bincount(ranks, minlength=len(JobState)).tolist()
             return {state: count for state, count in zip(sorted(JobState), counts, strict=True) if count}
 
-    def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
+    def list_job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         """Return the resource groups of jobs."""
         with self._open_current() as current:
             return job_groups(current.table, row_filter.find_grouped(current.table, projects))
@@ -195,7 +195,7 @@ class ColumnStore:
                     within = chosen.list_keys(np.flatnonzero(left))
             related = list(_find_related(connection, name, one.texts, within))
             with self._lock_columns():
-                found[chosen.places(related)] = True
+                found[chosen.find_places(related)] = True
             return found
         places = np.flatnonzero(left)
         with self._lock_columns():
@@ -300,7 +300,7 @@ class _Chosen:
         ids = self.table.names["id"].get_texts(self._ids[places])
         return list(zip([projects[number] for number in self._projects[places].tolist()], ids, strict=True))
 
-    def places(self, keys: Iterable[Key]) -> list[int]:
+    def find_places(self, keys: Iterable[Key]) -> list[int]:
         """Return the positions of the given jobs that are in the snapshot."""
         projects, numbers = self.table.texts["project"].values, self.table.names["id"].find_number
         found = list[int]()

@@ -67,7 +67,7 @@ class DictionaryColumn(Generic[T]):
                     self._folded.append(_folded(codes))
         return number
 
-    def of(self, row: int) -> T:
+    def get_text(self, row: int) -> T:
         """Return the text of a row."""
         return self.values[int(self._rows[row])]
 
@@ -75,21 +75,21 @@ class DictionaryColumn(Generic[T]):
         """Return the text numbers of the first ``count`` rows."""
         return self._rows.get_first(count)
 
-    def codes(self, values: Iterable[T]) -> list[int]:
+    def find_codes(self, values: Iterable[T]) -> list[int]:
         """Return the numbers of those texts that any row has, or had."""
         return [number for value in values if (number := self._numbers.get(value)) is not None]
 
-    def at(self, numbers: Sequence[int], count: int) -> Mask:
+    def mark_numbers(self, numbers: Sequence[int], count: int) -> Mask:
         """Mark the first ``count`` rows that have one of these text numbers."""
         return rows_with(numbers, self.get_numbers(count), len(self.values))
 
     def mark_among(self, texts: Iterable[T], count: int) -> Mask:
         """Mark the first ``count`` rows that have one of these texts."""
-        return self.at(self.codes(texts), count)
+        return self.mark_numbers(self.find_codes(texts), count)
 
     def mark_holding(self, parts: Iterable[str], count: int) -> Mask:
         """Mark the first ``count`` rows whose text contains one of these case-folded parts."""
-        return self.at(self.find_codes_holding(parts), count)
+        return self.mark_numbers(self.find_codes_holding(parts), count)
 
     def find_codes_holding(self, parts: Iterable[str]) -> list[int]:
         """Return the numbers of the texts that contain one of these case-folded parts."""

@@ -135,7 +135,7 @@ class JobTable:
         if number is None:
             return None
         projects = self.texts["project"]
-        return next((row for row in self._rows_of(number) if projects.of(row) == project), None)
+        return next((row for row in self._rows_of(number) if projects.get_text(row) == project), None)
 
     def list_keys(self, rows: NDArray[np.int32]) -> list[Key]:
         """Return project and id of each row."""
@@ -174,7 +174,7 @@ class JobTable:
     def _row_for(self, number: int, project: str) -> int:
         projects = self.texts["project"]
         for row in self._rows_of(number):
-            if projects.of(row) == project:
+            if projects.get_text(row) == project:
                 return row
         return self._allocate_row(number)
 

@@ -191,14 +191,14 @@ def _time(context: CallContext, name: str) -> int | None:
 
 def _parse_least_level(word: str) -> Level | None:
     # The lowest level matches everything, including lines without a level.
-    level = _level(word, "level")
+    level = _level(word)
     return None if level is Level.DEBUG else level
 
 
-def _level(word: str, field: str) -> Level:
+def _level(word: str) -> Level:
     level = level_of(word)
     if level is None:
-        raise InvalidRequestError(f"{field} {word[:100]!r} is not one of {', '.join(WORDS)}", field)
+        raise InvalidRequestError(f"level {word[:100]!r} is not one of {', '.join(WORDS)}", "level")
     return level
 
 
@@ -293,7 +293,7 @@ def _make_line(line: PushedLine, job: Job, now_ns: int) -> LogLine:
         attempt=line.attempt,
         node=line.node,
         stream=line.stream,
-        level=level_in(line.text) if line.level in {None, ""} else _level(str(line.level), "level"),
+        level=level_in(line.text) if line.level in {None, ""} else _level(str(line.level)),
     )
 
 

@@ -119,7 +119,7 @@ class NativeHandler:
         """Return the project that the call names."""
         endpoint = self._endpoint
         if call.query or endpoint.allowed:
-            self._arguments = Arguments(endpoint.allowed, call.list_parameters)
+            self._arguments = Arguments(endpoint.allowed, call.parameters)
         named = self._path.get("project") or (self._arguments.read_text("project") if endpoint.of_project else "")
         return check_project(named) if named else None
 
@@ -243,7 +243,7 @@ def _find(call: Call) -> tuple[Endpoint, Mapping[str, str]]:
 def _methods(call: Call) -> list[str]:
     """List the methods of the endpoints at that path. Raises NotFoundError when the path is unknown."""
     path = call.raw_path.removeprefix(BASE)
-    found = _ROUTES.methods(path)
+    found = _ROUTES.list_methods(path)
     if not found or _is_odd(path):
         raise NotFoundError(f"no such path: {call.raw_path[:200]}", "path")
     return sorted([*found, "HEAD"] if "GET" in found else found)

@@ -189,6 +189,6 @@ def _place_of(context: CallContext) -> list[Any] | None:
 
 def _question_hash(context: CallContext) -> bytes:
     """Hash the question, without cursor and limit, and the caller."""
-    given = sorted(pair for pair in context.call.list_parameters if pair[0] not in {"cursor", "limit"})
+    given = sorted(pair for pair in context.call.parameters if pair[0] not in {"cursor", "limit"})
     text = msgspec.json.encode([context.principal.id, sorted(context.path.items()), given])
     return blake2b(text, digest_size=8).digest()

@@ -137,7 +137,7 @@ class _NotingExecutor(Executor):
     def answer_from_memory(self, question: Question[R], scope: Scope) -> R | None:
         found = super().answer_from_memory(question, scope)
         if found is None:
-            self.missed = question, self.preparation(question, scope)
+            self.missed = question, self.make_preparation(question, scope)
         return found
 
 

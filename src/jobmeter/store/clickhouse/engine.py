@@ -269,10 +269,14 @@ class ClickHouseStore:
         pool = self._pool(1, _MEMBERSHIP_SILENCE_SECONDS)
         table: ServerRows = ServerTable(pool, clock) if shared is None else shared.servers
         shares = self.replicas is None or shared is not None
-        self.membership = NodeMembership(table, log, journal, peers=self.peers, shares=shares, direct=shared is None)
-        log.is_current = self.membership.is_current
+        membership = self.membership = NodeMembership(
+            table, log, journal, peers=self.peers, shares=shares, direct=shared is None
+        )
+        log.is_current = membership.is_current
+        if self.replicas is None:
+            log.number = lambda: membership.number
         if self.peers is not None:
-            self.peers.followed.may_sign = self.membership.is_current
+            self.peers.followed.may_sign = membership.is_current
         self.membership.join(discard=discard)
         log.check = self.membership.check
         if shared is not None:

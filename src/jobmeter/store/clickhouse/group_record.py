@@ -10,7 +10,7 @@ from jobmeter.errors import UnavailableError
 from jobmeter.model.server_group import ServerGroup, StoredReplicas, StoredServer
 from jobmeter.model.time import DAY, Clock
 from jobmeter.store.clickhouse.replica_state import ReplicaSetState
-from jobmeter.store.clickhouse.servers import DEPARTED, ServerRow
+from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, LIVE, ServerRow
 
 GROUP_OWNER = "the servers of one registry"
 """Owner of replicas that several servers use."""
@@ -32,6 +32,16 @@ class GroupServerTable:
     def get_state(self, number: int) -> int:
         """Return the state of a server; ``LIVE`` for an unknown one."""
         return self._group.read_state(self._store, number)
+
+    def expel(self, row: ServerRow) -> bool:
+        """Expel a server. Return True: who takes the record of the replicas next ends its writes."""
+        if row.state == LIVE:
+            self.write(replace(row, beat=row.beat + 1, state=EXPELLED))
+        return True
+
+    def is_inserting(self, number: int) -> bool:  # noqa: ARG002 - the protocol's
+        """Return False. See ``expel``."""
+        return False
 
     def write(self, row: ServerRow) -> None:
         """Store a row. On return it is durable and visible."""

@@ -64,10 +64,12 @@ def recover_ended(row: ServerRow, table: ServerRows, duties: Duties) -> None:
     if lock is None:
         return
     try:
+        if not table.expel(row):
+            return
         duties.recover(Path(row.folder))
     finally:
         lock.release()
-    table.write(replace(row, beat=row.beat + 1, state=DEPARTED, journals=False))
+    table.write(replace(row, beat=row.beat + 2, state=DEPARTED, journals=False))
     _log.warning("the samples in %s, the journal of a server that has ended, are in the engine now", row.folder)
 
 

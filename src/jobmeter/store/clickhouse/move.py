@@ -228,9 +228,9 @@ class NoTables(EngineTables):
 
     def sum_slices(
         self,
-        table: TableSlices,
+        table: TableSlices,  # noqa: ARG002 - as of an engine
         partitions: Sequence[str],
-        at_seconds: int,  # noqa: ARG002 - as of an engine
+        at_seconds: int,  # noqa: ARG002
     ) -> dict[str, dict[int, SliceSum]]:
         """Return none."""
         return {name: {} for name in partitions}

@@ -42,8 +42,9 @@ _NO_ROLE = "the servers of the telemetry engine are agreeing on the one that lea
 class NodeLog:
     """Commit log of a ClickHouse node, which also has the ``Duties`` of ``membership``.
 
-    ``check`` and ``is_current`` belong to ``NodeMembership``, set once the server has a membership, as ``peers``
-    is. ``writing`` is locked while a commit runs: the role changes between two commits only.
+    ``check``, ``is_current`` and ``number`` belong to ``NodeMembership``, set once the server has a membership, as
+    ``peers`` is. ``number`` is 0 where no other server can expel this one. ``writing`` is locked while a commit runs:
+    the role changes between two commits only.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class NodeLog:
         self.role = ServerRole.IDLE
         self.writing = threading.Lock()
         self.check: Callable[[], None] = accept_all
+        self.number: Callable[[], int] = lambda: 0
         self.is_current: Callable[[], bool] = lambda: self.role is ServerRole.LEADER
         self.peers: PeerService | None = None
         self.damaged = False
@@ -401,7 +403,7 @@ class NodeLog:
             before = state.intent()
             hours = set[JobHour]().union(*(rows.find_late_hours(MAX_TIME_MS + 1) for rows in groups))
             state.mark_before({pair for pair in hours if pair[1] < before})
-            self._flusher(groups)
+            self._flusher(groups, self.number())
             intent = state.intent()
             state.mark_after({pair for pair in hours if pair[1] < intent}, _NEVER)
 
@@ -434,10 +436,11 @@ class NodeLog:
 
     def _insert(self, group: Sequence[SampleRuns]) -> None:
         state, _ = self._parts()
-        if self.role is ServerRole.LEADER:
+        leads = self.role is ServerRole.LEADER
+        if leads:
             self.check()  # an expelled leader may have been frozen: newer rows may be in the node
         state.write_marks()
-        self._flusher(group)
+        self._flusher(group, self.number() if leads else 0)
 
     def _parts(self) -> tuple[RollupState, Catalog]:
         if self._state is None or self._catalog is None:

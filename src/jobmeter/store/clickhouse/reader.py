@@ -1,6 +1,6 @@
 """Reads raw samples from the engine, as a stream of bounded blocks."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -115,8 +115,7 @@ class SampleReader:
             if rows > _BUFFER:
                 break
         else:
-            if blocks_read:
-                yield sort_by_index(_concatenate(blocks_read))
+            yield from _sort_blocks(blocks_read)
             return
         stream.close()
         del blocks_read
@@ -171,15 +170,7 @@ def _drop_older_copies(columns: Columns) -> Columns:
     return columns if chosen is None else [column[chosen] for column in columns]
 
 
-def _concatenate(blocks: Sequence[SampleColumns]) -> SampleColumns:
-    return SampleColumns(
-        np.concatenate([block.index for block in blocks]),
-        np.concatenate([block.time for block in blocks]),
-        np.concatenate([block.value for block in blocks]),
-    )
-
-
-def _sort_blocks(blocks: Iterator[SampleColumns]) -> Iterator[SampleColumns]:
-    blocks_read = list(blocks)
-    if blocks_read:
-        yield sort_by_index(_concatenate(blocks_read))
+def _sort_blocks(blocks: Iterable[SampleColumns]) -> Iterator[SampleColumns]:
+    joined = SampleColumns.concatenate([*blocks])
+    if len(joined):
+        yield sort_by_index(joined)

@@ -142,7 +142,7 @@ class JournalBlock:
         return bucketed(rows.find_starts()[runs], rows.count[runs], rows.time, rows.value, span, step_ms)
 
     def buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> RunBuckets | None:
-        """Return the rows of some series in buckets, by position in ``keys``; None as for ``bucketed``."""
+        """Return the rows of some series in buckets, by position in ``keys``; None as for ``bucket``."""
         chosen, hits = self._runs_of(keys)
         found = self.bucket(chosen, (span.start_ms, span.end_ms), step_ms)
         return found and found._replace(owner=np.repeat(np.arange(len(keys)), hits)[found.owner])

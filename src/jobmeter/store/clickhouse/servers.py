@@ -1,6 +1,6 @@
 """The table of the servers that use one ClickHouse node."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -32,6 +32,7 @@ _WRITE = (
     "{folder:String}, {at:Int64}, {peer:String}, {phase:UInt8}, {leader:UInt64}"
 )
 _STATE = "SELECT max(state) FROM servers WHERE id = {id:UInt64}"
+_INSERTS = "SELECT count() FROM system.processes WHERE Settings['log_comment'] = {mark:String}"
 _OLD = "SELECT count() FROM servers WHERE state = {departed:UInt8} AND at < {before:Int64}"
 _FORGET = (
     "ALTER TABLE servers DELETE WHERE id IN "
@@ -96,6 +97,25 @@ def describe_apart(rows: Sequence[ServerRow]) -> str:
     )
 
 
+def mark_insert(server: int) -> dict[str, str]:
+    """Return the settings by which ``ServerTable.is_inserting`` finds the inserts of a server."""
+    return {"log_comment": f"jobmeter server {server}"}
+
+
+def fence_insert(table: str, columns: Mapping[str, str], server: int) -> str:
+    """Return the target of an insert that the engine refuses once a server is expelled; ``columns`` with their types.
+
+    The engine lists an insert as running before it reads the state.
+    """
+    names = ", ".join(columns)
+    described = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    expelled = f"(SELECT max(state) FROM servers WHERE id = {server}) > {LIVE}"
+    return (
+        f"{table} ({names}) SELECT {names} FROM input('{described}') "
+        f"WHERE throwIf({expelled}, 'other servers have expelled this one') = 0"
+    )
+
+
 def describe_unreachable(rows: Sequence[ServerRow]) -> str:
     """Return the message for a server that cannot follow the leader, where only a leader may write."""
     hosts = ", ".join(sorted({row.host for row in rows}))
@@ -114,6 +134,14 @@ class ServerRows(Protocol):
 
     def get_state(self, number: int) -> int:
         """Return the state of a server; ``LIVE`` for an unknown one."""
+        ...
+
+    def expel(self, row: ServerRow) -> bool:
+        """Expel a server. Return True once the engine has ended its inserts; none begins any more."""
+        ...
+
+    def is_inserting(self, number: int) -> bool:
+        """Return True while the engine runs an insert of a server."""
         ...
 
     def write(self, row: ServerRow) -> None:
@@ -148,6 +176,19 @@ class ServerTable:
         with translated("read which servers use it"), self._pool.client() as client:
             (row,) = client.query(_STATE, parameters={"id": number}).result_rows
         return int(row[0])
+
+    def expel(self, row: ServerRow) -> bool:
+        """Expel a server. Return True once the engine has ended its inserts; none begins any more."""
+        if row.state == LIVE:
+            self.write(msgspec.structs.replace(row, beat=row.beat + 1, state=EXPELLED))
+        return not self.is_inserting(row.id)
+
+    def is_inserting(self, number: int) -> bool:
+        """Return True while the engine runs an insert of a server."""
+        parameters = {"mark": mark_insert(number)["log_comment"]}
+        with translated("read which servers use it"), self._pool.client() as client:
+            (row,) = client.query(_INSERTS, parameters=parameters).result_rows
+        return bool(row[0])
 
     def write(self, row: ServerRow) -> None:
         """Store a row. On return it is durable and visible."""

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel import samples as kernel
 from jobmeter.kernel.marks import GROUP, Marks
-from jobmeter.kernel.number_table import Allocate
+from jobmeter.kernel.number_table import Allocate, allocate_zeros
 from jobmeter.kernel.window import PAGE
 from jobmeter.model.batch import Bools, Float64s, Int64s, SampleColumns, SeriesKeys, Uint64s
 from jobmeter.model.series_table import MOST, SeriesTable
@@ -40,14 +40,14 @@ class Pages:
     takes none. Not safe for several threads.
     """
 
-    def __init__(self, size: int, allocate: Allocate = np.zeros) -> None:
+    def __init__(self, size: int, allocate: Allocate = allocate_zeros) -> None:
         self.size = size
         self.distance: Int32s = allocate(size * PAGE, np.int32)
         self.value: Float64s = allocate(size * PAGE, np.float64)
         self.base: Int64s = allocate(size, np.int64)
         self.filled: Int32s = allocate(size, np.int32)
         self.following: Int32s = allocate(size, np.int32)
-        self.free = np.empty(size, np.int32)
+        self.free: Int32s = allocate_zeros(size, np.int32)
         # Number of returned pages (in ``free``), the first page never used, and the number of all pages.
         self.stock = np.array([0, 0, size], np.int64)
 

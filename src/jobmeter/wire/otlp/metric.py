@@ -60,8 +60,8 @@ def histogram(into: Builder, named: Named, point: MetricPoint, counts: Sequence[
     total = 0
     for bound, count in zip(bounds, counts, strict=False):
         total += count
-        _add_point(into, named, point, "_bucket", ("le", repr(float(bound))), total)
-    _add_point(into, named, point, "_bucket", ("le", "+Inf"), point.count)
+        _add_bucket(into, named, point, ("le", repr(float(bound))), total)
+    _add_bucket(into, named, point, ("le", "+Inf"), point.count)
 
 
 def summary(into: Builder, named: Named, point: MetricPoint, quantiles: Sequence[tuple[float, float]]) -> None:
@@ -94,8 +94,8 @@ def _count_and_sum(into: Builder, named: Named, point: MetricPoint, total: float
         into.add_more(into.find_header(named, WrittenKind.GAUGE, "_sum"), point.own, point.time_ns, total)
 
 
-def _add_point(
-    into: Builder, named: Named, point: MetricPoint, suffix: str, extra: tuple[str, str], value: int
-) -> None:
+def _add_bucket(into: Builder, named: Named, point: MetricPoint, extra: tuple[str, str], value: int) -> None:
     into.count()
-    into.add_more(into.find_header(named, WrittenKind.COUNTER, suffix, extra), point.own, point.time_ns, float(value))
+    into.add_more(
+        into.find_header(named, WrittenKind.COUNTER, "_bucket", extra), point.own, point.time_ns, float(value)
+    )

@@ -66,7 +66,7 @@ def decode(data: bytes, shapes: Shapes | None = None) -> WrittenTelemetry:
             return walk.into.finish()
         shape = RequestShape.from_request(walk.into)
         shapes.put(scanned.shape, shape)
-    return shape.written(data)
+    return shape.combine(data)
 
 
 class _Walk:

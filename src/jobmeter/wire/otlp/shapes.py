@@ -34,7 +34,7 @@ class RequestShape(msgspec.Struct, frozen=True, eq=False):
         index, at = np.array(built.indexes, np.uint32), np.array(built.places, np.int64)
         return cls(built.keys, built.spans, index, at, +built.refused)
 
-    def written(self, data: bytes) -> WrittenTelemetry:
+    def combine(self, data: bytes) -> WrittenTelemetry:
         """Combine this shape with the times and values of a request."""
         heads, odd = read_usual_columns(data, self.index, self.at)
         refused = self.refused + Counter({"not-a-number": odd})

@@ -101,7 +101,7 @@ class WrittenOwner:
         self._sent = resource, scope
         self._read: tuple[Mapping[str, str], Scope] | InvalidRequestError | None = None
 
-    def words(self) -> tuple[Mapping[str, str], Scope]:
+    def parse_words(self) -> tuple[Mapping[str, str], Scope]:
         """Return the attributes of the resource, and the scope; parsed once.
 
         Raises InvalidRequestError (field ``labels``).
@@ -167,7 +167,7 @@ class WrittenTelemetry:
         if header.extra[0]:
             own[header.extra[0]] = header.extra[1]
         full_name = utf8(name, "metric") + header.suffix if name else ""
-        return Described(full_name, utf8(unit, "metric"), header.kind, *owner.words(), own)
+        return Described(full_name, utf8(unit, "metric"), header.kind, *owner.parse_words(), own)
 
 
 def _scope(raw: bytes) -> Scope:

@@ -71,16 +71,16 @@ def test_the_nearest_quota_above_a_group_counts_in_version_1(tmp_path, v1):
         },
     )
     counts = {"cpu.periods": 40, "cpu.throttled.periods": 30}
-    assert v1.quota({"cpu": "/batch/inner", "": "/"}) == Quota("cpu", "/batch", 2.5, counts)
-    assert v1.quota({"cpu": "/batch"}) == Quota("cpu", "/batch", 2.5, counts)
-    assert v1.quota({"cpu": "/", "": "/"}) is None
+    assert v1.find_quota({"cpu": "/batch/inner", "": "/"}) == Quota("cpu", "/batch", 2.5, counts)
+    assert v1.find_quota({"cpu": "/batch"}) == Quota("cpu", "/batch", 2.5, counts)
+    assert v1.find_quota({"cpu": "/", "": "/"}) is None
 
 
 def test_the_nearest_quota_above_a_group_counts_in_version_2(tmp_path, v2):
     above = "kubepods.slice/kubepods-burstable.slice"
     plant(tmp_path, {f"sys/fs/cgroup/{above}/cpu.stat": "usage_usec 9\nthrottled_usec 4000000\n"})
-    assert v2.quota({"": POD}) == Quota("", f"/{above}", 4.0)
-    assert v2.quota({"": "/kubepods.slice"}) is None
+    assert v2.find_quota({"": POD}) == Quota("", f"/{above}", 4.0)
+    assert v2.find_quota({"": "/kubepods.slice"}) is None
 
 
 def test_pressure_of_version_2_counts_beside_version_1(tmp_path, v1):
@@ -113,7 +113,7 @@ def test_a_pod_of_version_2(v2):
 
 
 def test_limits_climb_to_the_job_of_version_2(v2):
-    assert v2.limits({"": "/system.slice/n1_slurmstepd.scope/job_1/step_0/user/task_0"}) == (None, 314572800)
+    assert v2.read_limits({"": "/system.slice/n1_slurmstepd.scope/job_1/step_0/user/task_0"}) == (None, 314572800)
 
 
 def test_a_group_that_is_gone_gives_nothing(v1, v2):
@@ -176,4 +176,4 @@ def test_a_group_that_was_made_again_goes_on_from_what_the_one_before_had_used()
 
 def test_readings_are_ordered_by_their_beginning(v1):
     first, second = v1.read({"cpuset": STEP}), v1.read({})
-    assert 0 < first.count_begin < first.ended < second.count_begin < second.ended
+    assert 0 < first.began < first.ended < second.began < second.ended

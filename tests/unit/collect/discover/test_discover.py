@@ -354,7 +354,7 @@ def test_processes_without_a_job_are_classified_again_a_few_at_each_scan(tmp_pat
         def find_member(self, stat, parent):
             seen.append(stat.key.pid)
 
-        def displaced(self):
+        def take_displaced(self):
             return set()
 
     table = ProcessTable(NoJobs(), f"{tmp_path}/proc")

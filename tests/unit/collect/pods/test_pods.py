@@ -180,7 +180,7 @@ def test_records_wait_too_and_say_only_what_the_watcher_does_not(make):
     )
     event = EventRecord(time=5, job=job_of_pod(uid(1)), replica="worker-0", attempt=1, reason="OOMKilled")
     other = JobRecord(job_id="21")
-    found = pods.records(Records(jobs=[start, other, device, end], events=[event]))
+    found = pods.rename_records(Records(jobs=[start, other, device, end], events=[event]))
     assert (found.jobs, found.events) == ([other], [])
     assert pods.take_released() == Records()
     pods.answer([uid(1)], [replica(1, first=3, project="ml")])
@@ -191,7 +191,7 @@ def test_records_wait_too_and_say_only_what_the_watcher_does_not(make):
         project="ml",
         replicas=[ReplicaRecord(name="worker-1", attempt=4, rank=4, node="n1", pod_id=uid(1))],
     )
-    assert (devices.make_job_id, devices.allocations[0].replica, devices.replicas) == ("two", "worker-1", [])
+    assert (devices.job_id, devices.allocations[0].replica, devices.replicas) == ("two", "worker-1", [])
     (event,) = found.events
     assert (event.project, event.job, event.replica, event.attempt) == ("ml", "two", "worker-1", 4)
     assert pods.take_released() == Records()
@@ -203,7 +203,7 @@ def test_ranks_reported_by_the_watcher_are_not_repeated(make):
     pods.rename_samples([])
     pods.answer([uid(1)], [replica(1, rank=2)])
     record = JobRecord(job_id=job_of_pod(uid(1)), replicas=[ReplicaRecord(name="worker-0", rank=0)])
-    assert pods.records(Records(jobs=[record])).jobs == []
+    assert pods.rename_records(Records(jobs=[record])).jobs == []
 
 
 def test_records_of_a_pod_by_its_own_name_are_whole(make):
@@ -213,7 +213,7 @@ def test_records_of_a_pod_by_its_own_name_are_whole(make):
     record = JobRecord(
         job_id=job_of_pod(uid(1)), type="Pod", replicas=[ReplicaRecord(name="worker-0", attempt=1, start=5)]
     )
-    (found,) = pods.records(Records(jobs=[record])).jobs
+    (found,) = pods.rename_records(Records(jobs=[record])).jobs
     assert found == JobRecord(
         job_id="bert", type="Pod", replicas=[ReplicaRecord(name="worker-3", attempt=1, start=5)], allocations=[]
     )
@@ -222,7 +222,7 @@ def test_records_of_a_pod_by_its_own_name_are_whole(make):
 def test_records_that_wait_are_bounded(make):
     pods = make(process(1))
     record = JobRecord(job_id=job_of_pod(uid(1)), replicas=[ReplicaRecord(name="worker-0")])
-    assert pods.records(Records(jobs=[record] * (MOST_RECORDS + 1))).jobs == []
+    assert pods.rename_records(Records(jobs=[record] * (MOST_RECORDS + 1))).jobs == []
     assert len(pods.take_released().jobs) == MOST_RECORDS + 1
 
 
@@ -234,7 +234,7 @@ def test_the_cache_outlives_the_agent(make, tmp_path):
     assert named(again.rename_samples([sample(1)])) == [("default", "two", "worker-1", 0, 1.0)]
     assert again.list_unresolved() == []
     (tmp_path / "pods.json").write_text("[{")
-    assert make(process(1), state=tmp_path).samples([sample(1)]) == []
+    assert make(process(1), state=tmp_path).rename_samples([sample(1)]) == []
 
 
 def test_deleted_pods_are_dropped(make, clock):
@@ -252,7 +252,7 @@ def test_deleted_pods_are_dropped(make, clock):
 @pytest.mark.parametrize("job", ["pod-1", "pod", "two", f"pod-{uid(1)}x", f"pod-{uid(1)}".upper()])
 def test_jobs_that_only_look_like_pods_do_not_wait(make, job):
     one = Sample(PLACE.make_replica_series("cpu.time", Owner(job, "worker-0")), 0, 1.0)
-    assert make().samples([one]) == [one]
+    assert make().rename_samples([one]) == [one]
     assert pod_of_job(job) == ""
 
 

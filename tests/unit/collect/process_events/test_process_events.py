@@ -227,7 +227,7 @@ def test_a_job_that_no_scan_has_found_is_recorded_with_all_its_figures(machine):
         ("io.read", "j"): 9.0,
         ("io.write", "j"): 2.0,
     }
-    (job,) = machine.find_reporter.take_records(NOW_MS).jobs
+    (job,) = machine.reporter.take_records(NOW_MS).jobs
     assert (job.job_id, [replica.name for replica in job.replicas]) == ("j", ["worker-0"])
     assert machine.scan() == {}, "once"
 
@@ -267,7 +267,7 @@ def test_a_program_that_begins_while_the_processes_are_listed_is_found(machine):
     machine.tags[pid] = {"JOBMETER_JOB_ID": "j"}
     machine.burn(pid, 10)
     machine.events.waiting.append((EXEC, 0, pid, 0, 0))
-    machine.watch.scanned(listed, [])
+    machine.watch.compare_scan(listed, [])
     machine.turn()
     machine.end(pid)
     assert machine.scan()["cpu.time", "j"] == 0.1

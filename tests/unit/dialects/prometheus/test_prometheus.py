@@ -54,7 +54,7 @@ def parameter(kind, name, query):
     )
     reader = PrometheusReader()
     call = Call("GET", "/prometheus/api/v1/query", query, ())
-    return kind.read(reader, slot, reader.values(call, Context(NOW, "")))
+    return kind.read(reader, slot, reader.list_values(call, Context(NOW, "")))
 
 
 def test_special_values_keep_their_bits_in_other_units():

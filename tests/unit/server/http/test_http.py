@@ -96,7 +96,7 @@ def test_a_body_is_not_read_faster_than_the_application_takes_it():
             await until(lambda: wire.connection.overdue(NEVER) is None)
             # The server's turn: the client is not slow.
             wire.pass_time(10_000)
-            assert wire.count_closed == []
+            assert wire.closed == []
             asked.set()
             assert (await wire.answer())[1] == b"8000000"
             await sending

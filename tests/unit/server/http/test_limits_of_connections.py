@@ -16,9 +16,9 @@ def test_idle_half_sent_and_trickling_connections_are_closed_in_time():
     async def main():
         async with connected(Application()) as wire:
             wire.pass_time(limits.IDLE_SECONDS - 1)
-            assert wire.count_closed == []
+            assert wire.closed == []
             wire.pass_time(1)
-            assert wire.count_closed == ["idle"]
+            assert wire.closed == ["idle"]
             assert not await wire.rest()
         async with connected(Application()) as wire:
             await wire.send(b"GET / HT")
@@ -26,7 +26,7 @@ def test_idle_half_sent_and_trickling_connections_are_closed_in_time():
             for _ in range(int(limits.HEAD_SECONDS)):
                 await wire.send(b"T")
                 wire.pass_time(1)
-            assert wire.count_closed == ["slow"]
+            assert wire.closed == ["slow"]
         application = Application()
         async with connected(application) as wire:
             await wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
@@ -34,7 +34,7 @@ def test_idle_half_sent_and_trickling_connections_are_closed_in_time():
             for _ in range(int(limits.STALL_SECONDS) + 2):
                 await wire.send(b"x" * 100)
                 wire.pass_time(1)
-            assert wire.count_closed == ["slow"]
+            assert wire.closed == ["slow"]
             await until(lambda: application.gone)
 
     run(main())
@@ -51,9 +51,9 @@ def test_a_connection_that_showed_a_key_may_rest_longer():
             await wire.answer()
             await until(lambda: wire.connection.overdue(wire.clock.monotonic() + limits.KEYED_IDLE_SECONDS - 1) is None)
             wire.pass_time(limits.KEYED_IDLE_SECONDS - 1)
-            assert wire.count_closed == []
+            assert wire.closed == []
             wire.pass_time(1)
-            assert wire.count_closed == ["idle"]
+            assert wire.closed == ["idle"]
 
     run(main())
 
@@ -78,9 +78,9 @@ def test_who_does_not_read_holds_the_answer_back_and_is_cut_off():
             count = len(produced)
             assert count < 50
             wire.pass_time(limits.STALL_SECONDS - 1)
-            assert wire.count_closed == []
+            assert wire.closed == []
             wire.pass_time(1)
-            assert wire.count_closed == ["slow"]
+            assert wire.closed == ["slow"]
             await until(lambda: ended)
 
     run(main())

@@ -3,7 +3,7 @@
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -64,6 +64,7 @@ class Pair:
         self.failure: Exception | None = None
         for name in ("leader", "follower"):
             (folder / name).mkdir()
+        self.folder = folder
         self.leader = self._service(folder / "leader", self.rows)
         self.follower = self._service(folder / "follower", self.copies)
         self.followed = self.leader.followed
@@ -73,6 +74,16 @@ class Pair:
 
     def _service(self, folder, rows):
         return PeerService(("127.0.0.1", 0), (), folder, rows, lambda: self.seconds)
+
+    @contextmanager
+    def another(self, rows):
+        """Yield another server that may follow the leader."""
+        (self.folder / "another").mkdir()
+        service = self._service(self.folder / "another", rows)
+        try:
+            yield service
+        finally:
+            service.close()
 
     def store(self, batches, retention):
         if self.failure is not None:
@@ -147,6 +158,18 @@ def test_a_follower_knows_which_replicas_have_all_data_before_the_leader_goes_on
     pair.followed.announce(records[1])
     pair.followed.await_followers(term)
     assert pair.copies.records == records
+
+
+def test_a_second_follower_leaves_the_first_one_able_to_read_repeated_lists(pair):
+    pair.leader.welcome(frozenset({2, 3}))
+    assert pair.follow() is Joining.FOLLOWS
+    pair.add(ONE)
+    copies = Rows()
+    with pair.another(copies) as second:
+        assert second.follow(ServerRow(1, peer=pair.leader.place), 3, lambda: None) is Joining.FOLLOWS
+        pair.add(ONE)
+        pair.followed.await_followers(pair.followed.term)
+        assert listed(pair.copies.groups) == listed(copies.groups) == listed(pair.rows.groups)
 
 
 def batch(number):

@@ -175,7 +175,7 @@ def test_what_is_too_large_is_refused_and_the_rest_stored(way):
         eventful.events.add(name="again")
     message.resource_spans[0].scope_spans[0].spans.add(trace_id=b"t" * 16, span_id=b"k" * 8, name="kept")
     heavy = message.resource_spans.add()
-    fill(heavy.find_resource.attributes, {"text": "x" * 40_000})
+    fill(heavy.resource.attributes, {"text": "x" * 40_000})
     heavy.scope_spans.add().spans.add(trace_id=b"t" * 16, span_id=b"h" * 8)
     found = decode(encode(message), MOST)
     assert [span.name for group in found.groups for span in group.items] == ["kept"]

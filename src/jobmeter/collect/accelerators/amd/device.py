@@ -98,7 +98,7 @@ class AmdDevice(Accelerator):
 
     def look_for_partitions(self) -> None:
         """Read the GPU's devices in the compute driver, which change with the partition mode."""
-        self.compute_nodes = self.topology.nodes(self.pci)
+        self.compute_nodes = self.topology.find_nodes(self.pci)
         self._compute = tuple(node.identity for node in self.compute_nodes)
 
     @property
@@ -126,7 +126,7 @@ class AmdDevice(Accelerator):
         path = self._sensors.get(name)
         return None if path is None else files.read_number(path)
 
-    def table(self) -> Mapping[Value, Sequence[float]]:
+    def read_table(self) -> Mapping[Value, Sequence[float]]:
         """Return the values of the firmware's table; empty without a known one."""
         data = self.read_raw_table()
         if not data:
@@ -148,7 +148,7 @@ class AmdDevice(Accelerator):
                 self._raw = (now, data) if data else None
             return self._raw and self._raw[1]
 
-    def limited(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:
+    def read_limit_seconds(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:
         """Return the seconds for which each limit slowed the device since the first call, by metric.
 
         The firmware counts readings in which a limit applied: their share, times the time since the last call.

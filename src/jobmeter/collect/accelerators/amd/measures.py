@@ -25,7 +25,7 @@ _SLOW = (
 
 
 def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
-    table = device.table()
+    table = device.read_table()
     edge, junction = device.read_sensor("temperature edge"), device.read_sensor("temperature junction")
     hotspot = _scale(junction, _MILLI, _mean(table, Value.HOTSPOT))
     found = {
@@ -44,9 +44,9 @@ def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
         ),
         "gpu.clock.sm": _scale(device.read_sensor("clock sclk"), 1.0, _mean(table, Value.CLOCK, _MEGA)),
         "gpu.clock.memory": _scale(device.read_sensor("clock mclk"), 1.0, _mean(table, Value.MEMORY_CLOCK, _MEGA)),
-        "gpu.xgmi.receive": _sum(table, Value.XGMI_READ, _KIBI),
-        "gpu.xgmi.transmit": _sum(table, Value.XGMI_WRITE, _KIBI),
-        **device.limited(table),
+        "gpu.xgmi.receive": _sum_bytes(table, Value.XGMI_READ),
+        "gpu.xgmi.transmit": _sum_bytes(table, Value.XGMI_WRITE),
+        **device.read_limit_seconds(table),
     }
     return device.answer({name: value for name, value in found.items() if value is not None})
 
@@ -73,9 +73,9 @@ def _scale(number: float | None, scale: float, otherwise: float | None = None) -
     return otherwise if number is None else number * scale
 
 
-def _sum(table: Mapping[Value, Sequence[float]], name: Value, scale: float) -> float | None:
+def _sum_bytes(table: Mapping[Value, Sequence[float]], name: Value) -> float | None:
     numbers = table.get(name)
-    return sum(numbers) * scale if numbers else None
+    return sum(numbers) * _KIBI if numbers else None
 
 
 def _mean(table: Mapping[Value, Sequence[float]], name: Value, scale: float = 1.0) -> float | None:

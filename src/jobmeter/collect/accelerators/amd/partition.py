@@ -64,13 +64,13 @@ class AmdPartition(AmdDevice):
         """Return None: only the whole GPU has sensors."""
         return None
 
-    def table(self) -> Mapping[Value, Sequence[float]]:
+    def read_table(self) -> Mapping[Value, Sequence[float]]:
         """Return the partition's utilization; empty if the firmware's table does not have it."""
         data = self.parent.read_raw_table()
         busy = partition_busy(data, self.place) if data else None
         return {} if busy is None else {Value.BUSY: [busy]}
 
-    def limited(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:  # noqa: ARG002
+    def read_limit_seconds(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:  # noqa: ARG002
         """Return no limits: only the whole GPU has them."""
         return {}
 

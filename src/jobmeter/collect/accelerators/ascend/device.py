@@ -129,7 +129,7 @@ class AscendDevice(Accelerator):
             level = _LEVELS[health] if 0 <= health < len(_LEVELS) else Level.ERROR
             for code in sorted(fresh):
                 text = f"reports the fault 0x{code:08X}. See the list of faults of its product for the code."
-                self.report(DEVICE_FAULT, level, text)
+                self.add_event(DEVICE_FAULT, level, text)
         return len(found)
 
     def _list_processes(self) -> list[DeviceProcess]:

@@ -120,7 +120,7 @@ class AscendDriver:
         for number in numbers:
             if number not in self._devices:
                 device = self._devices[number] = AscendDevice(number, self._clock, self._machine)
-                device.network = partial(self._network.values, number)
+                device.network = partial(self._network.take_values, number)
 
     def _attach(self, deadline: float) -> None:
         """Open the devices that are not open, all at once."""
@@ -144,4 +144,4 @@ def _open(load: "Callable[[], ctypes.CDLL | None]", dcmi: Dcmi | None) -> _Opene
             dcmi = Dcmi(library)
         except DcmiError as error:
             return DriverProblem(f"DCMI cannot be opened: {error}", error.state)
-    return _Opened(dcmi, dcmi.chips())
+    return _Opened(dcmi, dcmi.list_chips())

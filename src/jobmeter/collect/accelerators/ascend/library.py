@@ -152,7 +152,7 @@ class Dcmi:
         finally:
             turn.release()
 
-    def chips(self) -> list[Chip]:
+    def list_chips(self) -> list[Chip]:
         """Return the chips that compute. Raises DcmiError."""
         return self._list_second_chips() if self._second else self._list_first_chips()
 

@@ -33,7 +33,7 @@ METRICS = ("npu.link.up", "npu.link.speed", "npu.link.changes", *_COUNTS)
 
 
 class NetworkReader:
-    """Reads the ports of all NPUs. For one thread; ``values`` is for any."""
+    """Reads the ports of all NPUs. For one thread; ``take_values`` is for any."""
 
     def __init__(self, clock: Clock, tool: Path = TOOL) -> None:
         self._clock = clock
@@ -54,7 +54,7 @@ class NetworkReader:
             self._calls.begin(partial(_read_ports, self._tool, numbers))
             self._begun, self._is_new = now, True
 
-    def values(self, number: int) -> Mapping[str, float]:
+    def take_values(self, number: int) -> Mapping[str, float]:
         """Return the values of a port once; empty until the next reading."""
         return self._found.pop(number, {})
 

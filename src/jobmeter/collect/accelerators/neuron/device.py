@@ -111,16 +111,16 @@ class NeuronDevice(Accelerator):
         report = self._monitor.report
         return (report.memory if report else 0) or _MEMORY.get(self._product)
 
-    def memory_usage(self) -> int | None:
+    def read_memory_usage(self) -> int | None:
         """Return the bytes of device memory in use; None if the value of any core is unknown."""
         used = [self.read_number(f"{core}/stats/memory_usage/device_mem/total") for core in self._list_core_folders()]
         counts = [number for number in used if number is not None]
         return sum(counts) if counts and len(counts) == len(used) else None
 
-    def utilization(self) -> float | None:
+    def read_utilization(self) -> float | None:
         """Return the percent of time in which the cores worked, as their mean; None if unknown."""
         report = self._monitor.report
-        shares = report.shares(self.index) if report else None
+        shares = report.read_shares(self.index) if report else None
         return None if shares is None else sum(shares.values())
 
     def measure_power_share(self) -> float | None:
@@ -165,16 +165,16 @@ class NeuronDevice(Accelerator):
             if grown > 0:
                 level = Level.WARNING if name == _REPAIRABLE else Level.ERROR
                 text = f"ended {grown} executions with {name}. See the kernel's log for neuron."
-                self.report(DEVICE_FAULT, level, text)
+                self.add_event(DEVICE_FAULT, level, text)
         return sum(self._faults.values()) if self._faults else None
 
     def list_processes(self) -> Sequence[DeviceProcess]:
         """Return the processes that the program reports on the device's cores."""
-        return self._read_report().processes(self.index)
+        return self._read_report().list_processes(self.index)
 
     def process_utilization(self) -> Mapping[int, float] | None:
         """Return the percent of the device's core time by process; None if the share of any process is unknown."""
-        return self._read_report().shares(self.index)
+        return self._read_report().read_shares(self.index)
 
     def answer(self, found: Mapping[str, float | None]) -> Mapping[str, float]:
         """Return the known values of a reading. Raises DeviceLostError if the device is gone."""

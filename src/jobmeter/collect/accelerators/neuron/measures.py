@@ -13,8 +13,8 @@ _SLOW = ("npu.power.utilization", "npu.ecc.corrected", "npu.ecc.uncorrected")
 def _measure_fast(device: NeuronDevice) -> Mapping[str, float]:
     return device.answer(
         {
-            "npu.utilization": _scale(device.utilization(), _PERCENT),
-            "npu.memory.usage": _scale(device.memory_usage()),
+            "npu.utilization": _scale(device.read_utilization(), _PERCENT),
+            "npu.memory.usage": _scale(device.read_memory_usage()),
             "npu.memory.limit": _scale(device.memory_limit),
             "npu.executions.failed": _scale(device.sum_faults()),
         }

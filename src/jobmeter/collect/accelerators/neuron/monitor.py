@@ -128,7 +128,7 @@ class MonitorReport(Struct):
         """Bytes of memory of each device; 0 if unknown."""
         return self.neuron_hardware_info.neuron_device_memory_size if self.neuron_hardware_info else 0
 
-    def processes(self, device: int) -> list[DeviceProcess]:
+    def list_processes(self, device: int) -> list[DeviceProcess]:
         """Return the processes that use cores or memory of a device."""
         found = []
         for one in self.neuron_runtime_data or ():
@@ -137,7 +137,7 @@ class MonitorReport(Struct):
                 found.append(DeviceProcess(one.pid, None if one.memory is None else memory))
         return found
 
-    def shares(self, device: int) -> Mapping[int, float] | None:
+    def read_shares(self, device: int) -> Mapping[int, float] | None:
         """Return the percent of a device's core time by process; None if the share of any process is unknown."""
         found: dict[int, float] = {}
         for one in self.neuron_runtime_data or ():

@@ -1,7 +1,7 @@
 """NVML through ``nvidia-ml-py``: the driver of NVIDIA's GPUs. Imports nothing if the driver's library is missing."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -39,14 +39,12 @@ class PynvmlLibrary:
 
     def __init__(
         self,
-        load: "Callable[[], Any | None] | None" = None,
         *,
         proc_root: str = "/proc",
         clock: Clock | None = None,
         patience: float = PATIENCE,
     ) -> None:
         self._loader = LibraryLoader()
-        self._load = load or self._loader.load
         self._proc = proc_root
         self._clock = clock or SystemClock()
         self.patience = patience
@@ -141,7 +139,7 @@ class PynvmlLibrary:
     def _open(self, deadline: float) -> None:
         if self._calls.busy or not self._retry.due:
             return
-        module = self._load()
+        module = self._loader.load()
         if module is None:
             self._note_failure(_MISSING)
             return

@@ -321,7 +321,7 @@ class PynvmlDevice(Accelerator):
             by_pid.setdefault(sample.pid, []).append(sample.smUtil)
         return {pid: sum(shares) / len(shares) for pid, shares in by_pid.items() if pid}
 
-    def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:
+    def list_ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:
         """Return the use by these processes if they have ended, where the driver accounts for processes."""
         return [] if self.partitioned else ended_uses(self._module, self._call, pids)
 

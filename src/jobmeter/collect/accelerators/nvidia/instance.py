@@ -77,7 +77,7 @@ class MigDevice(PynvmlDevice):
         """Raise NvmlError: NVML gives no shares of time on an instance."""
         raise NvmlError("it is not measured on an instance")
 
-    def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:  # noqa: ARG002 - the form of Accelerator
+    def list_ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:  # noqa: ARG002 - the form of Accelerator
         """Return no use: the driver does not account for processes on GPUs with MIG."""
         return ()
 

@@ -54,10 +54,10 @@ class KubernetesScheduler(Scheduler):
         for kind, informer in self._owners:
             self._take_workloads(kind, informer, now_ms)
         self._take_pods(now_ms)
-        jobs = [] if self._listed else [_end_unobserved_job(lost) for lost in self._cluster_state.lost()]
+        jobs = [] if self._listed else [_end_unobserved_job(lost) for lost in self._cluster_state.list_lost()]
         self._listed = True
         events: list[EventRecord] = []
-        for job in list(self._cluster_state.touched()):
+        for job in list(self._cluster_state.take_changed()):
             changes = self._take_changes(job)
             jobs += changes.jobs
             events += changes.events
@@ -94,7 +94,7 @@ class KubernetesScheduler(Scheduler):
     def _take_workloads(self, kind: OwnerKind, informer: Informer[Workload], now_ms: int) -> None:
         for change in informer.take():
             if change.found is not None:
-                self._cluster_state.workload(kind, change.found)
+                self._cluster_state.update_workload(kind, change.found)
             elif change.uids is not None:
                 self._cluster_state.list_missing_workloads(kind, change.uids, now_ms)
             else:

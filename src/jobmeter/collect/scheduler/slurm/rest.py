@@ -63,7 +63,7 @@ class SlurmRest:
             raise ConfigurationError(f"--rest {address!r} must be an address such as http://host:6820 or unix:/path")
         self._version = ""
 
-    def jobs(self) -> bytes:
+    def read_jobs(self) -> bytes:
         """Return the body of the controller's list of jobs. Raises UnavailableError without one."""
         for version in (self._version,) if self._version else VERSIONS:
             body = self._get(f"/slurm/{version}/jobs")

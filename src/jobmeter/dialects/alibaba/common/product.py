@@ -82,7 +82,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         found = self._routes.find(call.method, call.raw_path)
         if found is not None:
             return Match(*found)
-        methods = ", ".join(self._routes.methods(call.raw_path))
+        methods = ", ".join(self._routes.list_methods(call.raw_path))
         if methods:
             raise NotFoundError(f"This http method is not supported: {methods}.", "method", methods)
         return None

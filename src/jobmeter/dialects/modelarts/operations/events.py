@@ -99,7 +99,7 @@ class NotifyTrainingJobInformation(TaskRequest, frozen=True, kw_only=True):
             time=self.context.now_ms,
             project=view.job.project,
             job=view.job.id,
-            replica=self.task(view),
+            replica=self.find_task(view),
             source=EventSource.REPLICA,
             reason=name,
             message="Reported by the task.",

@@ -78,13 +78,13 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
         return answer(results)
 
     def _parse_body(self) -> LastQuery:
-        body = self.content(LastBody)
+        body = self.decode_content(LastBody)
         hours = parse_whole_number(body.backScan, "backScan", 0, 1_000_000)
         return body.queries or (), truth(body.resolve) or truth(body.resolveNames), hours
 
     def _parse_string(self) -> LastQuery:
         queries: list[LastSubQuery] = []
-        for name, value in self.call.list_parameters:
+        for name, value in self.call.parameters:
             if name == "timeseries":
                 metric, tags, more = split_braces(value, name)
                 if more:

@@ -53,7 +53,7 @@ class LookupRequest(PostRequest, frozen=True, kw_only=True):
     body: Annotated[bytes, "With POST: `{metric, tags: [{key, value}], limit, useMeta}`; no metric, or `*`: any."] = b""
 
     def _steps(self) -> Steps:
-        request = self.content(LookupBody) if self.posted else self._parse_string()
+        request = self.decode_content(LookupBody) if self.posted else self._parse_string()
         pairs = request.tags or []
         metric = "" if request.metric in {None, ANY} else request.metric or ""
         if not metric and not pairs:

@@ -295,7 +295,7 @@ def test_the_kubelet_and_environments_name_partitions(divided):
         ({"ROCR_VISIBLE_DEVICES": "8,2", "HIP_VISIBLE_DEVICES": "1"}, ["gpu0:2"]),
         ({"ROCR_VISIBLE_DEVICES": "GPU-0000000000000017"}, ["gpu0:7"]),
     ):
-        assert [name(at) for at in divided.list_visible(**variables)] == found
+        assert [name(at) for at in divided.visible(**variables)] == found
 
 
 def test_partitions_come_and_go_with_the_mode(divided, tmp_path):

@@ -31,7 +31,7 @@ class GroupsThatPermit:
     def __init__(self, index):
         self.index = index
 
-    def permitted(self, _member, devices, _now_ms):
+    def list_permitted(self, _member, devices, _now_ms):
         return [one.index for one in devices if self.index == (one.part.parent if one.part else one.index)]
 
 
@@ -148,7 +148,7 @@ def test_a_prologs_file_names_an_instance(bench, tmp_path):
     for name in ("1.3", "2.9", "0"):
         (folder / name).write_text("21")
     bench.members.others = [member("21")]
-    found = PrologAllocations(folder, bench.members.members).find_owners(bench.collector.devices, 0)
+    found = PrologAllocations(folder, bench.members.list_members).find_owners(bench.collector.devices, 0)
     assert {bench.collector.device_name(index) for index in found} == {"gpu1:3", "gpu2", "gpu0"}
 
 
