@@ -62,8 +62,14 @@ def fail(given):
     raise LookupError("boom")
 from types import SimpleNamespace
 BOOM = SimpleNamespace(
-    name="boom", title="Boom", schemes=(), operations=(), gaps=(),
-    find_operation=fail, view_call=fail, render_error=fail,
+    name="boom",
+    title="Boom",
+    schemes=(),
+    operations=(),
+    gaps=(),
+    find_operation=fail,
+    view_call=fail,
+    render_error=fail,
 )
 HALF = SimpleNamespace(name="half", title="Half", operations=(), find_operation=fail)
 def fail_to_open(settings, policy, origin):

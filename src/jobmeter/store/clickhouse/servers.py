@@ -130,8 +130,14 @@ class ServerTable:
             (row,) = client.query(_STATE, parameters={"id": number}).result_rows
         return int(row[0])
 
+    def expel(self, row: ServerRow) -> bool:
+        """Expel a server. Return True once the engine has ended its inserts; none begins any more."""
+        if row.state == LIVE:
+            self.write(msgspec.structs.replace(row, beat=row.beat + 1, state=EXPELLED))
+        return not self.is_inserting(row.id)
+
     def is_inserting(self, number: int) -> bool:
-        """Return True while the engine runs an insert of a server. None begins once the server is expelled."""
+        """Return True while the engine runs an insert of a server."""
         parameters = {"mark": mark_insert(number)["log_comment"]}
         with translated("read which servers use it"), self._pool.client() as client:
             (row,) = client.query(_INSERTS, parameters=parameters).result_rows

@@ -42,7 +42,7 @@ async def values(place, job="j1"):
     return [value for line in json.loads(body)["lines"] for _, value in line["points"] if value is not None]
 
 
-def test_a_worker_reads_a_body_whose_series_are_known_and_the_storage_process_stores_it(tmp_path):
+def test_a_worker_reads_a_body_of_listed_series_and_the_storage_process_stores_the_samples(tmp_path):
     async def main():
         async with working(tmp_path / "data") as place:
             await warm(place, body_of(place, 0))

@@ -768,3 +768,66 @@ def test_the_clock_goes_on_while_the_machine_sleeps(world, tmp_path, monkeypatch
     server = Server(world, tmp_path / "a")
     monkeypatch.setattr(time, "clock_gettime", {time.CLOCK_BOOTTIME: 0.0}.__getitem__)
     NodeMembership(world, server, None).join(0.0)
+
+
+def run_together(world, seconds, *servers):
+    """Let seconds pass for servers that reach each other."""
+    for _ in range(int(seconds)):
+        world.seconds += 1
+        for work in (Server.ping, *4 * [Server.receive], Server.try_tick, *4 * [Server.receive]):
+            for one in servers:
+                work(one)
+
+
+def begin_insert(world, server):
+    server.begin_flush()
+    world.begin_insert(0)
+    assert world.is_inserting(server.membership.number)
+
+
+def test_a_follower_succeeds_a_frozen_leader_once_its_inserts_have_ended(world, tmp_path):
+    leader, follower = (Server(world, tmp_path / name, peers=True) for name in "ab")
+    leader.membership.join(-1.0)
+    follower.membership.appear()
+    leader.membership.tick()
+    follower.membership.join(-1.0)
+    run_together(world, 3, leader, follower)
+    assert follower.role is ServerRole.FOLLOWER
+    number = leader.membership.number
+    leader.append(1)
+    run_together(world, 1, leader, follower)
+    begin_insert(world, leader)
+    leader.begin_flush()  # not sent before it freezes
+    leader.is_frozen = True
+    run_together(world, 60, follower)
+    assert world.get_state(number) == EXPELLED
+    assert not follower.is_alone
+    world.end_insert(0)
+    run_together(world, 3, follower)
+    assert follower.is_alone
+    world.begin_insert(0)
+    assert not world.inserts
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_journal_is_inserted_once_the_inserts_of_the_server_that_left_it_have_ended(world, tmp_path, name):
+    first = joined(world, tmp_path / "a")
+    first.append(1)
+    begin_insert(world, first)
+    first.die()
+    recoverer = first
+    if name == "b":
+        recoverer = Server(world, tmp_path / "b")
+        recoverer.others = {first.folder: first}
+        recoverer.die()
+    for _ in range(2):
+        recoverer.start()
+        with pytest.raises(UnavailableError):
+            recoverer.membership.join(-1.0)
+        assert not world.samples
+        recoverer.die()
+    world.end_insert(0)
+    recoverer.start()
+    recoverer.membership.join(-1.0)
+    assert recoverer.is_alone
+    assert recoverer.read() == {1}
