@@ -1,7 +1,6 @@
 """Readers that ask random questions and compare each answer with the ledger."""
 
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.storm.ledger import METRIC, JobLedger, Report, Versions
-from tests.storm.traffic import Client
+from tests.storm.traffic import Client, Traffic
 from tests.support.processes import API, Reply
 
 _HOUR_MS = 3_600_000
@@ -87,7 +86,7 @@ def place_values(asked: Range, points: Sequence[Sequence[float]]) -> tuple[NDArr
     return values, odd
 
 
-class Reader(threading.Thread):
+class Reader(Traffic):
     """Asks random questions of random servers."""
 
     def __init__(
@@ -98,15 +97,9 @@ class Reader(threading.Thread):
         rate: float,
         generator: random.Random,
     ) -> None:
-        super().__init__(daemon=True)
-        self._ledgers, self._client, self._report = ledgers, client, report
-        self._rate, self._generator = rate, generator
-        self._over = threading.Event()
+        super().__init__(client, report)
+        self._ledgers, self._rate, self._generator = ledgers, rate, generator
         self._kinds = (self._ask_samples, self._ask_lines, self._ask_aggregates, self._ask_latest, self._ask_promql)
-
-    def stop(self) -> None:
-        """End after the current question."""
-        self._over.set()
 
     def run(self) -> None:
         due = time.monotonic()

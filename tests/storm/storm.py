@@ -4,7 +4,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,10 @@ from tests.storm.faults import Faults, find_longest_gaps
 from tests.storm.ledger import JobLedger, Report, Shape
 from tests.storm.questions import Reader
 from tests.storm.topology import TOPOLOGIES, Installation
-from tests.storm.traffic import Client, Sender
-from tests.storm.verification import verify
+from tests.storm.traffic import Clerk, Client, Sender
+from tests.storm.verification import verify, verify_clerk
 from tests.support.clickhouse import NodeProcess
+from tests.support.processes import ServerProcess
 from tests.support.waiting import wait_until
 
 BAD = ("lost", "doubled", "old", "stale", "invented", "wrong", "odd refusals", "unexpected ends")
@@ -75,6 +76,8 @@ class Storm:
             for number in range(100, 100 + load.readers)
         ]
 
+        self._clerk = Clerk(self._client(200), self.report, now - _HOUR_MS)
+
     def _random(self, number: int) -> random.Random:
         return random.Random(f"{self._plan.seed} {number}")
 
@@ -84,7 +87,7 @@ class Storm:
     def run(self) -> None:
         """Send, ask and make faults; at the end compare everything, also after a kill of all servers."""
         began = time.monotonic()
-        for thread in (*self._senders, *self._readers):
+        for thread in (*self._senders, *self._readers, self._clerk):
             thread.start()
         for name in self._plan.script:
             self.faults.hit_named(name, self._await_progress)
@@ -99,10 +102,10 @@ class Storm:
         for sender in self._senders:
             sender.join()
         self.seconds = time.monotonic() - began
-        for reader in self._readers:
-            reader.stop()
-        for reader in self._readers:
-            reader.join()
+        for thread in (*self._readers, self._clerk):
+            thread.stop()
+        for thread in (*self._readers, self._clerk):
+            thread.join()
         self._verify()
 
     def _await_service(self) -> None:
@@ -119,25 +122,30 @@ class Storm:
         servers, nodes = self._installation.servers, self._installation.nodes
         for kept in servers:
             kept.await_ready()
-            for ledger in self.ledgers:
-                verify(kept.server, ledger, self.report)
+            self._verify_answers(kept.server)
         for kept in servers:
             for end in kept.ends:
                 self.report.note("unexpected ends", f"a server ended by itself: {end}")
             kept.kill()
         servers[0].revive()  # it reaches the folders of the others
         servers[0].await_ready()
-        for away in nodes if len(nodes) > 1 else [None]:
-            with nullcontext() if away is None else self._without(away):
-                for ledger in self.ledgers:
-                    verify(servers[0].server, ledger, self.report)
+        for away in (nodes[0::2], nodes[1::2]) if len(nodes) > 1 else ((),):  # a replica of each shard
+            with self._without(away):
+                self._verify_answers(servers[0].server)
+
+    def _verify_answers(self, server: ServerProcess) -> None:
+        for ledger in self.ledgers:
+            verify(server, ledger, self.report)
+        verify_clerk(server, self._clerk, self.report)
 
     @contextmanager
-    def _without(self, node: NodeProcess) -> Iterator[None]:
-        """Kill a replica for the block, once every replica has all data."""
+    def _without(self, nodes: Sequence[NodeProcess]) -> Iterator[None]:
+        """Kill replicas for the block, once every replica has all data."""
         server = self._installation.servers[0].server
         wait_until(lambda: all(server.request("GET", "/status").json()["replicas"].values()), "complete replicas")
-        with node.killed():
+        with ExitStack() as stack:
+            for node in nodes:
+                stack.enter_context(node.killed())
             yield
 
     def describe(self) -> str:
@@ -146,7 +154,11 @@ class Storm:
         rate = counts["samples acknowledged"] / max(self.seconds, 1.0)
         lines = [
             f"topology {self._plan.topology}, seed {self._plan.seed}, {self.seconds:.0f} s, {rate:,.0f} samples/s",
-            *(f"  {name:<28}{counts[name]:>12,}" for name in sorted(counts) if name.startswith(("sam", "que"))),
+            *(
+                f"  {name:<28}{counts[name]:>12,}"
+                for name in sorted(counts)
+                if name.startswith(("sam", "que", "rec", "lin"))
+            ),
             *(f"  {name:<28}{counts[name]:>12,}" for name in BAD),
             "  fault                       number  longest time without acknowledgement / answer (s)",
         ]

@@ -1,5 +1,6 @@
 """Senders of samples: each owns a job, sends new batches, and overwrites and repeats earlier ones."""
 
+import json
 import random
 import threading
 import time
@@ -8,6 +9,7 @@ from http.client import HTTPException
 from typing import Any
 
 from tests.storm.ledger import JobLedger, Report
+from tests.support.frames import FRAMES, records
 from tests.support.processes import API, Reply, ServerProcess
 
 _AVOID_SECONDS = 5.0
@@ -39,20 +41,28 @@ class Client:
             return Reply(0, {}, repr(error).encode())
 
 
-class Sender(threading.Thread):
-    """Sends ``rate`` batches a second, each until it is acknowledged."""
+class Traffic(threading.Thread):
+    """A thread that goes on until ``stop``, after which it ends with the current call."""
+
+    def __init__(self, client: Client, report: Report) -> None:
+        super().__init__(daemon=True)
+        self._client, self._report = client, report
+        self._over, self._pause = threading.Event(), threading.Event()
+
+    def stop(self) -> None:
+        """Have the thread end."""
+        self._over.set()
+
+
+class Sender(Traffic):
+    """Sends ``rate`` batches a second, each until it is acknowledged, also after ``stop``."""
 
     def __init__(
         self, ledger: JobLedger, client: Client, report: Report, rate: float, generator: random.Random
     ) -> None:
-        super().__init__(daemon=True)
+        super().__init__(client, report)
         self.ledger = ledger
-        self._client, self._report, self._rate, self._generator = client, report, rate, generator
-        self._over, self._pause = threading.Event(), threading.Event()
-
-    def stop(self) -> None:
-        """End when the batch that is on its way is acknowledged."""
-        self._over.set()
+        self._rate, self._generator = rate, generator
 
     def run(self) -> None:
         due = time.monotonic()
@@ -79,9 +89,7 @@ class Sender(threading.Thread):
         ledger, body, size = self.ledger, self.ledger.body(number), self.ledger.shape.size
         while True:
             self._report.count("samples sent", size)
-            reply = self._client.call(
-                self._client.choose(), "POST", f"{API}/ingest", body, "application/vnd.jobmeter.frames"
-            )
+            reply = self._client.call(self._client.choose(), "POST", f"{API}/ingest", body, FRAMES)
             if reply.status == 200:
                 break
             self._report.count("samples refused" if reply.status else "samples unanswered", size)
@@ -94,3 +102,32 @@ class Sender(threading.Thread):
         ledger.acknowledged[number] = ledger.sent[number]
         self._report.acknowledgements.append(time.monotonic())
         self._report.count("samples acknowledged", size)
+
+
+class Clerk(Traffic):
+    """Sends job records and log lines, each once."""
+
+    def __init__(self, client: Client, report: Report, start_ms: int) -> None:
+        super().__init__(client, report)
+        self.start_ms = start_ms
+        self.number = 0
+        self.records: list[int] = []
+        """Numbers of the records that were acknowledged."""
+        self.lines: list[int] = []
+
+    def time_of(self, number: int) -> int:
+        """Return the time of a line."""
+        return self.start_ms + number * 1_000
+
+    def run(self) -> None:
+        while not self._over.wait(1.0):
+            self.number += 1
+            record = records({"jobs": [{"job_id": f"record-{self.number}", "name": f"name {self.number}"}]})
+            line = {"text": f"line {self.number}", "time": self.time_of(self.number)}
+            self._send(self.records, f"{API}/ingest", record, FRAMES)
+            self._send(self.lines, f"{API}/jobs/job-0/logs", json.dumps({"lines": [line]}).encode(), "application/json")
+
+    def _send(self, acknowledged: list[int], path: str, body: bytes, kind: str) -> None:
+        if self._client.call(self._client.choose(), "POST", path, body, kind).status == 200:
+            acknowledged.append(self.number)
+            self._report.count("records acknowledged" if acknowledged is self.records else "lines acknowledged")

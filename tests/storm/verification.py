@@ -1,6 +1,7 @@
 """Comparison of everything that is stored with everything that was acknowledged."""
 
 import io
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPException
@@ -12,10 +13,11 @@ import pyarrow.parquet as pq
 
 from tests.storm.ledger import METRIC, JobLedger, Report
 from tests.storm.questions import Range
+from tests.storm.traffic import Clerk
 from tests.support.processes import API, Reply, ServerProcess
 from tests.support.waiting import wait_until
 
-_BATCHES = 1_000
+_BATCHES, _LINES = 1_000, 100
 _HOUR_MS = 3_600_000
 
 
@@ -70,15 +72,37 @@ def _verify_counts(server: ServerProcess, asked: Range, report: Report) -> None:
     """Compare the counts of hours, which are rolled up where they are complete."""
     query: dict[str, Any] = {"metric": METRIC, "start": asked.start, "end": asked.end}
     query |= {"by": "replica", "statistic": "count", "step": "1h"}
-
-    def ask() -> Reply | None:
-        reply = server.call("GET", f"{API}/jobs/{asked.ledger.job}/metrics", **query)
-        return reply if reply.status == 200 else None
-
-    reply = wait_until(ask, "the counts of hours")
-    assert reply is not None
+    reply = _await_answer(server, f"/jobs/{asked.ledger.job}/metrics", **query)
     counts = {line["replica"]: sum(point[1] for point in line["points"]) for line in reply.json()["lines"]}
     for replica in range(asked.ledger.shape.replicas):
         if counts.get(f"w{replica}") != len(asked.times()):
             text = f"at the end: hours of w{replica} of {asked.ledger.job} count {counts.get(f'w{replica}')}"
             report.note("wrong", f"{text} instead of {len(asked.times())} samples")
+
+
+def verify_clerk(server: ServerProcess, clerk: Clerk, report: Report) -> None:
+    """Note the acknowledged lines that are not there once, and the acknowledged records that are not there."""
+    found: Counter[str] = Counter()
+    for first in range(0, clerk.number + 1, _LINES):
+        span = {"start": clerk.time_of(first), "end": clerk.time_of(first + _LINES), "limit": _LINES}
+        reply = _await_answer(server, "/jobs/job-0/logs", **span)
+        found.update(line["text"] for line in reply.json()["lines"])
+    for number in clerk.lines:
+        if found[f"line {number}"] != 1:
+            report.note("lost" if not found[f"line {number}"] else "doubled", f"at the end: log line {number}")
+    for number in clerk.records:
+        reply = _await_answer(server, f"/jobs/record-{number}")
+        if reply.status != 200 or reply.json()["job"]["name"] != f"name {number}":
+            report.note("lost", f"at the end: the record of job {number}: {reply.body[:100]!r}")
+
+
+def _await_answer(server: ServerProcess, path: str, **query: Any) -> Reply:
+    """Ask until the server does not refuse."""
+
+    def ask() -> Reply | None:
+        reply = server.call("GET", API + path, **query)
+        return None if reply.status == 503 else reply
+
+    found = wait_until(ask, f"an answer to {path}")
+    assert found is not None
+    return found
