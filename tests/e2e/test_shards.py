@@ -28,10 +28,14 @@ def servers() -> Iterator[Sequence[NodeProcess]]:
         yield four
 
 
-def documented(verb: str, servers: Sequence[NodeProcess], data: Path) -> list[str]:
-    """Return the arguments of a command of the page, with the addresses and the folder of the test."""
+def documented(verb: str, servers: Sequence[NodeProcess], data: Path, *, removes: bool = False) -> list[str]:
+    """Return the arguments of a command of the page, with the addresses and the folder of the test.
+
+    ``removes``: the one that removes shards.
+    """
     section = PAGE.read_text().partition("## Shards without")[2].partition("\n## ")[0]
-    (line,) = (one for one in re.findall(r"```sh\n(.*)\n```", section) if one.startswith(f"jobmeter {verb} "))
+    lines = [one for one in re.findall(r"```sh\n(.*)\n```", section) if one.startswith(f"jobmeter {verb} ")]
+    (line,) = (one for one in lines if ("&keep=" in one) == removes)
     for number, server in enumerate(servers, 1):
         line = line.replace(f"ch-{number}:8123", f"127.0.0.1:{server.own.http}")
     line = line.replace("jobmeter:PASSWORD@", "").replace("/srv/jobmeter", str(data))
@@ -97,5 +101,10 @@ def test_the_documented_commands_move_onto_shards_that_then_may_go_away(servers,
         wait_until(lambda: all(shards(server).values()))
         assert ask(server, gone).body.count(b"\n") == 3
         assert server.call("GET", f"{API}/traces").headers.get("x-jobmeter-damaged") is None
+        server.stop()
+        server.options = (*server.options[: -len(options)], *documented("serve", servers, data, removes=True)[1:])
+        server.start()
+        wait_until(lambda: "rows are on 1 shards now" in server.output(), "the removal", 120)
+        assert [ask(server, job).body.count(b"\n") for job in (here, gone)] == [3, 3]
     finally:
         server.kill()

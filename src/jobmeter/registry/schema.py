@@ -266,6 +266,24 @@ rate_buckets = Table(
     *_make_required(Double(), "level", "moment", "per_second", "burst", "granted", "spent"),
 )
 
+# The servers that use the replicas of a store, and the record of these replicas; in no backup.
+store_servers = Table(
+    "store_servers",
+    metadata,
+    Column("store", text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    *_make_required(number, "state", "beat", "at"),
+    *_make_required(LargeBinary(), "content"),
+)
+store_replicas = Table(
+    "store_replicas",
+    metadata,
+    *_key("store"),
+    *_make_required(number, "number"),
+    *_make_required(text, "writer"),
+    *_make_required(LargeBinary(), "content"),
+)
+
 # Calls by account and operation, by month in the time zone of the settings.
 usage = Table(
     "usage", metadata, *_key("month", "account", "api", "operation"), *_make_required(number, "calls", "failed")

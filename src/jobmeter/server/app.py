@@ -57,6 +57,7 @@ from jobmeter.server.native.metrics import ENCODERS
 from jobmeter.server.opening import Opening
 from jobmeter.server.routing import routers_of
 from jobmeter.server.running import RunningJobs
+from jobmeter.server.server_group import make_group_opener
 from jobmeter.server.services import Lanes, Services
 from jobmeter.server.tasks import Tasks
 from jobmeter.server.telemetry import Telemetry
@@ -146,6 +147,7 @@ def build(
                 settings.journals,
                 discard=recreate.journals,
                 peer_listen=settings.peer_listen,
+                open_group=make_group_opener(settings),
             )
         )
         opened.callback(opening.close)

@@ -41,6 +41,7 @@ def run(
         bound = stack.enter_context(bind(settings.host, settings.port))
         stack.enter_context(claimed(settings.data))
         from jobmeter.server.opening import Opening  # noqa: PLC0415 - said above
+        from jobmeter.server.server_group import make_group_opener  # noqa: PLC0415 - said above
         from jobmeter.store.registry import opener  # noqa: PLC0415 - said above
 
         opening = Opening(
@@ -50,6 +51,7 @@ def run(
                 settings.journals,
                 discard=discard_journals,
                 peer_listen=settings.peer_listen,
+                open_group=make_group_opener(settings),
             )
         )
         stack.callback(opening.close)

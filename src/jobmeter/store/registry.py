@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.move import MoveLine, MoveOrder
+from jobmeter.model.server_group import OpenGroup, open_no_group
 from jobmeter.model.time import Clock
 from jobmeter.store.base import Store
 
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
 
 
 def open_store(
-    dsn: str, clock: Clock, journals: Path | None = None, *, discard: bool = False, peer_listen: str = "off"
+    dsn: str,
+    clock: Clock,
+    journals: Path | None = None,
+    *,
+    discard: bool = False,
+    peer_listen: str = "off",
+    open_group: OpenGroup = open_no_group,
 ) -> Store:
     """Open the engine of a DSN, and update its schema to this program.
 
@@ -25,13 +32,20 @@ def open_store(
     ``clickhousedb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE[?shards=NUMBER]`` shards and replicas without Keeper.
     ``journals`` is the folder for the journal of a server; ``discard`` gives up unreachable journals of others.
     ``peer_listen`` is the address for the other servers of a ClickHouse server (``Settings.peer_listen``).
+    ``open_group`` opens the table of the servers that share a registry.
     Raises ConfigurationError for anything else, UnavailableError if the engine cannot be opened.
     """
-    return opener(dsn, clock, journals, discard=discard, peer_listen=peer_listen)()
+    return opener(dsn, clock, journals, discard=discard, peer_listen=peer_listen, open_group=open_group)()
 
 
 def opener(
-    dsn: str, clock: Clock, journals: Path | None = None, *, discard: bool = False, peer_listen: str = "off"
+    dsn: str,
+    clock: Clock,
+    journals: Path | None = None,
+    *,
+    discard: bool = False,
+    peer_listen: str = "off",
+    open_group: OpenGroup = open_no_group,
 ) -> Callable[[], Store]:
     """Return the function that opens the engine of a DSN, after loading the engine's modules; see ``open_store``.
 
@@ -40,7 +54,7 @@ def opener(
     """
     scheme = dsn.partition("://")[0]
     if scheme in {"chdb", "clickhousedb"}:
-        return _clickhouse(dsn, clock, journals, discard=discard, peer_listen=peer_listen)
+        return _clickhouse(dsn, clock, journals, discard=discard, peer_listen=peer_listen, open_group=open_group)
     raise ConfigurationError(
         f"there is no store {scheme!r}: use chdb://PATH or clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE"
     )
@@ -64,13 +78,28 @@ def is_shared(dsn: str) -> bool:
 
 
 def _clickhouse(
-    dsn: str, clock: Clock, journals: Path | None, *, discard: bool, for_move: bool = False, peer_listen: str = "off"
+    dsn: str,
+    clock: Clock,
+    journals: Path | None,
+    *,
+    discard: bool,
+    for_move: bool = False,
+    peer_listen: str = "off",
+    open_group: OpenGroup = open_no_group,
 ) -> "Callable[[], ClickHouseStore | ShardedStore]":
     from jobmeter.store.clickhouse import ClickHouseStore, open_shards, parse_dsn
 
     target = parse_dsn(dsn)
     if target.shards > 1:
         return partial(open_shards, target, clock, journals, discard=discard, for_move=for_move)
+
     return partial(
-        ClickHouseStore, target, clock, journals, discard=discard, for_move=for_move, peer_listen=peer_listen
+        ClickHouseStore,
+        target,
+        clock,
+        journals,
+        discard=discard,
+        for_move=for_move,
+        peer_listen=peer_listen,
+        open_group=open_group,
     )

@@ -32,10 +32,13 @@ _NODES = 500
 _NAMES = 300
 _UNLISTED = (-1, -1)
 _LIVE = (
-    "SELECT DISTINCT job, series FROM series WHERE last_day = {day:UInt32} "
-    "AND (job, series) >= ({job:UInt64}, {series:UInt64}) ORDER BY job, series LIMIT {most:UInt64}"
+    "SELECT DISTINCT job, series FROM series WHERE {shown} AND last_day = {{day:UInt32}} "
+    "AND (job, series) >= ({{job:UInt64}}, {{series:UInt64}}) ORDER BY job, series LIMIT {{most:UInt64}}"
 )
-_DAY_BEFORE = "SELECT max(last_day), count() FROM series WHERE last_day < {day:UInt32} AND last_day >= {since:UInt32}"
+_DAY_BEFORE = (
+    "SELECT max(last_day), count() FROM series "
+    "WHERE {shown} AND last_day < {{day:UInt32}} AND last_day >= {{since:UInt32}}"
+)
 _PARTS = {
     NamePart.JOB: "job_id",
     NamePart.LABEL: "arrayJoin(mapKeys(labels))",
@@ -57,6 +60,8 @@ class Catalog:
         self._pending = pending
         self._clock = clock
         self._is_alone = is_alone
+        self.shown = "1"
+        """SQL condition for the series that questions find."""
         self._lock = threading.Lock()
         self._table = SeriesTable()
         # By row: 0 without a descriptor, 1 for one that is about to be written or of an unknown day, else the day of
@@ -226,8 +231,8 @@ class Catalog:
         for conditions, parameters in _questions(selector) if new is None else ():
             with translated("read series"), self._read.client() as client:
                 rows = client.query(
-                    f"SELECT job, series, {', '.join(_COLUMNS)} FROM series WHERE {conditions} LIMIT 1 BY job, series "
-                    "LIMIT {most:UInt64}",
+                    f"SELECT job, series, {', '.join(_COLUMNS)} FROM series WHERE {conditions} AND {self.shown} "
+                    "LIMIT 1 BY job, series LIMIT {most:UInt64}",
                     parameters=parameters | {"most": selector.limit + 1},
                 ).result_rows
             found.update(((row[0], row[1]), series_of_row(row[2:])) for row in rows)
@@ -241,14 +246,16 @@ class Catalog:
         """Return a page of series that may have samples since a time, from the engine alone."""
         day, job, series = place
         with translated("read series"), self._read.client() as client:
-            found = client.query(_LIVE, parameters={"day": day, "job": job, "series": series, "most": most + 1})
+            found = client.query(
+                _LIVE.format(shown=self.shown), parameters={"day": day, "job": job, "series": series, "most": most + 1}
+            )
             jobs, ids = (np.array(column, np.uint64) for column in found.result_columns or ((), ()))
             following: SeriesPlace | None
             if len(ids) > most:
                 following = (day, int(jobs[most]), int(ids[most]))
             else:
                 limits = {"day": day, "since": since_ms // DAY}
-                (row,) = client.query(_DAY_BEFORE, parameters=limits).result_rows
+                (row,) = client.query(_DAY_BEFORE.format(shown=self.shown), parameters=limits).result_rows
                 following = (int(row[0]), 0, 0) if row[1] else None
         return SeriesPage(SeriesKeys(jobs[:most], ids[:most]), following)
 
@@ -260,7 +267,7 @@ class Catalog:
         for conditions, parameters in _questions(selector):
             with translated("read names"), self._read.client() as client:
                 rows = client.query(
-                    f"SELECT DISTINCT toString({column}) AS name FROM series WHERE {conditions} "
+                    f"SELECT DISTINCT toString({column}) AS name FROM series WHERE {conditions} AND {self.shown} "
                     "AND name != '' AND startsWith(name, {prefix:String}) ORDER BY name LIMIT {most:UInt64}",
                     parameters=parameters | {"most": selector.limit, "prefix": prefix},
                 ).result_rows

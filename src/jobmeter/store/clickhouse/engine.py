@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
@@ -13,13 +14,17 @@ from jobmeter.errors import ConflictError, JobmeterError
 from jobmeter.model.batch import BucketColumns, SampleBatch, SeriesKeys
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
+from jobmeter.model.server_group import OpenGroup, open_no_group
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.store.base import (
     NEWEST,
+    LogStore,
+    OutboxStore,
     ReadBudget,
     SeriesPage,
     SeriesPlace,
     SeriesSelector,
+    SpanStore,
     StoreMemory,
     StoreStatistics,
     Tier,
@@ -29,6 +34,7 @@ from jobmeter.store.clickhouse.commit import CommitLog, DirectInserts, Flusher
 from jobmeter.store.clickhouse.damage import Damage, advice
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.journal import Journal
+from jobmeter.store.clickhouse.led_tables import make_table_commands, send_nothing
 from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.logs import LogTable
 from jobmeter.store.clickhouse.lookup import Lookup
@@ -47,16 +53,22 @@ from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import WRITE_SILENCE_SECONDS, Pool
 from jobmeter.store.clickhouse.reader import SampleReader
 from jobmeter.store.clickhouse.replica_repair import ReplicaRepair
-from jobmeter.store.clickhouse.replicas import ReplicaSet, joined_replicas
 from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
-from jobmeter.store.clickhouse.servers import ServerTable
+from jobmeter.store.clickhouse.servers import ServerRows, ServerTable
 from jobmeter.store.clickhouse.shard_record import read_place_records, require_whole
+from jobmeter.store.clickhouse.shared_replicas import SharedReplicaSet, joined_replicas
 from jobmeter.store.clickhouse.silence import read_clock
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.write_gate import WriteGate
+from jobmeter.store.shards.placement import is_on
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from jobmeter.store.clickhouse.replicas import ReplicaSet
 
 _log = logging.getLogger(__name__)
 _JOURNAL = "journal"
@@ -92,10 +104,12 @@ class ClickHouseStore:
         discard: bool = False,
         for_move: bool = False,
         peer_listen: str = OFF,
+        open_group: OpenGroup = open_no_group,
     ) -> None:
         """``journals``: the folder for the journal of a ClickHouse node; without it the node commits each request.
 
-        ``peer_listen``: address for the other servers of the node, see ``parse_listen``.
+        ``peer_listen``: address for the other servers of the node, see ``parse_listen``. ``open_group`` opens
+        the table of the servers that share a registry, for replicas of several servers.
 
         ``discard`` gives up the journals of other servers that cannot be reached. ``for_move`` opens an engine whose
         data were moved elsewhere, too.
@@ -104,6 +118,7 @@ class ClickHouseStore:
         self._clock = clock
         self._for_move = for_move
         self._peer_listen = peer_listen
+        self._open_group = open_group
         self.peers: PeerService | None = None
         """Connections with the other servers of the node; None without them."""
         self._lock = FolderLock(target.path) if target.path is not None else None
@@ -130,20 +145,17 @@ class ClickHouseStore:
         # Each connection takes a while to open: the one that creates the database is the first that is used.
         first = write.connect()
         write.add(first)
-        create_database(first, target)
-        first.database = target.database
-        with write.client() as client:
-            migrate(client, target, clock)
+        self._create_schema(first)
         if not self._for_move:
             require_usable(write, target)
         if not target.shard:
             require_whole(write, target)
         journal = target.path / _JOURNAL if target.path is not None else self._lock_journal_folder(write, journals)
         if target.journaled:
-            self.commit_log = self.node_log = NodeLog(write, journal, target.siblings)
+            self.commit_log = self.node_log = NodeLog(write, journal, target.siblings, self._shared)
         # A commit may have to write marks: a frozen node must not block the commit for long.
         marks = self._pool(2, _MARKS_SILENCE_SECONDS) if target.journaled else write
-        self.rollup_state = RollupState(marks, target, clock, self._is_alone)
+        self.rollup_state = RollupState(marks, target, clock, self._is_alone, self._may_write)
         self._damage = _damage(target, read, write, journal)
         if mend(self._damage.list_parts(), write, target, clock):
             self.rollup_state.reload()
@@ -159,9 +171,12 @@ class ClickHouseStore:
         self.reader = SampleReader(read, self.commit_log.get_pending)
         self._lookup = Lookup(read, self.reader, self.rollup_state, self.commit_log.get_pending)
         self.rollup_job = RollupJob(write, self.rollup_state, self.commit_log.flush, self._gate)
-        self.logs = LogTable(write, read, self.reader, self._gate)
-        self.spans = SpanTable(write, read, self._gate)
-        self.outbox = OutboxTable(write, read, target, self._gate)
+        log, led = self.node_log, self._shared is not None
+        send = log.send_rows if log is not None and led else send_nothing
+        self.logs: LogStore = LogTable(write, read, self.reader, self._gate, send)
+        self._span_table = SpanTable(write, read, self._gate, send)
+        self.spans: SpanStore = self._span_table
+        self.outbox: OutboxStore = OutboxTable(write, read, target, self._gate, send)
         self.maintenance = Maintenance(
             write, target, self.rollup_state, self.catalog, self.rollup_job, self.commit_log, self._gate
         )
@@ -171,13 +186,23 @@ class ClickHouseStore:
         if self._repair is not None:
             self._repair.start()
 
+    def _create_schema(self, client: "Client") -> None:
+        """Create and migrate the database, over a connection without one. The leader does it for shared replicas."""
+        if self._shared is None:
+            create_database(client, self.target)
+        client.database = self.target.database
+        if self._shared is None:
+            migrate(client, self.target, self._clock)
+
     def _start_nodes(self, target: EngineTarget, journals: Path | None, *, discard: bool) -> None:
         """Choose the servers for statements: one, any of a cluster, or all replicas."""
         if target.cluster and len(target.places) > 1:
             self._nodes = Nodes(target)
         elif target.journaled:
             read_place_records(target)  # servers of several shards are no replicas
-            self._nodes = self.replicas = joined_replicas(target, self._clock, journals, discard=discard)
+            self._nodes = self.replicas = joined_replicas(
+                target, self._clock, journals, self._open_group, discard=discard
+            )
         if self._nodes is not None:
             self._nodes.start()
         if self.replicas is not None:
@@ -190,9 +215,23 @@ class ClickHouseStore:
         return pool
 
     @property
+    def _shared(self) -> SharedReplicaSet | None:
+        """Replicas that several servers use; None without them."""
+        return self.replicas if isinstance(self.replicas, SharedReplicaSet) else None
+
+    def _may_write(self) -> bool:
+        """Return False while another server may write to the replicas."""
+        return self._shared is None or self._shared.is_writer
+
+    @property
     def engine_use(self) -> NodeLog | None:
         """Use of the engine by other servers, which the log of a node reports; None if that never changes."""
         return self.node_log
+
+    def hide_others(self, shard: int, count: int) -> None:
+        """Answer without the rows that belong to other shards than this one, from 0, among ``count`` shards."""
+        for part, table in ((self.catalog, "series"), (self._span_table, "spans")):
+            part.shown = is_on(table, shard, count) if count > 1 else "1"
 
     def answers(self) -> bool:
         """Return False while it certainly cannot be read: no replica with all data answers."""
@@ -220,17 +259,18 @@ class ClickHouseStore:
     def _join(
         self, log: NodeLog, checked: Sequence[Pool], clock: Clock, journal: Path | None, *, discard: bool
     ) -> None:
-        pool = self._pool(1, _MEMBERSHIP_SILENCE_SECONDS)
-        listen = None
-        if journal is not None and self.replicas is None:
+        shared, listen = self._shared, None
+        if journal is not None and (self.replicas is None or shared is not None):
             listen = parse_listen(self._peer_listen, self.target.places)
         if listen is not None and journal is not None:
             self.peers = PeerService(listen, self.target.places, journal, log, read_clock)
             self.peers.followed.intent = self.rollup_state.intent
-            log.connect(self.peers, self)
-        table = ServerTable(pool, clock)
+            log.connect(self.peers, self, make_table_commands(self))
+        pool = self._pool(1, _MEMBERSHIP_SILENCE_SECONDS)
+        table: ServerRows = ServerTable(pool, clock) if shared is None else shared.servers
+        shares = self.replicas is None or shared is not None
         membership = self.membership = NodeMembership(
-            table, log, journal, peers=self.peers, shares=self.replicas is None
+            table, log, journal, peers=self.peers, shares=shares, direct=shared is None
         )
         log.is_current = membership.is_current
         if self.replicas is None:
@@ -239,6 +279,9 @@ class ClickHouseStore:
             self.peers.followed.may_sign = membership.is_current
         self.membership.join(discard=discard)
         log.check = self.membership.check
+        if shared is not None:
+            shared.check_leading = log.check_leading
+            shared.may_repair = lambda: log.is_alone and log.is_current()
         for one in checked:
             one.check = self.membership.check
         self.membership.start()
@@ -425,8 +468,9 @@ class ClickHouseStore:
                 and not self.node_log.read_statistics().get("rows")
             ):
                 self.membership.depart()
-            if self.peers is not None:
-                self.peers.close()
+            peers, self.peers = self.peers, None
+            if peers is not None:
+                peers.close()
             for pool in self._pools:
                 pool.close()
             if self._nodes is not None:

@@ -14,6 +14,7 @@ from jobmeter.store.clickhouse.peer_messages import (
     Accepted,
     Append,
     CaughtUp,
+    CompleteReplicas,
     Confirm,
     Copy,
     DataChanged,
@@ -35,6 +36,7 @@ from jobmeter.store.clickhouse.peer_messages import (
     pack_runs,
     unpack_batches,
 )
+from jobmeter.store.clickhouse.replica_state import ReplicaSetState
 from jobmeter.store.clickhouse.rows import SampleRuns
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ class Followers:
         self._secret = secret
         self.may_sign: Callable[[], bool] = lambda: False
         self.intent: Callable[[], int] = lambda: 0
+        self.replicas: Callable[[], ReplicaSetState | None] = lambda: None
+        """Returns the record of the replicas that followers may read; None if there are no replicas."""
         self.work: PeerWork | None = None
         self._changed = threading.Condition()  # guards the following fields
         self._accepts = False
@@ -140,6 +144,12 @@ class Followers:
         with self._changed:
             self._send_all(Flushed(blocks))
 
+    def announce(self, record: ReplicaSetState) -> None:
+        """Send which replicas have all data."""
+        with self._changed:
+            self._position += 1
+            self._send_all(CompleteReplicas(self._position, record))
+
     def changed(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
         """Send that other data changed."""
         with self._changed:
@@ -195,7 +205,7 @@ class Followers:
             batches = unpack_batches(message, lists)
             work.append(batches, message.retention, lambda failure: self._finish(link, number, 0, failure))
         else:
-            work.run(message.name, message.argument, lambda value, failure: self._finish(link, number, value, failure))
+            work.run(message, lambda value, failure: self._finish(link, number, value, failure))
 
     def _greet(self, link: PeerLink, message: ToLeader) -> None:
         if not isinstance(message, Hello) or not hmac.compare_digest(message.secret.encode(), self._secret.encode()):
@@ -218,6 +228,9 @@ class Followers:
                 if not self._accepts:
                     return
                 self._lists.restart()
+                record = self.replicas()
+                if record is not None:
+                    link.send(CompleteReplicas(0, record))
                 for rows in groups:
                     self._lists.make_room()
                     link.send(Copy(0, self._lists.epoch, self.intent(), [pack_runs(rows, self._lists)]))

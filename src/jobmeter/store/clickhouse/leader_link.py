@@ -17,6 +17,7 @@ from jobmeter.store.clickhouse.peer_messages import (
     Accepted,
     Append,
     CaughtUp,
+    CompleteReplicas,
     Confirm,
     Copy,
     DataChanged,
@@ -68,11 +69,11 @@ class LeaderLink(PeerLink):
             future = self._begin(number, pack_batches(number, batches, retention, self._sent))
         _wait(future, _APPEND_SECONDS)
 
-    def command(self, name: str, argument: int | None) -> int:
+    def command(self, name: str, argument: int | None, content: bytes = b"") -> int:
         """Run a command of the leader's store. Return its result."""
         with self._sending:
             number = next(self._call_numbers)
-            future = self._begin(number, LeaderCommand(number, name, argument))
+            future = self._begin(number, LeaderCommand(number, name, argument, content))
         return _wait(future, None)
 
     def _begin(self, number: int, message: Append | LeaderCommand) -> Future[int]:
@@ -96,6 +97,10 @@ class LeaderLink(PeerLink):
                     self.send(Confirm(position))
             case Flushed(blocks=blocks):
                 self._rows.drop_oldest(blocks)
+            case CompleteReplicas(position=position, record=record):
+                self._rows.use_replicas(record)
+                if position:
+                    self.send(Confirm(position))
             case DataChanged(position=position, jobs=jobs, dropped=dropped):
                 self._rows.change(jobs, dropped=dropped)
                 self.send(Confirm(position))

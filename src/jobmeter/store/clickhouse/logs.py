@@ -18,6 +18,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.syslog import SEVERITIES
 from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget
 from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.led_tables import LINES, SendRows, send_nothing
 from jobmeter.store.clickhouse.log_search import LEVEL, SETTINGS, SEVERITY, condition
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import ReadMeter, SampleReader
@@ -43,15 +44,18 @@ _Row = Sequence[Any]
 class LogTable:
     """Implements ``jobmeter.store.base.LogStore``. Safe for any number of threads."""
 
-    def __init__(self, write: Pool, read: Pool, reader: SampleReader, gate: WriteGate) -> None:
+    def __init__(
+        self, write: Pool, read: Pool, reader: SampleReader, gate: WriteGate, send: SendRows = send_nothing
+    ) -> None:
         self._gate = gate
+        self._send = send
         self._writes = write
         self._pool = read
         self._reader = reader
 
     def append(self, lines: Sequence[LogLine], retention: Retention = Retention()) -> None:  # noqa: B008 - frozen
         """Insert the lines; on return they are on disk."""
-        if not lines:
+        if not lines or self._send(LINES, 0, lambda: (list(lines), retention)):
             return
         from jobmeter.store.clickhouse.log_blocks import blocks  # noqa: PLC0415 - loads Arrow, 30 MiB, for lines alone
 

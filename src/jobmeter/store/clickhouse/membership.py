@@ -39,12 +39,17 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from jobmeter.errors import JobmeterError, UnavailableError
-from jobmeter.store.clickhouse.journal_owner import has_ended, lock_ended, read_owner, write_owner
+from jobmeter.store.clickhouse.journal_owner import (
+    discard_journals,
+    has_ended,
+    read_owner,
+    recover_ended,
+    write_owner,
+)
 from jobmeter.store.clickhouse.roles import Duties, Joining, ServerPeers, ServerRole, describe_role
 from jobmeter.store.clickhouse.servers import (
     DEPARTED,
     DIRECT,
-    EXPELLED,
     FOLLOWING,
     IDLE,
     LIVE,
@@ -52,9 +57,10 @@ from jobmeter.store.clickhouse.servers import (
     SUCCESSION,
     UNCONFIRMED,
     ServerRow,
-    ServerTable,
+    ServerRows,
     describe_apart,
     describe_missing,
+    describe_unreachable,
 )
 from jobmeter.store.clickhouse.silence import (
     FENCE_SECONDS,
@@ -83,17 +89,19 @@ class NodeMembership:
 
     def __init__(
         self,
-        table: ServerTable,
+        table: ServerRows,
         duties: Duties,
         folder: Path | None,
         now: Callable[[], float] | None = None,
         *,
         peers: ServerPeers | None = None,
         shares: bool = True,
+        direct: bool = True,
     ) -> None:
         """``folder`` has the journal; None for a server without a journal, which never leads.
 
         Without ``peers`` others cannot reach this server. Without ``shares`` no other server may use the engine.
+        Without ``direct`` only a leader writes: a server that cannot follow it is idle.
         """
         self._table = table
         self._duties = duties
@@ -101,6 +109,7 @@ class NodeMembership:
         self._now = now or read_clock
         self._peers = None if folder is None else peers
         self._shares = shares
+        self._direct = direct
         self._row = self._make_row()
         self._confirmed = float("-inf")
         self._silence = SilentServers(table, self._now)
@@ -155,8 +164,8 @@ class NodeMembership:
                 left = self._find_journals(self._table.read())
                 if left and not discard:
                     self._write(state=DEPARTED)
-                    raise UnavailableError(describe_missing(left))
-                self._discard(left)
+                    raise UnavailableError(describe_missing(left, hands_over=self._direct))
+                discard_journals(left, self._table)
                 self.tick()
                 break
             self._over.wait(_JOIN_AGAIN_SECONDS)
@@ -280,25 +289,6 @@ class NodeMembership:
         self._silence.expel(followers)
         return bool(followers)
 
-    def _take_over(self, row: ServerRow) -> None:
-        """Recover the journal of a server that has ended, unless its folder is out of reach or in use."""
-        lock = lock_ended(row)
-        if lock is None:
-            return
-        try:
-            if not self._table.expel(row):
-                return
-            self._duties.recover(Path(row.folder))
-        finally:
-            lock.release()
-        self._table.write(replace(row, beat=row.beat + 2, state=DEPARTED, journals=False))
-        _log.warning("the samples in %s, the journal of a server that has ended, are in the engine now", row.folder)
-
-    def _discard(self, rows: Sequence[ServerRow]) -> None:
-        for row in rows:
-            _log.warning("samples of the journal %s on %s are given up", row.folder, row.host)
-            self._table.write(replace(row, beat=row.beat + 1, state=EXPELLED, journals=False))
-
     def _rejoin(self, rows: Sequence[ServerRow]) -> None:
         """Begin again under another number: the others have expelled this server."""
         if self._owes:
@@ -310,6 +300,9 @@ class NodeMembership:
                 self._duties.void()
             elif any(one.leader == self.number and one.state == LIVE for one in rows):
                 return  # a follower inserts the samples
+            elif not self._direct and self._find_journals(rows):
+                _log.error("another server leads, and the samples of this server's journal were given up")
+                self._duties.void()
             else:
                 self._duties.be_among_others()
                 if state < DEPARTED:
@@ -331,7 +324,7 @@ class NodeMembership:
         living = [one for one in others if one.state == LIVE]
         if not self._shares:
             return
-        if any(not one.peer or self._peers is None for one in living):
+        if self._direct and any(not one.peer or self._peers is None for one in living):
             self._leave_lead(others)
             return
         if self._peers is None:
@@ -433,8 +426,12 @@ class NodeMembership:
             if self._row.leader:
                 self._resign()
         elif self._now() - self._unreachable.setdefault(row.id, self._now()) > UNREACHABLE_SECONDS:
-            _log.warning("%s", describe_apart([row]))
-            self._write(peer="")
+            self._unreachable[row.id] = float("inf")
+            if self._direct:
+                _log.warning("%s", describe_apart([row]))
+                self._write(peer="")
+            else:
+                _log.warning("%s", describe_unreachable([row]))
         return False
 
     def _tick_idle(self, others: Sequence[ServerRow]) -> None:
@@ -447,12 +444,12 @@ class NodeMembership:
             if row.state == LIVE and self._try_to_follow(row):
                 return
             if not self._has_successors(row):
-                self._take_over(row)
+                recover_ended(row, self._table, self._duties)
         if not self._find_journals(self._table.read()):
             self.tick()
 
     def _tick_direct(self, others: Sequence[ServerRow], began: float) -> None:
-        if self._duties.role is not ServerRole.DIRECT or self._row.phase != DIRECT:
+        if self._direct and (self._duties.role is not ServerRole.DIRECT or self._row.phase != DIRECT):
             self._write(phase=DIRECT)
             rows = self._table.read()
             if not is_live(rows, self.number) or self._find_journals(rows):
@@ -471,10 +468,11 @@ class NodeMembership:
         """Return True if this server is alone, or if all reach each other and its number is the lowest."""
         if not living or self._claims:
             return True
-        able = bool(self._row.peer) and all(one.peer for one in living)
-        return (
-            able and self.number < min(one.id for one in living) and self._now() - self._claimed > _CLAIM_AGAIN_SECONDS
-        )
+        reachable = [one for one in (self._row, *living) if one.peer]
+        if self._direct and len(reachable) <= len(living):
+            return False
+        first = min(one.id for one in reachable or (self._row, *living))
+        return self.number == first and self._now() - self._claimed > _CLAIM_AGAIN_SECONDS
 
     def _try_lead(self) -> None:
         if not self._claims:
@@ -484,9 +482,8 @@ class NodeMembership:
         rows = self._table.read()
         others = [one for one in rows if one.id != self.number]
         living = [one for one in others if one.state == LIVE]
-        able = (
-            is_live(rows, self.number) and not self._find_journals(rows) and all(one.peer and place for one in living)
-        )
+        able = is_live(rows, self.number) and not self._find_journals(rows)
+        able &= not self._direct or all(one.peer and place for one in living)
         if able and all(one.phase == IDLE for one in living):
             self._claims, self._owes = False, True
             self._claimed = float("-inf")

@@ -1,11 +1,13 @@
 """Updates the schema of an engine to this program."""
 
+from collections.abc import Sequence
+
 from clickhouse_connect.driver.client import Client
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.migrations import MIGRATIONS, OLDEST
+from jobmeter.store.clickhouse.migrations import MIGRATIONS, OLDEST, Migration
 from jobmeter.store.clickhouse.schema import Spread, TableSchema, create, make_cluster_clause
 from jobmeter.store.clickhouse.target import EngineTarget
 
@@ -32,19 +34,7 @@ def migrate(client: Client, target: EngineTarget, clock: Clock) -> int:
     with translated("migrate its schema"):
         for statement in create(_JOURNAL, target):
             client.command(statement)
-        rows = client.query("SELECT DISTINCT number FROM migrations ORDER BY number").result_rows
-        applied = {int(row[0]) for row in rows}
-        newest = max(applied, default=0)
-        if newest > MIGRATIONS[-1][0]:
-            raise ConfigurationError(
-                f"{target.name} has schema {newest}, this program has up to {MIGRATIONS[-1][0]}: upgrade Jobmeter"
-            )
-        if 0 < newest < OLDEST:
-            raise ConfigurationError(
-                f"{target.name} has schema {newest}, which no release had; this program upgrades from {OLDEST}: "
-                "use a new database"
-            )
-        missing = [migration for migration in MIGRATIONS if migration[0] not in applied]
+        missing = list_missing(client, target)
         for _, _, statements in missing:
             for statement in statements(target):
                 client.command(statement)
@@ -57,3 +47,21 @@ def migrate(client: Client, target: EngineTarget, clock: Clock) -> int:
                 parameters=noted | {"applied": clock.now_ms()},
             )
     return len(missing)
+
+
+def list_missing(client: Client, target: EngineTarget) -> Sequence[Migration]:
+    """Return the changes that a database lacks. Raises ConfigurationError as ``migrate``."""
+    with translated("read its schema"):
+        rows = client.query("SELECT DISTINCT number FROM migrations ORDER BY number").result_rows
+    applied = {int(row[0]) for row in rows}
+    newest = max(applied, default=0)
+    if newest > MIGRATIONS[-1][0]:
+        raise ConfigurationError(
+            f"{target.name} has schema {newest}, this program has up to {MIGRATIONS[-1][0]}: upgrade Jobmeter"
+        )
+    if 0 < newest < OLDEST:
+        raise ConfigurationError(
+            f"{target.name} has schema {newest}, which no release had; this program upgrades from {OLDEST}: "
+            "use a new database"
+        )
+    return [migration for migration in MIGRATIONS if migration[0] not in applied]

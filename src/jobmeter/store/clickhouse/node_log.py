@@ -1,12 +1,13 @@
 """The commit log of a ClickHouse node, by the role of this server: its journal, the leader's journal, or the node."""
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
+import msgspec
 import numpy as np
 
 from jobmeter.errors import JobmeterError, UnavailableError
@@ -18,13 +19,16 @@ from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.leader_link import LeaderLink
 from jobmeter.store.clickhouse.native import encode
+from jobmeter.store.clickhouse.peer_messages import LeaderCommand
 from jobmeter.store.clickhouse.peer_work import PeerWork, StoreCommands
 from jobmeter.store.clickhouse.peers import PeerService
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool, accept_all
+from jobmeter.store.clickhouse.replica_state import ReplicaSetState
 from jobmeter.store.clickhouse.roles import ServerRole
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, JournalBlock, SampleRuns
+from jobmeter.store.clickhouse.shared_replicas import SharedReplicaSet
 from jobmeter.store.mirror import LeaderStore, MirroredMemory
 
 _NEVER = -1
@@ -43,11 +47,15 @@ class NodeLog:
     the role changes between two commits only.
     """
 
-    def __init__(self, pool: Pool, folder: Path | None, siblings: int = 1) -> None:
+    def __init__(
+        self, pool: Pool, folder: Path | None, siblings: int = 1, replicas: SharedReplicaSet | None = None
+    ) -> None:
         """``folder`` has this server's journal; None for a server without a journal.
 
-        ``siblings`` journals share the memory for rows that wait.
+        ``siblings`` journals share the memory for rows that wait. To ``replicas`` only the leader writes.
         """
+        self._replicas = replicas
+        self._recovers = False  # True while this server writes to replicas without a role
         most = JournalLimits()
         self._limits = replace(most, most_rows=most.most_rows // siblings, most_bytes=most.most_bytes // siblings)
         self.role = ServerRole.IDLE
@@ -111,25 +119,32 @@ class NodeLog:
     def _is_mirrored(self) -> bool:
         return self.role in {ServerRole.LEADER, ServerRole.FOLLOWER}
 
-    def connect(self, peers: PeerService, store: LeaderStore) -> None:
-        """Use connections with other servers; ``store`` does the work that followers send."""
+    def connect(self, peers: PeerService, store: LeaderStore, tables: StoreCommands) -> None:
+        """Use connections with other servers; ``store`` does the work that followers send.
+
+        ``tables`` are the commands for other rows than samples.
+        """
         self.peers = peers
+        if self._replicas is not None:
+            self._replicas.announce = self._announce_replicas
+            peers.followed.replicas = lambda: None if self._replicas is None else self._replicas.record
 
         def choose() -> LeaderStore:
             return store if self._mirror is None else self._mirror
 
-        def flush(before_ms: int | None) -> int:
-            self.flush(before_ms)
+        def flush(command: LeaderCommand) -> int:
+            self.flush(command.argument)
             return 0
 
-        def delete_job(job: int | None) -> int:
-            choose().delete_job(job or 0)
+        def delete_job(command: LeaderCommand) -> int:
+            choose().delete_job(command.argument or 0)
             return 0
 
         commands: StoreCommands = {
             "flush": flush,
-            "roll_up": lambda until_ms: choose().roll_up(until_ms or 0),
+            "roll_up": lambda command: choose().roll_up(command.argument or 0),
             "delete_job": delete_job,
+            **tables,
         }
         peers.followed.work = PeerWork(lambda batches, retention: choose().append_all(batches, retention), commands)
 
@@ -160,15 +175,52 @@ class NodeLog:
 
     def run_command(self, name: str, argument: int | None) -> int | None:
         """Run a command of the leader's store. Return None if this server does not follow one."""
+        return self._leader().command(name, argument) if self.role is ServerRole.FOLLOWER else None
+
+    def send_rows(self, name: str, shipper: int, rows: Callable[[], object]) -> bool:
+        """Have the leader store rows of another table. See ``SendRows``."""
         if self.role is not ServerRole.FOLLOWER:
-            return None
-        return self._leader().command(name, argument)
+            return False
+        self._leader().command(name, shipper, msgspec.msgpack.encode(rows()))
+        return True
 
     def _leader(self) -> LeaderLink:
         link = None if self.peers is None else self.peers.leader
         if link is None:
             raise UnavailableError(_NO_ROLE, _RETRY_AFTER_MS)
         return link
+
+    def _announce_replicas(self, record: ReplicaSetState) -> None:
+        """Tell the followers which replicas have all data, and wait until they know."""
+        if self.peers is not None and self.role is ServerRole.LEADER:
+            term = self.begin_commit()
+            self.peers.followed.announce(record)
+            self.await_followers(term)
+
+    def use_replicas(self, record: ReplicaSetState) -> None:
+        """Read only the replicas that the leader's record names."""
+        if self._replicas is not None:
+            self._replicas.take(record)
+
+    def check_leading(self) -> None:
+        """Raise UnavailableError unless this server leads and is not expelled, or recovers a journal or copies."""
+        if self.role is ServerRole.LEADER:
+            self.check()
+        elif not self._recovers:
+            raise UnavailableError(_NO_ROLE, _RETRY_AFTER_MS)
+
+    def _begin_writing(self) -> None:
+        if self._replicas is not None:
+            self._replicas.begin_writing()
+            self._recovers = True
+
+    @contextmanager
+    def _recovering(self) -> Iterator[None]:
+        """Write to replicas without a role inside the block, once writing has begun."""
+        try:
+            yield
+        finally:
+            self._recovers = False
 
     def note_change(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
         """Tell the followers that other data of some jobs changed, None for all, and wait until they know."""
@@ -249,21 +301,23 @@ class NodeLog:
         found: set[JobHour] = set()
 
         def prepare(rows: SampleRuns) -> None:
+            self._begin_writing()
             found.update(rows.find_late_hours(MAX_TIME_MS + 1))
             state.mark_before(rows.find_late_hours(state.intent()))
 
         own = folder == self._folder
         copies = self.peers.followed if own and self.peers is not None else None
         journal = Journal(folder, self._insert, self._limits, copies)
-        try:
-            journal.recover(prepare, catalog)
-            journal.flush()
-        except BaseException:
-            journal.close()
-            raise
-        # A roll-up of another server may have begun with these hours before the samples were there.
-        intent = state.intent()
-        state.mark_after({pair for pair in found if pair[1] < intent}, _NEVER)
+        with self._recovering():
+            try:
+                journal.recover(prepare, catalog)
+                journal.flush()
+            except BaseException:
+                journal.close()
+                raise
+            # A roll-up of another server may have begun with these hours before the samples were there.
+            intent = state.intent()
+            state.mark_after({pair for pair in found if pair[1] < intent}, _NEVER)
         self.damaged |= journal.damaged
         if own:
             self._journal = journal
@@ -282,6 +336,7 @@ class NodeLog:
     def lead(self) -> None:
         """Use the journal from the next commit on."""
         state, catalog = self._parts()
+        self._begin_writing()
         with self.writing:
             state.reload()
             catalog.forget()
@@ -299,6 +354,8 @@ class NodeLog:
     def follow(self) -> None:
         """Send samples to the leader from the next commit on."""
         _, catalog = self._parts()
+        if self._replicas is not None:
+            self._replicas.end_writing()
         with self.writing:
             catalog.forget()
             self._change_role(ServerRole.FOLLOWER)
@@ -312,8 +369,13 @@ class NodeLog:
         self.note_alone(alone=False)
 
     def be_among_others(self) -> None:
-        """Use the node from the next commit on, once it has every row of the journal."""
+        """Use the node from the next commit on, once it has every row of the journal.
+
+        Servers on replicas do not use them directly: then this server is idle from the next commit on.
+        """
         state, catalog = self._parts()
+        if self.read_statistics().get("rows"):
+            self._begin_writing()
         was_alone = self._announced
         self._announce(alone=False)
         if self._mirror is not None:
@@ -323,7 +385,7 @@ class NodeLog:
             with self.writing:
                 self.flush()
                 state.write_marks()
-                self._change_role(ServerRole.DIRECT)
+                self._change_role(ServerRole.DIRECT if self._replicas is None else ServerRole.IDLE)
                 catalog.forget()
         except BaseException:
             self._trust()
@@ -336,12 +398,14 @@ class NodeLog:
         groups = [block.rows for block in self._copies.list_blocks()]
         if not groups:
             return
-        before = state.intent()
-        hours = set[JobHour]().union(*(rows.find_late_hours(MAX_TIME_MS + 1) for rows in groups))
-        state.mark_before({pair for pair in hours if pair[1] < before})
-        self._flusher(groups, self.number())
-        intent = state.intent()
-        state.mark_after({pair for pair in hours if pair[1] < intent}, _NEVER)
+        with self._recovering():
+            self._begin_writing()
+            before = state.intent()
+            hours = set[JobHour]().union(*(rows.find_late_hours(MAX_TIME_MS + 1) for rows in groups))
+            state.mark_before({pair for pair in hours if pair[1] < before})
+            self._flusher(groups, self.number())
+            intent = state.intent()
+            state.mark_after({pair for pair in hours if pair[1] < intent}, _NEVER)
 
     def drop_copies(self) -> None:
         """Drop the copies."""
@@ -349,6 +413,7 @@ class NodeLog:
 
     def _change_role(self, role: ServerRole) -> None:
         self.role = role
+        self._recovers = False
         self._role_changed.set()
         self._role_changed.clear()
 

@@ -6,6 +6,7 @@ import msgspec
 
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.led_tables import OUTBOX, TRIM, SendRows, send_nothing
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.schema import make_cluster_clause, name_stored_table
 from jobmeter.store.clickhouse.target import EngineTarget
@@ -18,14 +19,19 @@ _MOST_BYTES = 32 * 2**20
 class OutboxTable:
     """Implements ``jobmeter.store.base.OutboxStore``. Safe for any number of threads."""
 
-    def __init__(self, write: Pool, read: Pool, target: EngineTarget, gate: WriteGate) -> None:
+    def __init__(
+        self, write: Pool, read: Pool, target: EngineTarget, gate: WriteGate, send: SendRows = send_nothing
+    ) -> None:
         self._gate = gate
+        self._send = send
         self._write = write
         self._read = read
         self._target = target
 
     def append(self, shipper: int, rows: Sequence[OutboxRow]) -> None:
         """Store rows. On return they are durable."""
+        if self._send(OUTBOX, shipper, lambda: list(rows)):
+            return
         with self._gate.writing(), translated("keep lines to ship"), self._write.client() as client:
             for start in range(0, len(rows), _LINES):
                 block = b"\n".join(_encode_row(shipper, row) for row in rows[start : start + _LINES])
@@ -52,6 +58,8 @@ class OutboxTable:
 
     def trim(self, shipper: int, until: int | None) -> None:
         """Delete the rows up to a number; None: all of them."""
+        if self._send(TRIM, shipper, lambda: until):
+            return
         bound = "" if until is None else f" AND number <= {int(until)}"
         table = f"{name_stored_table('outbox', self._target)}{make_cluster_clause(self._target)}"
         with self._gate.writing(), translated("delete shipped lines"), self._write.client() as client:

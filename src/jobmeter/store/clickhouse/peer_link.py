@@ -13,6 +13,7 @@ from jobmeter.store.clickhouse.peer_messages import (
     ToFollower,
     ToLeader,
 )
+from jobmeter.store.clickhouse.replica_state import ReplicaSetState
 from jobmeter.store.clickhouse.rows import SampleRuns
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ class CopiedRows(Protocol):
 
     def drop_oldest(self, blocks: int) -> None:
         """Drop the oldest copies: the engine has them."""
+        ...
+
+    def use_replicas(self, record: ReplicaSetState) -> None:
+        """Read only the replicas that the leader's record names."""
         ...
 
     def change(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:

@@ -13,6 +13,7 @@ from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.store.clickhouse.descriptors import Descriptors
+from jobmeter.store.clickhouse.replica_state import ReplicaSetState
 from jobmeter.store.clickhouse.rows import SampleRuns
 
 T = TypeVar("T")
@@ -74,11 +75,15 @@ class Append(msgspec.Struct, tag=6, array_like=True, frozen=True):
 
 
 class LeaderCommand(msgspec.Struct, tag=7, array_like=True, frozen=True):
-    """Request to run a command of the leader's store: ``flush``, ``roll_up`` or ``delete_job``."""
+    """Request to run a command of the leader's store: ``flush``, ``roll_up``, ``delete_job``, or one with rows.
+
+    ``content`` has the rows; see ``led_tables``.
+    """
 
     number: int
     name: str
     argument: int | None
+    content: bytes = b""
 
 
 class Accepted(msgspec.Struct, tag=0, array_like=True, frozen=True):
@@ -143,8 +148,17 @@ class Done(msgspec.Struct, tag=9, array_like=True, frozen=True):
     failure: Failure | None
 
 
+class CompleteReplicas(msgspec.Struct, tag=10, array_like=True, frozen=True):
+    """Record of the replicas that have all data. The follower reads no others from now on."""
+
+    position: int
+    record: ReplicaSetState
+
+
 ToLeader = Hello | Ping | Pong | Join | ReadyToFollow | Confirm | Append | LeaderCommand
-ToFollower = Accepted | Ping | Pong | Refused | Copy | Flushed | DataChanged | CaughtUp | Welcome | Done
+ToFollower = (
+    Accepted | Ping | Pong | Refused | Copy | Flushed | DataChanged | CaughtUp | Welcome | Done | CompleteReplicas
+)
 READ_BY_LEADER = msgspec.msgpack.Decoder(ToLeader)
 READ_BY_FOLLOWER = msgspec.msgpack.Decoder(ToFollower)
 

@@ -11,12 +11,12 @@ import msgspec
 from jobmeter.errors import JobmeterError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.retention import Retention
-from jobmeter.store.clickhouse.peer_messages import Failure
+from jobmeter.store.clickhouse.peer_messages import Failure, LeaderCommand
 
 _log = logging.getLogger(__name__)
 _THREADS = 4
 AppendAll = Callable[[Sequence[SampleBatch], Retention], None]
-StoreCommands = Mapping[str, Callable[[int | None], int]]
+StoreCommands = Mapping[str, Callable[[LeaderCommand], int]]
 """Commands of a store by name."""
 
 
@@ -47,13 +47,13 @@ class PeerWork:
             self._waiting.append(_Waiting(batches, retention, done))
             self._changed.notify()
 
-    def run(self, name: str, argument: int | None, done: Callable[[int, Failure | None], None]) -> None:
+    def run(self, command: LeaderCommand, done: Callable[[int, Failure | None], None]) -> None:
         """Run a command, then call ``done`` with its result."""
 
         def work() -> None:
             value, failure = 0, None
             try:
-                value = self._commands[name](argument)
+                value = self._commands[command.name](command)
             except Exception as error:  # noqa: BLE001 - the other server waits for an answer
                 failure = describe_failure(error)
             done(value, failure)

@@ -88,12 +88,14 @@ class ReplicaRepair:
                 EngineTables(stack.enter_context(closing(self._pool(one))), replicas.target.with_server(one))
                 for one in (source, place)
             )
-            copying = SliceCopy(here, there, self._clock, lambda: self._require_idle(place), _REPLICATED)
+            waiting = [place]
+            copying = SliceCopy(here, there, self._clock, lambda: self._require_idle(waiting), _REPLICATED)
             self._run_steps(copying.passes(), place, None)
             with replicas.statements.exclusive():
                 if source not in replicas.list_readable():
                     raise UnavailableError(f"{place_name(source)}, from which it gets rows, lacks rows itself")
                 copying.is_quiet = True
+                waiting.append(source)  # where a former leader may still run a statement
                 self._run_steps(copying.copy_until_equal(), place, self._clock.monotonic() + _PAUSE_SECONDS)
                 self._require_running()
                 replicas.include(place, replica_id)
@@ -106,7 +108,7 @@ class ReplicaRepair:
     def _run_steps(self, steps: Iterable[object], place: Place, deadline: float | None) -> None:
         for _ in steps:
             self._require_running()
-            if not self._replicas.is_up(place):
+            if not self._replicas.is_up(place) or not self._replicas.may_repair():
                 raise UnavailableError("the repair ended early")
             if deadline is not None and self._clock.monotonic() > deadline:
                 raise UnavailableError("rows arrive faster than they are copied")
@@ -115,13 +117,13 @@ class ReplicaRepair:
         if self._over.is_set():
             raise UnavailableError("the store is closed")
 
-    def _require_idle(self, place: Place) -> None:
-        """Raise UnavailableError while a statement from before the repair runs on a replica.
+    def _require_idle(self, places: Iterable[Place]) -> None:
+        """Raise UnavailableError while a statement from before the repair runs on some replicas.
 
         A server that was frozen goes on with the statements that it had received.
         """
-        target = self._replicas.target.with_server(place)
-        with translated("list its statements"), closing(connect(target, None, SILENCE_SECONDS)) as client:
-            (row,) = client.query(_RUNNING, parameters={"database": target.database}).result_rows
-        if int(row[0]):
-            raise UnavailableError("it still runs statements from before")
+        for target in map(self._replicas.target.with_server, places):
+            with translated("list its statements"), closing(connect(target, None, SILENCE_SECONDS)) as client:
+                (row,) = client.query(_RUNNING, parameters={"database": target.database}).result_rows
+            if int(row[0]):
+                raise UnavailableError(f"{target.name} still runs statements from before")

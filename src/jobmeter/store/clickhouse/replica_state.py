@@ -127,3 +127,10 @@ class RecordFile:
                 os.close(folder)
         except OSError as error:
             raise make_unavailable(str(error), f"write {self._path}") from error
+
+    def remove(self) -> None:
+        """Remove the record: another one counts from now on."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            raise make_unavailable(str(error), f"remove {self._path}") from error

@@ -14,7 +14,6 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from clickhouse_connect.driver.client import Client
@@ -23,6 +22,7 @@ from msgspec.structs import replace
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.failures import find_damaged_part, translated
+from jobmeter.store.clickhouse.group_record import GROUP_OWNER, GroupRecord
 from jobmeter.store.clickhouse.migrate import create_database, migrate
 from jobmeter.store.clickhouse.nodes import LOST, SILENCE_SECONDS, Nodes, NodesClient
 from jobmeter.store.clickhouse.pool import Pool, connect
@@ -50,7 +50,7 @@ class ReplicaSet(Nodes):
     no_answer = Nodes.no_answer | {60, 81}
     """Also an unknown table or database: the server lost its disk."""
 
-    def __init__(self, target: EngineTarget, clock: Clock, file: RecordFile | None) -> None:
+    def __init__(self, target: EngineTarget, clock: Clock, file: RecordFile | GroupRecord | None) -> None:
         """``file`` has this server's record; without it all replicas must be reachable at the start."""
         super().__init__(target)
         self.statements = StatementLock()
@@ -83,10 +83,15 @@ class ReplicaSet(Nodes):
         records = [one.record for one in contents.values()]
         newest = max((one for one in (mine, *records) if one), key=lambda one: one.number, default=None)
         owner = mine.owner if mine else secrets.token_hex(16)
+        if newest is not None and newest.owner == GROUP_OWNER and not discard:
+            raise ConfigurationError(
+                "the servers of a registry in PostgreSQL use these replicas: start with --registry and its address. "
+                "To use them without it, once all these servers have stopped: jobmeter serve --discard-journals"
+            )
         if away and (newest is None or newest.owner != owner):
             raise UnavailableError(
-                f"{_listed(away)} cannot be reached: all replicas of the telemetry store must be reachable when a data "
-                "folder uses them first"
+                f"{list_places(away)} cannot be reached: all replicas of the telemetry store must be reachable when a "
+                "data folder uses them first"
             )
         for place, content in contents.items():
             self.require_ours(place, content, newest)
@@ -128,8 +133,8 @@ class ReplicaSet(Nodes):
         holders = [place for place, content in contents.items() if content.data]
         if len(holders) > 1:
             raise ConfigurationError(
-                f"{_listed(holders)} have a database {self.target.database} each, which were no replicas until now: "
-                "drop it on all but one, so that they are filled from that one"
+                f"{list_places(holders)} have a database {self.target.database} each, which were no replicas until "
+                "now: drop it on all but one, so that they are filled from that one"
             )
         return (holders or self.target.places)[0]
 
@@ -244,6 +249,9 @@ class ReplicaSet(Nodes):
         answers: dict[Place, Any] = {}
         failures: dict[Place, Exception] = {}
         for place in places:
+            if answers and not self.may_go_on():
+                failures[place] = UnavailableError("this server may not write any more")
+                continue
             try:
                 answers[place] = call(client.connect_to(place))
             except LOST as error:
@@ -261,6 +269,14 @@ class ReplicaSet(Nodes):
         last = (refused or list(failures))[0]
         self._keep({ids[last]}, client)
         raise failures[last]
+
+    def may_repair(self) -> bool:
+        """Return False if another server repairs the replicas."""
+        return True
+
+    def may_go_on(self) -> bool:
+        """Return False if a statement that some replicas took must not go to the others."""
+        return True
 
     def _keep(self, ids: Collection[str], client: NodesClient) -> None:
         """Note durably that no other replicas are complete."""
@@ -321,21 +337,6 @@ class ReplicaSet(Nodes):
         self._is_saved = True
 
 
-def _listed(places: Iterable[Place]) -> str:
+def list_places(places: Iterable[Place]) -> str:
+    """Return the names of servers for a message."""
     return ", ".join(map(place_name, places))
-
-
-def joined_replicas(target: EngineTarget, clock: Clock, journals: Path | None, *, discard: bool) -> ReplicaSet | None:
-    """Return the replicas of a target, joined; None for a whole store on a server that never was one of several.
-
-    ``journals`` is the folder for the record. See ``ReplicaSet.join`` for ``discard``.
-    """
-    number = f".{target.shard}" if target.shard > 1 else ""
-    file = None if journals is None else RecordFile(journals / f"{target.database}{number}.replicas")
-    if len(target.places) == 1 and not target.shard and (file is None or file.read() is None):
-        with closing(connect(target, None)) as client, translated("read its replicas"):
-            if not read_content(client, target).id:
-                return None
-    replicas = ReplicaSet(target, clock, file)
-    replicas.join(discard=discard)
-    return replicas

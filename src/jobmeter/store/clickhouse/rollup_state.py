@@ -43,9 +43,21 @@ class LateHour(msgspec.Struct, frozen=True):
 class RollupState:
     """The roll-up state. Safe for any number of threads; with a single writing process it answers from memory."""
 
-    def __init__(self, pool: Pool, target: EngineTarget, clock: Clock, is_alone: Callable[[], bool]) -> None:
-        """``is_alone`` returns True while no other process writes to the engine."""
+    def __init__(
+        self,
+        pool: Pool,
+        target: EngineTarget,
+        clock: Clock,
+        is_alone: Callable[[], bool],
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``is_alone`` returns True while no other process writes to the engine.
+
+        While ``may_write`` returns False this process does not write, and begins with the current hour without a
+        stored position.
+        """
         self.pool = pool
+        self._may_write = may_write
         self._clock = clock
         self._is_alone = is_alone
         self._write_settings = _QUORUM if target.cluster else {}
@@ -197,8 +209,10 @@ class RollupState:
         with self._saving:  # a roll-up may raise the intent meanwhile
             self._progress = self.select_progress()
             missing = [name for name in ("done", "intent") if name not in self._progress]
-            if missing:
+            if missing and self._may_write():
                 self._insert_progress(dict.fromkeys(missing, self._beginning()))
+            elif missing:
+                self._progress |= dict.fromkeys(missing, self._beginning())
         marks = self._read_marks(None)
         with self._lock:
             for mark in marks:
@@ -218,7 +232,7 @@ class RollupState:
         return floor_to(times_found[0] if times_found else self._clock.now_ms(), HOUR)
 
     def _read_progress(self) -> dict[str, int]:
-        return self._progress if self._is_alone() else self.select_progress()
+        return self._progress if self._is_alone() else self._progress | self.select_progress()
 
     def select_progress(self) -> dict[str, int]:
         """Read from the engine how far roll-ups are, by name."""

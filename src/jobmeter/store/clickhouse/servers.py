@@ -1,6 +1,7 @@
 """The table of the servers that use one ClickHouse node."""
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -62,18 +63,27 @@ def other_server(rows: Sequence[ServerRow]) -> str:
     """Return the message for a start beside other servers."""
     hosts = ", ".join(sorted({row.host for row in rows}))
     return (
-        f"another server uses these replicas, on {hosts}: without ClickHouse Keeper they serve one server only. Stop "
-        "the other one. If it is lost with its data folder: jobmeter serve --discard-journals"
+        f"another server uses these replicas, on {hosts}: several servers need ClickHouse Keeper, or, without shards, "
+        "one registry in PostgreSQL. Stop the other one. If it is lost with its data folder: "
+        "jobmeter serve --discard-journals"
     )
 
 
-def describe_missing(rows: Sequence[ServerRow]) -> str:
-    """Return the message for a start without the journals of these servers."""
+def describe_missing(rows: Sequence[ServerRow], *, hands_over: bool) -> str:
+    """Return the message for a start without the journals of these servers.
+
+    ``hands_over``: a running server inserts its journal, so that others may start that cannot follow it.
+    """
     places = ", ".join(f"{row.folder} on {row.host}" for row in rows)
+    running = (
+        "If it runs, it hands them over within seconds"
+        if hands_over
+        else "If it runs, this server must reach its --peer-listen address"
+    )
     return (
-        f"another server has samples in its journal that the telemetry engine lacks: {places}. If it runs, it hands "
-        "them over within seconds; otherwise start it again, or bring the folder here under the same path. To give "
-        "these samples up: jobmeter serve --discard-journals"
+        f"another server has samples in its journal that the telemetry engine lacks: {places}. {running}; otherwise "
+        "start it again, or bring the folder here under the same path. To give these samples up: "
+        "jobmeter serve --discard-journals"
     )
 
 
@@ -106,8 +116,45 @@ def fence_insert(table: str, columns: Mapping[str, str], server: int) -> str:
     )
 
 
+def describe_unreachable(rows: Sequence[ServerRow]) -> str:
+    """Return the message for a server that cannot follow the leader, where only a leader may write."""
+    hosts = ", ".join(sorted({row.host for row in rows}))
+    return (
+        f"this server does not reach the leading server on {hosts}, so it refuses samples and questions. Let all "
+        "servers reach each other's --peer-listen address"
+    )
+
+
+class ServerRows(Protocol):
+    """Table of the servers of an engine. A statement sees each earlier statement of any server."""
+
+    def read(self) -> Sequence[ServerRow]:
+        """Return the servers that have not departed, each with its newest description."""
+        ...
+
+    def get_state(self, number: int) -> int:
+        """Return the state of a server; ``LIVE`` for an unknown one."""
+        ...
+
+    def expel(self, row: ServerRow) -> bool:
+        """Expel a server. Return True once the engine has ended its inserts; none begins any more."""
+        ...
+
+    def is_inserting(self, number: int) -> bool:
+        """Return True while the engine runs an insert of a server."""
+        ...
+
+    def write(self, row: ServerRow) -> None:
+        """Store a row. On return it is durable and visible."""
+        ...
+
+    def forget_old(self) -> None:
+        """Delete the rows of servers that departed more than a day ago, if there are many."""
+        ...
+
+
 class ServerTable:
-    """Table of the servers. A statement sees each earlier statement of any server: the table is on a single node."""
+    """Implements ``ServerRows`` on a single ClickHouse node."""
 
     def __init__(self, pool: Pool, clock: Clock) -> None:
         self._pool = pool

@@ -90,7 +90,7 @@ def require_whole(pool: Pool, target: EngineTarget) -> None:
     """Raise ConfigurationError if the servers of a whole store are one of several shards."""
     with translated("read its record"), pool.client() as client:
         record = read_record(client, target.database)
-    if record is not None:
+    if record is not None and (record.number, record.shards) != (1, 1):
         raise ConfigurationError(
             f"{target.name} is shard {record.number} of {record.shards}: name the hosts of all shards in --store, in "
             f"the order of their numbers, and the option shards={record.shards}"

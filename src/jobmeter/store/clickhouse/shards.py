@@ -12,7 +12,7 @@ from jobmeter.store.clickhouse.engine import ClickHouseStore
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.move import move
 from jobmeter.store.clickhouse.moved_tables import EngineTables
-from jobmeter.store.clickhouse.shard_growth import StoreGrowth, drop_moved
+from jobmeter.store.clickhouse.placement_change import PlacementChange, drop_moved
 from jobmeter.store.clickhouse.shard_record import (
     ShardRecord,
     newest,
@@ -42,13 +42,14 @@ def open_shards(
     begin = partial(ClickHouseStore, clock=clock, journals=journals, discard=discard, for_move=for_move)
     shards = [Shard(number, len(targets), partial(begin, one)) for number, one in enumerate(targets, 1)]
     try:
-        _open_all(shards, stored)
-        record = _note(shards, stored)
+        count = target.keep or len(shards)
+        _open_all(shards, stored, count)
+        record = _note(shards, stored, count)
         _require_count(shards, record)
         placement = ShardSet(shards, record.shards)
         engines = [engine for shard in shards if isinstance(engine := shard.engine, ClickHouseStore)]
-        growth = StoreGrowth(placement, engines, record, clock) if record.shards < len(shards) else None
-        return ShardedStore(placement, partial(_move, shards, target, clock), None if for_move else growth)
+        work = None if record.shards == count else PlacementChange(placement, engines, record, count, clock)
+        return ShardedStore(placement, partial(_move, shards, target, clock), None if for_move else work)
     except BaseException:
         for shard in shards:
             shard.close()
@@ -74,7 +75,7 @@ def _move(shards: Sequence[Shard], target: EngineTarget, clock: Clock, order: Mo
     return move(sources, target, order, clock)
 
 
-def _open_all(shards: Sequence[Shard], stored: ShardRecord | None) -> None:
+def _open_all(shards: Sequence[Shard], stored: ShardRecord | None, count: int) -> None:
     """Open the shards that can be reached.
 
     Raises UnavailableError for none, and for any of a store that is new or whose number of shards changes.
@@ -85,13 +86,16 @@ def _open_all(shards: Sequence[Shard], stored: ShardRecord | None) -> None:
             shard.open()
         except UnavailableError as error:
             away.append(error)
-    changes = stored is None or stored.shards != len(shards) or stored.moves
+    changes = stored is None or stored.shards != count or stored.moves
     if away and (changes or len(away) == len(shards)):
         raise away[0]
 
 
-def _note(shards: Sequence[Shard], stored: ShardRecord | None) -> ShardRecord:
-    """Write the record of the open shards that lack it. Return the record of the store."""
+def _note(shards: Sequence[Shard], stored: ShardRecord | None, count: int) -> ShardRecord:
+    """Write the record of the open shards that lack it. Return the record of the store.
+
+    ``count``: number of shards that are to have the rows.
+    """
     lacking: list[tuple[int, ClickHouseStore]] = []
     for number, shard in enumerate(shards, 1):
         engine = shard.engine
@@ -107,17 +111,17 @@ def _note(shards: Sequence[Shard], stored: ShardRecord | None) -> ShardRecord:
                     f"{engine.target.name} has other data: name a database that does not exist on any host"
                 )
             stored = ShardRecord(secrets.token_hex(8), 1, 0, 1)  # a store without shards becomes the first one
-    stored = stored or ShardRecord(secrets.token_hex(8), 1, 0, len(shards))
+    stored = stored or ShardRecord(secrets.token_hex(8), 1, 0, count)
     for number, engine in lacking:
         _write(engine, stored._replace(number=number))
-    return _tidy(shards, stored) if stored.moves else stored
+    return _tidy(shards, stored) if stored.moves and stored.shards <= count else stored
 
 
 def _tidy(shards: Sequence[Shard], stored: ShardRecord) -> ShardRecord:
-    """Finish the placement on more shards, which a kill interrupted: old shards still have rows of new ones."""
+    """Finish a change of the placement, which a kill interrupted: shards have rows of other ones."""
     clean = stored._replace(version=stored.version + 1)
     engines = [engine for shard in shards if isinstance(engine := shard.engine, ClickHouseStore)]
-    for number, engine in enumerate(engines[: stored.shards]):
+    for number, engine in enumerate(engines):
         drop_moved(engine, number, stored.shards)
     for number, engine in enumerate(engines, 1):
         _write(engine, clean._replace(number=number))
@@ -138,5 +142,6 @@ def _require_count(shards: Sequence[Shard], stored: ShardRecord) -> None:
     if stored.shards > len(shards):
         raise ConfigurationError(
             f"the telemetry store has {stored.shards} shards, and --store names {len(shards)}: name the hosts of all "
-            "shards, in the order of their numbers"
+            "shards, in the order of their numbers. To remove the last ones, add the option keep with the number of "
+            "shards that stay"
         )

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from jobmeter.store.clickhouse.journal_owner import has_ended
 from jobmeter.store.clickhouse.roles import ServerPeers
-from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, FOLLOWING, IDLE, LIVE, ServerRow, ServerTable
+from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, FOLLOWING, IDLE, LIVE, ServerRow, ServerRows
 
 _log = logging.getLogger(__name__)
 SILENT_SECONDS = 15.0
@@ -32,7 +32,7 @@ def read_clock() -> float:
 class SilentServers:
     """Beats of the other servers, as one server has seen them. For one thread at a time."""
 
-    def __init__(self, table: ServerTable, now: Callable[[], float]) -> None:
+    def __init__(self, table: ServerRows, now: Callable[[], float]) -> None:
         self._table = table
         self._now = now
         self._beats: dict[int, tuple[int, float]] = {}  # the last beat of each other server, and the time of its change
@@ -63,7 +63,7 @@ class SilentServers:
 
 
 def drop_silent(
-    peers: ServerPeers, table: ServerTable, others: Sequence[ServerRow], number: int, now: Callable[[], float]
+    peers: ServerPeers, table: ServerRows, others: Sequence[ServerRow], number: int, now: Callable[[], float]
 ) -> bool:
     """Expel the followers that have ended or are silent, and drop them once they answer nothing.
 

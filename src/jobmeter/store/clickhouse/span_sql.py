@@ -20,18 +20,18 @@ Statement = tuple[str, dict[str, Any]]
 _Part = tuple[str, dict[str, Any]]
 
 
-def list_sql(selector: TraceFilter) -> Statement:
-    """Return the statement for a page of traces."""
-    grouped, parameters = _group_spans(selector, _FIGURES, page=True)
+def list_sql(selector: TraceFilter, shown: str) -> Statement:
+    """Return the statement for a page of traces, of the rows that satisfy the condition ``shown``."""
+    grouped, parameters = _group_spans(selector, _FIGURES, shown, page=True)
     value = _value(selector)
     direction = "DESC" if selector.descending else "ASC"
     order = f"ORDER BY {value} {direction}, project, trace LIMIT {int(selector.limit)} OFFSET {int(selector.offset)}"
     return f"{grouped} {order}", parameters
 
 
-def select_total(selector: TraceFilter) -> Statement:
-    """Return the statement that counts the matching traces."""
-    grouped, parameters = _group_spans(selector, "min(start_ns) AS began, max(end_ns) AS ended", page=False)
+def select_total(selector: TraceFilter, shown: str) -> Statement:
+    """Return the statement that counts the matching traces. See ``list_sql``."""
+    grouped, parameters = _group_spans(selector, "min(start_ns) AS began, max(end_ns) AS ended", shown, page=False)
     return f"SELECT count() FROM ({grouped})", parameters
 
 
@@ -49,12 +49,12 @@ def spans_sql(selector: SpanFilter, limit: int) -> Statement:
     return f"SELECT {_COLUMNS} FROM spans WHERE {where} ORDER BY {_ORDER} LIMIT {int(limit)}", parameters
 
 
-def _group_spans(selector: TraceFilter, figures: str, *, page: bool) -> Statement:
+def _group_spans(selector: TraceFilter, figures: str, shown: str, *, page: bool) -> Statement:
     where, parameters = _join_conditions(_list_row_conditions(selector))
     having, more = _join_conditions(
         [*_list_trace_conditions(selector), *(_list_page_conditions(selector) if page else ())]
     )
-    sql = f"SELECT {figures} FROM spans WHERE {where} GROUP BY project, trace HAVING {having}"
+    sql = f"SELECT {figures} FROM spans WHERE {where} AND {shown} GROUP BY project, trace HAVING {having}"
     return sql, {**parameters, **more}
 
 

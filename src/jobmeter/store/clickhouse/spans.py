@@ -24,6 +24,7 @@ from jobmeter.model.time import DAY, NS_PER_MS
 from jobmeter.model.trace_filter import PAGE_BYTES, SpanFilter, TraceFilter
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.led_tables import SPANS, SendRows, send_nothing
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import ReadMeter
 from jobmeter.store.clickhouse.span_sql import list_sql, select_total, spans_sql
@@ -41,14 +42,17 @@ _STATUSES = {status: number for number, status in enumerate(STATUSES)}
 class SpanTable:
     """Implements ``jobmeter.store.base.SpanStore``. Safe for any number of threads."""
 
-    def __init__(self, write: Pool, read: Pool, gate: WriteGate) -> None:
+    def __init__(self, write: Pool, read: Pool, gate: WriteGate, send: SendRows = send_nothing) -> None:
         self._gate = gate
+        self._send = send
+        self.shown = "1"
+        """SQL condition for the spans of listed traces."""
         self._writes = write
         self._pool = read
 
     def append(self, spans: Sequence[Span], retention: Retention = Retention()) -> None:  # noqa: B008 - frozen
         """Insert the spans; on return they are on disk."""
-        if not spans:
+        if not spans or self._send(SPANS, 0, lambda: (list(spans), retention)):
             return
         with self._gate.writing(), translated("keep spans"), self._writes.client() as client:
             for block in _blocks(spans, retention.raw_days):
@@ -57,11 +61,11 @@ class SpanTable:
     def list_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
         """Return one page, with the total if the query counts."""
         meter = ReadMeter.start(budget)
-        rows = self._query(*list_sql(selector), meter, budget) if selector.limit else []
+        rows = self._query(*list_sql(selector, self.shown), meter, budget) if selector.limit else []
         found = [_trace(row) for row in rows]
         if not selector.count:
             return TracePage(found)
-        return TracePage(found, int(self._query(*select_total(selector), meter, budget)[0][0]))
+        return TracePage(found, int(self._query(*select_total(selector, self.shown), meter, budget)[0][0]))
 
     def read(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
         """Return one page of spans, each span once."""

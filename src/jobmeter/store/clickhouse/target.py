@@ -28,10 +28,10 @@ class EngineTarget:
     ``path`` is set for the embedded engine, ``places`` for one or more servers. ``cluster`` is the ClickHouse cluster
     over which the tables are distributed, empty for none. Any of several servers takes the statements for a cluster.
     Without a cluster, several servers are replicas that Jobmeter writes, of ``shards`` shards; the servers of a shard
-    follow each other. ``shard`` is the number, from 1, of the shard of a store with several shards that this target is;
-    0 for a whole store. ``siblings`` counts the shards of that store, which share the memory for journals. Without
-    ``journal`` a ClickHouse server commits every sample. ``options`` go to the engine (embedded) or to the HTTP client
-    (server).
+    follow each other. ``keep`` is the number of first shards that keep rows, 0 for all. ``shard`` is the number, from
+    1, of the shard of a store with several shards that this target is; 0 for a whole store. ``siblings`` counts the
+    shards of that store, which share the memory for journals. Without ``journal`` a ClickHouse server commits every
+    sample. ``options`` go to the engine (embedded) or to the HTTP client (server).
     """
 
     database: str = DEFAULT_DATABASE
@@ -41,6 +41,7 @@ class EngineTarget:
     password: str = field(default="", repr=False)
     cluster: str = ""
     shards: int = 1
+    keep: int = 0
     shard: int = 0
     siblings: int = 1
     journal: bool = True
@@ -127,6 +128,7 @@ def _server(dsn: str) -> EngineTarget:
     cluster = _cluster(options.pop("cluster", ""))
     journal = options.pop("journal", "on")
     shards = _shards(options.pop("shards", "1"), len(parts), cluster)
+    keep = _keep(options.pop("keep", ""), shards)
     if journal not in {"on", "off"}:
         raise ConfigurationError(f"the option journal of the store must be on or off, got {journal[:64]!r}")
     _check_options(options, _SERVER_OPTIONS)
@@ -141,6 +143,7 @@ def _server(dsn: str) -> EngineTarget:
         password=unquote(parts[0].password or ""),
         cluster=cluster,
         shards=shards,
+        keep=keep,
         journal=journal == "on",
         options=options,
     )
@@ -198,9 +201,21 @@ def _shards(option: str, hosts: int, cluster: str) -> int:
     return number
 
 
+def _keep(option: str, shards: int) -> int:
+    if not option:
+        return 0
+    number = int(option) if option.isascii() and option.isdecimal() and len(option) < 4 else 0
+    if not 0 < number <= shards:
+        raise ConfigurationError(
+            f"the option keep of the store must be a number of shards from 1 to {shards}, got {option[:64]!r}"
+        )
+    return number
+
+
 def _check_options(options: Mapping[str, str], allowed: frozenset[str]) -> None:
     for name in options:
         if name not in allowed:
             raise ConfigurationError(
-                f"the store has no option {name!r}: there are cluster, journal, shards, {', '.join(sorted(allowed))}"
+                f"the store has no option {name!r}: there are cluster, journal, keep, shards, "
+                f"{', '.join(sorted(allowed))}"
             )

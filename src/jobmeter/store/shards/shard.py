@@ -120,7 +120,7 @@ def ask_all(
 
 
 class ShardSet:
-    """The shards of a store. Rows are on the first ``count`` of them; the others are being filled."""
+    """The shards of a store. Rows are on the first ``count`` of them; the others get rows, or lost them."""
 
     def __init__(self, shards: Sequence[Shard], count: int) -> None:
         self.shards = shards
@@ -133,7 +133,7 @@ class ShardSet:
         with self._lock.shared():
             yield self.count
 
-    def extend(self, count: int, work: Callable[[], None], seconds: float) -> None:
+    def change(self, count: int, work: Callable[[], None], seconds: float) -> None:
         """Change the number of shards that have rows, and run a function before any call uses the new number.
 
         Raises UnavailableError, and changes nothing, if running calls take longer than some seconds. An error of the

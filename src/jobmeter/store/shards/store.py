@@ -61,8 +61,8 @@ def _while_placed(
     return run
 
 
-class ShardGrowth(Protocol):
-    """Fills further shards beside traffic."""
+class PlacementWork(Protocol):
+    """Places the rows on more or fewer shards beside traffic."""
 
     def start(self) -> None:
         """Begin on a thread."""
@@ -80,16 +80,16 @@ class ShardedStore:
     """Always None: this engine has no window."""
 
     def __init__(
-        self, placement: ShardSet, move: Callable[[MoveOrder], Iterator[MoveLine]], growth: ShardGrowth | None = None
+        self, placement: ShardSet, move: Callable[[MoveOrder], Iterator[MoveLine]], work: PlacementWork | None = None
     ) -> None:
         """Shards that are not open yet are opened in the background. ``move`` moves the rows of all shards.
 
-        ``growth`` fills further shards.
+        ``work`` places rows on more or fewer shards.
         """
         self.placement = placement
         self.shards = placement.shards
         self.move = move
-        self._growth = growth
+        self._placing = work
         self.logs, self.spans, self.outbox = ShardedLogs(placement), ShardedSpans(placement), ShardedOutbox(placement)
         self.engine_use: EngineUse | None = ShardUse()
         self._use = self.engine_use
@@ -97,8 +97,8 @@ class ShardedStore:
         for shard in self.shards:
             self._use.add(shard)
         self._opening = ShardOpening([one for one in self.shards if one.engine is None], self._take_in)
-        if growth is not None:
-            growth.start()
+        if work is not None:
+            work.start()
 
     def _take_in(self, shard: Shard) -> None:
         """Use a shard that was away at the start."""
@@ -343,8 +343,8 @@ class ShardedStore:
 
     def close(self) -> None:
         """Finish running work, and close all shards."""
-        if self._growth is not None:
-            self._growth.stop()
+        if self._placing is not None:
+            self._placing.stop()
         self._opening.stop()
         for shard in self.shards:
             shard.close()

@@ -1,7 +1,9 @@
 """Servers on one node agree on who may acknowledge from a journal, whatever stops, dies or wakes up at any moment."""
 
+import random
 import time
 from contextlib import suppress
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -25,6 +27,8 @@ class World(ServerTable):
         self.rows: dict[int, dict[int, ServerRow]] = {}
         self.samples: set[int] = set()
         self.away = False
+        self.table_away = False
+        self.writer: object = None
         self.places: dict[str, Server] = {}
         self.sent: list[tuple[int, set[int]]] = []
         """Inserts on their way to the node: the number of their server, and their samples."""
@@ -55,7 +59,7 @@ class World(ServerTable):
         return any(one == number for one, _ in self.inserts)
 
     def read(self):
-        self.answer()
+        self.answer_table()
         found = []
         for states in self.rows.values():
             newest = max(states.values(), key=lambda row: row.beat)
@@ -65,21 +69,25 @@ class World(ServerTable):
         return found
 
     def get_state(self, number):
-        self.answer()
+        self.answer_table()
         return max(self.rows.get(number, {LIVE: None}))
 
     def write(self, row):
-        self.answer()
+        self.answer_table()
         states = self.rows.setdefault(row.id, {})
         if row.state not in states or states[row.state].beat <= row.beat:
             states[row.state] = row
 
     def forget_old(self):
-        self.answer()
+        self.answer_table()
 
     def answer(self):
         if self.away:
             raise UnavailableError("the node is away")
+
+    def answer_table(self):
+        if self.table_away:
+            raise UnavailableError("the table of servers is away")
 
 
 class End:
@@ -176,8 +184,8 @@ class Network:
 class Server:
     """The duties of a server whose journal is a list; the journal outlives the process, as a file does."""
 
-    def __init__(self, world: World, folder, *, peers: bool = False) -> None:
-        self.world, self.folder, self.peers = world, folder, peers
+    def __init__(self, world: World, folder, *, peers: bool = False, direct: bool = True) -> None:
+        self.world, self.folder, self.peers, self.direct = world, folder, peers, direct
         self.journal: set[int] = set()
         self.others = dict[object, Server]()
         self.patient = True
@@ -198,7 +206,10 @@ class Server:
         network = self.network if self.peers else None
         if self.peers:
             self.world.places[self.network.place] = self
-        self.membership = NodeMembership(self.world, self, folder, now=lambda: self.world.seconds, peers=network)
+        self.writes = self.direct
+        self.membership = NodeMembership(
+            self.world, self, folder, now=lambda: self.world.seconds, peers=network, direct=self.direct
+        )
 
     def die(self):
         self.is_running = False
@@ -219,13 +230,21 @@ class Server:
 
     # Duties
 
+    def begin_writing(self):
+        """Let no other server write to replicas from now on."""
+        if not self.direct:
+            self.world.answer()
+            self.world.writer, self.writes = self, True
+
     def lead(self):
+        self.begin_writing()
         self.role = ServerRole.LEADER
 
     def note_alone(self, *, alone):
         self.alone = alone
 
     def follow(self):
+        self.writes = self.direct
         self.role = ServerRole.FOLLOWER
 
     def be_idle(self):
@@ -235,9 +254,10 @@ class Server:
         self.world.answer()
         self.world.end_inserts(self.membership.number)  # one flush runs at a time
         self.recover(self.folder)
-        self.role, self.alone = ServerRole.DIRECT, False
+        self.role, self.alone = ServerRole.DIRECT if self.direct else ServerRole.IDLE, False
 
     def insert_copies(self):
+        self.begin_writing()
         self.world.answer()
         self.world.samples |= self.copies
 
@@ -250,6 +270,8 @@ class Server:
     def recover(self, folder):
         self.world.answer()
         owner = self if folder == self.folder else self.others[folder]
+        if owner.journal:
+            self.begin_writing()
         self.world.samples |= owner.journal
         owner.journal.clear()
 
@@ -286,7 +308,8 @@ class Server:
             end.send("ping", self.world.seconds)
 
     def flush(self):
-        if self.role is ServerRole.LEADER and not self.world.away and self.membership.is_current():
+        may_write = self.direct or (self.writes and self.world.writer is self)
+        if self.role is ServerRole.LEADER and may_write and not self.world.away and self.membership.is_current():
             self.world.samples |= self.journal
             for end in self.network.links:
                 end.send("flushed", set(self.journal))
@@ -354,9 +377,13 @@ class Agreement(RuleBasedStateMachine):
 
     folders: pytest.TempPathFactory
     peers = False
+    direct = True
 
-    @initialize()
-    def begin(self):
+    @initialize(seed=st.integers(0, 99))
+    def begin(self, seed):
+        generator = random.Random(seed)
+        self.numbers = patch("secrets.randbits", generator.getrandbits)  # the same when repeated
+        self.numbers.start()
         self.world = World()
         self.servers: list[Server] = []
         self.acknowledged: set[int] = set()
@@ -419,9 +446,8 @@ class Agreement(RuleBasedStateMachine):
     @precondition(lambda self: len(self.servers) < 4)
     @rule(data=st.data())
     def arrive(self, data):
-        server = Server(
-            self.world, self.home / str(len(self.servers)), peers=self.peers and data.draw(st.integers(0, 5)) > 0
-        )
+        peers = self.peers and data.draw(st.integers(0, 5)) > 0
+        server = Server(self.world, self.home / str(len(self.servers)), peers=peers, direct=self.direct)
         server.others = {one.folder: one for one in self.servers}
         for one in self.servers:
             one.others[server.folder] = server
@@ -489,6 +515,14 @@ class Agreement(RuleBasedStateMachine):
     @rule(away=st.booleans())
     def node(self, away):
         self.world.away = away
+        if self.direct:
+            self.world.table_away = away
+
+    @precondition(lambda self: not self.direct)
+    @rule(away=st.booleans())
+    def registry(self, away):
+        """Let the table of servers go away while the replicas answer, or come back."""
+        self.world.table_away = away
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
@@ -503,12 +537,17 @@ class Agreement(RuleBasedStateMachine):
         for server in self.running:
             found = server.read()
             assert found is None or found >= self.acknowledged
+            assert self.direct or server.role is not ServerRole.DIRECT
 
     def teardown(self):
         """Once all run and reach each other, every server answers, with every acknowledged sample."""
-        if not self.running:
-            return
-        self.world.away = False
+        if self.running:
+            self.recover()
+        if hasattr(self, "numbers"):
+            self.numbers.stop()
+
+    def recover(self):
+        self.world.away = self.world.table_away = False
         while self.world.inserts:
             self.world.end_insert(0)
         self.world.sent.clear()
@@ -517,12 +556,16 @@ class Agreement(RuleBasedStateMachine):
             server.cut_from.clear()
         for _ in range(90):
             self._pass_second()
+        leaders = [server for server in self.running if server.role is ServerRole.LEADER]
         for server in self.running:
             found = server.read()
-            assert found is not None
-            assert found >= self.acknowledged
-        if all(row.peer for row in self.world.read() if row.state == LIVE):
-            assert [server.role for server in self.running].count(ServerRole.LEADER) == 1
+            if found is None:  # it cannot follow, and must not use replicas
+                assert not self.direct
+                assert not (server.peers and leaders[0].peers)
+            else:
+                assert found >= self.acknowledged
+        if not self.direct or all(row.peer for row in self.world.read() if row.state == LIVE):
+            assert len(leaders) == 1
         for server in self.running:
             server.die()
 
@@ -533,7 +576,13 @@ class PeerAgreement(Agreement):
     peers = True
 
 
-@pytest.mark.parametrize("machine", [Agreement, PeerAgreement])
+class ReplicaAgreement(PeerAgreement):
+    """The servers of replicas: only the leader writes to them, and the table of servers is elsewhere."""
+
+    direct = False
+
+
+@pytest.mark.parametrize("machine", [Agreement, PeerAgreement, ReplicaAgreement])
 def test_no_answer_lacks_an_acknowledged_sample(machine, tmp_path_factory):
     machine.folders = tmp_path_factory
     case = machine.TestCase

@@ -20,6 +20,7 @@ from jobmeter.store.clickhouse.peer_messages import Hello
 from jobmeter.store.clickhouse.peer_place import PeerPlace, parse_listen
 from jobmeter.store.clickhouse.peer_work import PeerWork
 from jobmeter.store.clickhouse.peers import PeerService
+from jobmeter.store.clickhouse.replica_state import ReplicaSetState
 from jobmeter.store.clickhouse.roles import Joining
 from jobmeter.store.clickhouse.servers import ServerRow
 
@@ -31,6 +32,7 @@ class Rows:
         self.groups = []
         self.changes = []
         self.intents = set()
+        self.records = []
 
     def register(self, take):
         take(self.groups)
@@ -44,6 +46,9 @@ class Rows:
 
     def drop_oldest(self, blocks):
         self.groups = self.groups[blocks:]
+
+    def use_replicas(self, record):
+        self.records.append(record)
 
     def change(self, jobs, *, dropped):
         self.changes.append((jobs, dropped))
@@ -65,7 +70,7 @@ class Pair:
         self.followed = self.leader.followed
         self.followed.may_sign = lambda: True
         self.followed.intent = lambda: 7
-        self.followed.work = PeerWork(self.store, {"roll_up": lambda until: until or 0})
+        self.followed.work = PeerWork(self.store, {"roll_up": lambda command: command.argument or 0})
 
     def _service(self, folder, rows):
         return PeerService(("127.0.0.1", 0), (), folder, rows, lambda: self.seconds)
@@ -141,6 +146,18 @@ def test_a_follower_has_the_rows_from_before_and_after_it_joined_until_the_engin
     pair.followed.await_followers(term)
     assert listed(pair.copies.groups) == listed(pair.rows.groups[2:])
     assert pair.copies.changes == [([4], True)]
+
+
+def test_a_follower_knows_which_replicas_have_all_data_before_the_leader_goes_on(pair):
+    records = [ReplicaSetState(identity="a", owner="b", number=number, complete={"id": "one:1"}) for number in range(2)]
+    pair.followed.replicas = lambda: records[0]
+    pair.leader.welcome(frozenset({2}))
+    assert pair.follow() is Joining.FOLLOWS
+    assert pair.copies.records == records[:1]
+    term = pair.followed.term
+    pair.followed.announce(records[1])
+    pair.followed.await_followers(term)
+    assert pair.copies.records == records
 
 
 def test_a_second_follower_leaves_the_first_one_able_to_read_repeated_lists(pair):

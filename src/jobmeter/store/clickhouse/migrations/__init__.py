@@ -14,8 +14,10 @@ from jobmeter.store.clickhouse.migrations import (
 from jobmeter.store.clickhouse.target import EngineTarget
 
 Statements = Callable[[EngineTarget], list[str]]
+Migration = tuple[int, str, Statements]
+"""Number, name and statements of a change."""
 
-MIGRATIONS: Sequence[tuple[int, str, Statements]] = (
+MIGRATIONS: Sequence[Migration] = (
     (2, "logs", m0002_logs.statements),
     (3, "samples", m0003_samples.statements),
     (4, "system logs", m0004_system_logs.statements),
@@ -24,6 +26,6 @@ MIGRATIONS: Sequence[tuple[int, str, Statements]] = (
     (7, "servers", m0007_servers.statements),
     (8, "peers", m0008_peers.statements),
 )
-"""Number, name and statements of each change, ascending without a gap."""
+"""Every change, ascending without a gap."""
 OLDEST = 3
 """The schema of the oldest data folders that open: they have every change up to this number."""

@@ -1,0 +1,57 @@
+"""Rows other than samples where the leading server alone writes: followers send it log lines, spans and outbox rows."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from jobmeter.model.log import LogLine
+from jobmeter.model.retention import Retention
+from jobmeter.model.shipper import OutboxRow
+from jobmeter.model.span import Span
+from jobmeter.store.base import LogStore, OutboxStore, SpanStore
+from jobmeter.store.clickhouse.peer_messages import LeaderCommand
+from jobmeter.store.clickhouse.peer_work import StoreCommands
+
+LINES, SPANS, OUTBOX, TRIM = "append_lines", "append_spans", "append_outbox", "trim_outbox"
+"""Names of the commands."""
+SendRows = Callable[[str, int, Callable[[], object]], bool]
+"""Has the leader run a command with a shipper's number, and with the rows that a function returns.
+
+Returns False, without a call of the function, if this server does not follow a leader.
+"""
+
+
+def send_nothing(name: str, shipper: int, rows: Callable[[], object]) -> bool:  # noqa: ARG001 - as any ``SendRows``
+    """Return False: this server writes itself."""
+    return False
+
+
+class LedTables(Protocol):
+    """Store with these tables."""
+
+    logs: LogStore
+    spans: SpanStore
+    outbox: OutboxStore
+
+
+def make_table_commands(store: LedTables) -> StoreCommands:
+    """Return the commands by which followers change the tables of a leader."""
+
+    def append_lines(command: LeaderCommand) -> int:
+        store.logs.append(*msgspec.msgpack.decode(command.content, type=tuple[list[LogLine], Retention]))
+        return 0
+
+    def append_spans(command: LeaderCommand) -> int:
+        store.spans.append(*msgspec.msgpack.decode(command.content, type=tuple[list[Span], Retention]))
+        return 0
+
+    def append_outbox(command: LeaderCommand) -> int:
+        store.outbox.append(command.argument or 0, msgspec.msgpack.decode(command.content, type=list[OutboxRow]))
+        return 0
+
+    def trim_outbox(command: LeaderCommand) -> int:
+        store.outbox.trim(command.argument or 0, msgspec.msgpack.decode(command.content, type=int | None))
+        return 0
+
+    return {LINES: append_lines, SPANS: append_spans, OUTBOX: append_outbox, TRIM: trim_outbox}

@@ -1,0 +1,185 @@
+"""Several servers on replicas without Keeper: one leads and writes, the others follow and read."""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.store_contract.logs import line_of, read_lines
+from tests.store_contract.samples import FOREVER, batch_of, read_all
+from tests.store_contract.slot import Slot
+from tests.support.clickhouse import NodeProcess
+from tests.support.server_group import MemoryServerGroup
+from tests.support.waiting import wait_until
+from tests.unit.store.clickhouse.test_replicas import CLOCK, _short_waits, address, complete, servers  # noqa: F401
+
+from jobmeter.errors import ConfigurationError, UnavailableError
+from jobmeter.model.shipper import OutboxRow
+from jobmeter.model.span import Span
+from jobmeter.model.trace_filter import SpanFilter
+from jobmeter.store.base import ReadBudget
+from jobmeter.store.clickhouse import ClickHouseStore
+from jobmeter.store.registry import open_store
+
+
+@pytest.fixture
+def database() -> str:
+    return f"jobmeter_{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def group() -> MemoryServerGroup:
+    return MemoryServerGroup()
+
+
+@contextmanager
+def opened(dsn: str, journals: Path, group: MemoryServerGroup) -> Iterator[ClickHouseStore]:
+    with closing(open_store(dsn, CLOCK, journals, peer_listen="127.0.0.1:0", open_group=lambda: group)) as store:
+        assert isinstance(store, ClickHouseStore)
+        yield store
+
+
+@pytest.fixture
+def pair(servers, database, tmp_path, group) -> Iterator[Sequence[ClickHouseStore]]:  # noqa: F811
+    with ExitStack() as stack:
+        dsn = address(servers, database)
+        yield [stack.enter_context(opened(dsn, tmp_path / name, group)) for name in ("first", "second")]
+
+
+def role(store: ClickHouseStore) -> str:
+    return store.read_statistics().role
+
+
+def test_followers_write_by_the_leader_and_read_what_it_wrote(pair):
+    first, second = pair
+    assert (role(first), role(second)) == ("leads, followers: 1", "follows the leading server")
+    slot = Slot()
+    for number, store in enumerate((first, second)):
+        store.append(batch_of({(slot.gauge(), slot.start + number): float(number)}), FOREVER)
+        store.logs.append([line_of(slot, number, f"line {number}")], FOREVER)
+    for store in pair:
+        assert len(read_all(store, [slot.gauge()], slot.span)) == 2
+        assert [line.text for line in read_lines(store, slot).lines] == ["line 0", "line 1"]
+    second.delete_job(slot.key)
+    for store in pair:
+        assert not read_all(store, [slot.gauge()], slot.span)
+        assert not read_lines(store, slot).lines
+
+
+def write(store: ClickHouseStore, slot: Slot, number: int) -> None:
+    store.append(batch_of({(slot.gauge(), slot.start + number): float(number)}), FOREVER)
+    store.logs.append([line_of(slot, number, f"line {number}")], FOREVER)
+
+
+def require_written(store: ClickHouseStore, slot: Slot, count: int) -> None:
+    expected = {(slot.gauge(), slot.start + number): float(number) for number in range(count)}
+    assert read_all(store, [slot.gauge()], slot.span) == expected
+    assert [line.text for line in read_lines(store, slot).lines] == [f"line {number}" for number in range(count)]
+
+
+def is_complete(store: ClickHouseStore) -> bool:
+    return all(complete(store))
+
+
+@pytest.mark.parametrize("fault", [NodeProcess.killed, NodeProcess.frozen])
+def test_no_server_reads_a_replica_that_lacks_what_another_server_wrote(servers, pair, fault):  # noqa: F811
+    slot = Slot()
+    wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
+    written = 0
+    for faulty in servers:
+        with fault(faulty):
+            for store in pair:
+                write(store, slot, written)
+                written += 1
+                pair[0].maintenance.flush()
+                for one in pair:
+                    require_written(one, slot, written)
+        for one in pair:  # the replica is back, and lacks rows
+            require_written(one, slot, written)
+        wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
+        for one in pair:
+            require_written(one, slot, written)
+
+
+def test_a_follower_succeeds_and_the_former_leader_writes_no_more(servers, database, tmp_path, group):  # noqa: F811
+    dsn, slot = address(servers, database), Slot()
+    with opened(dsn, tmp_path / "second", group) as second, opened(dsn, tmp_path / "first", group) as first:
+        assert role(first) == "follows the leading server"
+        write(first, slot, 0)
+        wait_until(lambda: is_complete(second), "the repair", 60)
+        former = second
+        assert former.replicas is not None
+        before = former.replicas.record.number
+        former.close()
+        wait_until(lambda: role(first).startswith("alone"), "the succession", 60)
+        write(first, slot, 1)
+        require_written(first, slot, 2)
+        assert first.replicas is not None
+        assert first.replicas.record.number > before
+        with opened(dsn, tmp_path / "second", group) as again:
+            assert role(again) == "follows the leading server"
+            write(again, slot, 2)
+            require_written(again, slot, 3)
+
+
+def test_a_group_that_works_goes_on_without_its_table_of_servers(servers, pair, group):  # noqa: F811
+    slot = Slot()
+    wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
+    group.away = True
+    for number, store in enumerate(pair):
+        write(store, slot, number)
+        for one in pair:
+            require_written(one, slot, number + 1)
+    with servers[1].killed():
+        with pytest.raises(UnavailableError, match="does not answer"):  # nobody may exclude the replica now
+            pair[1].logs.append([line_of(slot, 2, "line 2")], FOREVER)
+        pair[1].append(batch_of({(slot.gauge(), slot.start + 2): 2.0}), FOREVER)  # into the journal
+        assert len(read_all(pair[0], [slot.gauge()], slot.span)) == 3
+        group.away = False
+        pair[1].logs.append([line_of(slot, 2, "line 2")], FOREVER)
+        for one in pair:
+            require_written(one, slot, 3)
+
+
+def test_a_server_without_the_registry_of_the_group_does_not_start(servers, database, tmp_path, group):  # noqa: F811
+    dsn, slot = address(servers, database), Slot()
+    with opened(dsn, tmp_path / "first", group) as store:
+        write(store, slot, 0)
+        for journals in (None, tmp_path / "other"):
+            with pytest.raises(ConfigurationError, match="servers of a registry in PostgreSQL"):
+                open_store(dsn, CLOCK, journals)
+    with closing(open_store(dsn, CLOCK, tmp_path / "other", discard=True)) as alone:
+        assert len(read_all(alone, [slot.gauge()], slot.span)) == 1
+    with opened(dsn, tmp_path / "first", group) as store:  # the group again, by a record that is newer than its own
+        require_written(store, slot, 1)
+
+
+def test_the_only_server_of_replicas_becomes_one_of_several(servers, database, tmp_path, group):  # noqa: F811
+    dsn, slot = address(servers, database), Slot()
+    with closing(open_store(dsn, CLOCK, tmp_path / "first")) as store:
+        store.append(batch_of({(slot.gauge(), slot.start): 0.0}), FOREVER)
+        with (
+            pytest.raises(UnavailableError, match="another server uses these replicas"),
+            opened(dsn, tmp_path / "second", group),
+        ):
+            pass
+    with opened(dsn, tmp_path / "first", group) as first, opened(dsn, tmp_path / "second", group) as second:
+        assert [role(one) for one in (first, second)] == ["leads, followers: 1", "follows the leading server"]
+        for one in (first, second):
+            assert len(read_all(one, [slot.gauge()], slot.span)) == 1
+
+
+def test_a_follower_stores_spans_and_outbox_rows_by_the_leader(pair):
+    slot, (first, second) = Slot(), pair
+    span = Span(trace="a" * 32, span="b" * 16, start_ns=10**18, end_ns=10**18 + 1, project="p", job=slot.job)
+    second.spans.append([span], FOREVER)
+    found = first.spans.read(SpanFilter(traces=frozenset({span.trace})), ReadBudget())
+    assert [one.span for one in found] == [span.span]
+    shipper = 2**64 - 5
+    rows = [OutboxRow(number, CLOCK.now_ms(), 9, b"{}") for number in (1, 2)]
+    second.outbox.append(shipper, rows)
+    assert first.outbox.read(shipper, 0, 9, 2**20) == rows
+    second.outbox.trim(shipper, 1)
+    assert first.outbox.read(shipper, 0, 9, 2**20) == rows[1:]
+    assert second.outbox.read(shipper, 0, 9, 2**20) == rows[1:]
