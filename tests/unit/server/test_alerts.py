@@ -399,7 +399,7 @@ def test_one_of_two_servers_evaluates_and_the_other_takes_over(tmp_path):
         return Alerting(*parts, lambda *_: None, shared=True)
 
     def states(server):
-        return {one.name: one.state.value for one in server.alerts()}
+        return {one.name: one.state.value for one in server.list_alerts()}
 
     one, two = another(), another()
     first.clock.time_ms += SECOND

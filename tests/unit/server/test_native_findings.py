@@ -159,7 +159,7 @@ def test_a_listing_and_the_report_of_an_ended_job_agree(failed):
     assert listed["start"] // 1000 == report[0]["start"] // 1000
 
 
-@pytest.mark.parametrize("method", ["job_head", "record", "events"])
+@pytest.mark.parametrize("method", ["find_job_head", "record", "list_events"])
 def test_what_fails_for_a_moment_is_done_again(failed, monkeypatch, method):
     work, real, failures = diagnosing(failed), getattr(failed.application.services.registry, method), 3
 

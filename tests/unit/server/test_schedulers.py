@@ -106,8 +106,8 @@ def test_reports_are_bounded_in_all_and_for_each_project(server):
         server.ingest(
             records({"schedulers": [{**one, "cluster": f"c{number}"} for number in range(MOST_OF_PROJECT)]}), key
         )
-        assert len(states.all()) <= MOST
-    assert len(states.all()) == MOST
+        assert len(states.list_states()) <= MOST
+    assert len(states.list_states()) == MOST
 
 
 @pytest.mark.parametrize(

@@ -361,7 +361,7 @@ def test_making_and_deleting(house):
     assert caught.value.kind == "sink"
     house.put("waits")
     assert house.shipping.delete(shipper).waiting == 1
-    assert house.shipping.all() == []
+    assert house.shipping.list_shippers() == []
     house.put("nobody wants it")
     assert house.store.outbox.read(number_of(shipper), 0, 10, 10_000) == []
 
@@ -375,7 +375,7 @@ def test_there_is_a_limit_to_shippers(house, monkeypatch):
 
 def test_shippers_are_looked_for_again_after_an_unexpected_error(house, monkeypatch, caplog):
     monkeypatch.setattr(shippings, "_POLL_SECONDS", 0.001)
-    seen, read = [], house.shipping.all
+    seen, read = [], house.shipping.list_shippers
 
     def every():
         seen.append(1)
