@@ -129,7 +129,7 @@ class Followers:
     def added(self, group: Sequence[SampleRuns]) -> None:
         """Send rows that the journal has now. The journal adds nothing else meanwhile."""
         with self._changed:
-            if self._targets:
+            if self._targets or self._members:  # a follower whose connection has ended counts until it is dropped
                 self._position += 1
                 self._lists.make_room()
                 runs = [pack_runs(rows, self._lists) for rows in group]

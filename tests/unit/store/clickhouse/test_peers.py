@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -237,3 +238,18 @@ def test_the_default_address_is_the_one_toward_the_engine():
     assert parse_listen("", (("127.0.0.1", 8123),)) == ("127.0.0.1", 0)
     assert parse_listen("[::1]:80", ()) == ("::1", 80)
     assert parse_listen("off", ()) is None
+
+
+def test_nothing_is_acknowledged_without_a_follower_whose_connection_has_ended(followed):
+    [link] = followed.leader.followers()
+    term, acknowledged = followed.followed.term, []
+    followed.follower.leave()
+    wait_until(lambda: link.is_closed)
+    followed.add(ONE)
+    waiting = threading.Thread(target=lambda: acknowledged.append(followed.followed.await_followers(term)))
+    waiting.start()
+    waiting.join(0.2)
+    assert not acknowledged
+    followed.followed.drop(2)
+    waiting.join()
+    assert acknowledged
