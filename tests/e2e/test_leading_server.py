@@ -1,6 +1,7 @@
 """Three servers on one ClickHouse node, a leader and two followers: killed and frozen in turn while samples arrive.
 
-Every acknowledged sample is there once, and each answer has what was acknowledged before the question.
+Every acknowledged sample is there once, and each answer has what was acknowledged before the question: samples, and the
+name of a job that changes all the time.
 """
 
 import os
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.test_several_servers import Servers, servers  # noqa: F401 - a fixture
-from tests.support.frames import row, samples
+from tests.support.frames import records, row, samples
 from tests.support.processes import API, ServerProcess
 from tests.support.waiting import wait_until
 
@@ -22,14 +23,15 @@ LEADS, FOLLOWS = "this server leads", "this server follows"
 
 
 class Writer(threading.Thread):
-    """Sends samples to one server after another, a new one each time, and asks the next server for each at once."""
+    """Sends samples and records to one server after another, and asks the next server for each at once."""
 
     def __init__(self, several: Servers, base: int, number: int) -> None:
         super().__init__()
         self.several, self.base, self.number = several, base, number
         self.acknowledged: set[int] = set()
-        self.stale: list[tuple[int, int]] = []
-        self.answers = 0
+        self.stale: list[tuple[object, object]] = []
+        self.answers = self.named = 0
+        self.refused: set[str] = set()  # names that were not acknowledged, and may be written later
         self.over = threading.Event()
 
     def run(self) -> None:
@@ -40,6 +42,12 @@ class Writer(threading.Thread):
             if self._send(at, body) == 200:
                 self.acknowledged.add(at)
                 self._look(at)
+            name = f"name-{at}"
+            body = records({"jobs": [{"job_id": self.replica, "name": name}]})
+            if self._send(at, body) == 200:
+                self._look_at_name(at, name)
+            else:
+                self.refused.add(name)
 
     @property
     def replica(self) -> str:
@@ -65,6 +73,18 @@ class Writer(threading.Thread):
             self.answers += 1
             if found != {at: float(at)} and found != {0: float(at)}:
                 self.stale.append((at, len(found)))
+
+    def _look_at_name(self, at: int, name: str) -> None:
+        server = self.several.all[(at + self.number + 1) % 3]
+        try:
+            reply = server.call("GET", f"{API}/jobs/{self.replica}", seconds=5.0)
+            found = reply.json()["job"]["name"] if reply.status == 200 else None
+        except Exception:  # noqa: BLE001 - as above
+            return
+        if reply.status == 404 or found is not None:
+            self.named += 1
+            if found != name and found not in self.refused:
+                self.stale.append((name, found))
 
 
 def values(
@@ -132,6 +152,7 @@ def test_killed_and_frozen_servers_neither_lose_nor_hide_samples(servers: Server
             writer.join()
     for writer in writers:
         assert writer.answers
+        assert writer.named
         assert not writer.stale
         for server in servers.all:
             found = wait_until(lambda: values(server, writer.replica, base, max(writer.acknowledged) + 1))  # noqa: B023

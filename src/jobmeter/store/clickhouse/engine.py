@@ -13,7 +13,7 @@ from jobmeter.errors import ConflictError, JobmeterError
 from jobmeter.model.batch import BucketColumns, SampleBatch, SeriesKeys
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
-from jobmeter.model.time import Clock, TimeRange
+from jobmeter.model.time import Clock, TimeRange, read_clock
 from jobmeter.store.base import (
     NEWEST,
     ReadBudget,
@@ -53,7 +53,6 @@ from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 from jobmeter.store.clickhouse.servers import ServerTable
 from jobmeter.store.clickhouse.shard_record import read_place_records, require_whole
-from jobmeter.store.clickhouse.silence import read_clock
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.write_gate import WriteGate
@@ -230,7 +229,7 @@ class ClickHouseStore:
             log.connect(self.peers, self)
         table = ServerTable(pool, clock)
         self.membership = NodeMembership(table, log, journal, peers=self.peers, shares=self.replicas is None)
-        log.is_current = self.membership.is_current
+        log.valid_until = self.membership.valid_until
         if self.peers is not None:
             self.peers.followed.may_sign = self.membership.is_current
         self.membership.join(discard=discard)

@@ -17,6 +17,7 @@ from jobmeter.store.clickhouse.peer_messages import (
     Accepted,
     Append,
     CaughtUp,
+    CommandArgument,
     Confirm,
     Copy,
     DataChanged,
@@ -68,8 +69,8 @@ class LeaderLink(PeerLink):
             future = self._begin(number, pack_batches(number, batches, retention, self._sent))
         _wait(future, _APPEND_SECONDS)
 
-    def command(self, name: str, argument: int | None) -> int:
-        """Run a command of the leader's store. Return its result."""
+    def command(self, name: str, argument: CommandArgument) -> int:
+        """Run a command of the leader. Return its result. Raises as ``append``."""
         with self._sending:
             number = next(self._call_numbers)
             future = self._begin(number, LeaderCommand(number, name, argument))
@@ -96,8 +97,8 @@ class LeaderLink(PeerLink):
                     self.send(Confirm(position))
             case Flushed(blocks=blocks):
                 self._rows.drop_oldest(blocks)
-            case DataChanged(position=position, jobs=jobs, dropped=dropped):
-                self._rows.change(jobs, dropped=dropped)
+            case DataChanged(position=position, jobs=jobs, dropped=dropped, records=records):
+                self._rows.change(jobs, dropped=dropped, records=records)
                 self.send(Confirm(position))
             case _:
                 return False

@@ -16,6 +16,7 @@ from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.rows import SampleRuns
 
 T = TypeVar("T")
+CommandArgument = int | Sequence[str] | None
 Failure = tuple[str, str, int | None]
 """Name of an error's class, its message, and its ``retry_after_ms``."""
 _MOST_LISTS, _MOST_SERIES = 4_096, 200_000
@@ -74,11 +75,11 @@ class Append(msgspec.Struct, tag=6, array_like=True, frozen=True):
 
 
 class LeaderCommand(msgspec.Struct, tag=7, array_like=True, frozen=True):
-    """Request to run a command of the leader's store: ``flush``, ``roll_up`` or ``delete_job``."""
+    """Request to run a command of the leader: ``flush``, ``roll_up``, ``delete_job`` or ``announce``."""
 
     number: int
     name: str
-    argument: int | None
+    argument: CommandArgument
 
 
 class Accepted(msgspec.Struct, tag=0, array_like=True, frozen=True):
@@ -119,12 +120,13 @@ class Flushed(msgspec.Struct, tag=5, array_like=True, frozen=True):
 class DataChanged(msgspec.Struct, tag=6, array_like=True, frozen=True):
     """Report that other data of some jobs changed. With ``dropped`` their samples in memory are void.
 
-    ``jobs`` None: all jobs.
+    ``jobs`` None: all jobs. ``records`` are the ids of jobs whose records changed.
     """
 
     position: int
-    jobs: list[int] | None
+    jobs: Sequence[int] | None
     dropped: bool
+    records: Sequence[str]
 
 
 class CaughtUp(msgspec.Struct, tag=7, array_like=True, frozen=True):

@@ -5,19 +5,21 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import msgspec
 
 from jobmeter.errors import JobmeterError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.retention import Retention
-from jobmeter.store.clickhouse.peer_messages import Failure
+from jobmeter.store.clickhouse.peer_messages import CommandArgument, Failure
 
 _log = logging.getLogger(__name__)
-_THREADS = 4
+_THREADS = 32
+"""Most commands that run at a time. Some wait for minutes, and a changed record must not wait for them."""
 AppendAll = Callable[[Sequence[SampleBatch], Retention], None]
-StoreCommands = Mapping[str, Callable[[int | None], int]]
-"""Commands of a store by name."""
+LeaderCommands = Mapping[str, Callable[[Any], int]]
+"""Commands by name, each for its kind of argument."""
 
 
 class _Waiting(msgspec.Struct, eq=False):
@@ -29,7 +31,7 @@ class _Waiting(msgspec.Struct, eq=False):
 class PeerWork:
     """Batches that wait are stored together, so that they share a sync."""
 
-    def __init__(self, append_all: AppendAll, commands: StoreCommands) -> None:
+    def __init__(self, append_all: AppendAll, commands: LeaderCommands) -> None:
         self._append_all = append_all
         self._commands = commands
         self._changed = threading.Condition()
@@ -47,7 +49,7 @@ class PeerWork:
             self._waiting.append(_Waiting(batches, retention, done))
             self._changed.notify()
 
-    def run(self, name: str, argument: int | None, done: Callable[[int, Failure | None], None]) -> None:
+    def run(self, name: str, argument: CommandArgument, done: Callable[[int, Failure | None], None]) -> None:
         """Run a command, then call ``done`` with its result."""
 
         def work() -> None:

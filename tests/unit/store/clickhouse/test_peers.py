@@ -31,6 +31,7 @@ class Rows:
     def __init__(self):
         self.groups = []
         self.changes = []
+        self.records = []
         self.intents = set()
 
     def register(self, take):
@@ -46,8 +47,9 @@ class Rows:
     def drop_oldest(self, blocks):
         self.groups = self.groups[blocks:]
 
-    def change(self, jobs, *, dropped):
+    def change(self, jobs, *, dropped, records):
         self.changes.append((jobs, dropped))
+        self.records.append(list(records))
 
 
 class Pair:
@@ -65,7 +67,7 @@ class Pair:
         self.followed = self.leader.followed
         self.followed.may_sign = lambda: True
         self.followed.intent = lambda: 7
-        self.followed.work = PeerWork(self.store, {"roll_up": lambda until: until or 0})
+        self.followed.work = PeerWork(self.store, {"roll_up": lambda until: until or 0, "announce": self.announce})
 
     def _service(self, folder, rows):
         return PeerService(("127.0.0.1", 0), (), folder, rows, lambda: self.seconds)
@@ -74,6 +76,13 @@ class Pair:
         if self.failure is not None:
             raise self.failure
         self.stored += [(batch, retention) for batch in batches]
+
+    def announce(self, jobs):
+        self.rows.change((), dropped=False, records=jobs)
+        term = self.followed.term
+        self.followed.changed((), dropped=False, records=jobs)
+        self.followed.await_followers(term)
+        return 0
 
     def add(self, rows):
         self.rows.groups = [*self.rows.groups, rows]
@@ -238,6 +247,14 @@ def test_the_default_address_is_the_one_toward_the_engine():
     assert parse_listen("", (("127.0.0.1", 8123),)) == ("127.0.0.1", 0)
     assert parse_listen("[::1]:80", ()) == ("::1", 80)
     assert parse_listen("off", ()) is None
+
+
+def test_every_server_drops_the_records_of_a_job_before_its_change_is_acknowledged(followed):
+    followed.announce(["one"])
+    assert followed.copies.records == [["one"]]
+    followed.follower.leader.command("announce", ["two", "three"])
+    assert followed.rows.records == [["one"], ["two", "three"]]
+    assert followed.copies.records == [["one"], ["two", "three"]]
 
 
 def test_nothing_is_acknowledged_without_a_follower_whose_connection_has_ended(followed):

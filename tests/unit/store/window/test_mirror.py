@@ -30,8 +30,8 @@ class Use:
     def watch(self, changed):
         changed(False)
 
-    def is_current(self):
-        return self.current
+    def valid_until(self):
+        return float("inf" if self.current else "-inf")
 
     def forward(self, *_):
         return False
