@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.test_processes import worker_answers
 from tests.e2e.test_several_servers import Servers, servers  # noqa: F401 - a fixture
 from tests.support.frames import records, row, samples
 from tests.support.processes import API, ServerProcess
@@ -117,6 +118,7 @@ def leader_of(several: Servers) -> ServerProcess:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("servers", ["2"], indirect=True, ids=["worker processes"])
 def test_killed_and_frozen_servers_neither_lose_nor_hide_samples(servers: Servers) -> None:  # noqa: F811
     base = int(time.time() * 1000) // 1000 * 1000 - 3_000_000
     assert servers.first.ingest(samples([row("app.number", [(base, 0.0)], job="crash")])).status == 200
@@ -158,3 +160,25 @@ def test_killed_and_frozen_servers_neither_lose_nor_hide_samples(servers: Server
             found = wait_until(lambda: values(server, writer.replica, base, max(writer.acknowledged) + 1))  # noqa: B023
             assert found is not None
             assert writer.acknowledged <= {number for number, value in found.items() if value == number}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("servers", ["2"], indirect=True, ids=["worker processes"])
+def test_workers_of_every_server_answer_live_questions_with_each_sample(servers: Servers) -> None:  # noqa: F811
+    base = int(time.time() * 1000) // 1000 * 1000 - 3_000_000
+    assert servers.first.ingest(samples([row("app.number", [(base, 0.0)], job="crash", replica="w")])).status == 200
+    servers.start(1)
+    servers.start(2)
+
+    def answers_itself(server: ServerProcess, before: float, newest: int) -> bool:
+        found = values(server, "w", base, 10)
+        assert found is not None
+        assert set(found) == set(range(newest + 1))
+        return worker_answers(server) > before
+
+    for number in range(1, 7):
+        body = samples([row("app.number", [(base + number * 1000, float(number))], job="crash", replica="w")])
+        assert servers.all[number % 3].ingest(body).status == 200
+        for server in servers.all:
+            before = worker_answers(server)
+            wait_until(lambda: answers_itself(server, before, number), "an answer of a worker")  # noqa: B023

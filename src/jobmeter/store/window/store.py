@@ -151,7 +151,9 @@ class WindowedStore:
 
     def close(self) -> None:
         """Close the engine. Other processes see that the window has ended."""
-        self.window.close()
+        with self._sharing:
+            self._is_trusted = False  # ``renew`` would open it again
+            self.window.close()
         self._engine.close()
 
     def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
