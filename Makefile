@@ -14,7 +14,7 @@ COMPILER := requirements/compiler.txt
 endif
 RUN := $(VENV)/bin/
 
-.PHONY: help setup page pictures sdk flink demo test test-encoded test-clusters test-gpu test-newcomer programs storm-node search wheel release site bench bench-full bench-cluster check lint types imports format docs pins clean
+.PHONY: help setup page pictures sdk flink demo test test-encoded test-clusters test-gpu test-newcomer programs storm search wheel release site bench bench-full bench-cluster check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -62,8 +62,9 @@ test-gpu: setup  ## readings of NVIDIA's GPUs beside nvidia-smi, with a recordin
 test-newcomer: setup ## the commands of the first pages, typed in a clean clone with a fresh environment: ten minutes
 	@NEWCOMER=1 $(RUN)python -m pytest -q tests/newcomer
 
-storm-node: setup ## servers and their ClickHouse node killed and frozen, FAULTS=100 times at random moments
-	@NODE_FAULTS=$(or $(FAULTS),100) NODE_SEED=$(or $(SEED),$$$$) $(RUN)python -m pytest -q -s tests/e2e/test_node_faults.py -k kills
+storm: MINUTES = 20
+storm: setup     ## every part of an installation killed and frozen, FAULTS=100 (TOPOLOGY=leader, replicas or shards, SEED=1)
+	@$(RUN)python -m tests.storm $(or $(TOPOLOGY),leader) --faults $(or $(FAULTS),100) --minutes $(MINUTES) --seed $(or $(SEED),$$$$)
 
 programs:        ## install the programs of others that some tests start (Debian, as root), or say how
 	@$(PYTHON) tests/programs.py

@@ -119,3 +119,12 @@ class Jobmeter(Contestant):
                 since = time.monotonic()
             time.sleep(1)
         raise RuntimeError(f"no roll-up ({tier}) of {asked.job} in {patience:.0f} s")
+
+
+class JobmeterOfTwo(Jobmeter):
+    """``jobmeter serve`` with two worker processes."""
+
+    @property
+    def command(self) -> Sequence[str]:
+        """See ``Contestant.command``."""
+        return [*super().command, "--processes", "2"]

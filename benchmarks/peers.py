@@ -176,11 +176,11 @@ class Prometheus(Peer):
         return self.written(), list(protobuf.bodies(data))
 
 
-def contestants(*, prometheus: bool = True) -> list[Contestant]:
+def contestants(ours: type[Jobmeter] = Jobmeter, *, prometheus: bool = True) -> list[Contestant]:
     """Jobmeter first, then the peers that can be started; none is started yet."""
     peers = [VictoriaMetrics()] if program("victoria-metrics") else []
     more = [Prometheus()] if prometheus and program("prometheus") else []
-    return [Jobmeter(), *peers, *more]
+    return [ours(), *peers, *more]
 
 
 def json_line(names: Names, stamps: str, value: NDArray[np.float64]) -> bytes:

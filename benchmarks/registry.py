@@ -58,7 +58,7 @@ def questions(url: str, count: int, rounds: int) -> list[Timing]:
 def _settle(registry: Registry) -> None:
     """The first listing reads every job."""
     began = time.perf_counter()
-    registry.jobs(JobFilter(projects=DEFAULT, sort="duration", limit=1), NOW)
+    registry.list_jobs(JobFilter(projects=DEFAULT, sort="duration", limit=1), NOW)
     print(f"ready after {time.perf_counter() - began:.1f} s")
 
 
@@ -68,19 +68,19 @@ def _timing(name: str, ask: _Ask, registry: Registry, rounds: int) -> Timing:
 
 def _asks(count: int) -> Iterator[tuple[str, _Ask]]:
     for name, question in _listings(count):
-        yield name, lambda registry, question=question: registry.jobs(question, NOW)  # type: ignore[misc]
+        yield name, lambda registry, question=question: registry.list_jobs(question, NOW)  # type: ignore[misc]
     newest = [(project_of(number), job_name(number)) for number in range(count - 100, count)]
     last = (newest[-1][1],)
     day = TimeRange(NOW - DAY_MS, NOW)
-    yield "projects()", lambda registry: registry.projects(None, NOW)
-    yield "sizes() of 100", lambda registry: registry.sizes(newest)
-    yield "findings() of 100", lambda registry: registry.findings(newest)
+    yield "projects()", lambda registry: registry.list_projects(None, NOW)
+    yield "sizes() of 100", lambda registry: registry.read_sizes(newest)
+    yield "findings() of 100", lambda registry: registry.list_findings(newest)
     yield "group_jobs() of a day", lambda registry: registry.group_jobs(None, "quota7", day, NOW)
-    yield "events of a job", lambda registry: registry.events(EventFilter(jobs=last))
-    yield "events of a job, offset 40,000", lambda registry: registry.events(EventFilter(jobs=last, offset=40_000))
-    yield "events of a project", lambda registry: registry.events(EventFilter(projects=DEFAULT))
-    yield "job()", lambda registry: registry.job(None, newest[-1][1], NOW)
-    yield "job_head()", lambda registry: registry.job_head(None, newest[-1][1], NOW)
+    yield "events of a job", lambda registry: registry.list_events(EventFilter(jobs=last))
+    yield "events of a job, offset 40,000", lambda registry: registry.list_events(EventFilter(jobs=last, offset=40_000))
+    yield "events of a project", lambda registry: registry.list_events(EventFilter(projects=DEFAULT))
+    yield "job()", lambda registry: registry.find_job(None, newest[-1][1], NOW)
+    yield "job_head()", lambda registry: registry.find_job_head(None, newest[-1][1], NOW)
 
 
 def _listings(count: int) -> Iterator[tuple[str, JobFilter]]:

@@ -115,13 +115,13 @@ FIELDS = (
 class _NoJobs:
     """No processes of jobs."""
 
-    def member_of(self, pid: int) -> Member | None:
+    def find_member(self, pid: int) -> Member | None:
         return None
 
-    def members(self) -> list[Member]:
+    def list_members(self) -> list[Member]:
         return []
 
-    def ended(self) -> list[Process]:
+    def list_ended(self) -> list[Process]:
         return []
 
 
@@ -176,7 +176,7 @@ def _measured(seconds: float) -> list[dict[tuple[str, str], float]]:
     """Read all GPUs each second, and return the readings of each look."""
     clock = SystemClock()
     driver = VENDOR.open(clock, Machine(), 30.0)
-    names = DeviceNames((VENDOR,), Machine()).of(VENDOR)
+    names = DeviceNames((VENDOR,), Machine()).get_vendor_names(VENDOR)
     collector = AcceleratorCollector(NodeIdentity("here"), names, driver, _NoJobs(), patience=10.0)
     looks: list[dict[tuple[str, str], float]] = []
     end = clock.monotonic() + seconds

@@ -22,6 +22,7 @@ from benchmarks.stages import (
 
 STAGES: dict[str, Callable[[Plan, Table], None]] = {
     "live": live.live,
+    "processes": live.processes,
     "loaded": live.loaded,
     "busy": live.busy,
     "day": long.day,
@@ -30,6 +31,7 @@ STAGES: dict[str, Callable[[Plan, Table], None]] = {
     "import": importing.measure,
     "remote": writing.remote,
     "agents": writing.agents,
+    "bodies": writing.bodies,
     "export": export.measure,
     "bytes": size.measure,
     "rest": rest.measure,

@@ -142,4 +142,4 @@ def _write(application: Application, count: int, start: int, end: int) -> None:
         index = np.repeat(np.arange(len(series), dtype=np.uint32), len(times))
         value = np.repeat(np.array(levels), len(times)) * generator.uniform(0.98, 1.02, len(index))
         batch = SampleBatch(series, index, np.tile(times, len(series)).astype(np.int64), value)
-        application.services.pipeline.samples(batch, _WRITER)
+        application.services.pipeline.submit_samples(batch, _WRITER)

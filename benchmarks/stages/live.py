@@ -11,7 +11,7 @@ from benchmarks.agreement import disagreement
 from benchmarks.client import drive
 from benchmarks.contestant import Contestant, running
 from benchmarks.data import Data, Names, job_names, utilization
-from benchmarks.ours import Jobmeter
+from benchmarks.ours import Jobmeter, JobmeterOfTwo
 from benchmarks.peers import contestants
 from benchmarks.plan import Plan
 from benchmarks.questions import LIVE_STEP_S, REPLICAS, fine, now_ms
@@ -46,6 +46,18 @@ def live(plan: Plan, table: Table) -> None:
             if isinstance(ours, Jobmeter):
                 vendor = drive(ours.port, [itertools.repeat(ours.vendor(day.job).encode())], plan.seconds)
                 table.add("live.vendor", ours.name, vendor.latency.p50)
+
+
+def processes(plan: Plan, table: Table) -> None:
+    """As ``live``, with two worker processes."""
+    with _loaded(plan, JobmeterOfTwo) as (everybody, day), Stream(everybody, day.names(), REPLICAS) as stream:
+        for one in everybody:
+            drive(one.port, [one.messages(questions(day.job))] * CONNECTIONS, plan.seconds / 2)  # each worker's cache
+        for turn in plan.turns(everybody):
+            for place, one in turn:
+                with stream.to(place):
+                    _add(table, "processes", one, day, plan)
+        _agree(table, "processes", everybody, day)
 
 
 def loaded(plan: Plan, table: Table) -> None:
@@ -97,9 +109,9 @@ def _add(table: Table, prefix: str, one: Contestant, day: Data, plan: Plan) -> N
 
 
 @contextlib.contextmanager
-def _loaded(plan: Plan) -> Iterator[tuple[Sequence[Contestant], Data]]:
+def _loaded(plan: Plan, ours: type[Jobmeter] = Jobmeter) -> Iterator[tuple[Sequence[Contestant], Data]]:
     day = utilization(now_ms(), plan.day_hours)
-    with running(contestants()) as everybody:
+    with running(contestants(ours)) as everybody:
         for one in everybody:
             one.load(day)
         yield everybody, day

@@ -40,7 +40,7 @@ def measure(plan: Plan, table: Table) -> None:
         try:
             _write(pipeline, bodies, table)
             _search(store, table)
-            size = store.statistics().bytes["logs"]
+            size = store.read_statistics().bytes["logs"]
         finally:
             pipeline.close()
             store.close()

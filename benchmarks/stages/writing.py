@@ -7,6 +7,7 @@ import numpy as np
 from benchmarks.client import Drive, Post, drive
 from benchmarks.contestant import Contestant, Template, running
 from benchmarks.data import Names
+from benchmarks.ours import Jobmeter, JobmeterOfTwo
 from benchmarks.peers import contestants
 from benchmarks.plan import Plan
 from benchmarks.processes import cpu_seconds
@@ -38,13 +39,22 @@ def remote(plan: Plan, table: Table) -> None:
 
 def agents(plan: Plan, table: Table) -> None:
     """Each contestant in the protocol that agents use for it: frames here; remote write, as vmagent's, there."""
+    _write_bodies(plan, table, "agents.rate", Jobmeter)
+
+
+def bodies(plan: Plan, table: Table) -> None:
+    """As ``agents``, with two worker processes."""
+    _write_bodies(plan, table, "bodies.rate", JobmeterOfTwo)
+
+
+def _write_bodies(plan: Plan, table: Table, key: str, ours: type[Jobmeter]) -> None:
     fleet = [_measured(agent) for agent in range(plan.agents)]
-    with running(contestants()) as everybody:
+    with running(contestants(ours)) as everybody:
         writers = []
         for one in everybody:
             senders = [one.template(series) for series in fleet]
             writers.append(_Writer(one, one.written(), senders, AGENT_SERIES, AGENT_CONNECTIONS))
-        _rounds(plan, table, "agents.rate", writers, AGENT_TIMES)
+        _rounds(plan, table, key, writers, AGENT_TIMES)
 
 
 class _Writer:

@@ -33,7 +33,7 @@ class PluginKind(StrEnum):
 
 
 _VENDOR = ("name", "title", "open", "metrics", "prefix", "variables", "is_present")
-_DIALECT = ("name", "title", "schemes", "operations", "gaps", "match", "render_error")
+_DIALECT = ("name", "title", "schemes", "operations", "gaps", "find_operation", "render_error")
 _FORMS: Mapping[PluginKind, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         PluginKind.RULES: ("a jobmeter.diagnose.rule.Rule", ("name", "title", "find", "metrics")),

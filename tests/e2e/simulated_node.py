@@ -171,7 +171,7 @@ def install(plan: Plan, number: int, life: int, machine: Machine) -> None:
     ) -> JobCollectors:
         table = Processes(machine, place.node)
         jobs = JobsCollector(place, table, GroupReader(Hierarchies(proc)), proc, state=state)
-        names = DeviceNames((VENDOR,), MachineFiles(proc=proc)).of(VENDOR)
+        names = DeviceNames((VENDOR,), MachineFiles(proc=proc)).get_vendor_names(VENDOR)
         nvidia = AcceleratorCollector(place, names, PynvmlLibrary(proc_root=proc), table)
         return JobCollectors(table, jobs, [nvidia])
 

@@ -65,7 +65,12 @@ def alerts(url, token=""):
     with urllib.request.urlopen(request) as reply:
         found = json.loads(reply.read().decode().replace("\\u003cno value\\u003e", "").replace("<no value>", ""))
     return sorted(
-        (sorted(one["labels"].items()), one["state"], round(float(one["value"]), 9), sorted(one["annotations"].items()))
+        (
+            sorted(one["labels"].items()),
+            one["state"],
+            round(float(one["value"]), 9),
+            sorted(one["annotations"].items()),
+        )
         for one in found["data"]["alerts"] or ()
     )
 

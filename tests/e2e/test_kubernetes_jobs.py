@@ -225,7 +225,7 @@ def compare(table: Table, kubernetes: Kubernetes, server: ServerProcess, name: s
 def test_the_kubelet_is_queried_for_devices(kubernetes: Kubernetes) -> None:
     client = PodResources(kubernetes.folder / "kubelet/pod-resources/kubelet.sock")
     assert client.present
-    assert client.devices() == [], "no device plug-in runs here"
+    assert client.list_devices() == [], "no device plug-in runs here"
     client.close()
 
 

@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from contextlib import suppress
@@ -50,10 +49,7 @@ _MOMENTS = re.compile(
 
 
 def workers(server: ServerProcess) -> list[int]:
-    found = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(server.process.pid)], capture_output=True, text=True, check=False
-    )
-    return sorted(map(int, found.stdout.split()))
+    return server.children()
 
 
 def sockets(pid: int) -> int:

@@ -173,7 +173,7 @@ def test_the_exit_status_is_reported_where_the_kernel_has_it(kind, status):
         end = kind(process.pid)
         process.communicate(b"\n")
         select.select([end.descriptor], [], [])
-        exit_status = end.status()
+        exit_status = end.read_status()
         end.close()
     # Waited for already: before Linux 6.15 nobody is told any more.
     assert exit_status == status or (exit_status is None and kernel() < (6, 15))

@@ -90,7 +90,7 @@ with open(sys.argv[1], "wb") as file:
 used = b"x" * (150 << 20)
 del used
 for controller, path in groups_of("/proc", os.getpid()).items():
-    folder = Hierarchies().directory(controller, path)
+    folder = Hierarchies().find_directory(controller, path)
     for name in ("memory.peak", "memory.max_usage_in_bytes") if controller in {"", "memory"} else ():
         try:
             print(open(f"{folder}/{name}").read())
@@ -128,7 +128,7 @@ def run(server, data, *words, job, interval="1s"):
 def elsewhere():
     """The files by which a process enters other groups, in every hierarchy in which a run has groups of its own."""
     groups = OwnGroups(f"elsewhere-{os.getpid()}", ["worker-0"], Hierarchies())
-    yield groups.entries("worker-0")
+    yield groups.list_entries("worker-0")
     groups.remove()
 
 

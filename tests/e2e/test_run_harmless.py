@@ -9,12 +9,12 @@ import pytest
 from tests.e2e.ingest_server import ingest_server
 
 FAULTS = {
-    "records cannot be made": "jobmeter.collect.launch.records:JobRecorder.started",
-    "the end cannot be recorded": "jobmeter.collect.launch.records:JobRecorder.ended",
+    "records cannot be made": "jobmeter.collect.launch.records:JobRecorder.record_start",
+    "the end cannot be recorded": "jobmeter.collect.launch.records:JobRecorder.record_end",
     "frames cannot be encoded": "jobmeter.collect.loop:records_frame",
     "samples cannot be encoded": "jobmeter.collect.loop:samples_frame",
     "control groups cannot be read": "jobmeter.collect.launch.children:OwnGroups.__init__",
-    "groups cannot be checked": "jobmeter.collect.launch.children:OwnGroups.entered",
+    "groups cannot be checked": "jobmeter.collect.launch.children:OwnGroups.find_entered",
     "the limits cannot be read": "jobmeter.collect.launch.session:own_limits",
     "processes cannot be read": "jobmeter.collect.launch.session:read_stat",
     "storage traffic cannot be read": "jobmeter.collect.launch.session:read_io",

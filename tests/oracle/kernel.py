@@ -59,6 +59,6 @@ class ArrowLines:
         join: Any = pc.binary_join_element_wise
         yield "".join(join(first, numbers[0], middle, numbers[1], last, "").to_pylist()).encode()
 
-    def rest(self) -> bytes:
+    def take_rest(self) -> bytes:
         """Return no text: all of it was yielded."""
         return b""

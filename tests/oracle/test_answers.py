@@ -70,7 +70,7 @@ def write(store: Store, table: pd.DataFrame, now_ms: int, random: np.random.Gene
     registry.set_retention("default", Retention(raw_days=36_500, minute_days=36_500, hour_days=36_500))
     pipeline = IngestPipeline(store, registry, SetClock(now_ms), Limits())
     for batch in samples.batches(table, random):
-        receipt = pipeline.samples(batch, WRITER)
+        receipt = pipeline.submit_samples(batch, WRITER)
         assert receipt.accepted == len(batch)
         assert not receipt.rejected
     pipeline.close()

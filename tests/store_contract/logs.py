@@ -208,7 +208,7 @@ class LogTests:
 
     def test_statistics_count_lines(self, store: Store, slot: Slot) -> None:
         store.logs.append([line_of(slot, at, str(at)) for at in range(300)], FOREVER)
-        found = store.statistics()
+        found = store.read_statistics()
         assert found.rows["logs"] >= 300
         assert found.bytes["logs"] > 0
 

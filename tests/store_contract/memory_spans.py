@@ -34,7 +34,7 @@ class MemorySpans:
             remaining = {key: span for key, span in self._spans.items() if job_key(span.project, span.job) != job}
             self._spans = remaining
 
-    def traces(self, selector: TraceFilter, budget: ReadBudget | None = None) -> TracePage:
+    def list_traces(self, selector: TraceFilter, budget: ReadBudget | None = None) -> TracePage:
         """Return one page of traces."""
         groups: dict[tuple[str, str], list[Span]] = {}
         for span in self.all():

@@ -54,7 +54,7 @@ def read_all(store: Store, series: Sequence[Series], span: TimeRange, budget: Re
     """Read everything that a store has of some series in a range. Fails if blocks are unordered or repeat a sample."""
     found: Samples = {}
     last = (-1, -1)
-    for block in store.read(SeriesKeys.of(series), span, budget):
+    for block in store.read(SeriesKeys.from_series(series), span, budget):
         for index, time, value in zip(block.index.tolist(), block.time.tolist(), block.value.tolist(), strict=True):
             assert last < (index, time), "samples are out of order or repeated"
             last = (index, time)
@@ -66,7 +66,7 @@ def stored_buckets(
     store: Store, series: Sequence[Series], span: TimeRange, tier: Tier
 ) -> dict[tuple[Series, int], Bucket]:
     """Read the roll-up rows of a store."""
-    columns = store.read_buckets(SeriesKeys.of(series), span, tier, BUDGET)
+    columns = store.read_buckets(SeriesKeys.from_series(series), span, tier, BUDGET)
     names = list(Bucket.__dataclass_fields__)
     values = zip(*(getattr(columns, name).tolist() for name in names), strict=True)
     keys = list(zip(columns.index.tolist(), columns.time.tolist(), strict=True))

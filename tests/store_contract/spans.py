@@ -42,7 +42,7 @@ def span_of(slot: Slot, number: int, at_ns: int = 0, lasts_ns: int = _SECOND, **
 def listed(store: Store, slot: Slot, **parts: object) -> list[Trace]:
     """List the traces of the slot's job."""
     values: dict[str, object] = {"projects": OWN, "job": slot.job, "limit": 100, **parts}
-    return store.spans.traces(TraceFilter(**values), BUDGET).traces  # type: ignore[arg-type]
+    return store.spans.list_traces(TraceFilter(**values), BUDGET).traces  # type: ignore[arg-type]
 
 
 def read_spans(store: Store, *traces: str, **parts: object) -> list[Span]:
@@ -157,12 +157,12 @@ class SpanTests:
         spans = [span_of(slot, number, trace=trace_id(slot, number)) for number in range(3)]
         store.spans.append([*spans, *(msgspec.structs.replace(one, project="lab") for one in spans[:1])], FOREVER)
         selector = TraceFilter(traces=frozenset(span.trace for span in spans), limit=2, count=True)
-        page = store.spans.traces(selector, BUDGET)
+        page = store.spans.list_traces(selector, BUDGET)
         assert ([one.project for one in page.traces], page.total) == (["default", "default"], 4)
         own = replace(selector, projects=frozenset({"lab"}))
-        assert store.spans.traces(own, BUDGET).total == 1
-        assert store.spans.traces(replace(own, projects=frozenset()), BUDGET).total == 0
-        assert store.spans.traces(replace(selector, job=slot.job, projects=None), BUDGET).total == 4
+        assert store.spans.list_traces(own, BUDGET).total == 1
+        assert store.spans.list_traces(replace(own, projects=frozenset()), BUDGET).total == 0
+        assert store.spans.list_traces(replace(selector, job=slot.job, projects=None), BUDGET).total == 4
 
     def test_a_deleted_job_has_no_spans(self, store: Store, slot: Slot) -> None:
         other = Slot()
@@ -179,7 +179,9 @@ class SpanTests:
         days = [span_of(slot, day, -day * 86_400 * _SECOND, trace=trace_id(slot, day)) for day in range(200)]
         large = span_of(slot, 999, attributes={"x": "y" * 900_000, **{f"k{at}": "v" for at in range(1_000)}})
         store.spans.append([*days, large], FOREVER)
-        assert store.spans.traces(TraceFilter(projects=OWN, job=slot.job, count=True, limit=0), BUDGET).total == 200
+        assert (
+            store.spans.list_traces(TraceFilter(projects=OWN, job=slot.job, count=True, limit=0), BUDGET).total == 200
+        )
         assert read_spans(store, trace_id(slot))[1] == large
 
     @given(data=st.data())
@@ -193,7 +195,7 @@ class SpanTests:
         oracle.append({span.order: span for span in read_spans(store, *(span.trace for span in spans))}.values())
         for _ in range(3):
             selector = data.draw(self._filters(slot))
-            assert store.spans.traces(selector, BUDGET) == oracle.traces(selector)
+            assert store.spans.list_traces(selector, BUDGET) == oracle.list_traces(selector)
 
     @staticmethod
     def _spans(slot: Slot) -> "st.SearchStrategy[Span]":
@@ -246,7 +248,7 @@ class SpanTests:
     def test_a_question_that_reads_too_many_spans_is_refused(self, store: Store, slot: Slot) -> None:
         store.spans.append([span_of(slot, number, number) for number in range(10)], FOREVER)
         try:
-            found = store.spans.traces(TraceFilter(projects=OWN, job=slot.job), ReadBudget(rows=1)).traces
+            found = store.spans.list_traces(TraceFilter(projects=OWN, job=slot.job), ReadBudget(rows=1)).traces
         except LimitExceededError as error:
             assert error.field == "limit"  # noqa: PT017 - an engine without a budget of rows answers
         else:

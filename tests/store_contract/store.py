@@ -55,7 +55,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         rows = {(one, slot.start + at * 1000): float(at) for one in series for at in range(50)}
         store.append(batch_of(rows), FOREVER)
         for order in (series, series[::-1], sorted(series, key=lambda one: one.id)):
-            blocks = list(store.read(SeriesKeys.of(order), slot.span, BUDGET))
+            blocks = list(store.read(SeriesKeys.from_series(order), slot.span, BUDGET))
             index = np.concatenate([block.index for block in blocks]).tolist()
             time = np.concatenate([block.time for block in blocks]).tolist()
             assert list(zip(index, time, strict=True)) == [
@@ -97,12 +97,12 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
     def test_no_series_that_has_samples_is_called_unwritten(self, store: Store, slot: Slot) -> None:
         series = [slot.gauge(f"worker-{n}") for n in range(4)]
         for count in range(4):
-            unwritten = store.lacks_descriptor(SeriesKeys.of(series))
+            unwritten = store.lacks_descriptor(SeriesKeys.from_series(series))
             assert not unwritten[:count].any()
             store.append(batch_of({(series[count], slot.start): 1.0}), FOREVER)
         store.delete_job(series[0].job_key)
         store.append(batch_of({(series[1], slot.start): 2.0}), FOREVER)
-        assert not store.lacks_descriptor(SeriesKeys.of(series))[1]
+        assert not store.lacks_descriptor(SeriesKeys.from_series(series))[1]
         assert read_all(store, series, slot.span) == {(series[1], slot.start): 2.0}
 
     def test_live_series_come_page_by_page_those_of_the_last_day_first(self, store: Store, slot: Slot) -> None:
@@ -113,7 +113,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         def live(since_ms: int, most: int) -> list[int]:
             found, place = list[int](), NEWEST
             while True:
-                page = store.live(since_ms, most, place)
+                page = store.list_live_series(since_ms, most, place)
                 assert len(page.keys) <= most
                 found += page.keys.series.tolist()
                 if page.following is None:
@@ -183,9 +183,9 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         assert store.find(own) == [plain]
         assert set(store.find(replace(own, special=True))) == {plain, special}
         assert store.find(replace(own, metrics=names)) == [special]
-        assert store.names(own, NamePart.METRIC) == [plain.metric]
+        assert store.list_names(own, NamePart.METRIC) == [plain.metric]
         every = replace(own, special=True)
-        assert store.names(every, NamePart.METRIC, SPECIAL) == [special.metric]
+        assert store.list_names(every, NamePart.METRIC, SPECIAL) == [special.metric]
 
     def test_names_are_listed_by_part(self, store: Store, slot: Slot) -> None:
         labels = (("disk", "sda"), ("part", "é"))
@@ -194,7 +194,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         store.append(batch_of({(one, slot.start): 1.0 for one in (mine, slot.gauge("worker-1"), other)}), FOREVER)
 
         def names(part: NamePart, prefix: str = "", limit: int = 10) -> list[str]:
-            return store.names(SeriesSelector(jobs=(slot.key, other.job_key), limit=limit), part, prefix)
+            return store.list_names(SeriesSelector(jobs=(slot.key, other.job_key), limit=limit), part, prefix)
 
         assert names(NamePart.METRIC) == ["disk.read", "gpu.power"]
         assert names(NamePart.METRIC, "gpu") == ["gpu.power"]
@@ -208,8 +208,10 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         assert names(NamePart.REPLICA) == ["worker-0", "worker-1"]
         assert names(NamePart.LABEL) == ["disk", "part"]
         assert names(NamePart.LABEL_VALUE) == ["sda", "é"]
-        assert store.names(SeriesSelector(projects=frozenset({f"p-{slot.number}"})), NamePart.METRIC) == ["gpu.power"]
-        assert store.names(SeriesSelector(projects=frozenset()), NamePart.METRIC) == []
+        assert store.list_names(SeriesSelector(projects=frozenset({f"p-{slot.number}"})), NamePart.METRIC) == [
+            "gpu.power"
+        ]
+        assert store.list_names(SeriesSelector(projects=frozenset()), NamePart.METRIC) == []
 
     def test_series_that_were_last_written_before_a_day_are_left_out(self, store: Store, slot: Slot) -> None:
         old, new = slot.gauge("worker-0"), slot.gauge("worker-1")
@@ -235,7 +237,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         rows = {(one, slot.start): float(number) for number, one in enumerate(series)}
         store.append(batch_of(rows), FOREVER)
         assert read_all(store, series, slot.span) == rows
-        previous = store.previous(SeriesKeys.of(series), slot.start + 1, BUDGET)
+        previous = store.read_previous(SeriesKeys.from_series(series), slot.start + 1, BUDGET)
         assert previous.value.tolist() == list(rows.values())
 
     def test_a_read_past_its_rows_is_refused(self, store: Store, slot: Slot) -> None:
@@ -250,10 +252,10 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         times = slot.start + np.arange(300_000, dtype=np.int64)
         store.append(SampleBatch([one], np.zeros(len(times), np.uint32), times, np.ones(len(times))), FOREVER)
         for _ in range(6):
-            blocks = store.read(SeriesKeys.of([one]), slot.span, BUDGET)
+            blocks = store.read(SeriesKeys.from_series([one]), slot.span, BUDGET)
             assert len(next(iter(blocks)))
             blocks.close()  # type: ignore[attr-defined]
-        assert sum(map(len, store.read(SeriesKeys.of([one]), slot.span, BUDGET))) == len(times)
+        assert sum(map(len, store.read(SeriesKeys.from_series([one]), slot.span, BUDGET))) == len(times)
 
     def test_the_sample_before_a_time(self, store: Store, slot: Slot) -> None:
         near, far, none = slot.gauge("worker-0"), slot.gauge("worker-1"), slot.gauge("worker-2")
@@ -267,30 +269,30 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         }
         store.append(batch_of(rows), FOREVER)
         store.append(batch_of({(near, at - 5): 1.5}), FOREVER)
-        found = store.previous(SeriesKeys.of([none, far, near]), at, BUDGET)
+        found = store.read_previous(SeriesKeys.from_series([none, far, near]), at, BUDGET)
         assert _rows(found) == [(1, slot.start + 1, 4.0), (2, at - 5, 1.5)]
-        assert not len(store.previous(SeriesKeys.of([near, far]), slot.start, BUDGET))
+        assert not len(store.read_previous(SeriesKeys.from_series([near, far]), slot.start, BUDGET))
 
     def test_first_and_last_times_of_jobs(self, store: Store, slot: Slot) -> None:
         one, two = slot.gauge("worker-0"), slot.counter("worker-1")
         store.append(batch_of({(one, slot.start + 30 * HOUR): 1.0, (two, slot.start + 10): 1.0}), FOREVER)
-        assert store.last_times([slot.key, 12345]) == {slot.key: (slot.start + 10, slot.start + 30 * HOUR)}
+        assert store.read_last_times([slot.key, 12345]) == {slot.key: (slot.start + 10, slot.start + 30 * HOUR)}
         store.roll_up(slot.start + 20 * HOUR)
         store.append(batch_of({(one, slot.start + 5): 1.0}), FOREVER)
-        assert store.last_times([slot.key]) == {slot.key: (slot.start + 5, slot.start + 30 * HOUR)}
+        assert store.read_last_times([slot.key]) == {slot.key: (slot.start + 5, slot.start + 30 * HOUR)}
         store.roll_up(slot.start + 31 * HOUR)
-        assert store.last_times([slot.key]) == {slot.key: (slot.start + 5, slot.start + 30 * HOUR)}
-        assert store.last_times([]) == {}
+        assert store.read_last_times([slot.key]) == {slot.key: (slot.start + 5, slot.start + 30 * HOUR)}
+        assert store.read_last_times([]) == {}
 
     def test_hours_are_rolled_up_when_they_are_whole(self, store: Store, slot: Slot) -> None:
         one = slot.gauge()
         store.append(batch_of({(one, slot.start + minute * MINUTE): 1.0 for minute in range(200)}), FOREVER)
-        assert store.rolled_up_ranges([slot.key], slot.span) == []
+        assert store.find_rolled_up_ranges([slot.key], slot.span) == []
         assert store.roll_up(slot.start + 3 * HOUR + 59 * MINUTE) >= 3
-        assert store.rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 3 * HOUR)]
+        assert store.find_rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 3 * HOUR)]
         inner = TimeRange(slot.start + 1, slot.start + 2 * HOUR + 1)
-        assert store.rolled_up_ranges([slot.key], inner) == [TimeRange(slot.start + HOUR, slot.start + 2 * HOUR)]
-        assert store.rolled_up_ranges([slot.key], TimeRange(slot.start + 1, slot.start + HOUR)) == []
+        assert store.find_rolled_up_ranges([slot.key], inner) == [TimeRange(slot.start + HOUR, slot.start + 2 * HOUR)]
+        assert store.find_rolled_up_ranges([slot.key], TimeRange(slot.start + 1, slot.start + HOUR)) == []
         assert store.roll_up(slot.start + 3 * HOUR) == 0
 
     def test_a_late_sample_takes_an_hour_back_until_it_is_rolled_up_again(self, store: Store, slot: Slot) -> None:
@@ -300,11 +302,11 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         store.roll_up(slot.start + 5 * HOUR)
         late = {(one, slot.start + 2 * HOUR + 5): 7.0}
         store.append(batch_of(late), FOREVER)
-        trusted = store.rolled_up_ranges([slot.key], slot.span)
+        trusted = store.find_rolled_up_ranges([slot.key], slot.span)
         assert not any(part.intersect(TimeRange(slot.start + 2 * HOUR, slot.start + 3 * HOUR)) for part in trusted)
-        assert store.rolled_up_ranges([other.key], slot.span) == [TimeRange(slot.start, slot.start + 5 * HOUR)]
+        assert store.find_rolled_up_ranges([other.key], slot.span) == [TimeRange(slot.start, slot.start + 5 * HOUR)]
         assert store.roll_up(slot.start + 5 * HOUR) >= 1
-        assert store.rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 5 * HOUR)]
+        assert store.find_rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 5 * HOUR)]
         self._check_buckets(store, slot.span, [one], {**rows, **late})
 
     def test_roll_ups_equal_those_made_by_hand(self, store: Store, slot: Slot) -> None:
@@ -345,9 +347,11 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         old = slot.start - 90 * DAY
         rows = {(one, old + hour * HOUR + 7): hour * 2.0 for hour in range(60)}
         store.append(batch_of(rows), FOREVER)
-        assert store.rolled_up_ranges([slot.key], TimeRange(old, old + 60 * HOUR)) == []
+        assert store.find_rolled_up_ranges([slot.key], TimeRange(old, old + 60 * HOUR)) == []
         store.roll_up(slot.start)
-        assert store.rolled_up_ranges([slot.key], TimeRange(old, old + 60 * HOUR)) == [TimeRange(old, old + 60 * HOUR)]
+        assert store.find_rolled_up_ranges([slot.key], TimeRange(old, old + 60 * HOUR)) == [
+            TimeRange(old, old + 60 * HOUR)
+        ]
         self._check_buckets(store, TimeRange(old, old + 60 * HOUR), [one], rows)
 
     def test_a_deleted_job_is_gone_and_may_come_back(self, store: Store, slot: Slot) -> None:
@@ -359,7 +363,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         store.delete_job(slot.key)
         assert read_all(store, [one], slot.span) == {}
         assert store.find(SeriesSelector(jobs=(slot.key,))) == []
-        assert store.last_times([slot.key]) == {}
+        assert store.read_last_times([slot.key]) == {}
         assert stored_buckets(store, [one], slot.span, Tier.HOUR) == {}
         assert read_all(store, [other.gauge()], slot.span) == stored
         again = {(one, slot.start + 5): 2.0}
@@ -368,9 +372,9 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         assert store.find(SeriesSelector(jobs=(slot.key,))) == [one]
 
     def test_statistics_count_rows(self, store: Store, slot: Slot) -> None:
-        before = store.statistics()
+        before = store.read_statistics()
         store.append(batch_of({(slot.gauge(), slot.start + at): 1.0 for at in range(1000)}), FOREVER)
-        after = store.statistics()
+        after = store.read_statistics()
         tables = {"samples", "minutes", "hours", "series", "logs", "spans", "outbox"}
         assert set(after.rows) == set(after.bytes) == tables
         assert after.rows["samples"] >= 1000
@@ -427,7 +431,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
             rollup_job.join()
         self._check_trusted(store, slot, [one], rows)
         store.roll_up(slot.start + 6 * HOUR)
-        assert store.rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 6 * HOUR)]
+        assert store.find_rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 6 * HOUR)]
         self._check_buckets(store, slot.span, [one], rows)
 
     @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
@@ -460,12 +464,12 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
             times = [time for who, time in stored if who == one and time < before]
             if times:
                 expected.append((index, max(times), stored[one, max(times)]))
-        assert _rows(store.previous(SeriesKeys.of(series), before, BUDGET)) == expected
+        assert _rows(store.read_previous(SeriesKeys.from_series(series), before, BUDGET)) == expected
 
     @staticmethod
     def _check_trusted(store: Store, slot: Slot, series: Sequence[Series], stored: Samples) -> None:
-        """Check that all hours that ``rolled_up_ranges`` lists are rolled up correctly."""
-        for part in store.rolled_up_ranges([slot.key], slot.span):
+        """Check that all hours that ``find_rolled_up_ranges`` lists are rolled up correctly."""
+        for part in store.find_rolled_up_ranges([slot.key], slot.span):
             StoreTests._check_buckets(store, part, series, stored)
 
     @staticmethod

@@ -144,9 +144,9 @@ class EncodingExecutor(Executor):
         border = Border()
         return border.result(question, super().run(border.question(question), scope))
 
-    def from_memory(self, question: Question[T], scope: Scope) -> T | None:
+    def answer_from_memory(self, question: Question[T], scope: Scope) -> T | None:
         border = Border()
-        found = super().from_memory(border.question(question), scope)
+        found = super().answer_from_memory(border.question(question), scope)
         return None if found is None else border.result(question, found)
 
 

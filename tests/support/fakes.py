@@ -53,14 +53,14 @@ class FakeMemory(CachedAnswers):
     def __init__(self, registry: "FakeRegistry") -> None:
         self._registry = registry
 
-    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
-        return self._registry.job(projects, job, now_ms)
+    def get_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+        return self._registry.find_job(projects, job, now_ms)
 
-    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
-        return self._registry.job_head(projects, job, now_ms)
+    def get_job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+        return self._registry.find_job_head(projects, job, now_ms)
 
-    def retention(self, project: str) -> Retention | None:
-        return self._registry.retention(project)
+    def get_retention(self, project: str) -> Retention | None:
+        return self._registry.get_retention(project)
 
 
 class FakeRegistry(Registry):
@@ -96,7 +96,7 @@ class FakeRegistry(Registry):
         self.recorded.append((project, records))
         return len(records.jobs) + len(records.nodes) + len(records.events)
 
-    def events(self, question: EventFilter) -> EventPage:
+    def list_events(self, question: EventFilter) -> EventPage:
         self.event_questions.append(question)
         return EventPage([], 0)
 
@@ -107,7 +107,7 @@ class FakeRegistry(Registry):
     def prune(self, now_ms: int) -> int:
         return 0
 
-    def lease(self, project: str, job: str) -> tuple[int, str] | None:
+    def get_lease(self, project: str, job: str) -> tuple[int, str] | None:
         return None
 
     def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
@@ -124,7 +124,7 @@ class FakeRegistry(Registry):
             raise self.failure
         self.observations.extend(observations)
 
-    def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
+    def list_jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         found = [
             view.job
             for view in self.views.values()
@@ -133,24 +133,24 @@ class FakeRegistry(Registry):
         ]
         return JobPage(found, len(found))
 
-    def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
+    def list_projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         found = {project for project, _ in self.views if names is None or project in names}
         return [Project(name=name) for name in sorted(found)]
 
-    def sizes(self, jobs: Iterable[tuple[str, str]], *, places: bool = False) -> dict[tuple[str, str], JobSize]:
+    def read_sizes(self, jobs: Iterable[tuple[str, str]], *, places: bool = False) -> dict[tuple[str, str], JobSize]:
         return {job: JobSize(replicas=len(self.views[job].replicas)) for job in jobs if job in self.views}
 
-    def findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
+    def list_findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
         return []
 
-    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
+    def find_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         return [
             view
             for view in self.views.values()
             if view.job.id == job and (projects is None or view.job.project in projects)
         ]
 
-    def job_views(self, jobs: Iterable[tuple[str, str]], span: TimeRange, now_ms: int) -> list[JobView]:
+    def list_job_views(self, jobs: Iterable[tuple[str, str]], span: TimeRange, now_ms: int) -> list[JobView]:
         wanted = set(jobs)
         return [view for view in self.views.values() if (view.job.project, view.job.id) in wanted]
 
@@ -184,20 +184,20 @@ class FakeRegistry(Registry):
             and (view.job.end is None or view.job.end >= span.start_ms)
         )
 
-    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
-        return [view.job for view in self.job(projects, job, now_ms)]
+    def find_job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
+        return [view.job for view in self.find_job(projects, job, now_ms)]
 
-    def allocations(self, project: str, job: str) -> list[Allocation]:
+    def list_allocations(self, project: str, job: str) -> list[Allocation]:
         return self.views[project, job].allocations
 
     def delete_job(self, project: str, job: str) -> bool:
         return self.views.pop((project, job), None) is not None
 
-    def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
+    def list_nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
         found = [node for node in self.stored_nodes if projects is None or node.project in projects]
         return [node for node in found if names is None or node.name in names]
 
-    def retention(self, project: str) -> Retention:
+    def get_retention(self, project: str) -> Retention:
         return self.retentions.get(project, Retention())  # in memory, whether the database answers or not
 
     def set_retention(self, project: str, retention: Retention | None) -> None:

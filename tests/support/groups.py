@@ -33,8 +33,8 @@ GIB = 2.0**30
 class Registry(FakeRegistry):
     """Lists jobs by group and workspace too."""
 
-    def jobs(self, question, now_ms):
-        page = super().jobs(question, now_ms)
+    def list_jobs(self, question, now_ms):
+        page = super().list_jobs(question, now_ms)
         found = [
             job
             for job in page.jobs

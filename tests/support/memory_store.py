@@ -190,7 +190,7 @@ class MemoryStore:
             raise LimitExceededError(f"more than {selector.limit} series match", "series")
         return found
 
-    def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
+    def list_live_series(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
         """Return a page of series with samples since a time."""
         with self._lock:
             last = ((max(own) // DAY, key) for key, own in self._samples.items() if own and max(own) >= since_ms)
@@ -201,7 +201,7 @@ class MemoryStore:
         following = (-found[most][0], *found[most][1:]) if len(found) > most else None
         return SeriesPage(SeriesKeys(job, series), following)
 
-    def names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
+    def list_names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
         """Return the distinct names of a field in the matching series, sorted."""
         with self._lock:
             found = {
@@ -213,7 +213,7 @@ class MemoryStore:
         return sorted(name for name in found if name and name.startswith(prefix))[: selector.limit]
 
     def _matches(self, key: _Key, series: Series, selector: SeriesSelector) -> bool:
-        if not selector.by_names()(series) or (selector.jobs is not None and key[0] not in selector.jobs):
+        if not selector.make_name_filter()(series) or (selector.jobs is not None and key[0] not in selector.jobs):
             return False
         return selector.since is None or max(self._samples.get(key, ()), default=-1) >= selector.since
 
@@ -237,11 +237,11 @@ class MemoryStore:
         for at in range(0, len(rows), _BLOCK):
             yield _columns(rows[at : at + _BLOCK])
 
-    def imported_buckets(self, keys, span, step_ms):
+    def read_imported_buckets(self, keys, span, step_ms):
         """Return None: nothing is cached."""
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
-        """Return roll-up rows, correct at any time, whatever ``rolled_up_ranges`` says."""
+        """Return roll-up rows, correct at any time, whatever ``find_rolled_up_ranges`` says."""
         rows = [
             (index, start, bucket)
             for index, (key, samples) in enumerate(zip(_pairs(keys), self._rows(keys), strict=True))
@@ -273,7 +273,7 @@ class MemoryStore:
         metric = find(series.metric) if series else None
         return metric is not None and metric.kind is Kind.COUNTER
 
-    def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
+    def read_previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """Return for each series its last sample before that time."""
         rows: list[tuple[int, int, float]] = []
         for index, samples in enumerate(self._rows(keys)):
@@ -282,7 +282,7 @@ class MemoryStore:
         _check(len(rows), budget)
         return _columns(rows)
 
-    def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+    def find_rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """Return the hour-aligned parts of ``span`` without marked hours."""
         with self._lock:
             stale = {hour for job, hour in self._stale if job in set(jobs)}
@@ -297,7 +297,7 @@ class MemoryStore:
                 parts.append(TimeRange(hour, hour + HOUR))
         return parts
 
-    def revision(self, jobs: Sequence[int]) -> None:
+    def get_revision(self, jobs: Sequence[int]) -> None:
         """Return None: others may write to the same samples."""
 
     def roll_up(self, until_ms: int) -> int:
@@ -308,7 +308,7 @@ class MemoryStore:
             self._stale -= done
         return len({hour for _, hour in done})
 
-    def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
+    def read_last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the times of the first and the last sample of each job key that has samples."""
         times: dict[int, tuple[int, int]] = {}
         with self._lock:
@@ -329,11 +329,11 @@ class MemoryStore:
                 self._forget(key)
             self._stale = {entry for entry in self._stale if entry[0] != job}
 
-    def damaged(self) -> Sequence[DamagedPart]:
+    def list_damaged(self) -> Sequence[DamagedPart]:
         """Return no parts: memory has no files."""
         return ()
 
-    def statistics(self) -> StoreStatistics:
+    def read_statistics(self) -> StoreStatistics:
         """Return the number of rows, and the bytes of their bare numbers; roll-ups take none."""
         with self._lock:
             samples = sum(map(len, self._samples.values()))

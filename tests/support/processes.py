@@ -86,6 +86,11 @@ class ServerProcess:
         assert self._process is not None
         return self._process
 
+    def children(self) -> list[int]:
+        """Return the numbers of its worker processes."""
+        command = ["ps", "-o", "pid=", "--ppid", str(self.process.pid)]
+        return sorted(map(int, subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()))
+
     @property
     def note(self) -> dict[str, Any]:
         note: dict[str, Any] = json.loads((self.data / "server.json").read_text())

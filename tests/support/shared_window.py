@@ -76,7 +76,7 @@ class Writer:
         return now - LATE * STEP
 
     def _append(self, series, moment, now):
-        keys = KEYS.where(series)
+        keys = KEYS.select(series)
         moments = np.full(len(series), moment, np.int64)
         names = [_NAMES[at] for at in series.tolist()]
         index = np.arange(len(series), dtype=np.uint32)
@@ -88,14 +88,14 @@ class Writer:
             case 0:
                 self.window.sweep(now)
             case 1:
-                self.window.drop(KEYS.where(some))
+                self.window.drop(KEYS.select(some))
             case 2:
                 self.window.drop_job(self.draw.randrange(JOBS))
             case 3:
                 # Too old for the window: the series are complete from its begin on.
                 self._append(some, max(BEGIN, now - 2 * LENGTH) // STEP * STEP, now)
             case 4 | 5 | 6 | 7:
-                self._adopt(np.flatnonzero(self.window.missing(KEYS)), now)
+                self._adopt(np.flatnonzero(self.window.find_missing(KEYS)), now)
             case _:
                 pass
 
@@ -109,7 +109,7 @@ class Writer:
         there = (age >= LATE) | (self.delays[turn % LATE, series[index]] <= age)
         index, at = index[there], at[there]
         columns = SampleColumns(index.astype(np.uint32), at, values_of(series[index], at))
-        self.window.adopt(KEYS.where(series), columns, since, now)
+        self.window.adopt(KEYS.select(series), columns, since, now)
 
 
 def check_once(window, until, draw):
@@ -117,7 +117,7 @@ def check_once(window, until, draw):
     series = np.sort(draw.choice(SERIES, draw.integers(1, 40), replace=False))
     steps = TOGETHER * int(draw.integers(1, 16))
     end = (until // (TOGETHER * STEP)) * TOGETHER * STEP
-    span, keys = TimeRange(end - steps * STEP, end), KEYS.where(series)
+    span, keys = TimeRange(end - steps * STEP, end), KEYS.select(series)
     times = np.arange(span.start_ms, span.end_ms, STEP)
     expected = values_of(series[:, None], times[None, :])
     kind = int(draw.integers(4))
@@ -129,17 +129,17 @@ def check_once(window, until, draw):
         want = np.tile(times, len(series)), expected.ravel()
     elif kind == 1:
         grid = WindowGrid(np.arange(len(series)), np.full(len(series), MEAN, np.uint8))
-        lines = window.lines(keys, grid, span, STEP, 10**6)
+        lines = window.average_lines(keys, grid, span, STEP, 10**6)
         got = None if lines is None else (lines.time, lines.value)
         want = np.tile(times, len(series)), expected.ravel()
     elif kind == 2:
         gauges = np.zeros(len(series), np.bool_)
-        made = window.buckets(keys, span, TOGETHER * STEP, gauges, References.none(len(series)))
+        made = window.read_buckets(keys, span, TOGETHER * STEP, gauges, References.none(len(series)))
         got = None if made is None else (made.count, made.first, made.last, made.sum)
         each = expected.reshape(-1, TOGETHER)
         want = np.full(len(each), TOGETHER), each[:, 0], each[:, -1], each.sum(1)
     else:
-        last = window.previous(keys, span.end_ms)
+        last = window.read_previous(keys, span.end_ms)
         got = None if last is None else (last.time, last.value)
         want = np.full(len(series), times[-1]), expected[:, -1]
     if got is None:

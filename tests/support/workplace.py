@@ -10,7 +10,7 @@ from jobmeter.model.time import MINUTE, SECOND
 from jobmeter.server.exchange import Reply
 from jobmeter.server.workers.answers import WorkerAnswers
 from jobmeter.server.workers.forward import Forwarder
-from jobmeter.server.workers.frames import READ_BY_WORKER, AdmissionResult, LookupResult
+from jobmeter.server.workers.frames import READ_BY_WORKER, AdmissionResult, LookupResult, SamplesStored
 from jobmeter.server.workers.gateway import WorkerGateway
 from jobmeter.server.workers.owner import OwnedRecords
 from jobmeter.store.channel import Channel
@@ -166,7 +166,7 @@ async def _connected(place):
     await loop.create_connection(lambda: gateway.channel, sock=ours)
 
     def take(message):
-        (answers if isinstance(message, LookupResult | AdmissionResult) else forwarder).take(message)
+        (answers if isinstance(message, LookupResult | AdmissionResult | SamplesStored) else forwarder).take(message)
 
     channel = Channel(READ_BY_WORKER, take, lambda: None)
     await loop.create_connection(lambda: channel, sock=theirs)

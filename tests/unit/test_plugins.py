@@ -62,9 +62,16 @@ def fail(given):
     raise LookupError("boom")
 from types import SimpleNamespace
 BOOM = SimpleNamespace(
-    name="boom", title="Boom", schemes=(), operations=(), gaps=(), match=fail, view_call=fail, render_error=fail
+    name="boom",
+    title="Boom",
+    schemes=(),
+    operations=(),
+    gaps=(),
+    find_operation=fail,
+    view_call=fail,
+    render_error=fail,
 )
-HALF = SimpleNamespace(name="half", title="Half", operations=(), match=fail)
+HALF = SimpleNamespace(name="half", title="Half", operations=(), find_operation=fail)
 def fail_to_open(settings, policy, origin):
     raise OSError("no disk")
 class Duck:
@@ -116,7 +123,7 @@ from jobmeter.ship.sink import Origin
 
 def refusal(kind):
     try:
-        opener(kind)(None, DestinationPolicy.of(()), Origin("0", "p", "l"))
+        opener(kind)(None, DestinationPolicy.from_settings(()), Origin("0", "p", "l"))
     except ConfigurationError as error:
         return error.message
 
@@ -150,7 +157,7 @@ print(json.dumps({
     "plain": [[answer.status, answer.body.decode()] for answer in plain],
     "collectors": [[one.collector.name, one.every_ms] for one in planned],
     "samples": [[one.series.metric, one.series.node, one.value] for one in samples],
-    "sink": opener("null")(None, DestinationPolicy.of(()), Origin("0", "p", "l")).origin.project,
+    "sink": opener("null")(None, DestinationPolicy.from_settings(()), Origin("0", "p", "l")).origin.project,
     "refusals": [refusal(kind) for kind in ("nothing", "unknown", "closed")],
     "vendors": [vendor.name for vendor in vendors()],
     "measured": sorted(powers),

@@ -30,7 +30,7 @@ class Audit:
         self._lock = threading.Lock()
         self._second = self._lines = self._suppressed = 0
 
-    def refused(
+    def write_refusal(
         self,
         error: JobmeterError,
         *,
@@ -43,8 +43,8 @@ class Audit:
     ) -> None:
         """Write the audit line of a refusal.
 
-        ``claimed`` is what ``Authenticator.claimed`` gives for an unverified call, never a raw value of the request. A
-        line that cannot be written is reported in the program's log; no error is raised.
+        ``claimed`` is what ``Authenticator.find_claimed_key`` gives for an unverified call, never a raw value of the
+        request. A line that cannot be written is reported in the program's log; no error is raised.
         """
         now_ms = self._clock.now_ms()
         line = {

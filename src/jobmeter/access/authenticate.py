@@ -178,13 +178,13 @@ class Authenticator:
                 shares.append((scheme, claim))
         if malformed:
             raise malformed
-        if call.header("authorization").strip():
+        if call.get_header("authorization").strip():
             raise UnauthenticatedError("the Authorization header uses a scheme that is not accepted here", "malformed")
         if not shares:
             raise UnauthenticatedError("a credential is required", "missing")
         return shares[0]
 
-    def claimed(self, call: Call, schemes: Sequence[Scheme]) -> str:
+    def find_claimed_key(self, call: Call, schemes: Sequence[Scheme]) -> str:
         """Return the access key id of a refused call for the audit line; empty without one.
 
         A text that is not the id of a key looked up for the call may be a secret in the wrong place. It is replaced by
@@ -257,12 +257,12 @@ class Authenticator:
     def _check_date(self, key: StoredKey, claim: Claim) -> None:
         if claim.date_ms is None:
             return
-        if not self._nonces.fresh(claim.date_ms):
+        if not self._nonces.is_fresh(claim.date_ms):
             raise UnauthenticatedError(
                 "the request's date is more than 15 minutes from the server's clock, or older than it remembers",
                 "stale",
             )
-        if claim.nonce and not self._nonces.first(key.access_key_id, claim.nonce, claim.date_ms):
+        if claim.nonce and not self._nonces.remember(key.access_key_id, claim.nonce, claim.date_ms):
             raise UnauthenticatedError("a request with this nonce was received before", "replayed")
 
     def _read_cached_key(self, name: bytes | str) -> _CachedKey | None:
@@ -277,7 +277,7 @@ class Authenticator:
         """Load the key from the registry; during an outage use ``_extend_cached_key``."""
         now, revision = self._clock.monotonic(), self._revision()
         try:
-            key = self._stored.by_token(name) if isinstance(name, bytes) else self._stored.by_access_key(name)
+            key = self._stored.find_by_token(name) if isinstance(name, bytes) else self._stored.find_by_access_key(name)
             fresh = _CachedKey(key, now, now + REMEMBER_SECONDS, revision)
         except UnavailableError:
             confirmed = self._extend_cached_key(name, now)

@@ -109,11 +109,11 @@ class Call:
         if self.memory is not None:
             self.memory.take(size)
 
-    def header(self, name: str, default: str = "") -> str:
+    def get_header(self, name: str, default: str = "") -> str:
         """Return the first header of that lower-case name."""
         return self._headers.get(name, default)
 
-    def parameter(self, name: str) -> str | None:
+    def get_parameter(self, name: str) -> str | None:
         """Return the first query parameter of that exact name, decoded; None if absent, ``""`` if empty."""
         return self._parameters.get(name)
 

@@ -58,7 +58,7 @@ def public_address(call: Call, configured: PublicAddress | None) -> PublicAddres
     """
     if configured is not None:
         return configured
-    found = _ADDRESS.fullmatch(call.authority or call.header("host"))
+    found = _ADDRESS.fullmatch(call.authority or call.get_header("host"))
     stated = "" if found is None else (found["scheme"] or call.scheme).lower()
     if found is None or stated not in _SCHEMES or int(found["port"] or 0) > 65_535:
         raise InvalidRequestError("the Host header is not a host", "Host")
@@ -90,7 +90,7 @@ class TrustedProxies:
     def __bool__(self) -> bool:
         return bool(self._networks)
 
-    def received(self, call: Call) -> Call:
+    def resolve_call(self, call: Call) -> Call:
         """Return the call as the client sent it to the outermost trusted proxy; unchanged without one.
 
         Each proxy appends the address of its caller to ``X-Forwarded-For``. If several proxies append to another header
@@ -148,7 +148,7 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 def _authority(host: str, port: str, call: Call) -> str:
     """Return the host that the client named, with the proxy's port if the host has none."""
-    host = host or (call.header("host") if port else "")
+    host = host or (call.get_header("host") if port else "")
     bare = host and not re.search(r":[0-9]*$", host)
     return f"{host}:{port}" if bare and port.isdigit() and port not in {"80", "443"} else host
 

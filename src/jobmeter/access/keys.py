@@ -110,7 +110,7 @@ def list_keys(registry: Registry, projects: frozenset[str] | None = None) -> Seq
             last_used=key.last_used,
             policies=tuple(policy for policy, _ in documents(key.policies)),
         )
-        for key in registry.keys.all(projects)
+        for key in registry.keys.list_keys(projects)
         if not key.job
     ]
 
@@ -172,7 +172,7 @@ def change_policies(
 
 
 def _find(registry: Registry, key_id: str, projects: frozenset[str] | None) -> StoredKey | None:
-    return next((key for key in registry.keys.all(projects) if key.id == key_id), None)
+    return next((key for key in registry.keys.list_keys(projects) if key.id == key_id), None)
 
 
 def _emit(registry: Registry, key: StoredKey, reason: str, what: str, clock: Clock, actor: str) -> None:

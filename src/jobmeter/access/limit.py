@@ -66,13 +66,13 @@ class RateLimiter:
         self._lock = threading.Lock()
         self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
 
-    def rate_of(self, operation: str, documented: Rate | None = None) -> Rate | None:
+    def find_rate(self, operation: str, documented: Rate | None = None) -> Rate | None:
         """Return the rate of an operation; None if it is not limited."""
         return self._rates.get(operation) or self._rates.get(EVERY) or documented
 
     def must_wait(self, operation: str, documented: Rate | None = None) -> bool:
         """Return True if ``take`` has to ask the registry."""
-        return _is_shared(self._shared) and self.rate_of(operation, documented) is not None
+        return _is_shared(self._shared) and self.find_rate(operation, documented) is not None
 
     def take(self, key: str, operation: str, documented: Rate | None = None, account: str = "") -> None:
         """Count one call of a key; ``documented`` is the operation's own rate, used if the settings have none.
@@ -80,7 +80,7 @@ class RateLimiter:
         ``account`` is the key's account, for rates per account. Raises ThrottledError, without counting the call, if it
         exceeds the rate.
         """
-        rate = self.rate_of(operation, documented)
+        rate = self.find_rate(operation, documented)
         if rate is None:
             return
         per = rate.per or (documented.per if documented else None) or Per.KEY

@@ -49,7 +49,7 @@ def create_link(
     if not 1 <= life_seconds <= MAX_LIFE_SECONDS:
         raise InvalidRequestError(f"expires_in must be from 1 to {MAX_LIFE_SECONDS} seconds", "expires_in")
     now_ms = clock.now_ms()
-    found = registry.keys.links(project, job)
+    found = registry.keys.list_links(project, job)
     if sum(_is_valid(key, now_ms) for key in found) >= MOST_LINKS:
         raise LimitExceededError(f"job {job} has {MOST_LINKS} valid links: revoke some of them first")
     registry.keys.delete([key.id for key in found if not _is_valid(key, now_ms)])
@@ -74,13 +74,13 @@ def create_link(
 
 def valid_links(registry: Registry, now_ms: int, project: str, job: str) -> Sequence[StoredKey]:
     """List the keys of the valid links to a job, newest first."""
-    return [key for key in reversed(registry.keys.links(project, job)) if _is_valid(key, now_ms)]
+    return [key for key in reversed(registry.keys.list_links(project, job)) if _is_valid(key, now_ms)]
 
 
 def end_link(registry: Registry, clock: Clock, project: str, job: str, link_id: str, actor: str) -> None:
     """Revoke a link. Raises NotFoundError when the job has no such valid link."""
     now_ms = clock.now_ms()
-    key = next((one for one in registry.keys.links(project, job) if one.id == link_id), None)
+    key = next((one for one in registry.keys.list_links(project, job) if one.id == link_id), None)
     if key is None or not _is_valid(key, now_ms) or not registry.keys.revoke(link_id, now_ms):
         raise NotFoundError(f"job {job} has no valid link {link_id[:64]!r}", "link", link_id[:64])
     message = f"A link to job {job} was revoked."
@@ -89,7 +89,7 @@ def end_link(registry: Registry, clock: Clock, project: str, job: str, link_id: 
 
 def forget_links(registry: Registry, project: str, job: str) -> list[str]:
     """Delete every link to a deleted job, so that none opens a later job of that id. Returns their ids."""
-    ids = [key.id for key in registry.keys.links(project, job)]
+    ids = [key.id for key in registry.keys.list_links(project, job)]
     registry.keys.delete(ids)
     return ids
 

@@ -54,7 +54,7 @@ class MemoryBudget:
         with self._lock:
             self._in_use -= size
 
-    def account(self) -> "MemoryAccount":
+    def open_account(self) -> "MemoryAccount":
         """Open an empty account for one request."""
         return MemoryAccount(self)
 
@@ -99,7 +99,7 @@ class MemoryAccount:
             self._taken -= size
         self._budget.give_back(size)
 
-    def during(self, work: Callable[[], T]) -> T:
+    def run(self, work: Callable[[], T]) -> T:
         """Call the function; the request's memory stays reserved until it returns, even after ``close``.
 
         A thread continues after the client has disconnected.

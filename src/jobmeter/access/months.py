@@ -38,7 +38,7 @@ class Calendar:
                 f"usage_zone {zone[:64]!r} is not a time zone such as Asia/Shanghai or UTC"
             ) from error
 
-    def at(self, time_ms: int) -> Month:
+    def find_month(self, time_ms: int) -> Month:
         """Return the month that contains a moment."""
         local = datetime.fromtimestamp(time_ms / SECOND, UTC).astimezone(self._zone)
         for offset in (0, -1, 1):  # clock changes around midnight may shift the date to a neighbouring month
@@ -47,7 +47,7 @@ class Calendar:
                 return found
         raise ValueError(f"no month contains the time {time_ms}")
 
-    def named(self, name: str) -> Month:
+    def parse_month(self, name: str) -> Month:
         """Return the month of a name such as ``2026-11``. Raises InvalidRequestError (field ``month``)."""
         year, dash, month = name.partition("-")
         written = len(year) == 4 and len(month) == 2 and (year + month).isdecimal() and (year + month).isascii()

@@ -39,7 +39,7 @@ class NonceMemory:
     """Recent requests. Thread-safe."""
 
     is_alone = True
-    """True while ``first`` answers from memory, because no other server accepts requests."""
+    """True while ``remember`` answers from memory, because no other server accepts requests."""
 
     def __init__(self, clock: Clock, file: Path | None = None, *, window_ms: int = WINDOW_MS, most: int = MOST) -> None:
         """``file`` is created if missing; one process at a time may use it.
@@ -64,11 +64,11 @@ class NonceMemory:
         except OSError as error:
             raise UnavailableError(f"{file} cannot be used: {error.strerror}") from error
 
-    def fresh(self, date_ms: int) -> bool:
+    def is_fresh(self, date_ms: int) -> bool:
         """True if a request of that date may be accepted: its nonces are still remembered."""
         return date_ms >= self._floor_ms and abs(self._clock.now_ms() - date_ms) <= self._window_ms
 
-    def first(self, key: str, nonce: str, date_ms: int) -> bool:
+    def remember(self, key: str, nonce: str, date_ms: int) -> bool:
         """Remember a (key, nonce, date). True if it is new."""
         digest = digest_of(key, nonce)
         minute = date_ms // MINUTE
@@ -84,7 +84,7 @@ class NonceMemory:
             return True
 
     def contains(self, key: str, nonce: str, date_ms: int) -> bool:
-        """True if ``first`` was called with these values before."""
+        """True if ``remember`` was called with these values before."""
         digest = digest_of(key, nonce)
         with self._lock:
             return digest in self._minutes.get(date_ms // MINUTE, ())
@@ -203,7 +203,7 @@ _RETRY_AFTER_MS = 1_000
 class SharedNonces(NonceMemory):
     """Nonces that one server or several servers accept. See ``jobmeter.registry.signatures``.
 
-    Among others ``first`` asks the registry, together with all other calls that wait, and raises UnavailableError if
+    Among others ``remember`` asks the registry, together with all other calls that wait, and raises UnavailableError if
     the registry does not answer.
     """
 
@@ -214,14 +214,13 @@ class SharedNonces(NonceMemory):
         table: SignatureTable,
         check: Callable[[], None],
         *,
-        window_ms: int = WINDOW_MS,
         most: int = MOST,
     ) -> None:
         """``check`` raises UnavailableError while another server may be alone.
 
         Other servers may accept requests before ``use_alone`` is called.
         """
-        super().__init__(clock, file, window_ms=window_ms, most=most)
+        super().__init__(clock, file, most=most)
         self.is_alone = False
         self._table = table
         self._check = check
@@ -244,7 +243,7 @@ class SharedNonces(NonceMemory):
         except JobmeterError as error:
             _log.warning("accepted signatures are not shared with other servers yet: %s", error.message)
 
-    def first(self, key: str, nonce: str, date_ms: int) -> bool:
+    def remember(self, key: str, nonce: str, date_ms: int) -> bool:
         """Remember a (key, nonce, date) on all servers. True if it is new. Raises UnavailableError."""
         found = self._from_memory(key, nonce, date_ms)
         if found is None and not self._is_synchronized:
@@ -254,7 +253,7 @@ class SharedNonces(NonceMemory):
             return found
         if not self._accept(Signature(date_ms // MINUTE, int.from_bytes(digest_of(key, nonce), "big", signed=True))):
             return False
-        return self.fresh(date_ms)  # the registry may have raised the floor
+        return self.is_fresh(date_ms)  # the registry may have raised the floor
 
     def close(self) -> None:
         """Insert the remembered signatures into the registry, and close the file."""
@@ -265,7 +264,7 @@ class SharedNonces(NonceMemory):
 
     def _from_memory(self, key: str, nonce: str, date_ms: int) -> bool | None:
         with self._changing:
-            return super().first(key, nonce, date_ms) if self.is_alone else None
+            return super().remember(key, nonce, date_ms) if self.is_alone else None
 
     def _synchronize(self) -> None:
         """Bring the registry and the memory to the wanted state. Raises UnavailableError if the registry is away."""

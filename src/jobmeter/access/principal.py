@@ -70,7 +70,7 @@ class Scope(msgspec.Struct, frozen=True):
         inside = self.projects is None or project in self.projects
         return inside and (self.job is None or self.job == job)
 
-    def within(self, projects: frozenset[str] | None) -> frozenset[str] | None:
+    def intersect_projects(self, projects: frozenset[str] | None) -> frozenset[str] | None:
         """Intersect projects (None: all) with the scope."""
         if projects is None or self.projects is None:
             return self.projects if projects is None else projects

@@ -53,15 +53,15 @@ class Sessions:
         Raises UnauthenticatedError: ``malformed``, ``bad-signature``, ``expired`` or ``revoked`` (signed out).
         """
         opened = self._unseal_token(value, _SESSION, "session")
-        if not self._ended.fresh(opened.issued_ms) or self._ended.contains(*_fingerprints(opened)):
+        if not self._ended.is_fresh(opened.issued_ms) or self._ended.contains(*_fingerprints(opened)):
             raise UnauthenticatedError("the session was signed out", "revoked")
         return opened
 
     def end(self, value: str) -> None:
         """Sign out: invalidate the cookie. Raises UnauthenticatedError for an invalid one."""
-        self._ended.first(*_fingerprints(self.read(value)))
+        self._ended.remember(*_fingerprints(self.read(value)))
 
-    def link(self, access_key_id: str) -> tuple[str, int]:
+    def create_link(self, access_key_id: str) -> tuple[str, int]:
         """Create a one-time sign-in code for the key's holder. Returns the code and its expiry (epoch ms)."""
         return self._seal_token(access_key_id, _LINK, LINK_MS)
 
@@ -72,7 +72,7 @@ class Sessions:
     def redeem(self, code: str) -> Opened:
         """Return the owner of a code and use it up. Raises UnauthenticatedError as ``read``, or ``replayed``."""
         opened = self._unseal_token(code, _LINK, "link")
-        if not self._links.fresh(opened.issued_ms) or not self._links.first(*_fingerprints(opened)):
+        if not self._links.is_fresh(opened.issued_ms) or not self._links.remember(*_fingerprints(opened)):
             raise UnauthenticatedError("the link was already used: each works only once", "replayed")
         return opened
 

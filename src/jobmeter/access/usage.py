@@ -29,7 +29,7 @@ class UsageMeter:
         self._add = add
         self._clock = clock
         self._calendar = calendar
-        self._month = calendar.at(clock.now_ms())
+        self._month = calendar.find_month(clock.now_ms())
         self._lock = threading.Lock()
         self._counts: _Counts = {}
         self._flushing = threading.Lock()
@@ -41,7 +41,7 @@ class UsageMeter:
         now_ms = self._clock.now_ms()
         month = self._month
         if not month.start_ms <= now_ms < month.end_ms:
-            month = self._month = self._calendar.at(now_ms)
+            month = self._month = self._calendar.find_month(now_ms)
         key = (month.name, account, api, operation, failed)
         with self._lock:
             self._counts[key] = self._counts.get(key, 0) + 1

@@ -134,7 +134,7 @@ def _perform(request: AppriseRequest, lines: _Lines) -> AppriseReply:
     unknown = [at for at, service in enumerate(found) if not service]
     if unknown or not request.text:
         return AppriseReply(error="apprise does not understand the address" * bool(unknown), unknown=unknown)
-    guard = _Guard(DestinationPolicy.of(request.allow))
+    guard = _Guard(DestinationPolicy.from_settings(request.allow))
     sys.addaudithook(guard)
     sender = apprise.Apprise()
     for service in filter(None, found):

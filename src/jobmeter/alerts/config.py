@@ -124,11 +124,11 @@ def load_config(path: str) -> AlertConfig:
 def read_config(content: Field) -> AlertConfig:
     """Return the settings of a file. Raises as ``load_config``."""
     known = ("global", "route", "receivers", "inhibit_rules", "time_intervals", _MUTED, "allow")
-    fields = content.fields(known, {"templates": _TEMPLATED})
-    common = fields["global"].fields(_GLOBAL) if "global" in fields else {}
+    fields = content.read_fields(known, {"templates": _TEMPLATED})
+    common = fields["global"].read_fields(_GLOBAL) if "global" in fields else {}
     destinations: list[Destination] = []
     names: list[str] = []
-    for entry in fields["receivers"].items() if "receivers" in fields else ():
+    for entry in fields["receivers"].read_items() if "receivers" in fields else ():
         names.append(_receiver(entry, common, destinations))
         if names[-1] in names[:-1]:
             entry.fail(f"the receiver {names[-1]!r} is defined twice")
@@ -139,14 +139,21 @@ def read_config(content: Field) -> AlertConfig:
         content.fail("a route is needed, with the receiver of every alert")
     # The field of Alertmanager before 0.24 is read too.
     intervals = dict(
-        read_intervals([one for name in ("time_intervals", _MUTED) if name in fields for one in fields[name].items()])
+        read_intervals(
+            [one for name in ("time_intervals", _MUTED) if name in fields for one in fields[name].read_items()]
+        )
     )
     return AlertConfig(
         route=_RouteReader(names, intervals).read(fields["route"], AlertRoute(receiver="")),
         destinations=tuple(destinations),
         receivers=tuple(names),
-        inhibitions=(CASCADES, *map(_inhibition, fields["inhibit_rules"].items() if "inhibit_rules" in fields else ())),
-        guard=DestinationPolicy.of([one.text() for one in fields["allow"].items()] if "allow" in fields else ()),
+        inhibitions=(
+            CASCADES,
+            *map(_inhibition, fields["inhibit_rules"].read_items() if "inhibit_rules" in fields else ()),
+        ),
+        guard=DestinationPolicy.from_settings(
+            [one.read_text() for one in fields["allow"].read_items()] if "allow" in fields else ()
+        ),
         resolve_ms=read_duration(common["resolve_timeout"]) if "resolve_timeout" in common else 5 * MINUTE,
     )
 
@@ -161,11 +168,11 @@ class _RouteReader:
 
     def read(self, entry: Field, parent: AlertRoute) -> AlertRoute:
         """Read a route and those below it. Raises ConfigurationError."""
-        fields = entry.fields(_ROUTE)
+        fields = entry.read_fields(_ROUTE)
         self._count += 1
         if self._count > MOST_ROUTES:
             entry.fail(f"there are more than {MOST_ROUTES} routes")
-        receiver = fields["receiver"].text(200) if "receiver" in fields else parent.receiver
+        receiver = fields["receiver"].read_text(200) if "receiver" in fields else parent.receiver
         if receiver not in self._receivers:
             fields.get("receiver", entry).fail(f"the receiver {receiver!r} is not defined")
         matchers = _matchers(fields)
@@ -174,18 +181,18 @@ class _RouteReader:
         for name in (_MUTED, _ACTIVE) if not parent.receiver else ():
             if name in fields:
                 fields[name].fail("the first route is for every alert at all times: give time intervals to its routes")
-        names = fields["group_by"].items() if "group_by" in fields else None
+        names = fields["group_by"].read_items() if "group_by" in fields else None
         times = {name: read_duration(fields[field]) for name, field in _TIMES.items() if field in fields}
         inherited = AlertRoute(
             receiver=receiver,
-            group_by=parent.group_by if names is None else tuple(one.text(200) for one in names),
+            group_by=parent.group_by if names is None else tuple(one.read_text(200) for one in names),
             **({name: getattr(parent, name) for name in _TIMES} | times),
         )
-        below = fields["routes"].items() if "routes" in fields else ()
+        below = fields["routes"].read_items() if "routes" in fields else ()
         return replace(
             inherited,
             matchers=matchers,
-            goes_on=fields["continue"].truth() if "continue" in fields else False,
+            goes_on=fields["continue"].read_flag() if "continue" in fields else False,
             muted=self._read_interval_names(fields[_MUTED]) if _MUTED in fields else (),
             active=self._read_interval_names(fields[_ACTIVE]) or None if _ACTIVE in fields else None,
             routes=tuple(self.read(one, inherited) for one in below),
@@ -193,8 +200,8 @@ class _RouteReader:
 
     def _read_interval_names(self, entry: Field) -> tuple[TimeInterval, ...]:
         found: list[TimeInterval] = []
-        for one in entry.items():
-            if (name := one.text(200)) not in self._intervals:
+        for one in entry.read_items():
+            if (name := one.read_text(200)) not in self._intervals:
                 one.fail(
                     f"the time interval {name!r} is not defined; defined are {', '.join(self._intervals) or 'none'}"
                 )
@@ -207,12 +214,12 @@ def _matchers(fields: Mapping[str, Field], prefix: str = "") -> tuple[LabelMatch
     for name, is_regex in ((f"{prefix}match", False), (f"{prefix}match_re", True)):
         if name in fields:
             found += [
-                _check_field_matcher(field, LabelMatcher(label, field.text(), is_regex))
-                for label, field in fields[name].pairs()
+                _check_field_matcher(field, LabelMatcher(label, field.read_text(), is_regex))
+                for label, field in fields[name].read_pairs()
             ]
-    for field in fields[f"{prefix}matchers"].items() if f"{prefix}matchers" in fields else ():
+    for field in fields[f"{prefix}matchers"].read_items() if f"{prefix}matchers" in fields else ():
         try:
-            found.append(parse_matcher(field.text()))
+            found.append(parse_matcher(field.read_text()))
         except InvalidRequestError as error:
             field.fail(error.message)
     return tuple(found)
@@ -227,12 +234,12 @@ def _check_field_matcher(field: Field, matcher: LabelMatcher) -> LabelMatcher:
 
 def _inhibition(entry: Field) -> Inhibition:
     sides = [f"{side}_{kind}" for side in ("source", "target") for kind in ("match", "match_re", "matchers")]
-    fields = entry.fields((*sides, "equal"))
+    fields = entry.read_fields((*sides, "equal"))
     source, target = _matchers(fields, "source_"), _matchers(fields, "target_")
     if not source or not target:
         entry.fail("an inhibition needs matchers of its source and of its target")
     return Inhibition(
-        source, target, tuple(one.text(200) for one in fields["equal"].items()) if "equal" in fields else ()
+        source, target, tuple(one.read_text(200) for one in fields["equal"].read_items()) if "equal" in fields else ()
     )
 
 
@@ -244,11 +251,11 @@ def _receiver(entry: Field, common: Mapping[str, Field], destinations: list[Dest
         "apprise": _apprise,
         "owner": _email,
     }
-    fields = entry.fields(("name", *(f"{kind}_configs" for kind in kinds)))
-    if "name" not in fields or not (name := fields["name"].text(200)):
+    fields = entry.read_fields(("name", *(f"{kind}_configs" for kind in kinds)))
+    if "name" not in fields or not (name := fields["name"].read_text(200)):
         entry.fail("a receiver needs a name")
     for kind, read in kinds.items():
-        for number, one in enumerate(fields[f"{kind}_configs"].items() if f"{kind}_configs" in fields else ()):
+        for number, one in enumerate(fields[f"{kind}_configs"].read_items() if f"{kind}_configs" in fields else ()):
             target, resolved = read(one, common, kind)
             destinations.append(
                 Destination(
@@ -264,7 +271,7 @@ def _receiver(entry: Field, common: Mapping[str, Field], destinations: list[Dest
 
 def _webhook(entry: Field, common: Mapping[str, Field], kind: str) -> tuple[Http, bool | None]:  # noqa: ARG001 - as the other
     refused = dict.fromkeys(("payload", "title", "message"), _TEMPLATED)
-    fields = entry.fields(_WEBHOOK, refused)
+    fields = entry.read_fields(_WEBHOOK, refused)
     url = _secret(entry, fields, "url", needed=True)
     if kind == "alertmanager" and not urlsplit(url).path.rstrip("/").endswith("/alerts"):
         url = f"{url.rstrip('/')}/api/v2/alerts"
@@ -272,18 +279,18 @@ def _webhook(entry: Field, common: Mapping[str, Field], kind: str) -> tuple[Http
         SinkEndpoint(url, DestinationPolicy(frozenset(), ()), query=True)
     except ConfigurationError as error:
         fields.get("url", entry).fail(str(error))
-    most = fields["max_alerts"].number(0, 10_000) if "max_alerts" in fields else 0
+    most = fields["max_alerts"].read_number(0, 10_000) if "max_alerts" in fields else 0
     authorization = _authorization(fields["http_config"]) if "http_config" in fields else ""
-    resolved = fields["send_resolved"].truth() if "send_resolved" in fields else None
+    resolved = fields["send_resolved"].read_flag() if "send_resolved" in fields else None
     return Http(url=url, authorization=authorization, most=most), resolved
 
 
 def _apprise(entry: Field, common: Mapping[str, Field], kind: str) -> tuple[AppriseUrl, bool | None]:  # noqa: ARG001 - as the other
-    fields = entry.fields(("url", "url_file", "send_resolved"), dict.fromkeys(("title", "message"), _TEMPLATED))
+    fields = entry.read_fields(("url", "url_file", "send_resolved"), dict.fromkeys(("title", "message"), _TEMPLATED))
     url = _secret(entry, fields, "url", needed=True)
     if not is_installed():
         entry.fail("the package apprise is not installed: install jobmeter[apprise]")
-    return AppriseUrl(url), fields["send_resolved"].truth() if "send_resolved" in fields else None
+    return AppriseUrl(url), fields["send_resolved"].read_flag() if "send_resolved" in fields else None
 
 
 def _check_apprise(entry: Field, destinations: Sequence[Destination]) -> None:
@@ -299,11 +306,11 @@ def _check_apprise(entry: Field, destinations: Sequence[Destination]) -> None:
 
 
 def _authorization(entry: Field) -> str:
-    found = entry.fields(("authorization",))
+    found = entry.read_fields(("authorization",))
     if "authorization" not in found:
         return ""
-    fields = found["authorization"].fields(("type", "credentials", "credentials_file"))
-    kind = fields["type"].text(64) if "type" in fields else "Bearer"
+    fields = found["authorization"].read_fields(("type", "credentials", "credentials_file"))
+    kind = fields["type"].read_text(64) if "type" in fields else "Bearer"
     value = f"{kind} {_secret(entry, fields, 'credentials', needed=True)}"
     if not value.isprintable():
         entry.fail("the credentials have characters that a header may not have")
@@ -312,40 +319,40 @@ def _authorization(entry: Field) -> str:
 
 def _email(entry: Field, common: Mapping[str, Field], kind: str) -> tuple[Email, bool | None]:
     refused = dict.fromkeys(("headers", "html", "text"), _TEMPLATED)
-    fields = entry.fields(_OWNER if kind == "owner" else _EMAIL, refused)
+    fields = entry.read_fields(_OWNER if kind == "owner" else _EMAIL, refused)
     every = {name.removeprefix("smtp_"): field for name, field in common.items()} | fields
     for name in ("smarthost", "from", "domain" if kind == "owner" else "to"):
         if name not in every:
             entry.fail(f"{name} is needed, here or as smtp_{name} in global" if name != "to" else "to is needed")
-    host, colon, port = every["smarthost"].text(300).rpartition(":")
+    host, colon, port = every["smarthost"].read_text(300).rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         every["smarthost"].fail("HOST:PORT is needed")
-    addresses = {name: fields[name].text(1_000) for name in ("to", "domain") if name in fields}
-    if not all(text.isprintable() and text for text in (*addresses.values(), every["from"].text(300))):
+    addresses = {name: fields[name].read_text(1_000) for name in ("to", "domain") if name in fields}
+    if not all(text.isprintable() and text for text in (*addresses.values(), every["from"].read_text(300))):
         entry.fail("an address is empty, or has characters that it may not have")
     return (
         Email(
             **addresses,
-            sender=every["from"].text(300),
+            sender=every["from"].read_text(300),
             host=host,
             port=int(port),
-            tls=every["require_tls"].truth() if "require_tls" in every else True,
-            user=every["auth_username"].text(300) if "auth_username" in every else "",
+            tls=every["require_tls"].read_flag() if "require_tls" in every else True,
+            user=every["auth_username"].read_text(300) if "auth_username" in every else "",
             password=_secret(entry, every, "auth_password"),
-            hello=every["hello"].text(300) if "hello" in every else "localhost",
+            hello=every["hello"].read_text(300) if "hello" in every else "localhost",
         ),
-        fields["send_resolved"].truth() if "send_resolved" in fields else None,
+        fields["send_resolved"].read_flag() if "send_resolved" in fields else None,
     )
 
 
 def _secret(entry: Field, fields: Mapping[str, Field], name: str, *, needed: bool = False) -> str:
     """Return a text that is given in a field, or in a file that a field names."""
     if name in fields:
-        return fields[name].text(4_096)
+        return fields[name].read_text(4_096)
     if f"{name}_file" in fields:
         field = fields[f"{name}_file"]
         try:
-            return Path(field.text()).read_text().strip()
+            return Path(field.read_text()).read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
             field.fail(f"the file cannot be read: {error}")
     if needed:

@@ -11,7 +11,7 @@ LONGEST = 100 * _UNITS["y"]
 
 def read_duration(field: Field) -> int:
     """Return a duration in ms; ``0`` needs no unit. Raises ConfigurationError."""
-    text = field.text(64)
+    text = field.read_text(64)
     if text == "0":
         return 0
     found = _DURATION.fullmatch(text)

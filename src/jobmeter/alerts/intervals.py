@@ -72,18 +72,18 @@ def read_intervals(entries: Sequence[Field]) -> Iterator[tuple[str, tuple[TimeIn
     if len(entries) > MOST_INTERVALS:
         entries[0].fail(f"there are {len(entries)} time intervals; the limit is {MOST_INTERVALS}")
     for entry in entries:
-        fields = entry.fields(("name", "time_intervals"))
-        if "name" not in fields or not (name := fields["name"].text(200)):
+        fields = entry.read_fields(("name", "time_intervals"))
+        if "name" not in fields or not (name := fields["name"].read_text(200)):
             entry.fail("a time interval needs a name")
-        parts = fields["time_intervals"].items() if "time_intervals" in fields else []
+        parts = fields["time_intervals"].read_items() if "time_intervals" in fields else []
         if not parts or len(parts) > MOST_RANGES:
             entry.fail(f"time_intervals needs 1 to {MOST_RANGES} entries")
         yield name, tuple(map(_interval, parts))
 
 
 def _interval(entry: Field) -> TimeInterval:
-    fields = entry.fields(_FIELDS)
-    location = fields["location"].text(100) if "location" in fields else "UTC"
+    fields = entry.read_fields(_FIELDS)
+    location = fields["location"].read_text(100) if "location" in fields else "UTC"
     location = "" if location == "Local" else location
     try:
         ZoneInfo(location or "UTC")
@@ -100,14 +100,14 @@ def _interval(entry: Field) -> TimeInterval:
 
 
 def _entries(fields: Mapping[str, Field], name: str) -> list[Field]:
-    found = fields[name].items() if name in fields else []
+    found = fields[name].read_items() if name in fields else []
     if len(found) > MOST_RANGES:
         fields[name].fail(f"it has {len(found)} entries; the limit is {MOST_RANGES}")
     return found
 
 
 def _times(entry: Field) -> Bounds:
-    fields = entry.fields(("start_time", "end_time"))
+    fields = entry.read_fields(("start_time", "end_time"))
     if len(fields) < 2:
         entry.fail("start_time and end_time are needed")
     start, end = (_minute(fields[name]) for name in ("start_time", "end_time"))
@@ -117,7 +117,7 @@ def _times(entry: Field) -> Bounds:
 
 
 def _minute(field: Field) -> int:
-    text = field.text(8)
+    text = field.read_text(8)
     if not _TIME.fullmatch(text):
         field.fail("a time from 00:00 to 24:00 is needed, as HH:MM in quotes")
     hour, minute = map(int, text.split(":"))
@@ -126,7 +126,7 @@ def _minute(field: Field) -> int:
 
 def _range(field: Field, read: Callable[[Field, str], int]) -> Bounds:
     """Read ``VALUE`` or ``START:END``."""
-    parts = field.text(64).lower().split(":")
+    parts = field.read_text(64).lower().split(":")
     if len(parts) > 2:
         field.fail("VALUE or START:END is needed")
     first, last = read(field, parts[0].strip()), read(field, parts[-1].strip())

@@ -79,9 +79,9 @@ def _read_shipped() -> tuple[RuleGroup, ...]:
 
 
 def _groups(file: str, content: Field) -> list[RuleGroup]:
-    listed = content.fields(("groups",))
+    listed = content.read_fields(("groups",))
     found: list[RuleGroup] = []
-    for entry in listed["groups"].items() if "groups" in listed else ():
+    for entry in listed["groups"].read_items() if "groups" in listed else ():
         group = _group(file, entry)
         if any(other.name == group.name for other in found):
             entry.fail(f'the group "{group.name}" is defined twice in this file')
@@ -90,32 +90,32 @@ def _groups(file: str, content: Field) -> list[RuleGroup]:
 
 
 def _group(file: str, entry: Field) -> RuleGroup:
-    fields = entry.fields(_GROUP_FIELDS, _NOT_IN_GROUPS)
-    if "name" not in fields or not (name := fields["name"].text(200)):
+    fields = entry.read_fields(_GROUP_FIELDS, _NOT_IN_GROUPS)
+    if "name" not in fields or not (name := fields["name"].read_text(200)):
         entry.fail("a group needs a name")
     interval = read_duration(fields["interval"]) if "interval" in fields else _INTERVAL_MS
     if not _SHORTEST_MS <= interval <= _LONGEST_MS:
         fields["interval"].fail("the interval must be from 1s to 1d")
     common = _templates(fields["labels"], labels=True) if "labels" in fields else {}
-    common_texts = fields["labels"].texts(MOST_LABELS) if "labels" in fields else {}
+    common_texts = fields["labels"].read_texts(MOST_LABELS) if "labels" in fields else {}
     counts: Counter[str] = Counter()
     rules = []
-    for one in fields["rules"].items() if "rules" in fields else ():
+    for one in fields["rules"].read_items() if "rules" in fields else ():
         rule = _rule(one, common, common_texts)
         counts[rule.name] += 1
         number = counts[rule.name]
         rules.append(msgspec.structs.replace(rule, id=f"{file}/{name}/{rule.name}" + (f"/{number}" * (number > 1))))
-    limit = fields["limit"].number(0, 1_000_000) if "limit" in fields else 0
+    limit = fields["limit"].read_number(0, 1_000_000) if "limit" in fields else 0
     return RuleGroup(name=name, file=file, interval_ms=interval, limit=limit, rules=tuple(rules))
 
 
 def _rule(entry: Field, common: dict[str, Template], common_texts: dict[str, str]) -> AlertRule:
-    fields = entry.fields(_RULE_FIELDS)
+    fields = entry.read_fields(_RULE_FIELDS)
     if ("alert" in fields) == ("record" in fields):
         entry.fail("a rule needs either alert or record")
     record = "record" in fields
     named = fields["record" if record else "alert"]
-    name = named.text(200)
+    name = named.read_text(200)
     if not name or (record and not _METRIC.fullmatch(name)):
         named.fail(f"{name!r} is not a valid name")
     for only in ("for", "keep_firing_for", "annotations") if record else ():
@@ -123,13 +123,13 @@ def _rule(entry: Field, common: dict[str, Template], common_texts: dict[str, str
             fields[only].fail(f"a recording rule has no {only}")
     if "expr" not in fields:
         entry.fail("a rule needs an expr")
-    texts = {kind: fields[kind].texts(MOST_LABELS) if kind in fields else {} for kind in ("labels", "annotations")}
+    texts = {kind: fields[kind].read_texts(MOST_LABELS) if kind in fields else {} for kind in ("labels", "annotations")}
     labels = _templates(fields["labels"], labels=True, plain=record) if "labels" in fields else {}
     return AlertRule(
         id="",
         name=name,
         record=record,
-        query=fields["expr"].text().strip(),
+        query=fields["expr"].read_text().strip(),
         node=_expression(fields["expr"]),
         hold_ms=read_duration(fields["for"]) if "for" in fields else 0,
         keep_ms=read_duration(fields["keep_firing_for"]) if "keep_firing_for" in fields else 0,
@@ -141,7 +141,7 @@ def _rule(entry: Field, common: dict[str, Template], common_texts: dict[str, str
 
 def _expression(field: Field) -> Node:
     try:
-        node = parse(field.text())
+        node = parse(field.read_text())
     except InvalidRequestError as error:
         field.fail(error.message)
     if isinstance(node, Text | Subquery) or (isinstance(node, VectorSelector) and node.range_ms):
@@ -151,17 +151,17 @@ def _expression(field: Field) -> Node:
 
 def _templates(field: Field, *, labels: bool = False, plain: bool = False) -> dict[str, Template]:
     found: dict[str, Template] = {}
-    pairs = list(field.pairs())
+    pairs = list(field.read_pairs())
     if len(pairs) > MOST_LABELS:
         field.fail(f"it has {len(pairs)} entries; the limit is {MOST_LABELS}")
     for name, value in pairs:
         if not _LABEL.fullmatch(name) or (labels and name in {NAME, ALERT_NAME}):
             value.fail(f"{name!r} is not allowed as a name here")
         if plain:
-            found[name] = Template((value.text(),))
+            found[name] = Template((value.read_text(),))
             continue
         try:
-            found[name] = parse_template(value.text())
+            found[name] = parse_template(value.read_text())
         except TemplateError as error:
             value.fail(str(error))
     return found

@@ -70,7 +70,7 @@ def parse_template(text: str) -> Template:
         at, trim = found.end(), bool(found[3])
         inner = found[2].strip()
         if not (inner.startswith("/*") and inner.endswith("*/")):
-            parts.append(_Parser(inner).whole())
+            parts.append(_Parser(inner).parse())
     rest = text[at:]
     if "{{" in rest:
         raise TemplateError("an expression in {{ is not closed by }}")
@@ -97,7 +97,7 @@ class _Parser:
             at = token.end()
         return found
 
-    def whole(self) -> _Node:
+    def parse(self) -> _Node:
         node = self._parse_pipeline()
         if self._at < len(self._tokens):
             raise TemplateError(f"{{{{ {self._text[:80]} }}}} has a form that is not supported")

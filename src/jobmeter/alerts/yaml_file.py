@@ -27,9 +27,9 @@ class Field:
         where = f" {self.place}:" if self.place else ""
         raise ConfigurationError(f"{self._file}{line}:{where} {problem}")
 
-    def fields(self, allowed: Sequence[str], refused: Mapping[str, str] | None = None) -> dict[str, "Field"]:
+    def read_fields(self, allowed: Sequence[str], refused: Mapping[str, str] | None = None) -> dict[str, "Field"]:
         """Return the fields of a mapping. ``refused`` are known fields, with the reason why they are not supported."""
-        return {key: self._check(key, field, allowed, refused or {}) for key, field in self.pairs()}
+        return {key: self._check(key, field, allowed, refused or {}) for key, field in self.read_pairs()}
 
     @staticmethod
     def _check(key: str, field: "Field", allowed: Sequence[str], refused: Mapping[str, str]) -> "Field":
@@ -39,7 +39,7 @@ class Field:
             field.fail(f"this field is unknown; known are {', '.join(allowed)}")
         return field
 
-    def pairs(self) -> Iterator[tuple[str, "Field"]]:
+    def read_pairs(self) -> Iterator[tuple[str, "Field"]]:
         """Yield the keys and values of a mapping; nothing for an empty value."""
         if self._is_empty():
             return
@@ -55,7 +55,7 @@ class Field:
             found.add(key.value)
             yield key.value, field
 
-    def items(self) -> list["Field"]:
+    def read_items(self) -> list["Field"]:
         """Return the entries of a list; none for an empty value."""
         if self._is_empty():
             return []
@@ -63,7 +63,7 @@ class Field:
             self.fail("a list is needed")
         return [Field(self._file, f"{self.place}[{number}]", one) for number, one in enumerate(self._node.value)]
 
-    def text(self, most: int = 32_768) -> str:
+    def read_text(self, most: int = 32_768) -> str:
         """Return a text, as written."""
         if not isinstance(self._node, yaml.ScalarNode):
             self.fail("a text is needed")
@@ -72,23 +72,23 @@ class Field:
             self.fail(f"it has {len(value)} characters; the limit is {most}")
         return value
 
-    def number(self, lowest: int, highest: int) -> int:
+    def read_number(self, lowest: int, highest: int) -> int:
         """Return a whole number."""
-        value = self.text(32)
+        value = self.read_text(32)
         if not value.isdecimal() or not lowest <= int(value) <= highest:
             self.fail(f"a whole number from {lowest} to {highest} is needed")
         return int(value)
 
-    def truth(self) -> bool:
+    def read_flag(self) -> bool:
         """Return true or false."""
-        value = self.text(8).lower()
+        value = self.read_text(8).lower()
         if value not in {"true", "false"}:
             self.fail("true or false is needed")
         return value == "true"
 
-    def texts(self, most: int = 100) -> dict[str, str]:
+    def read_texts(self, most: int = 100) -> dict[str, str]:
         """Return a mapping of names to texts."""
-        found = {name: field.text() for name, field in self.pairs()}
+        found = {name: field.read_text() for name, field in self.read_pairs()}
         if len(found) > most:
             self.fail(f"it has {len(found)} entries; the limit is {most}")
         return found

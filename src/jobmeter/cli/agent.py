@@ -183,7 +183,7 @@ def command(  # noqa: PLR0913 - one for each option
         programs,
     )
     if once:
-        if problem := agent.once():
+        if problem := agent.measure_once():
             raise ConfigurationError(problem)
         return
     stop = make_stop_event({signal.SIGUSR2: agent.release_devices})

@@ -59,6 +59,8 @@ def _request_attempt(server: Transport, job: str, project: str, owner: str) -> i
         answer = server.request("GET", f"{API}/jobs/{quote(job, safe='')}/attempt?{named}")
         return msgspec.json.decode(answer.body, type=_NextAttempt).attempt
     except msgspec.DecodeError as error:
-        raise JobmeterError("the server's answer cannot be read") from error
+        raise JobmeterError(
+            "the server's answer cannot be read: check that --server names a Jobmeter server"
+        ) from error
     finally:
         server.close()

@@ -87,7 +87,11 @@ def _is_stored(
         with suppress(NotFoundError):
             return bool(api.find(job, project).id)
         if process.poll() is not None:
-            raise UnavailableError(f"the job ended with status {process.returncode} before the server had it")
+            raise UnavailableError(
+                f"the job ended with status {process.returncode} before the server had it: see its output above"
+            )
         if stop.wait(_LOOK_SECONDS):
             return False
-    raise UnavailableError(f"the server does not have the job after {_START_SECONDS:.0f} s")
+    raise UnavailableError(
+        f"the server does not have the job after {_START_SECONDS:.0f} s: `jobmeter doctor` shows why"
+    )

@@ -83,7 +83,7 @@ def create(
         from jobmeter.access.vault import Vault
 
         text = encode_policies(map(_policy, policies))
-        vault = Vault.load(settings, make=not opened.keys.all())
+        vault = Vault.load(settings, make=not opened.keys.list_keys())
         key = create_key(opened, vault, SystemClock(), name, role or "admin", project, text, actor=COMMAND_LINE)
     shown = msgspec.to_builtins(key)
     if as_json:
@@ -157,7 +157,7 @@ def show(key_id: str, as_json: bool, data: Path | None, registry: str | None) ->
 
         found = next((key for key in list_keys(opened) if key.id == key_id), None)
         if found is None:
-            raise NotFoundError(f"unknown key {key_id[:64]!r}", "key", key_id[:64])
+            raise NotFoundError(f"there is no key {key_id[:64]!r}: `jobmeter key list` lists all", "key", key_id[:64])
         policies = [{"name": name, "document": document} for name, document in policies_of(opened, key_id)]
     if as_json:
         click.echo(json.dumps({**msgspec.to_builtins(found), "policies": policies}, indent=2))

@@ -83,9 +83,9 @@ def command(
         source, several = _open_job_lines(connection, job, search)
     else:
         source, several = _open_node_lines(connection, search), False
-    lines = source.first(tail)
+    lines = source.read_first(tail)
     if follow:
-        lines = _Follower(source).lines(lines, tail)
+        lines = _Follower(source).read_lines(lines, tail)
     form = _Form(timestamps=timestamps, replica=several, terminal=sys.stdout.isatty(), system=job is None)
     with piped():
         with suppress(KeyboardInterrupt):
@@ -105,7 +105,7 @@ class _Source:
     ended: Callable[[], bool]
     search: LogSearch
 
-    def first(self, tail: int | None) -> Iterator[LogEntry]:
+    def read_first(self, tail: int | None) -> Iterator[LogEntry]:
         """Return the existing lines, or the newest ``tail`` of them, oldest first."""
         if tail is None:
             return self.read(self.search)
@@ -152,7 +152,7 @@ class _Follower:
         self._newest_ms = 0
         self._floor_ns = 0
 
-    def lines(self, first: Iterable[LogEntry], tail: int | None) -> Iterator[LogEntry]:
+    def read_lines(self, first: Iterable[LogEntry], tail: int | None) -> Iterator[LogEntry]:
         """Yield the stored lines (the last ``tail``, if given), then new ones until the job has ended."""
         if tail is not None:
             # Lines before the tail are not new.
@@ -195,7 +195,7 @@ class _Form:
     terminal: bool
     system: bool = False
 
-    def line(self, entry: LogEntry) -> str:
+    def format_line(self, entry: LogEntry) -> str:
         """Format a line with its prefix, without a line end."""
         parts = []
         if self.timestamps:
@@ -227,7 +227,7 @@ def _write_text(lines: Iterable[LogEntry], form: _Form) -> int:
     """Write the lines, and return their number."""
     out, number = sys.stdout, 0
     for number, entry in enumerate(lines, 1):  # noqa: B007 - the last number is that of all lines
-        out.buffer.write(form.line(entry).encode(errors="replace") + b"\n")
+        out.buffer.write(form.format_line(entry).encode(errors="replace") + b"\n")
         if form.terminal:
             out.buffer.flush()
     out.buffer.flush()

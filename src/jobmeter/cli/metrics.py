@@ -99,7 +99,7 @@ def command(
     metrics the first column is metric. With --raw it has a row per stored sample, with the columns node, attempt and
     labels added if needed, and --format json prints one object per line.
     """
-    form = format_of(choose_format("--format", form, as_json=as_json), output, _ENDINGS)
+    form = format_of(choose_format(form, as_json=as_json), output, _ENDINGS)
     if raw:
         _check_raw(form)
     if form == "parquet" and output is None and sys.stdout.isatty():
@@ -209,7 +209,7 @@ def _print_table(out: Console, answer: MetricAnswer, lines: Sequence[MetricLine]
     charted = len(lines) <= CHARTED
     columns = ("line", "points", "mean", "min", "max", "last") + (() if charted else ("course",))
     width, courses = course_width(out), [_course(answer, line) for line in lines]
-    highest = max((mean for one in courses for mean in one.means(width) if mean is not None), default=0.0)
+    highest = max((mean for one in courses for mean in one.average(width) if mean is not None), default=0.0)
     rows = []
     for line, course in zip(lines, courses, strict=True):
         values = [value for _, value in line.points]

@@ -111,13 +111,13 @@ def parse_interval(text: str, shortest_ms: int) -> int:
     return interval_ms
 
 
-def choose_format(option: str, chosen: str | None, *, as_json: bool) -> str | None:
-    """Return the format chosen by ``--json`` or ``option``, None without either.
+def choose_format(chosen: str | None, *, as_json: bool) -> str | None:
+    """Return the format chosen by ``--json`` or ``--format``, None without either.
 
     Raises a usage error if the two contradict each other.
     """
     if as_json and chosen not in {None, "json"}:
-        raise click.UsageError(f"give --json or {option} {chosen}, not both")
+        raise click.UsageError(f"give --json or --format {chosen}, not both")
     return "json" if as_json else chosen
 
 

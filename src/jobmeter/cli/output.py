@@ -183,7 +183,7 @@ class TrendColumn:
     end: int
     step: int
 
-    def means(self, width: int) -> list[float | None]:
+    def average(self, width: int) -> list[float | None]:
         """Return the mean of the points in each of ``width`` equal parts of the range; None without points."""
         length = max(self.end - self.start, 1)
         sums, counts = [0.0] * width, [0] * width
@@ -203,7 +203,7 @@ def sparkline(course: TrendColumn, width: int = 32, highest: float = 0.0) -> str
 
     A blank is a time without a measurement. ``highest`` is the top of a scale shared by several sparklines.
     """
-    means = course.means(width)
+    means = course.average(width)
     low, high = _bounds([*means, highest])
     return "".join(" " if mean is None else BARS[round((mean - low) / (high - low) * 7)] for mean in means)
 
@@ -230,7 +230,7 @@ def chart(
     """
     peak = max((value for _, value in course.points), default=0.0) if highest is None else highest
     width = max(_NARROWEST, min(width, room - len(quantity(peak, unit)) - 6))
-    means = course.means(width)
+    means = course.average(width)
     low, high = _bounds(means if highest is None else [*means, highest])
     levels = [0 if mean is None else round((mean - low) / (high - low) * (height * 8 - 1)) + 1 for mean in means]
     labels = {height - 1: quantity(high, unit), 0: quantity(low, unit)}

@@ -26,7 +26,7 @@ def show_phases(out: Console, phases: JobPhases | None) -> None:
         return
     whole = sum(phases.totals.values())
     rows = [
-        (phase.label, duration(length), f"{length / whole:.0%}", str(len(phases.of(phase))))
+        (phase.label, duration(length), f"{length / whole:.0%}", str(len(phases.select(phase))))
         for phase in Phase
         if (length := phases.totals.get(phase.value))
     ]

@@ -301,7 +301,7 @@ def _spool(folder: Path, job: str, target: str) -> Spool | None:
             if other != spool.directory and _target(other) == target:
                 spool.adopt(other)
     except ConflictError as error:
-        raise click.UsageError(f"another run has the job id {job}") from error
+        raise click.UsageError(f"another run has the job id {job}: choose another --job-id, or leave it out") from error
     except OSError as error:
         _say(f"samples cannot be stored on disk ({error}): samples not delivered at the command's end will be lost")
         return None

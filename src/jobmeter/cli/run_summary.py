@@ -82,7 +82,7 @@ def _rows(figures: RunFigures, *, bars: bool) -> Iterator[Row]:
 
     by_name = dict(figures.by_name)
     if cpu := by_name.get("cpu"):
-        used = quantity(round(figures.total("cpu.time"), 2), "s")
+        used = quantity(round(figures.sum_growth("cpu.time"), 2), "s")
         yield row("CPU", f"{_mean_and_peak(cpu, '{core}')}; {used} used", "cpu")
     if memory := by_name.get("memory"):
         yield row("memory", _mean_and_peak(memory, "By"), "memory")
@@ -121,4 +121,4 @@ def _mean_and_peak(figure: Figure, unit: str) -> str:
 
 
 def _format_total(figures: RunFigures, metric: str) -> str:
-    return quantity(figures.total(metric), "By")
+    return quantity(figures.sum_growth(metric), "By")

@@ -78,7 +78,7 @@ def _find(api: Api, text: str, project: str | None) -> ShipperBody:
     every = api.shippers(project)
     found = [one for one in every if one.id == text] or [one for one in every if one.resource_group == text]
     if not found:
-        raise NotFoundError(f"there is no shipper {text}", "shipper", text)
+        raise NotFoundError(f"there is no shipper {text}: `jobmeter shippers list` lists all", "shipper", text)
     if len(found) > 1:
         raise ConflictError(
             f"{text} has shippers in several projects: use one of the ids {', '.join(one.id for one in found)}"

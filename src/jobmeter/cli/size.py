@@ -1,5 +1,7 @@
 """``jobmeter size``: the server that a number of nodes needs. Asks no server."""
 
+from typing import Any
+
 import click
 import msgspec
 
@@ -7,7 +9,7 @@ from jobmeter.cli.options import define_verb, parse_interval
 from jobmeter.cli.output import console, duration, print_hanging, print_json
 from jobmeter.model.quantity import quantity
 from jobmeter.model.retention import Retention
-from jobmeter.model.sizing import SERVER_CORES, PlannedFleet, ServerSize, size_of
+from jobmeter.model.sizing import PlannedFleet, ServerSize, size_of
 from jobmeter.model.time import SECOND
 
 _MOST = 10_000_000
@@ -35,6 +37,12 @@ class _Retention(click.ParamType[Retention]):
     "--metrics", type=click.IntRange(1, 10_000), default=40, show_default=True, help="Metrics of each device and node."
 )
 @click.option("--interval", default="10s", show_default=True, help="Time between two samples.")
+@click.option(
+    "--answers", type=click.IntRange(0, _MOST), default=100, show_default=True, help="Live questions a second."
+)
+@click.option(
+    "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="As of jobmeter serve --processes."
+)
 @click.option("--jobs", type=click.IntRange(0, _MOST), help="Running jobs. [default: one on each node]")
 @click.option(
     "--retention",
@@ -44,27 +52,13 @@ class _Retention(click.ParamType[Retention]):
     help="Days for which samples, minutes and hours are stored. [default: 15,90,730]",
 )
 @click.option("--json", "as_json", is_flag=True, help="An object; bytes, seconds and cores.")
-def command(
-    nodes: int,
-    devices: int,
-    metrics: int,
-    interval: str,
-    jobs: int | None,
-    retention: Retention,
-    as_json: bool,
-) -> None:
+def command(interval: str, jobs: int | None, as_json: bool, **others: Any) -> None:  # noqa: ANN401 - as PlannedFleet's
     """Compute processor, memory and disk of a server from measured figures.
 
     The figures were measured on a slow processor. docs/how-to/capacity.md says where they come from.
     """
-    fleet = PlannedFleet(
-        nodes=nodes,
-        devices=devices,
-        metrics=metrics,
-        interval_ms=parse_interval(interval, 1_000),
-        jobs=nodes if jobs is None else jobs,
-        retention=retention,
-    )
+    jobs = others["nodes"] if jobs is None else jobs
+    fleet = PlannedFleet(interval_ms=parse_interval(interval, 1_000), jobs=jobs, **others)
     size = size_of(fleet)
     if as_json:
         print_json(msgspec.to_builtins(size))
@@ -78,11 +72,13 @@ def _rows(fleet: PlannedFleet, size: ServerSize) -> dict[str, str]:
     days = fleet.retention
     tiers = (("samples", days.raw_days, size.raw), ("minutes", days.minute_days, size.minutes))
     parts = [f"{name} of {count} days {_bytes(value)}" for name, count, value in tiers]
+    workers = f", {_bytes(size.workers)} for {fleet.processes} worker processes" if size.workers else ""
     every = duration(round(size.evaluation_seconds * SECOND))
     return {
         "samples": f"{size.samples_per_second:,.0f} a second of {size.series:,} series",
+        "answers": f"{fleet.answers:,.0f} live questions a second take {size.answering_cores:.2f} cores",
         "servers": _servers(size),
-        "memory": f"{_bytes(size.memory)}: {_bytes(size.window)} for the samples of the last two hours",
+        "memory": f"{_bytes(size.memory)}: {_bytes(size.window)} for the samples of the last two hours{workers}",
         "disk": f"{_bytes(size.disk)}: {', '.join(parts)}, hours of {days.hour_days} days {_bytes(size.hours)}",
         "findings": f"each running job is evaluated every {every}",
         "first limit": f"{size.first_limit}, {_format_multiple(size.times)}",
@@ -91,8 +87,8 @@ def _rows(fleet: PlannedFleet, size: ServerSize) -> dict[str, str]:
 
 def _servers(size: ServerSize) -> str:
     if size.servers == 1:
-        return f"1 with {SERVER_CORES} cores: {size.storing_cores * 100:.1f}% of a core stores samples"
-    return f"{size.servers} with {SERVER_CORES} cores each, and a ClickHouse cluster for their samples"
+        return f"1 with {size.cores} cores: {size.storing_cores * 100:.1f}% of a core stores samples"
+    return f"{size.servers} with {size.cores} cores each, and a ClickHouse cluster for their samples"
 
 
 def _format_multiple(times: float) -> str:

@@ -37,7 +37,7 @@ def command(
 
     An account is a project; --project shows only that one. JSON and CSV have exact amounts.
     """
-    form = format_of(choose_format("--format", form, as_json=as_json), output, _ENDINGS)
+    form = format_of(choose_format(form, as_json=as_json), output, _ENDINGS)
     report = connection.open().usage(month, connection.project)
     if output is None:
         with piped():

@@ -40,7 +40,7 @@ def command(
 
     A device is idle after 15 minutes at 1 % or less. The most idle hours come first. JSON and CSV have device seconds.
     """
-    form = choose_format("--format", form, as_json=as_json)
+    form = choose_format(form, as_json=as_json)
     search = HoursSearch(by=by, every=every, since=since, project=connection.project)
     api = connection.open()
     found = api.read_device_hours(search)

@@ -245,10 +245,6 @@ class Api:
         content = None if expires_in is None else {"expires_in": expires_in}
         return self._post(f"{_make_job_path(job)}/share", drop_none(project=project), content, Shared)
 
-    def run_token(self, job: str, project: str | None = None) -> Shared:
-        """Create a token for the runs of MLflow in one job."""
-        return self._post(f"{_make_job_path(job)}/run-token", drop_none(project=project), None, Shared)
-
     def status(self) -> Status:
         """Read the state of the server."""
         return self.get("/status", [], Status)

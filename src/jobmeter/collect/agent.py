@@ -89,15 +89,15 @@ class Agent:
         kernel = KernelReader()
         incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place, kernel) if reads_kernel else None)
         sources: list[RecordSource] = [
-            NodeReporter(place, jobs.devices, interval_ms=interval_ms, state=state),
-            JobReporter(place, jobs.table.processes, clock.convert_elapsed_ms),
-            OwnerReporter(place, owners, jobs.table.processes),
+            NodeReporter(place, jobs.find_devices, interval_ms=interval_ms, state=state),
+            JobReporter(place, jobs.table.list_processes, clock.convert_elapsed_ms),
+            OwnerReporter(place, owners, jobs.table.list_processes),
             ClockReporter(place, clock),
             *jobs.sources,
             incidents,
             XidReports(kills, jobs.device_events),
         ]
-        pods = PodJobs(jobs.table.processes, clock.monotonic, state)
+        pods = PodJobs(jobs.table.list_processes, clock.monotonic, state)
         self._pod_poller = PodPoller(place, connect, pods, interval_ms)
         shown = partial(_owner_of_project, jobs, pods, place.project)
         checks = NodeChecks(jobs.accelerators, lambda: clock.difference, owner_of=shown)
@@ -105,10 +105,10 @@ class Agent:
         self._poller = CheckPoller(place, connect, checks, stacks, interval_ms)
         measurement = Measurement(place, jobs, self._delivery, clock)
         self._programs = measurement.programs
-        self._loop = measurement.loop(
+        self._loop = measurement.make_loop(
             turn,
             sources,
-            (EnergyDivision(place, jobs.claims, state).divide, incidents.watch, kills.watch),
+            (EnergyDivision(place, jobs.list_claims, state).divide, incidents.watch, kills.watch),
             node=_node_collectors(place, jobs, finding),
             counters=self._read_log_counters,
             attribution=pods,
@@ -147,7 +147,7 @@ class Agent:
         for one in self._jobs.accelerators:
             Thread(target=one.release, name=f"release {one.name}", daemon=True).start()
 
-    def once(self) -> str:
+    def measure_once(self) -> str:
         """Measure once. Returns the reason of a failed delivery, else an empty text."""
         self._delivery.start()
         self._loop.tick(force=True)
@@ -180,14 +180,14 @@ def _node_collectors(place: NodeIdentity, jobs: JobCollectors, finding: NodeSour
         own.append(Planned(PowerCollector(place, power)))
     if finding.kubelet:
         api = KubeletApi(finding.kubelet, place.node)
-        own.append(Planned(PodStorageCollector(place, api, jobs.table.members), _KUBELET_MS))
+        own.append(Planned(PodStorageCollector(place, api, jobs.table.list_members), _KUBELET_MS))
     return [*own, *plugin_collectors(place, (*own, *jobs.planned))]
 
 
 def _owner(jobs: JobCollectors, pods: PodJobs, pid: int) -> Owner | None:
     """Return the job and the replica of a process, None for a process of no job."""
-    member = jobs.table.member_of(pid)
-    return pods.owner(member.owner) if member else None
+    member = jobs.table.find_member(pid)
+    return pods.find_owner(member.owner) if member else None
 
 
 def _owner_of_project(jobs: JobCollectors, pods: PodJobs, project: str, pid: int) -> Owner | None:
@@ -198,7 +198,7 @@ def _owner_of_project(jobs: JobCollectors, pods: PodJobs, project: str, pid: int
 
 def _processes(jobs: JobCollectors, pods: PodJobs, job: str) -> Iterator[tuple[Process, Owner]]:
     """Yield the processes of a job that this agent measures, with their replicas."""
-    for process in jobs.table.processes():
-        owner = None if process.member.measured else pods.owner(process.member.owner)
+    for process in jobs.table.list_processes():
+        owner = None if process.member.measured else pods.find_owner(process.member.owner)
         if owner is not None and owner.job == job:
             yield process, owner

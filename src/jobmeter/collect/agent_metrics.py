@@ -34,7 +34,7 @@ class AgentMetrics:
         self._processes = processes
         self._counters = counters
 
-    def samples(
+    def take_samples(
         self,
         now_ms: int,
         outcomes: dict[str, Outcome],
@@ -77,8 +77,8 @@ class AgentMetrics:
     def _make_series(self, metric: str, label: str = "", value: str = "") -> Series:
         labels = ((label, value),) if label else ()
         if self._job:
-            return self._place.of_replica(metric, Owner(self._job, ""), labels)
-        return self._place.of_node(metric, labels)
+            return self._place.make_replica_series(metric, Owner(self._job, ""), labels)
+        return self._place.make_node_series(metric, labels)
 
 
 def _read_resident_memory() -> float | None:

@@ -28,12 +28,12 @@ class Backoff:
         wait = min(SECOND << min(self._failures - 2, 16), LONGEST_MS)
         return not 0 <= self._now_ms - self._failed_ms < wait
 
-    def failed(self) -> None:
+    def note_failure(self) -> None:
         """Note that the attempt of this tick failed."""
         self._failures += 1
         self._failed_ms = self._now_ms
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         """Reset the failures."""
         self._failures = 0
         self._failed_ms = None

@@ -43,7 +43,7 @@ class Collector(Protocol):
 class RecordSource(Protocol):
     """A source of records about jobs or nodes (which jobs run, which devices they have)."""
 
-    def records(self, now_ms: int) -> Records:
+    def take_records(self, now_ms: int) -> Records:
         """Return the changes since the last call; may be empty."""
         ...
 
@@ -60,23 +60,23 @@ class NodeIdentity:
     project: str = ""
     resource_group: str = ""
 
-    def of_node(self, metric: str, labels: Labels = ()) -> Series:
+    def make_node_series(self, metric: str, labels: Labels = ()) -> Series:
         """Build a series of the node."""
         return _series(metric, self.project, self.cluster, self.node, "", "", "", 0, labels)
 
-    def of_device(self, metric: str, device: str, owner: "Owner | None" = None) -> Series:
+    def make_device_series(self, metric: str, device: str, owner: "Owner | None" = None) -> Series:
         """Build a series of a device, for the replica that has it (None: without a job)."""
         if owner is None:
             return _series(metric, self.project, self.cluster, self.node, device)
         return _series(metric, self.project, self.cluster, self.node, device, owner.job, owner.replica, owner.attempt)
 
-    def of_replica(self, metric: str, owner: "Owner", labels: Labels = ()) -> Series:
+    def make_replica_series(self, metric: str, owner: "Owner", labels: Labels = ()) -> Series:
         """Build a series of a replica's processes on this node."""
         return _series(
             metric, self.project, self.cluster, self.node, "", owner.job, owner.replica, owner.attempt, labels
         )
 
-    def event(
+    def make_event(
         self, time_ms: int, level: Level, reason: str, message: str, *, owner: "Owner | None" = None, subject: str = ""
     ) -> EventRecord:
         """Build an event of a replica on this node, or of the node without an ``owner``."""

@@ -43,7 +43,7 @@ class CallThread(Generic[T]):
         """Wait at most ``seconds`` for the call to return. True if it has."""
         return self._done.wait(max(seconds, 0.0))
 
-    def result(self) -> T:
+    def get_result(self) -> T:
         """Return the result of the last call once it is over. Raises the error of the call."""
         if self._error is not None:
             raise self._error

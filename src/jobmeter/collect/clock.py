@@ -139,7 +139,7 @@ class SampleClock:
             else:
                 self._note_step(_Offset(measured, now))
 
-    def changes(self) -> list[ClockChange]:
+    def take_changes(self) -> list[ClockChange]:
         """Changes of the wall clock since the last call."""
         with self._lock:
             changes, self._changes = self._changes, []
@@ -191,7 +191,9 @@ class ClockReporter:
         self._place = place
         self._clock = clock
 
-    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - the changes have times of their own
+    def take_records(self, now_ms: int) -> Records:  # noqa: ARG002 - the changes have times of their own
         """Return the events since the last call."""
-        changes = self._clock.changes()
-        return Records(events=[self._place.event(one.time_ms, one.level, one.reason, one.message) for one in changes])
+        changes = self._clock.take_changes()
+        return Records(
+            events=[self._place.make_event(one.time_ms, one.level, one.reason, one.message) for one in changes]
+        )

@@ -141,7 +141,7 @@ class Delivery:
         try:
             if self._requester is None:
                 self._requester = self._connect()
-            renewal = self.renewal.frame() if self.renewal else b""
+            renewal = self.renewal.make_frame() if self.renewal else b""
             body = batch.body + renewal
             answer = self._requester.request("POST", f"{API}/ingest", body, {"Content-Type": FRAMES})
         except InvalidRequestError as error:
@@ -150,7 +150,7 @@ class Delivery:
             self._note_failure(error)
         else:
             if self.renewal and renewal:
-                self.renewal.renewed()
+                self.renewal.note_renewal()
             self._note_delivery(batch, answer)
 
     def _note_delivery(self, batch: Batch, answer: Response) -> None:

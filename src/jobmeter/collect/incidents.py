@@ -36,7 +36,7 @@ _SHARES: Mapping[str, tuple[str, str]] = {
 
 
 class IncidentWatch:
-    """Record source: ``watch`` gets each tick's samples before ``records`` returns their events.
+    """Record source: ``watch`` gets each tick's samples before ``take_records`` returns their events.
 
     A counter's first reading is no event. Remembers a number for each watched series.
     """
@@ -58,7 +58,7 @@ class IncidentWatch:
             elif metric == "gpu.remapped.rows.failed":
                 self._remap(sample)
 
-    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their samples
+    def take_records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their samples
         """Return the events since the last call."""
         found, self._events = self._events[:MOST], []
         return Records(events=found)
@@ -141,9 +141,9 @@ class RunIncidents:
         """Check the samples of a tick."""
         self._incidents.watch(samples)
 
-    def records(self, now_ms: int) -> Records:
+    def take_records(self, now_ms: int) -> Records:
         """Return the events since the last call."""
-        fresh = self._incidents.records(now_ms).events
+        fresh = self._incidents.take_records(now_ms).events
         kills = [one for one in fresh if one.reason == OOM_KILLED and one.replica]
         due = [one for one in self._waiting if not self._killed(one.replica)]
         self._waiting = [*(one for one in self._waiting if self._killed(one.replica)), *kills]

@@ -107,7 +107,7 @@ class JobsCollector:
         self._machine = surroundings.machine_limits(proc_root)
         self._own_network = surroundings.network_namespace(proc_root, "self")
 
-    def ended(self, final: Ended) -> None:
+    def note_end(self, final: Ended) -> None:
         """Take the final figures of a process, scanned before or not. Thread-safe."""
         self._ended.put(final)
 
@@ -136,12 +136,12 @@ class JobsCollector:
         self._by_group.update({owner: replica.groups for owner, replica in replicas.items()})
         living = {owner: replica.living[0] for owner, replica in replicas.items() if replica.living}
         self._by_group.update(self._quotas.read(living))
-        by_process, by_group = self._by_process.totals(), self._by_group.totals()
+        by_process, by_group = self._by_process.sum_totals(), self._by_group.sum_totals()
         self._by_job.add(by_group)
         for owner, counts in by_process.items():
             if (inside := by_group.get(owner, {}).get("cpu")) is not None and "cpu" in counts:
-                counts["inside"] = self._inside.seconds(owner, counts["cpu"], inside)
-                counts["ahead"] = self._inside.saved(owner, counts["cpu"], inside)
+                counts["inside"] = self._inside.count_seconds(owner, counts["cpu"], inside)
+                counts["ahead"] = self._inside.save_state(owner, counts["cpu"], inside)
         self._retained_of_processes.save(by_process)
         self._retained_of_groups.save(by_group)
         self._since_ms = self._since_ms or now_ms
@@ -151,7 +151,7 @@ class JobsCollector:
         for owner, replica in replicas.items():
             self._last_seen_ms[owner] = now_ms
             values = self._make_counters(owner, by_process.get(owner, {}), by_group.get(owner, {}))
-            values.update(self.memory.values(owner, replica))
+            values.update(self.memory.read_values(owner, replica))
             values.update(self._read_surroundings(replica.living))
             values.update(_pressure(replica.groups))
             values.update(_kinds(replica))
@@ -160,7 +160,7 @@ class JobsCollector:
                 values = {metric: value for metric, value in values.items() if metric not in COUNTERS}
             samples += zeros
             samples += [
-                Sample(self._place.of_replica(metric, owner), now_ms, value)
+                Sample(self._place.make_replica_series(metric, owner), now_ms, value)
                 for metric, value in values.items()
                 if value is not None
             ]
@@ -187,7 +187,7 @@ class JobsCollector:
             for process in processes
             if process.member.job_groups
         }
-        self._by_job.replicas(found)
+        self._by_job.set_replicas(found)
         for groups, attempt in {(groups, owner.attempt) for groups, owner in found}:
             self._by_job.update(groups, attempt, self._job_groups.read(groups))
 
@@ -219,7 +219,7 @@ class JobsCollector:
         if self._starts is None:
             return set()
         keys = (process.stat.key for process in processes if process.member.owner in self._last_seen_ms)
-        return {key for key in keys if self._starts.scanned_before(key.start)}
+        return {key for key in keys if self._starts.was_scanned(key.start)}
 
     def _forget_namesakes(self, began: Mapping[Owner, int]) -> None:
         """Drop the stored counters of an earlier replica of that name: every process started later."""
@@ -240,7 +240,7 @@ class JobsCollector:
         if zero_ms is None:
             return []
         counters = [metric for metric, value in values.items() if metric in COUNTERS and value is not None]
-        return [Sample(self._place.of_replica(metric, owner), zero_ms, 0.0) for metric in counters]
+        return [Sample(self._place.make_replica_series(metric, owner), zero_ms, 0.0) for metric in counters]
 
     def _group_by_replica(
         self,

@@ -43,14 +43,14 @@ def event_of_line(text: str, time_ms: int, place: NodeIdentity) -> EventRecord |
         meaning = xid.meaning
         message = f"{text[:_LONGEST]} - {meaning.text}. {meaning.advice}"
         subject = f"device {xid.device}" if xid.device else ""
-        return place.event(time_ms, LEVEL_OF[meaning.severity], XID, valid_text(message), subject=subject)
+        return place.make_event(time_ms, LEVEL_OF[meaning.severity], XID, valid_text(message), subject=subject)
     ras = _RAS.search(text[:_LONGEST])
     if ras is not None:
         subject = f"device {pci_address(ras['device']) or ras['device']}"
-        return place.event(time_ms, Level.ERROR, DEVICE_FAULT, valid_text(text[:_LONGEST]), subject=subject)
+        return place.make_event(time_ms, Level.ERROR, DEVICE_FAULT, valid_text(text[:_LONGEST]), subject=subject)
     for reason, sign in _SIGNS:
         if sign.search(text):
-            return place.event(time_ms, Level.ERROR, reason, valid_text(text[:_LONGEST]))
+            return place.make_event(time_ms, Level.ERROR, reason, valid_text(text[:_LONGEST]))
     return None
 
 
@@ -68,9 +68,9 @@ class KernelWatch:
         self._since_boot_ns = since_boot_ns
         self._last: int | None = None
         with suppress(OSError):
-            self._last = reader.newest()
+            self._last = reader.find_newest()
 
-    def records(self, now_ms: int) -> Records:
+    def take_records(self, now_ms: int) -> Records:
         """Return at most 50 events, at the times of their lines.
 
         An event and its line in the node's system log thus have equal node, time and text.
@@ -79,8 +79,8 @@ class KernelWatch:
         began_ms = now_ms - self._since_boot_ns() // NS_PER_MS
         try:
             if self._last is None:
-                self._last = self._reader.newest()
-            lines = self._reader.after(self._last, MOST_LINES)
+                self._last = self._reader.find_newest()
+            lines = self._reader.read_after(self._last, MOST_LINES)
         except OSError:
             return Records()
         for record in lines:
@@ -101,8 +101,8 @@ class NodeKills:
 
     ``kernel`` None: the kernel's log is not read, and only the counter shows kills.
 
-    ``watch`` gets each tick's samples before ``records`` reads the lines. So the count of a kill comes before its line,
-    or, if it happened between the two, in the next tick.
+    ``watch`` gets each tick's samples before ``take_records`` reads the lines. So the count of a kill comes before its
+    line, or, if it happened between the two, in the next tick.
     """
 
     def __init__(self, place: NodeIdentity, kernel: RecordSource | None) -> None:
@@ -122,9 +122,9 @@ class NodeKills:
             grown = 0 if before is None else max(0, int(sample.value - before))
             self._grown, self._ahead = max(0, grown - self._ahead), 0
 
-    def records(self, now_ms: int) -> Records:
+    def take_records(self, now_ms: int) -> Records:
         """Return an event for each line, and one for the kills without a line."""
-        events = self._kernel.records(now_ms).events if self._kernel else []
+        events = self._kernel.take_records(now_ms).events if self._kernel else []
         grown, self._grown = self._grown, 0
         lines = [place for place, event in enumerate(events) if event.reason == OOM_KILLING]
         for place in lines[:grown]:
@@ -135,5 +135,5 @@ class NodeKills:
             why = "shows no line of it" if self._kernel else "is not read"
             text = f"processes were killed because memory ran out; the kernel's log {why}."
             message = f"{grown - len(lines)} {text}"
-            events.append(self._place.event(self._time, Level.ERROR, "SystemOOM", message))
+            events.append(self._place.make_event(self._time, Level.ERROR, "SystemOOM", message))
         return Records(events=events)

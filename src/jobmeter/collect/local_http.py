@@ -118,7 +118,7 @@ class LocalHandler(BaseHTTPRequestHandler):
             self.handle_expect_100()
         return True
 
-    def body(self) -> bytes | None:
+    def read_body(self) -> bytes | None:
         """Return the request's body; None without a valid length. Raises OSError if the sender disconnects."""
         length = self.fields.get("content-length", "0" if self.command == "GET" else "")
         if not (length.isascii() and length.isdigit()) or int(length) > MOST_BODY:

@@ -87,27 +87,27 @@ class Loop:
                 _log.exception("the samples of a tick cannot be processed further")
         self._taken += len(samples)
         samples += self._measure_agent(now_ms, outcomes)
-        self._deliver(self._attribution.samples(samples) if self._attribution else samples)
+        self._deliver(self._attribution.rename_samples(samples) if self._attribution else samples)
         for source in self._sources:
             try:
-                records = source.records(now_ms)
-                self.spool_records(self._attribution.records(records) if self._attribution else records)
+                records = source.take_records(now_ms)
+                self.spool_records(self._attribution.rename_records(records) if self._attribution else records)
             except Exception:  # noqa: BLE001 - a source may fail in any way and must not take others along
                 _log.exception("records cannot be made")
         if self._attribution:
-            self.spool_records(self._attribution.released())
+            self.spool_records(self._attribution.take_released())
         return now_ms
 
     def release(self) -> None:
         """Put samples and records whose names have become known into the outbox."""
         if self._attribution:
-            if samples := self._attribution.samples([]):
+            if samples := self._attribution.rename_samples([]):
                 self._deliver(samples)
-            self.spool_records(self._attribution.released())
+            self.spool_records(self._attribution.take_released())
 
     def _measure_agent(self, now_ms: int, outcomes: dict[str, Outcome]) -> Samples:
         dropped = {**self._outbox.dropped, "not.finite": self._unfinite, **self._refused()}
-        return self._cost.samples(
+        return self._cost.take_samples(
             now_ms,
             outcomes,
             self._taken,

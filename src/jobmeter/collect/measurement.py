@@ -39,7 +39,7 @@ class Measurement:
         self._clock = clock
         self._job = job
 
-    def loop(
+    def make_loop(
         self,
         seconds: float,
         sources: Sequence[RecordSource],
@@ -76,10 +76,10 @@ class Measurement:
         """End the allocations of devices when the job is over."""
         for allocations in self.collectors.allocations:
             allocations.close(now_ms)
-            loop.spool_records(allocations.records(now_ms))
+            loop.spool_records(allocations.take_records(now_ms))
 
-    def living(self, more: Iterable[int] = ()) -> frozenset[int]:
+    def find_living(self, more: Iterable[int] = ()) -> frozenset[int]:
         """Return the processes of jobs, and of ``more``, that still run."""
-        found = {process.stat.key.pid for process in self.collectors.table.processes()}.union(more)
+        found = {process.stat.key.pid for process in self.collectors.table.list_processes()}.union(more)
         stats = (read_stat("/proc", pid) for pid in found)
         return frozenset(stat.key.pid for stat in stats if stat and not stat.ended)

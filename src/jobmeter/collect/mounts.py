@@ -72,7 +72,7 @@ class MountsCollector:
     def collect(self, now_ms: int) -> Samples:
         """Count working directories and open files by filesystem."""
         replicas: dict[Owner, list[Process]] = {}
-        for process in self._table.processes():
+        for process in self._table.list_processes():
             if not process.member.measured and not process.stat.ended:
                 replicas.setdefault(process.member.owner, []).append(process)
         mountinfo = files.read(f"{self._proc}/self/mountinfo")
@@ -90,7 +90,7 @@ class MountsCollector:
             counts, links = self._count(replicas[owner], tables, own)
             left -= links
             samples += [
-                Sample(self._place.of_replica(metric, owner, (("mount", point),)), now_ms, float(count))
+                Sample(self._place.make_replica_series(metric, owner, (("mount", point),)), now_ms, float(count))
                 for (metric, point), count in counts.items()
             ]
         return samples

@@ -94,8 +94,8 @@ class Outbox:
             return Batch(body, frames, SpoolPosition(-1, self._taken + frames)) if frames else None
 
     def on_disk(self) -> Iterator[Frame]:
-        """Yield the frames that wait on disk; see ``Spool.waiting``."""
-        return self._spool.waiting() if self._spool else iter(())
+        """Yield the frames that wait on disk; see ``Spool.list_waiting``."""
+        return self._spool.list_waiting() if self._spool else iter(())
 
     def release(self, end: SpoolPosition) -> None:
         """Remove delivered frames; see ``Spool.release``."""

@@ -59,7 +59,7 @@ class Peaks:
             replica.job_start = next((one.job_start for one in members if one.job_start), replica.job_start)
         return others
 
-    def highest(self, owner: Owner, values: Iterable[float]) -> float:
+    def update_highest(self, owner: Owner, values: Iterable[float]) -> float:
         """The highest of these and of all earlier values."""
         replica = self._replicas[owner]
         replica.highest = max((*values, replica.highest))

@@ -152,9 +152,9 @@ class JobCollectors:
         """Events about devices that stop being measured."""
         return [one.states for one in self.accelerators]
 
-    def claims(self) -> dict[str, list[tuple[Owner, float]]]:
+    def list_claims(self) -> dict[str, list[tuple[Owner, float]]]:
         """Return the replicas that have each device, with the share of the whole device."""
-        devices = self.devices()
+        devices = self.find_devices()
         sizes = {name: float(device.details.get("slices") or 1) for name, device in devices.items()}
         wholes = {name: name.partition(":")[0] for name in devices}
         sums: dict[str, float] = {}
@@ -170,10 +170,10 @@ class JobCollectors:
 
     def list_processes_of(self, job: str) -> list[tuple[Process, Owner]]:
         """Return the processes of a job, each with its replica."""
-        found = [(process, process.member.owner) for process in self.table.processes()]
+        found = [(process, process.member.owner) for process in self.table.list_processes()]
         return [(process, owner) for process, owner in found if owner.job == job]
 
-    def devices(self) -> Mapping[str, Accelerator]:
+    def find_devices(self) -> Mapping[str, Accelerator]:
         """Return the devices of the node that the collectors found, by name."""
         return {one.device_name(device.index): device for one in self.accelerators for device in one.devices}
 
@@ -226,7 +226,7 @@ def accelerator_collectors(
     patience /= _WAITS
     collectors = []
     for vendor in names.vendors:
-        own = names.of(vendor)
+        own = names.get_vendor_names(vendor)
         try:
             driver = vendor.open(clock, machine, patience)
         except Exception:  # noqa: BLE001 - a vendor of somebody else may raise anything, and takes no other along
@@ -234,9 +234,11 @@ def accelerator_collectors(
             continue
         allocated: list[DeviceAllocator] = []
         if not alone:
-            allocated.append(KubeletAllocations(vendor, PodResources.of(machine), table.members, pods_folder(machine)))
+            allocated.append(
+                KubeletAllocations(vendor, PodResources.for_machine(machine), table.list_members, pods_folder(machine))
+            )
         if job_mapping:
-            allocated.append(PrologAllocations(job_mapping, table.members, own.are_plain, own.number))
+            allocated.append(PrologAllocations(job_mapping, table.list_members, own.are_plain, own.get_number))
         collectors.append(
             AcceleratorCollector(
                 place,

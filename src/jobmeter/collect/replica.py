@@ -54,11 +54,11 @@ class ReplicaMemory:
             inside, apart = _divide_processes(replica)
             shared += apart
             marks = (usage.memory_peak or 0.0 for usage in (*replica.groups.values(), *replica.last))
-            if max(marks, default=0.0) > self._peaks.highest(owner, ()):
+            if max(marks, default=0.0) > self._peaks.update_highest(owner, ()):
                 own += inside
         self._processes.update(shared, own)
 
-    def values(self, owner: Owner, replica: ReplicaProcesses) -> dict[str, float | None]:
+    def read_values(self, owner: Owner, replica: ReplicaProcesses) -> dict[str, float | None]:
         """Return the memory metrics of a replica that was read."""
         inside, apart = _divide_processes(replica)
         # A group without processes still has the file cache that they left.
@@ -70,14 +70,14 @@ class ReplicaMemory:
         now = charged + by_process or None
         peaks = [final.memory_peak for final in replica.ended]
         # A group's own mark covers the time between two scans.
-        marks = self._high_water.marks(
+        marks = self._high_water.take_marks(
             owner,
             (*replica.groups.values(), *replica.last),
-            {stat.key: self._processes.highest(stat) for stat in inside},
+            {stat.key: self._processes.read_peak(stat) for stat in inside},
             {final.key: final.memory_peak for final in replica.ended},
             max(charged - sum(stat.memory for stat in inside), 0.0),
         )
-        highest = self._peaks.highest(owner, [*peaks, *marks, now or 0.0])
+        highest = self._peaks.update_highest(owner, [*peaks, *marks, now or 0.0])
         return {"memory.usage": now, "memory.peak": highest or None}
 
     def forget(self, owner: Owner) -> None:

@@ -151,7 +151,7 @@ class Spool:
         except (ConflictError, OSError):
             return False
         with self._lock:
-            for segment, size in sorted(other.segments().items()):
+            for segment, size in sorted(other.list_segments().items()):
                 (directory / f"{segment:012d}{_SUFFIX}").rename(self._make_path(self._next))
                 self._sizes[self._next] = size
                 self._next += 1
@@ -159,16 +159,16 @@ class Spool:
         other.remove_folder()
         return True
 
-    def waiting(self) -> Iterator[Frame]:
+    def list_waiting(self) -> Iterator[Frame]:
         """Yield the waiting frames, oldest first. Frames that are released meanwhile are skipped."""
-        for segment in sorted(self.segments()):
+        for segment in sorted(self.list_segments()):
             try:
                 body = self._make_path(segment).read_bytes()
             except OSError:
                 continue
             yield from _frames_of(body[self._read.offset if self._read.segment == segment else 0 :])
 
-    def segments(self) -> dict[int, int]:
+    def list_segments(self) -> dict[int, int]:
         """Return the bytes of each segment, by number."""
         return dict(self._sizes)
 

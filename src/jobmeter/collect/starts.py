@@ -76,7 +76,7 @@ class Starts:
         self._scans = [*self._scans[1:], self._now]
         self._now = self._elapsed()
 
-    def scanned_before(self, start: int) -> bool:
+    def was_scanned(self, start: int) -> bool:
         """True for a process, by its start, that existed at a scan before the last one."""
         return self._scans[0] > self._created and self._precedes_last_scan(start)
 

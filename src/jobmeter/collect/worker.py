@@ -79,7 +79,7 @@ class Worker:
             if patience <= 0 or self._calls.wait(min(patience, _STOP_SECONDS)) or (stop and stop.is_set()):
                 break
         if not self._calls.busy:
-            return self._calls.result()
+            return self._calls.get_result()
         return Outcome(success=False, duration=self._clock.monotonic() - self._started)
 
     def _take_turn(self, now_ms: int) -> Outcome:

@@ -30,11 +30,11 @@ class XidReports:
         self._lines: list[_Report] = []
         self._reports: list[_Report] = []
 
-    def records(self, now_ms: int) -> Records:
+    def take_records(self, now_ms: int) -> Records:
         """Return the events since the last call."""
-        found = [event for driver in self._drivers for event in driver.records(now_ms).events]
+        found = [event for driver in self._drivers for event in driver.take_records(now_ms).events]
         # The lines are read after the drivers' reports. So the line of each report is among them.
-        lines = [event for event in self._kernel.records(now_ms).events if not self._is_reported(event)]
+        lines = [event for event in self._kernel.take_records(now_ms).events if not self._is_reported(event)]
         self._lines = [*self._lines, *filter(None, map(_report_of, lines))][-_MOST:]
         events = [event for event in found if not self._has_line(event)]
         self._reports = [*self._reports, *filter(None, map(_report_of, events))][-_MOST:]

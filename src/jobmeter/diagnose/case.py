@@ -133,13 +133,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             for one in self._select_measured_enough(self.nodes, metric, numbers)
         }
 
-    def stretch(self, signal: Signal, true: Bools, numbers: Numbers, hold: str = "hold") -> Stretch | None:
+    def stretch(self, signal: Signal, true: Bools, numbers: Numbers) -> Stretch | None:
         """Return the time in which a condition on a signal's points held, at least for the threshold ``hold``.
 
         The condition may fail for the share 1 - ``steady`` of that time. Of several results, the last one counts if the
         job runs and the time lasts to the end of the samples. Otherwise the longest one counts.
         """
-        found = signal.find_stretches(true, numbers[hold], numbers["steady"])
+        found = signal.find_stretches(true, numbers["hold"], numbers["steady"])
         if not found:
             return None
         if self.job.state is JobState.RUNNING and found[-1].end >= self.span.end_ms - numbers["recent"]:

@@ -40,7 +40,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def until(self) -> Int64s:
         """End of the time of each point: the next point, or the start of a gap; int64[k] ms."""
-        return Presence.of_samples(self.time).until
+        return Presence.from_samples(self.time).until
 
     def sampled_until(self, until: Int64s) -> "Signal":
         """Set the ends ``until`` of points from the times of their samples. Other points lose the ends."""

@@ -139,7 +139,7 @@ def _points(courses: Courses, work: str, training: Sequence[Interval]) -> _Point
         width[part] += np.maximum(np.minimum(course.until[part], end) - np.maximum(course.time[part], start), 0)
     inside = width > 0
     time = course.time[inside]
-    values = {name: own.at(time) for name, own in courses.items()}
+    values = {name: own.read_at(time) for name, own in courses.items()}
     busy = np.clip(course.value[inside], 0.0, 1.0)
     return _Points(width[inside], busy, values, sum(end - start for start, end in training))
 

@@ -55,8 +55,8 @@ class _PluginDialect:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of a dialect
         return getattr(self._dialect, name)
 
-    def match(self, call: Call) -> Match | None:
-        return self._attempt(lambda: self._dialect.match(call))
+    def find_operation(self, call: Call) -> Match | None:
+        return self._attempt(lambda: self._dialect.find_operation(call))
 
     def view_call(self, view: View) -> ViewCall | None:
         return self._attempt(lambda: self._dialect.view_call(view))

@@ -259,7 +259,7 @@ class LogCommitter(GroupCommit[Sequence[LogLine]]):
         self.paused = threading.Lock()
 
         def commit(parts: Sequence[Sequence[LogLine]], retention: Retention) -> None:
-            lines = LogBatch.joined([LogBatch.of(part) for part in parts])
+            lines = LogBatch.concatenate([LogBatch.from_lines(part) for part in parts])
             with self.paused:
                 if forward is not None:
                     forward(lines, retention)
@@ -287,7 +287,7 @@ def _measure_batch(batch: SampleBatch) -> tuple[int, int]:
 
 
 def _measure_lines(lines: Sequence[LogLine]) -> tuple[int, int]:
-    batch = LogBatch.of(lines)
+    batch = LogBatch.from_lines(lines)
     return batch.characters + _LINE_BYTES * len(batch), len(batch)
 
 

@@ -35,7 +35,7 @@ class Sighting(NamedTuple):
     first: Int64s
     last: Int64s
 
-    def where(self, chosen: Bools | slice) -> "Sighting":
+    def select(self, chosen: Bools | slice) -> "Sighting":
         """Return a selection of the entities."""
         return Sighting(self.entity[chosen], self.first[chosen], self.last[chosen])
 
@@ -78,7 +78,7 @@ class Spans:
         """Remove the times of these entities."""
         self.first[entities], self.last[entities] = NEVER, -NEVER
 
-    def all(self) -> Sighting:
+    def list_all(self) -> Sighting:
         """Return all entities that have times."""
         entities = np.flatnonzero(self.first != NEVER)
         return Sighting(entities, self.first[entities], self.last[entities])
@@ -98,12 +98,12 @@ class _Members:
         self._starts = np.flatnonzero(np.diff(ordered, prepend=-1))
         self._entities = ordered[self._starts]
 
-    def all_at(self, time_ms: int) -> Sighting:
+    def select_all_at(self, time_ms: int) -> Sighting:
         """Return each entity once, for samples that all have the same time."""
         time = np.full(len(self._entities), time_ms)
         return Sighting(self._entities, time, time)
 
-    def spans(self, first: Int64s, last: Int64s) -> Sighting:
+    def compute_spans(self, first: Int64s, last: Int64s) -> Sighting:
         """Return each entity once, from the first and last time of each series."""
         if not len(self._entities):
             return Sighting(self._entities, first[:0], last[:0])
@@ -119,7 +119,7 @@ class Entities:
         self._numbers: dict[Entity, int] = {}
         self._entities: list[Entity] = []
         self._table = table
-        self.of_series = table.column(np.int64) if of_series is None else of_series
+        self.of_series = table.add_column(np.int64) if of_series is None else of_series
         self._numbering = object()
         with table.lock:
             self.of_series[: table.end] = _UNKNOWN
@@ -127,23 +127,23 @@ class Entities:
     def __len__(self) -> int:
         return len(self._entities)
 
-    def number(self, entity: Entity) -> int:
+    def assign_number(self, entity: Entity) -> int:
         """Return the number of an entity; a new entity gets the next number."""
         number = self._numbers.setdefault(entity, len(self._entities))
         if number == len(self._entities):
             self._entities.append(entity)
         return number
 
-    def of(self, sighting: Sighting) -> list[Entity]:
+    def get_entities(self, sighting: Sighting) -> list[Entity]:
         """Return the entities with these numbers."""
         return [self._entities[number] for number in sighting.entity.tolist()]
 
-    def of_job(self, project: str, job: str) -> Int64s:
+    def find_by_job(self, project: str, job: str) -> Int64s:
         """Return the numbers of all entities of a job."""
         mine = (at for at, entity in enumerate(self._entities) if entity.job == job and entity.project == project)
         return np.fromiter(mine, np.int64)
 
-    def sighting(self, batch: SampleBatch) -> Sighting:
+    def make_sighting(self, batch: SampleBatch) -> Sighting:
         """Return the entities of a batch, with the times of their samples."""
         batch = join([batch])
         series = series_of(batch)
@@ -151,28 +151,28 @@ class Entities:
         if members is not None and members.numbering is not self._numbering:
             members = None
         if members is not None and batch.single and batch.span[0] == batch.span[1]:
-            return members.all_at(batch.span[0])
+            return members.select_all_at(batch.span[0])
         positions, first, last = extremes(batch)
         if len(positions) < len(series):
-            return self._find_members(series, positions).spans(first, last)
+            return self._find_members(series, positions).compute_spans(first, last)
         if members is None:
             members = series.keys.derived[Entities] = self._find_members(series, positions)
-        return members.spans(first, last)
+        return members.compute_spans(first, last)
 
     def _find_members(self, series: SeriesList, positions: Int64s) -> "_Members":
         """Return the entities of some of the series."""
         with self._table.lock:
-            rows = self._table.rows(series.keys.series)[positions]
+            rows = self._table.assign_rows(series.keys.series)[positions]
             for place in np.flatnonzero(self.of_series[rows] == _UNKNOWN).tolist():
                 self.of_series[rows[place]] = self._number_of(series[int(positions[place])])
             return _Members(self.of_series[rows] - 1, self._numbering)
 
-    def observations(self, sighting: Sighting) -> list[Observation]:
+    def make_observations(self, sighting: Sighting) -> list[Observation]:
         """Convert a sighting to the registry's observations."""
         return [
             Observation(**entity._asdict(), first_ms=first, last_ms=last)
             for entity, first, last in zip(
-                self.of(sighting), sighting.first.tolist(), sighting.last.tolist(), strict=True
+                self.get_entities(sighting), sighting.first.tolist(), sighting.last.tolist(), strict=True
             )
         ]
 
@@ -180,4 +180,4 @@ class Entities:
         if not series.job and not series.node:
             return _NOBODY
         place = series.cluster, series.node, series.device
-        return 1 + self.number(Entity(series.project, series.job, series.replica, series.attempt, *place))
+        return 1 + self.assign_number(Entity(series.project, series.job, series.replica, series.attempt, *place))

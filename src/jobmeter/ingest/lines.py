@@ -24,7 +24,7 @@ def prepared(lines: Iterable[LogLine], most: int) -> LogBatch:
     cut. A line with a severity and no level gets the severity's level. Raises InvalidRequestError naming the field,
     LimitExceededError (field ``lines``) for more than ``most``.
     """
-    batch = LogBatch.of(lines)
+    batch = LogBatch.from_lines(lines)
     odd = {
         place
         for place, text in enumerate(batch.texts)
@@ -119,5 +119,5 @@ def _check_text(text: str) -> None:
 def split_by_project(batch: LogBatch) -> list[tuple[str, LogBatch]]:
     """Return the lines of each project, in their order."""
     projects = sorted({source.project for source in batch.sources})
-    parts = [(name, batch.of_sources([source.project == name for source in batch.sources])) for name in projects]
+    parts = [(name, batch.select_sources([source.project == name for source in batch.sources])) for name in projects]
     return [(name, part) for name, part in parts if len(part)]

@@ -50,7 +50,7 @@ _MOST = 1_000_000
 def _sources(lines: Iterable[LogLine | Span]) -> Iterator[tuple[LogLine | Span | LogSource, int, int]]:
     """Yield the source of the lines, with their first and last time."""
     if isinstance(lines, LogBatch):
-        yield from lines.spans()
+        yield from lines.list_source_spans()
         return
     for line in lines:
         yield line, line.time_ns, line.time_ns
@@ -66,7 +66,7 @@ class _ReportedSpans:
         self._reported_ms: Int64s = np.empty(0, np.int64)  # time of the last report by the clock
         self._reported_entities = 0
 
-    def urgent(self, sighting: Sighting, now_ms: int, *, lately: bool = False) -> tuple[Sighting, Sighting]:
+    def split_urgent(self, sighting: Sighting, now_ms: int, *, lately: bool = False) -> tuple[Sighting, Sighting]:
         """Split a sighting into the entities to report now, and the waiting ones to report with them.
 
         The rest waits. ``lately``: the last report is less than ``_LATELY_SECONDS`` ago, so an update of many known
@@ -86,26 +86,26 @@ class _ReportedSpans:
         due = bool(many and urgent.any())
         # Also true of an entity that was never reported.
         urgent |= sighting.first < self.reported.first[sighting.entity]
-        self.waiting.widen(sighting.where(~urgent & (gone_on > 0)))
-        return sighting.where(urgent), self._pop_longest_waiting() if due else NOTHING
+        self.waiting.widen(sighting.select(~urgent & (gone_on > 0)))
+        return sighting.select(urgent), self._pop_longest_waiting() if due else NOTHING
 
     def _pop_longest_waiting(self) -> Sighting:
         """Remove and return the ``_ALONG`` waiting entities whose last report is oldest."""
-        waiting = self.waiting.all()
+        waiting = self.waiting.list_all()
         if len(waiting.entity) > _ALONG:
             heard = self.reported.last[waiting.entity]
             longest = np.zeros(len(heard), bool)
             longest[np.argpartition(heard, _ALONG)[:_ALONG]] = True
-            waiting = waiting.where(longest)
+            waiting = waiting.select(longest)
         self.waiting.forget(waiting.entity)
         return waiting
 
-    def all_reported(self, sighting: Sighting) -> bool:
+    def are_reported(self, sighting: Sighting) -> bool:
         """Return True if each of these entities was reported before."""
         self._fit()
         return bool((self.reported.first[sighting.entity] != NEVER).all())
 
-    def report(self, sighting: Sighting, now_ms: int) -> None:
+    def note_reported(self, sighting: Sighting, now_ms: int) -> None:
         """Record that these times were reported."""
         self._reported_entities += int(np.count_nonzero(self.reported.first[sighting.entity] == NEVER))
         self.reported.widen(sighting)
@@ -113,7 +113,7 @@ class _ReportedSpans:
 
     def wait(self, of: "_ReportedSpans", sighting: Sighting) -> None:
         """Add times to the waiting ones; ``of`` gave the entity numbers."""
-        numbers = [self.entities.number(entity) for entity in of.entities.of(sighting)]
+        numbers = [self.entities.assign_number(entity) for entity in of.entities.get_entities(sighting)]
         self._fit()
         self.waiting.widen(sighting._replace(entity=np.array(numbers, np.int64)))
 
@@ -163,7 +163,7 @@ class Observer:
         if self._resting:
             with self._lock:
                 state = self._renew_if_full()
-                reported = state.all_reported(state.entities.sighting(batch))
+                reported = state.are_reported(state.entities.make_sighting(batch))
             if not reported:
                 raise UnavailableError(_UNREACHABLE)
 
@@ -172,8 +172,8 @@ class Observer:
         with self._lock:
             state = self._renew_if_full()
             lately = self._clock.monotonic() - self._reported_at < _LATELY_SECONDS
-            sighting = merge_sightings([state.entities.sighting(batch) for batch in batches])
-            urgent, along = state.urgent(sighting, self._clock.now_ms(), lately=lately)
+            sighting = merge_sightings([state.entities.make_sighting(batch) for batch in batches])
+            urgent, along = state.split_urgent(sighting, self._clock.now_ms(), lately=lately)
         self._report_or_defer(state, urgent, along)
 
     def observe_lines(self, lines: Iterable[LogLine | Span]) -> None:
@@ -193,16 +193,16 @@ class Observer:
         times = np.array(list(spans.values()), np.int64).reshape(-1, 2)
         with self._lock:
             state = self._renew_if_full()
-            numbers = np.array([state.entities.number(entity) for entity in spans], np.int64)
-            urgent, along = state.urgent(Sighting(numbers, times[:, 0], times[:, 1]), self._clock.now_ms())
+            numbers = np.array([state.entities.assign_number(entity) for entity in spans], np.int64)
+            urgent, along = state.split_urgent(Sighting(numbers, times[:, 0], times[:, 1]), self._clock.now_ms())
         self._report_or_defer(state, urgent, along)
 
     def flush(self) -> bool:
         """Report up to ``_TOGETHER`` waiting entities. Return True if more of them wait."""
         with self._lock:
             state = self._state
-            everything = state.waiting.all()
-            waiting = everything.where(slice(_TOGETHER))
+            everything = state.waiting.list_all()
+            waiting = everything.select(slice(_TOGETHER))
             state.waiting.forget(waiting.entity)
         self._report(state, NOTHING, waiting)
         return len(waiting.entity) < len(everything.entity)
@@ -210,7 +210,7 @@ class Observer:
     def forget(self, project: str, job: str) -> None:
         """Treat a job as never reported: its next sample creates it in the registry again."""
         with self._lock:
-            self._state.forget(self._state.entities.of_job(project, job))
+            self._state.forget(self._state.entities.find_by_job(project, job))
 
     def _report_or_defer(self, state: _ReportedSpans, urgent: Sighting, along: Sighting) -> None:
         """Report both.
@@ -236,7 +236,7 @@ class Observer:
     def _postpone(self, state: _ReportedSpans, sighting: Sighting, error: UnavailableError | None = None) -> None:
         """Let these entities wait. Raises the given error if any of them was never reported."""
         with self._lock:
-            if error is not None and not state.all_reported(sighting):
+            if error is not None and not state.are_reported(sighting):
                 raise error
             self._state.wait(state, sighting)
 
@@ -251,7 +251,7 @@ class Observer:
         if not len(sighting.entity):
             return
         try:
-            self._registry.observe(state.entities.observations(sighting), self._clock.now_ms())
+            self._registry.observe(state.entities.make_observations(sighting), self._clock.now_ms())
         except BaseException as error:
             self._postpone(state, waited)
             if isinstance(error, UnavailableError):
@@ -261,11 +261,11 @@ class Observer:
         self._unreachable = False
         self._reported_at = self._clock.monotonic()
         with self._lock:
-            state.report(sighting, self._clock.now_ms())
+            state.note_reported(sighting, self._clock.now_ms())
 
     def _renew_if_full(self) -> _ReportedSpans:
         if len(self._state.entities) > _MOST:
             state = _ReportedSpans(Entities(self._table, self._state.entities.of_series))
-            state.wait(self._state, self._state.waiting.all())
+            state.wait(self._state, self._state.waiting.list_all())
             self._state = state
         return self._state

@@ -1,5 +1,6 @@
 """The ingest pipeline: check a request, store it durably, report it to the registry, acknowledge it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -30,7 +31,7 @@ from jobmeter.model.time import DAY, NS_PER_MS, SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
-from jobmeter.wire.native.decode import decode, decode_from_memory
+from jobmeter.wire.native.decode import FrameColumns, decode, decode_from_memory, resolve_columns
 
 _Part = tuple[SampleBatch, Retention]
 _Checked = tuple[list[_Part], Receipt]
@@ -126,16 +127,31 @@ class IngestPipeline:
         Call it, and await its result, on the thread of an event loop. Raises as ``submit``.
         """
         batches = decode_from_memory(body, write_project(principal, None), self._limits, self._lists)
-        if batches is None:
-            return None
-        checked = self._check(join(batches), principal, self._registry.memory.retention)
+        begun = None if batches is None else self._begin(batches, principal)
+        return None if begun is None else _await_durable(*begun)
+
+    def submit_columns(
+        self, frames: Sequence[FrameColumns], principal: Principal
+    ) -> tuple[asyncio.Future[None], Receipt] | None:
+        """Take columns of frames from memory: as ``submit_from_memory``, for a body that another process has read.
+
+        Returns the receipt, and the future that is done when the receipt is true.
+        """
+        batches = resolve_columns(frames, write_project(principal, None), self._lists)
+        return None if batches is None else self._begin(batches, principal)
+
+    def _begin(
+        self, batches: Sequence[SampleBatch], principal: Principal
+    ) -> tuple[asyncio.Future[None], Receipt] | None:
+        """Queue batches of one project whose retention is cached. Called on the thread of an event loop."""
+        checked = self._check(join(batches), principal, self._registry.memory.get_retention)
         if checked is None or len(checked[0]) != 1:
             return None
         ((part, retention),), receipt = checked
         self._observer.admit(part)
-        return _await_durable(self.committer.append_from_loop(part, retention), receipt)
+        return self.committer.append_from_loop(part, retention), receipt
 
-    def samples(self, batch: SampleBatch, principal: Principal, sent: SampleBatch | None = None) -> Receipt:
+    def submit_samples(self, batch: SampleBatch, principal: Principal, sent: SampleBatch | None = None) -> Receipt:
         """Take samples whose series name their projects. Raises as ``submit``. The receipt does not count ``sent``."""
         check_shape(batch)
         parts, receipt = self._check_or_raise(join([batch]), principal)
@@ -144,7 +160,7 @@ class IngestPipeline:
         self._admit(parts)
         return PendingReceipt(receipt, [self.committer.append(*part) for part in parts]).wait()
 
-    def logs(self, lines: Sequence[LogLine], principal: Principal) -> Receipt:
+    def submit_logs(self, lines: Sequence[LogLine], principal: Principal) -> Receipt:
         """Take log lines that name their projects. Raises as ``submit``."""
         parts, rejected = self._check_lines(lines, principal)
         receipt = Receipt(lines=sum(len(own) for own, _ in parts), rejected_lines=rejected)
@@ -154,7 +170,7 @@ class IngestPipeline:
         """Take spans of one project, which they name. Raises as ``submit``."""
         if not spans:
             return Receipt()
-        retention = self._registry.retention(write_project(principal, spans[0].project))
+        retention = self._registry.get_retention(write_project(principal, spans[0].project))
         earliest, latest = (moment * NS_PER_MS for moment in self._bounds_ms(retention))
         accepted = [span for span in spans if earliest <= span.start_ns <= latest]
         counts = {
@@ -164,7 +180,7 @@ class IngestPipeline:
         receipt = Receipt(spans=len(accepted), rejected_spans=_drop_zeros(counts))
         return PendingReceipt(receipt, [self._span_committer.append(accepted, retention)] if accepted else []).wait()
 
-    def records(self, records: Records, principal: Principal) -> int:
+    def submit_records(self, records: Records, principal: Principal) -> int:
         """Take records. Return their number. A job or an event without a project belongs to the key's project."""
         return self._record(self._by_project(records, principal))
 
@@ -185,7 +201,7 @@ class IngestPipeline:
             self._observer.admit(part)
 
     def _check_or_raise(self, batch: SampleBatch, principal: Principal) -> _Checked:
-        checked = self._check(batch, principal, self._registry.retention)
+        checked = self._check(batch, principal, self._registry.get_retention)
         if checked is None:
             raise TypeError("a project has no retention")
         return checked
@@ -234,12 +250,12 @@ class IngestPipeline:
         counts = {"future": 0, "expired": 0}
         parts: list[_LogPart] = []
         for project, own in split_by_project(prepared(lines, self._limits.request_lines)):
-            retention = self._registry.retention(write_project(principal, project))
+            retention = self._registry.get_retention(write_project(principal, project))
             earliest, latest = (moment * NS_PER_MS for moment in self._bounds_ms(retention))
             future, expired = own.time_ns > latest, own.time_ns < earliest
             counts["future"] += int(np.count_nonzero(future))
             counts["expired"] += int(np.count_nonzero(expired))
-            accepted = own.where(~(future | expired))
+            accepted = own.select(~(future | expired))
             if len(accepted):
                 parts.append((accepted, retention))
         return parts, _drop_zeros(counts)
@@ -281,7 +297,7 @@ class IngestPipeline:
     def _write_records(self, project: str, records: Records, now_ms: int) -> int:
         if self._late is None or not self._late.grouped(project, records):
             return self._registry.record(project, records, now_ms)
-        retention = self._registry.retention(project)
+        retention = self._registry.get_retention(project)
         with self._log_committer.paused:
             self._late.ship(project, records, retention)
             count = self._registry.record(project, records, now_ms)
@@ -289,7 +305,7 @@ class IngestPipeline:
             return count
 
 
-async def _await_durable(durable: Awaitable[None], receipt: Receipt) -> Receipt:
+async def _await_durable(durable: asyncio.Future[None], receipt: Receipt) -> Receipt:
     await durable
     return receipt
 

@@ -49,7 +49,7 @@ class SchedulerStates:
                     del self._states[key]
         return len(reports)
 
-    def all(self) -> list[SchedulerStatus]:
+    def list_states(self) -> list[SchedulerStatus]:
         """Return all states, by project, cluster and kind."""
         with self._lock:
             states = sorted(self._states.items())

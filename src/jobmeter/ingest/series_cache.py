@@ -45,9 +45,9 @@ class SeriesCache:
         self._clock = clock
         self._limit = project_series
         self._table = table
-        self._lowest, self._highest = table.column(np.float64), table.column(np.float64)
-        self._project, self._hour = table.column(np.int64), table.column(np.int64)
-        self._unknown = table.column(np.bool_)
+        self._lowest, self._highest = table.add_column(np.float64), table.add_column(np.float64)
+        self._project, self._hour = table.add_column(np.int64), table.add_column(np.int64)
+        self._unknown = table.add_column(np.bool_)
         self._projects = {"": 0}
         self._counts: Int64s = np.empty(0, np.int64)
         self._now = 2
@@ -66,7 +66,7 @@ class SeriesCache:
             cached: tuple[tuple[int, int], SeriesBounds] | None = derived.get(self)
             if cached is not None and cached[0] == self._valid:
                 return cached[1]
-            rows = self._table.rows(series.keys.series)
+            rows = self._table.assign_rows(series.keys.series)
             self._turn()  # the table may have begun another generation
             missing = np.flatnonzero(self._hour[rows] != self._now)
             if len(missing):

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import PLACE, SIZE, bind
+from jobmeter.kernel.number_table import allocate_zeros
 
 _SLOTS = 1 << 18
 _SLOT_BYTES = 24
@@ -25,7 +26,7 @@ class Decimals:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._slots = np.zeros(_SLOTS * _SLOT_BYTES, np.uint8)
+        self._slots = allocate_zeros(_SLOTS * _SLOT_BYTES, np.uint8)
 
     def split(self, series: NDArray[np.uint64], value: NDArray[np.float64]) -> Split:
         """Split the values of rows exactly. Rows of one series should follow each other."""

@@ -1,6 +1,7 @@
 """Table of a number for each series, read for thousands of series at once (``number_table.c``)."""
 
 import ctypes
+import mmap
 import os
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,9 @@ Uint64s = NDArray[np.uint64]
 Allocate = Callable[[int, Any], NDArray[Any]]
 """Function that returns an array of zeros of a length and a type."""
 
+_RESERVED_BYTES = 2**20
+"""Bytes from which an array has a mapping of its own."""
+
 _FIRST = 1_024
 _SPARSE = 2
 """Least number of slots for each series."""
@@ -26,6 +30,17 @@ _FIND_FEW = bind("jobmeter_numbers_find", [PLACE, PLACE, SIZE, PLACE], short=Tru
 _PUT = bind("jobmeter_numbers_put", [PLACE, PLACE, PLACE, SIZE], SIZE)
 _REMOVE = bind("jobmeter_numbers_remove", [PLACE, PLACE, SIZE], SIZE)
 _MOVE = bind("jobmeter_numbers_move", [PLACE, PLACE])
+
+
+def allocate_zeros(count: int, kind: Any) -> NDArray[Any]:  # noqa: ANN401 - as NumPy's own
+    """Return zeros that take memory only for written pages.
+
+    ``np.zeros`` does so too, unless the C library has freed a larger block before: then it clears a block of its heap.
+    """
+    size = count * np.dtype(kind).itemsize
+    if size < _RESERVED_BYTES:
+        return np.zeros(count, kind)
+    return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), kind, count)
 
 
 class _Slots(ctypes.Structure):
@@ -47,7 +62,7 @@ class NumberTable:
     arrays grow.
     """
 
-    def __init__(self, most: int = 0, allocate: Allocate = np.zeros) -> None:
+    def __init__(self, most: int = 0, allocate: Allocate = allocate_zeros) -> None:
         slots = _slots_for(most)
         self._state: Uint64s = allocate(2, np.uint64)
         self._series: Uint64s = allocate(2 * slots, np.uint64)

@@ -48,9 +48,9 @@ class Lines:
                 pointer(self._out), len(self._out), pointer(self._used),
             )  # fmt: skip
             if first < count:
-                yield self.rest()
+                yield self.take_rest()
 
-    def rest(self) -> bytes:
+    def take_rest(self) -> bytes:
         """Return the text that was written and not yet yielded."""
         text = self._out[: int(self._used[0])].tobytes()
         self._used[0] = 0

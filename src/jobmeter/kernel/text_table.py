@@ -31,7 +31,7 @@ class Texts(Sequence[bytes]):
         self.end = np.ascontiguousarray(end, np.int64)
 
     @classmethod
-    def of(cls, texts: Sequence[bytes]) -> "Texts":
+    def from_texts(cls, texts: Sequence[bytes]) -> "Texts":
         """Join separate texts into one."""
         if isinstance(texts, Texts):
             return texts

@@ -37,18 +37,18 @@ class SeriesKeys(msgspec.Struct, frozen=True, eq=False):
         return len(self.series)
 
     @classmethod
-    def of(cls, series: Sequence[Series]) -> "SeriesKeys":
+    def from_series(cls, series: Sequence[Series]) -> "SeriesKeys":
         """Build the keys of some series, in order."""
         return cls(
             np.fromiter((s.job_key for s in series), np.uint64, len(series)),
             np.fromiter((s.id for s in series), np.uint64, len(series)),
         )
 
-    def where(self, rows: NDArray[np.integer[Any]] | Bools | slice) -> "SeriesKeys":
+    def select(self, rows: NDArray[np.integer[Any]] | Bools | slice) -> "SeriesKeys":
         """Select keys."""
         return SeriesKeys(self.job[rows], self.series[rows])
 
-    def jobs(self) -> list[int]:
+    def list_jobs(self) -> list[int]:
         """Distinct job keys, ascending."""
         return sorted(set(self.job.tolist()))
 
@@ -103,7 +103,7 @@ class SampleBatch(msgspec.Struct, frozen=True, eq=False):
     def keys(self) -> SeriesKeys:
         """Keys of ``series``, computed once."""
         if self.existing_keys is None:
-            force_setattr(self, "existing_keys", SeriesKeys.of(self.series))
+            force_setattr(self, "existing_keys", SeriesKeys.from_series(self.series))
         assert self.existing_keys is not None  # noqa: S101 - set above
         return self.existing_keys
 
@@ -121,7 +121,7 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.time)
 
-    def where(self, rows: Bools | NDArray[np.intp] | slice) -> "SampleColumns":
+    def select(self, rows: Bools | NDArray[np.intp] | slice) -> "SampleColumns":
         """Select rows."""
         return SampleColumns(self.index[rows], self.time[rows], self.value[rows])
 
@@ -131,7 +131,7 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
         return cls(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float64))
 
     @classmethod
-    def joined(cls, parts: "Sequence[SampleColumns]") -> "SampleColumns":
+    def concatenate(cls, parts: "Sequence[SampleColumns]") -> "SampleColumns":
         """Concatenate blocks."""
         if len(parts) == 1:
             return parts[0]

@@ -56,7 +56,7 @@ class LogBatch(Sequence[LogLine]):
     texts: Sequence[str] = field(repr=False)
 
     @classmethod
-    def of(cls, lines: Iterable[LogLine]) -> "LogBatch":
+    def from_lines(cls, lines: Iterable[LogLine]) -> "LogBatch":
         """Convert lines to columns; a batch is returned unchanged.
 
         Raises InvalidRequestError (field ``time``): see ``times``.
@@ -76,10 +76,10 @@ class LogBatch(Sequence[LogLine]):
         )
 
     @classmethod
-    def joined(cls, batches: "Sequence[LogBatch]") -> "LogBatch":
+    def concatenate(cls, batches: "Sequence[LogBatch]") -> "LogBatch":
         """Concatenate batches."""
         if len(batches) < 2:
-            return batches[0] if batches else cls.of(())
+            return batches[0] if batches else cls.from_lines(())
         sources = [source for one in batches for source in one.sources]
         before = accumulate((len(one.sources) for one in batches), initial=0)
         return cls(
@@ -115,20 +115,20 @@ class LogBatch(Sequence[LogLine]):
         """Total characters of all texts."""
         return sum(map(len, self.texts))
 
-    def where(self, chosen: Bools) -> "LogBatch":
+    def select(self, chosen: Bools) -> "LogBatch":
         """Select lines, in order."""
-        return self if chosen.all() else self.at(np.flatnonzero(chosen))
+        return self if chosen.all() else self.take(np.flatnonzero(chosen))
 
-    def at(self, places: Int64s) -> "LogBatch":
+    def take(self, places: Int64s) -> "LogBatch":
         """Select the lines at these places, in this order."""
         texts = [self.texts[place] for place in places.tolist()]
         return LogBatch(self.sources, self.source[places], self.time_ns[places], self.level[places], texts)
 
-    def of_sources(self, chosen: Sequence[bool]) -> "LogBatch":
+    def select_sources(self, chosen: Sequence[bool]) -> "LogBatch":
         """Select the lines of some sources: ``chosen`` has a flag for each."""
-        return self if all(chosen) else self.where(np.array(chosen, np.bool_)[self.source])
+        return self if all(chosen) else self.select(np.array(chosen, np.bool_)[self.source])
 
-    def spans(self) -> Iterator[tuple[LogSource, int, int]]:
+    def list_source_spans(self) -> Iterator[tuple[LogSource, int, int]]:
         """Yield each source with lines, and its first and last time."""
         first = np.full(len(self.sources), np.iinfo(np.int64).max)
         last = np.full(len(self.sources), -1)

@@ -51,18 +51,18 @@ def parse_log_query(text: str, field: str = "query") -> LogQuery | None:
     if not text.strip():
         return None
     try:
-        return _Parser(text).whole()
+        return _Parser(text).parse()
     except LimitExceededError as error:
         raise LimitExceededError(f"{field} {error.message}", field) from None
     except InvalidRequestError as error:
         raise InvalidRequestError(f"{field} cannot be read: {error.message}", field) from None
 
 
-def parse_severity(text: str, field: str = "severity") -> int:
-    """Parse a severity to its number. Raises InvalidRequestError naming ``field``."""
+def parse_severity(text: str) -> int:
+    """Parse a severity to its number. Raises InvalidRequestError naming the field ``severity``."""
     severity = severity_of(text)
     if severity is None:
-        raise InvalidRequestError(f"{field} {text[:40]!r} is not one of {', '.join(SEVERITIES)}", field)
+        raise InvalidRequestError(f"severity {text[:40]!r} is not one of {', '.join(SEVERITIES)}", "severity")
     return severity
 
 
@@ -88,7 +88,7 @@ class _Parser:
         self._terms = 0
         self._wildcards = 0
 
-    def whole(self) -> LogQuery:
+    def parse(self) -> LogQuery:
         """Parse the whole text."""
         found = self._parse_or(0)
         if self._peek_token().kind:
@@ -179,7 +179,7 @@ class _Parser:
 
     def _peek_token(self, group: str = "") -> _Token:
         """Return the next token without consuming it."""
-        text, at = self._text, _end_of(_BLANK, self._text, self._at)
+        text, at = self._text, _skip_blanks(self._text, self._at)
         if at >= len(text):
             return _Token("", at)
         sign = _SIGN.match(text, at)
@@ -188,7 +188,7 @@ class _Parser:
         if not group and (field := _field_at(text, at)) is not None:
             return field
         compared = _COMPARED.match(text, at) if group else None
-        start = _end_of(_BLANK, text, compared.end()) if compared else at
+        start = _skip_blanks(text, compared.end()) if compared else at
         how = compared[0].strip() if compared else ":"
         if text.startswith('"', start):
             phrase = _PHRASE.match(text, start)
@@ -237,8 +237,8 @@ def _refuse_other_languages(text: str, at: int) -> None:
             raise _make_query_error(f"{why}; {_QUOTE}")
 
 
-def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
+def _skip_blanks(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
     return at if found is None else found.end()
 
 

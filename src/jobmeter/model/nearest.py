@@ -10,16 +10,16 @@ _LONGEST = 200
 """Longest text that is compared: a longer one is no typing error, and comparing would take long."""
 
 
-def nearest(text: str, names: Iterable[str], most: int = MOST) -> list[str]:
-    """Return at most ``most`` names, nearest first: names that contain the text, then similar ones."""
+def nearest(text: str, names: Iterable[str]) -> list[str]:
+    """Return at most ``MOST`` names, nearest first: names that contain the text, then similar ones."""
     needle = text.strip().lower()
     if not needle or len(needle) > _LONGEST:
         return []
     distinct = list(dict.fromkeys(name for name in names if name))
     containing = sorted((name for name in distinct if needle in name.lower()), key=len)
     folded = {name.lower(): name for name in distinct}
-    alike = [folded[name] for name in get_close_matches(needle, folded, n=most)]
-    return list(dict.fromkeys((*containing, *alike)))[:most]
+    alike = [folded[name] for name in get_close_matches(needle, folded, n=MOST)]
+    return list(dict.fromkeys((*containing, *alike)))[:MOST]
 
 
 def did_you_mean(text: str, names: Iterable[str]) -> str:

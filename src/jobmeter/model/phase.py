@@ -68,7 +68,7 @@ class JobPhases(msgspec.Struct, frozen=True, kw_only=True):
     totals: dict[str, int] = {}
     unknown: dict[str, str] = {}
 
-    def of(self, *phases: Phase) -> list[PhaseSpan]:
+    def select(self, *phases: Phase) -> list[PhaseSpan]:
         """Return the spans of some phases."""
         return [span for span in self.spans if span.phase in phases]
 

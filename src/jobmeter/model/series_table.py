@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.kernel.number_table import Allocate, NumberTable
+from jobmeter.kernel.number_table import Allocate, NumberTable, allocate_zeros
 from jobmeter.model.batch import Bools, Float64s, Int64s, SampleBatch, SeriesKeys, Uint32s, Uint64s
 from jobmeter.model.series import Series
 
@@ -35,7 +35,7 @@ class SeriesList(Sequence[Series]):
 
     def take(self, places: Int64s) -> "SeriesList":
         """Select series, each once."""
-        return SeriesList(self.names[places], self.keys.where(places))
+        return SeriesList(self.names[places], self.keys.select(places))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -64,7 +64,7 @@ class SeriesTable:
     Another process may read these without the lock: see ``NumberTable``.
     """
 
-    def __init__(self, most: int = MOST, allocate: Allocate = np.zeros) -> None:
+    def __init__(self, most: int = MOST, allocate: Allocate = allocate_zeros) -> None:
         self.lock = threading.RLock()
         self.generation = 0
         self.most = most
@@ -86,12 +86,12 @@ class SeriesTable:
         """Return the row of each series, int64[k], -1 for an unknown series."""
         return self._rows.find(ids)
 
-    def column(self, kind: type[T]) -> NDArray[T]:
+    def add_column(self, kind: type[T]) -> NDArray[T]:
         """Add a property of each series, by row."""
-        self._columns.append(np.zeros(self.most, kind))
+        self._columns.append(allocate_zeros(self.most, kind))
         return self._columns[-1]
 
-    def rows(self, ids: Uint64s) -> Int64s:
+    def assign_rows(self, ids: Uint64s) -> Int64s:
         """Return the row of each series, int64[k]. New series get rows. The caller holds ``lock``.
 
         Raises LimitExceededError for more series than a table without others has room for.
@@ -115,11 +115,11 @@ class SeriesTable:
 
     def intern(self, series: Sequence[Series]) -> SeriesList:
         """Return the objects that the table has for these series, and their keys; series may repeat."""
-        keys = SeriesKeys.of(series)
+        keys = SeriesKeys.from_series(series)
         with self.lock:
             if self._bytes >= MOST_BYTES:
                 self._evict()
-            rows = self.rows(keys.series)
+            rows = self.assign_rows(keys.series)
             if self.end > len(self._names):
                 self._names = grow(self._names, self.end, None)
             names = self._names
@@ -181,4 +181,4 @@ def list_of(series: Sequence[Series]) -> SeriesList:
     """Make a list of series, which may repeat until ``find_distinct``."""
     if isinstance(series, SeriesList):
         return series
-    return SeriesList(np.fromiter(series, np.object_, len(series)), SeriesKeys.of(series))
+    return SeriesList(np.fromiter(series, np.object_, len(series)), SeriesKeys.from_series(series))

@@ -35,9 +35,9 @@ def cell(name: str, value: object) -> str:
     return text(moment(value) if name in TIMES and isinstance(value, int) else value)
 
 
-def curve(points: Points, start: float, end: float, scale: tuple[float, float] | None = None) -> str:
+def curve(points: Points, start: float, end: float) -> str:
     """Draw points as a line from 0 (or the lowest value, if below) to the highest; empty without points."""
-    return curves([points], start, end, scale)
+    return curves([points], start, end)
 
 
 def curves(

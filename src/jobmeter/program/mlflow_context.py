@@ -27,7 +27,7 @@ class JobRunContext:
 
         stat = read_stat(_PROC, os.getpid())
         node = node_name()
-        member = None if stat is None else NodeClassifier(node, _PROC).member(stat, None)
+        member = None if stat is None else NodeClassifier(node, _PROC).find_member(stat, None)
         if member is None:
             return {}
         # Only the server knows which job a pod belongs to, unless the pod's name gives it.

@@ -189,8 +189,8 @@ def _select(operator: str, vector: Vector, index: Int64s, counts: Float64s) -> V
             if seen[group] <= wanted:
                 present[row, column] = True
                 order.append(row)
-    kept = vector.replaced(vector.values, present)
-    return Vector(kept.labels, kept.values, present, ordered=True, unnamed=kept.unnamed).rows(
+    kept = vector.replace_values(vector.values, present)
+    return Vector(kept.labels, kept.values, present, ordered=True, unnamed=kept.unnamed).select_rows(
         np.array(list(dict.fromkeys(order)), np.int64)
     )
 
@@ -203,4 +203,4 @@ def _limit_ratio(vector: Vector, ratios: Float64s) -> Vector:
     digests = [hashlib.blake2b(repr(one).encode(), digest_size=8).digest() for one in vector.labels]
     offset = np.array([int.from_bytes(one, "big") / _HASHES for one in digests])[:, None]
     chosen: Bools = np.where(ratios >= 0, offset < ratios, offset >= 1 + ratios)
-    return drop_absent(vector.replaced(vector.values, vector.present & chosen))
+    return drop_absent(vector.replace_values(vector.values, vector.present & chosen))

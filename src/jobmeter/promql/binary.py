@@ -75,8 +75,8 @@ def _combine_with_scalar(node: Binary, vector: Vector, left: Float64s, right: Fl
     values, stay = _numbers(node, left, right)
     if stay is not None:
         # The vector's own values pass the filter, whichever side they are on.
-        return drop_absent(vector.replaced(vector.values, vector.present & stay))
-    return vector.transformed(values)
+        return drop_absent(vector.replace_values(vector.values, vector.present & stay))
+    return vector.transform(values)
 
 
 def _signature(matching: VectorMatching) -> Callable[[Labels], Labels]:
@@ -107,15 +107,15 @@ def _find_covered(matching: VectorMatching, vector: Vector, other: Vector) -> Bo
 
 
 def _and(matching: VectorMatching, left: Vector, right: Vector) -> Vector:
-    return drop_absent(left.replaced(left.values, left.present & _find_covered(matching, left, right)))
+    return drop_absent(left.replace_values(left.values, left.present & _find_covered(matching, left, right)))
 
 
 def _unless(matching: VectorMatching, left: Vector, right: Vector) -> Vector:
-    return drop_absent(left.replaced(left.values, left.present & ~_find_covered(matching, left, right)))
+    return drop_absent(left.replace_values(left.values, left.present & ~_find_covered(matching, left, right)))
 
 
 def _or(matching: VectorMatching, left: Vector, right: Vector) -> Vector:
-    others = drop_absent(right.replaced(right.values, right.present & ~_find_covered(matching, right, left)))
+    others = drop_absent(right.replace_values(right.values, right.present & ~_find_covered(matching, right, left)))
     unnamed = [_find_unnamed(left), _find_unnamed(others)]
     return Vector(
         left.labels + others.labels,

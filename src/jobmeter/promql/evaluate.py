@@ -41,7 +41,7 @@ def evaluate(
     bounds = int(times[0]), int(times[-1])
     evaluation = Evaluation(reader, bounds, step_ms, lookback_ms, EvaluationBudget(most), delayed_names=delayed_names)
     with np.errstate(all="ignore"):
-        value = evaluation.value(node, times)
+        value = evaluation.evaluate(node, times)
     if isinstance(value, Vector):
         value = drop_absent(resolve_names(value))
     return EvaluatedQuery(value, list(evaluation.warnings), list(evaluation.infos))
@@ -57,7 +57,7 @@ def range_samples(
 ) -> WindowSamples:
     """Return the samples of a range at one time, for a query that is nothing but a range. Raises as ``evaluate``."""
     times = np.array([time_ms], np.int64)
-    windows = Evaluation(reader, (time_ms, time_ms), 0, lookback_ms, EvaluationBudget(most)).windows(node, times)
+    windows = Evaluation(reader, (time_ms, time_ms), 0, lookback_ms, EvaluationBudget(most)).read_windows(node, times)
     low, high = windows.low[:, 0], np.maximum(windows.high[:, 0], windows.low[:, 0])
     kept = np.nonzero(high > low)[0]
     taken = [np.arange(low[row], high[row]) for row in kept.tolist()]

@@ -85,7 +85,7 @@ class Evaluation:
         self.warnings: dict[str, None] = {}
         self.infos: dict[str, None] = {}
 
-    def value(self, node: Node, times: Int64s) -> Value:
+    def evaluate(self, node: Node, times: Int64s) -> Value:
         """Return the value of a node at these times."""
         self._budget.spend(len(times))
         match node:
@@ -96,12 +96,14 @@ class Evaluation:
             case VectorSelector():
                 return self._evaluate_instant(node, times)
             case Negation(inner=inner):
-                found = self.value(inner, times)
+                found = self.evaluate(inner, times)
                 if isinstance(found, Vector):
-                    return self._resolve_unique_names(found.transformed(-found.values))
+                    return self._resolve_unique_names(found.transform(-found.values))
                 return Scalar(-self._require_scalar(found))
             case Binary():
-                joined = apply_operator(node, self.value(node.left, times), self.value(node.right, times), self._budget)
+                joined = apply_operator(
+                    node, self.evaluate(node.left, times), self.evaluate(node.right, times), self._budget
+                )
                 return self._resolve_names(joined) if isinstance(joined, Vector) else joined
             case Aggregation():
                 return self._aggregation(node, times)
@@ -122,13 +124,13 @@ class Evaluation:
         return named
 
     def _vector(self, node: Node, times: Int64s) -> Vector:
-        found = self.value(node, times)
+        found = self.evaluate(node, times)
         if isinstance(found, Vector):
             return found
         raise QueryError("an instant vector is needed here")
 
     def _scalar(self, node: Node, times: Int64s) -> Float64s:
-        return self._require_scalar(self.value(node, times))
+        return self._require_scalar(self.evaluate(node, times))
 
     @staticmethod
     def _require_scalar(found: Value) -> Float64s:
@@ -167,7 +169,7 @@ class Evaluation:
             self.infos[EXPIRED] = None
         return samples
 
-    def windows(self, node: Node, times: Int64s) -> Windows:
+    def read_windows(self, node: Node, times: Int64s) -> Windows:
         """Return the windows of a range: of a selector with one, or of a subquery."""
         if not isinstance(node, VectorSelector | Subquery) or not node.range_ms:
             raise QueryError("a range is needed here")
@@ -190,7 +192,7 @@ class Evaluation:
     def _sample_subquery(self, inner: Node, grid: Int64s) -> tuple[WindowSamples, Bools | None]:
         if not len(grid):
             return WindowSamples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64)), None
-        found = self.value(inner, grid)
+        found = self.evaluate(inner, grid)
         if isinstance(found, Scalar):
             found = Vector([()], found.values[None, :], np.ones((1, len(grid)), bool))
         if not isinstance(found, Vector):
@@ -201,7 +203,7 @@ class Evaluation:
         return WindowSamples(found.labels, times, found.values[found.present], starts), found.unnamed
 
     def _aggregation(self, node: Aggregation, times: Int64s) -> Vector:
-        parameter = None if node.parameter is None else self.value(node.parameter, times)
+        parameter = None if node.parameter is None else self.evaluate(node.parameter, times)
         vector = self._vector(node.inner, times)
         if node.operator == "quantile" and isinstance(parameter, Scalar):
             self._check_quantile(parameter.values)
@@ -216,7 +218,7 @@ class Evaluation:
     def _call(self, node: FunctionCall, times: Int64s) -> Value:
         name, arguments = node.function, node.arguments
         if name in over_time.OVER_TIME:
-            windows = self.windows(arguments[0], times)
+            windows = self.read_windows(arguments[0], times)
             if name in over_time.COUNTERS:
                 self._check_counter(windows)
             if name in over_time.LOOPED:
@@ -224,10 +226,10 @@ class Evaluation:
             return self._resolve_unique_names(over_time.OVER_TIME[name](windows))
         if name in functions.ARITHMETIC:
             vector = self._vector(arguments[0], times)
-            return self._resolve_names(vector.transformed(functions.ARITHMETIC[name](vector.values)))
+            return self._resolve_names(vector.transform(functions.ARITHMETIC[name](vector.values)))
         if name in functions.DATES:
             vector = self._vector(arguments[0], times) if arguments else self._evaluate_now(times)
-            return self._resolve_names(vector.transformed(functions.DATES[name](vector.values)))
+            return self._resolve_names(vector.transform(functions.DATES[name](vector.values)))
         if name not in _FUNCTIONS:
             raise QueryError(f"the function {name} is not supported")
         found = _FUNCTIONS[name](self, arguments, times)
@@ -251,7 +253,7 @@ class Evaluation:
 
     def absent_over_time(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return 1 where no series has a sample in the range."""
-        return self._evaluate_absent(arguments[0], self.windows(arguments[0], times).count > 0)
+        return self._evaluate_absent(arguments[0], self.read_windows(arguments[0], times).count > 0)
 
     @staticmethod
     def _evaluate_absent(node: Node, present: Bools) -> Vector:
@@ -281,7 +283,7 @@ class Evaluation:
             bad = factor[~((factor >= 0) & (factor <= 1))]
             if len(bad):
                 raise QueryError(f"invalid {kind} factor. Expected: 0 <= {kind[0]}f <= 1, got: {bad[0]:g}")
-        windows = self.windows(arguments[0], times)
+        windows = self.read_windows(arguments[0], times)
         self._budget.spend(LOOPED * int(windows.count.sum()))
         return over_time.smooth(windows, *factors)
 
@@ -299,7 +301,7 @@ class Evaluation:
             share = self._scalar(one, times)
             self._check_quantile(share)
             part = self._histograms(arguments[0], times, share, quantile, check=True)
-            parts.append(part.relabelled([set_label(row, label, format_plain(float(share[0]))) for row in part.labels]))
+            parts.append(part.relabel([set_label(row, label, format_plain(float(share[0]))) for row in part.labels]))
         return Vector(
             [row for part in parts for row in part.labels],
             np.concatenate([part.values for part in parts]),
@@ -346,13 +348,13 @@ class Evaluation:
     def predict_linear(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return where a straight line through the samples leads."""
         ahead = self._scalar(arguments[1], times)
-        return over_time.predict(self.windows(arguments[0], times), ahead)
+        return over_time.predict(self.read_windows(arguments[0], times), ahead)
 
     def quantile_over_time(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return a quantile of a range."""
         share = self._scalar(arguments[0], times)
         self._check_quantile(share)
-        windows = self.windows(arguments[1], times)
+        windows = self.read_windows(arguments[1], times)
         self._budget.spend(LOOPED * windows.low.size)
         return over_time.quantiles(windows, share)
 
@@ -360,7 +362,7 @@ class Evaluation:
         """Return the nearest multiples of a number."""
         vector = self._vector(arguments[0], times)
         multiple = self._scalar(arguments[1], times) if len(arguments) > 1 else np.ones(len(times))
-        return vector.transformed(functions.round_to(vector.values, multiple))
+        return vector.transform(functions.round_to(vector.values, multiple))
 
     def scalar(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return the value of the only series, NaN unless there is exactly one."""
@@ -377,7 +379,7 @@ class Evaluation:
         vector = self._vector(arguments[0], times)
         sampled = isinstance(arguments[0], VectorSelector) and vector.times is not None
         found = vector.times if sampled and vector.times is not None else np.broadcast_to(times, vector.values.shape)
-        return vector.transformed(found / _SECOND)
+        return vector.transform(found / _SECOND)
 
     def time(self, _arguments: Sequence[Node], times: Int64s) -> Value:
         """Return the time of the evaluation in seconds."""

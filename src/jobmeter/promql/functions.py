@@ -99,7 +99,7 @@ def clamp(vector: Vector, least: Float64s, most: Float64s) -> Vector:
     """Return the values within these bounds; nothing where the lower one is above the upper one."""
     values = np.fmax(least, np.fmin(most, vector.values))
     values = np.where(np.isnan(vector.values) | np.isnan(least) | np.isnan(most), np.nan, values)
-    return vector.transformed(values, vector.present & ~(least > most))
+    return vector.transform(values, vector.present & ~(least > most))
 
 
 def label_replace(vector: Vector, target: str, replacement: str, source: str, pattern: str) -> Vector:
@@ -113,7 +113,7 @@ def label_replace(vector: Vector, target: str, replacement: str, source: str, pa
         before if value is None else set_label(before, target, value)
         for before, value in zip(vector.labels, new, strict=True)
     ]
-    return vector.relabelled(labels, [target == NAME and value is not None for value in new])
+    return vector.relabel(labels, [target == NAME and value is not None for value in new])
 
 
 def label_join(vector: Vector, target: str, separator: str, sources: list[str]) -> Vector:
@@ -121,7 +121,7 @@ def label_join(vector: Vector, target: str, separator: str, sources: list[str]) 
     for name in (target, *sources):
         _check_label(name)
     labels = [set_label(one, target, separator.join(value_of(one, name) for name in sources)) for one in vector.labels]
-    return vector.relabelled(labels, [target == NAME] * len(labels))
+    return vector.relabel(labels, [target == NAME] * len(labels))
 
 
 def _check_label(name: str) -> None:
@@ -135,7 +135,7 @@ def sort_by_value(vector: Vector, *, descending: bool) -> Vector:
         return vector
     values = vector.values[:, -1]
     order = np.lexsort((-values if descending else values, np.isnan(values)))
-    found = vector.rows(order)
+    found = vector.select_rows(order)
     return Vector(found.labels, found.values, found.present, ordered=True, unnamed=found.unnamed)
 
 
@@ -147,7 +147,7 @@ def sort_by_label(vector: Vector, names: list[str], *, descending: bool) -> Vect
         return (*(_make_natural_key(value_of(labels, name)) for name in names), labels)
 
     order = sorted(range(len(vector.labels)), key=key, reverse=descending)
-    found = vector.rows(np.array(order, np.int64))
+    found = vector.select_rows(np.array(order, np.int64))
     return Vector(found.labels, found.values, found.present, ordered=True, unnamed=found.unnamed)
 
 

@@ -88,7 +88,7 @@ def _extrapolate_change(windows: Windows, *, counter: bool, per_second: bool) ->
     samples = windows.samples
     enough = windows.count >= 2
     if not enough.any():
-        return windows.result(np.full(enough.shape, np.nan), enough)
+        return windows.make_vector(np.full(enough.shape, np.nan), enough)
     first, last = _index_first(windows), _index_last(windows)
     values, times = samples.values, samples.times
     first_values, first_times = samples.first_values[first], samples.first_times[first]
@@ -109,14 +109,14 @@ def _extrapolate_change(windows: Windows, *, counter: bool, per_second: bool) ->
         factor = (sampled + to_start + to_end) / sampled
         if per_second:
             factor = factor / (windows.range_ms / _SECOND)
-        return windows.result(change * factor, enough)
+        return windows.make_vector(change * factor, enough)
 
 
 def _compare_newest_two(windows: Windows, *, per_second: bool) -> Vector:
     samples = windows.samples
     enough = windows.count >= 2
     if not enough.any():
-        return windows.result(np.full(enough.shape, np.nan), enough)
+        return windows.make_vector(np.full(enough.shape, np.nan), enough)
     last = _index_last(windows)
     before = np.maximum(last - 1, 0)
     with np.errstate(all="ignore"):
@@ -124,12 +124,12 @@ def _compare_newest_two(windows: Windows, *, per_second: bool) -> Vector:
         if per_second:
             change = np.where(samples.values[last] < samples.values[before], samples.values[last], change)
             change = change / ((samples.times[last] - samples.times[before]) / _SECOND)
-    return windows.result(change, enough)
+    return windows.make_vector(change, enough)
 
 
 def _count_changed(windows: Windows, changed: Bools) -> Vector:
     values = _sum_after_first(changed.astype(np.float64), windows)
-    return windows.result(values, windows.count > 0)
+    return windows.make_vector(values, windows.count > 0)
 
 
 def _changes(windows: Windows) -> Vector:
@@ -142,26 +142,26 @@ def _changes(windows: Windows) -> Vector:
 def _compute_maximum(windows: Windows) -> Vector:
     samples = windows.samples
     values = samples.values if samples.rolled is None else samples.rolled.maximum
-    return windows.result(reduce_windows(np.fmax, values, windows.low, windows.high), windows.count > 0)
+    return windows.make_vector(reduce_windows(np.fmax, values, windows.low, windows.high), windows.count > 0)
 
 
 def _compute_minimum(windows: Windows) -> Vector:
     samples = windows.samples
     values = samples.values if samples.rolled is None else samples.rolled.minimum
-    return windows.result(reduce_windows(np.fmin, values, windows.low, windows.high), windows.count > 0)
+    return windows.make_vector(reduce_windows(np.fmin, values, windows.low, windows.high), windows.count > 0)
 
 
 def _sum(windows: Windows) -> Vector:
     samples = windows.samples
     values = samples.values if samples.rolled is None else samples.rolled.sum
-    return windows.result(sum_windows(values, windows.low, windows.high), windows.count > 0)
+    return windows.make_vector(sum_windows(values, windows.low, windows.high), windows.count > 0)
 
 
 def _mean(windows: Windows) -> Vector:
     count = windows.count
     if windows.samples.rolled is not None:
-        return windows.result(_sum(windows).values / np.maximum(count, 1), count > 0)
-    return windows.result(average_windows(windows.samples.values, windows.low, windows.high), count > 0)
+        return windows.make_vector(_sum(windows).values / np.maximum(count, 1), count > 0)
+    return windows.make_vector(average_windows(windows.samples.values, windows.low, windows.high), count > 0)
 
 
 def _variance(windows: Windows) -> Vector:
@@ -174,22 +174,22 @@ def _variance(windows: Windows) -> Vector:
             shifted = values - values[part.starts][part.window]
             average = part.add(shifted) / count
             out[part.chosen] = part.add((shifted - average[part.window]) ** 2) / count
-    return windows.result(out.reshape(windows.low.shape), windows.count > 0)
+    return windows.make_vector(out.reshape(windows.low.shape), windows.count > 0)
 
 
 def _deviation(windows: Windows) -> Vector:
     found = _variance(windows)
-    return windows.result(np.sqrt(found.values), found.present)
+    return windows.make_vector(np.sqrt(found.values), found.present)
 
 
 def _sample_at(windows: Windows, values: Float64s, at: Int64s) -> Vector:
     found = values[at] if len(values) else np.full(at.shape, np.nan)
-    return windows.result(found, windows.count > 0, named=True)
+    return windows.make_vector(found, windows.count > 0, named=True)
 
 
 def _time_at(windows: Windows, times: Int64s, at: Int64s) -> Vector:
     found = times[at] / _SECOND if len(times) else np.full(at.shape, np.nan)
-    return windows.result(found, windows.count > 0)
+    return windows.make_vector(found, windows.count > 0)
 
 
 def _time_of(windows: Windows, sign: float) -> Vector:
@@ -201,7 +201,7 @@ def _time_of(windows: Windows, sign: float) -> Vector:
         chosen = (values == most) | np.isnan(most)
         times = np.where(chosen, windows.samples.times[part.index] / _SECOND, -np.inf)
         out[part.chosen] = np.maximum.reduceat(times, part.starts)
-    return windows.result(out.reshape(windows.low.shape), windows.count > 0)
+    return windows.make_vector(out.reshape(windows.low.shape), windows.count > 0)
 
 
 def _line(windows: Windows, part: WindowSpread, origin: Float64s) -> tuple[Float64s, Float64s]:
@@ -229,7 +229,7 @@ def _slope(windows: Windows) -> Vector:
     for part in spread_windows(windows, 2):
         origin = windows.samples.times[part.index[part.starts]].astype(np.float64)
         out[part.chosen] = _line(windows, part, origin)[0]
-    return windows.result(out.reshape(windows.low.shape), windows.count >= 2)
+    return windows.make_vector(out.reshape(windows.low.shape), windows.count >= 2)
 
 
 def predict(windows: Windows, ahead: Float64s) -> Vector:
@@ -240,7 +240,7 @@ def predict(windows: Windows, ahead: Float64s) -> Vector:
         column = part.chosen % columns
         slope, now = _line(windows, part, windows.now[column].astype(np.float64))
         out[part.chosen] = slope * ahead[column] + now
-    return windows.result(out.reshape(windows.low.shape), windows.count >= 2)
+    return windows.make_vector(out.reshape(windows.low.shape), windows.count >= 2)
 
 
 def quantile(ordered: Float64s, share: float) -> float:
@@ -269,7 +269,7 @@ def _apply_to_windows(windows: Windows, of: Callable[[Float64s, int], float]) ->
     for row, column in zip(*(axis.tolist() for axis in np.nonzero(present)), strict=True):
         part = windows.samples.values[windows.low[row, column] : windows.high[row, column]]
         out[row, column] = of(part, column)
-    return windows.result(out, present)
+    return windows.make_vector(out, present)
 
 
 def quantiles(windows: Windows, share: Float64s) -> Vector:
@@ -298,13 +298,13 @@ def smooth(windows: Windows, smoothing: Float64s, trend: Float64s) -> Vector:
         return now
 
     found = _apply_to_windows(windows, last)
-    return windows.result(found.values, windows.count >= 2)
+    return windows.make_vector(found.values, windows.count >= 2)
 
 
 OVER_TIME: dict[str, Callable[[Windows], Vector]] = {
     "avg_over_time": _mean,
     "changes": _changes,
-    "count_over_time": lambda windows: windows.result(windows.count.astype(np.float64), windows.count > 0),
+    "count_over_time": lambda windows: windows.make_vector(windows.count.astype(np.float64), windows.count > 0),
     "delta": lambda windows: _extrapolate_change(windows, counter=False, per_second=False),
     "deriv": _slope,
     "first_over_time": lambda windows: _sample_at(windows, windows.samples.first_values, _index_first(windows)),
@@ -315,7 +315,7 @@ OVER_TIME: dict[str, Callable[[Windows], Vector]] = {
     "mad_over_time": lambda windows: _apply_to_windows(windows, _median_deviation),
     "max_over_time": _compute_maximum,
     "min_over_time": _compute_minimum,
-    "present_over_time": lambda windows: windows.result(np.ones(windows.low.shape), windows.count > 0),
+    "present_over_time": lambda windows: windows.make_vector(np.ones(windows.low.shape), windows.count > 0),
     "rate": lambda windows: _extrapolate_change(windows, counter=True, per_second=True),
     "resets": lambda windows: _count_changed(windows, _drops(windows)[1]),
     "stddev_over_time": _deviation,

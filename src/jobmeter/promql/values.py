@@ -42,7 +42,7 @@ class Vector(msgspec.Struct, frozen=True, eq=False):
     unnamed: Bools | None = None
     """Rows whose metric name is dropped when the query ends, because a function changed what they mean."""
 
-    def rows(self, at: Int64s | Sequence[int]) -> "Vector":
+    def select_rows(self, at: Int64s | Sequence[int]) -> "Vector":
         """Return some of the rows, in this order."""
         index = np.asarray(at, np.int64)
         return Vector(
@@ -54,17 +54,17 @@ class Vector(msgspec.Struct, frozen=True, eq=False):
             None if self.unnamed is None else self.unnamed[index],
         )
 
-    def replaced(self, values: Float64s, present: Bools | None = None) -> "Vector":
+    def replace_values(self, values: Float64s, present: Bools | None = None) -> "Vector":
         """Return the same series with other values."""
         kept = self.present if present is None else present
         return Vector(self.labels, values, kept, ordered=self.ordered, unnamed=self.unnamed)
 
-    def transformed(self, values: Float64s, present: Bools | None = None) -> "Vector":
+    def transform(self, values: Float64s, present: Bools | None = None) -> "Vector":
         """Return the series with values of another meaning, which do without the metric's name."""
         kept = self.present if present is None else present
         return Vector(self.labels, values, kept, unnamed=np.ones(len(self.labels), bool))
 
-    def relabelled(self, labels: list[Labels], renamed: Sequence[bool] = ()) -> "Vector":
+    def relabel(self, labels: list[Labels], renamed: Sequence[bool] = ()) -> "Vector":
         """Return the same values under other labels; ``renamed`` rows got a name, which they keep."""
         unnamed = self.unnamed
         if unnamed is not None and len(renamed):
@@ -116,4 +116,4 @@ def drop_absent(vector: Vector) -> Vector:
     if vector.present.all():  # quicker than row by row
         return vector
     some = vector.present.any(axis=1)
-    return vector if some.all() else vector.rows(np.nonzero(some)[0])
+    return vector if some.all() else vector.select_rows(np.nonzero(some)[0])

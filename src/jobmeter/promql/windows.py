@@ -94,7 +94,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
             count = np.where(count > 0, total[self.high] - total[self.low], 0)
         return count
 
-    def result(self, values: Float64s, present: Bools, *, named: bool = False) -> Vector:
+    def make_vector(self, values: Float64s, present: Bools, *, named: bool = False) -> Vector:
         """Return a vector of a value for each window; without ``named`` the name of the metric is dropped."""
         unnamed = self.unnamed if named else np.ones(len(self.samples.labels), bool)
         return Vector(self.samples.labels, values, present, unnamed=unnamed)

@@ -128,24 +128,24 @@ def retentions(registry: Registry, question: RetentionQuestion, scope: Scope) ->
     for project in question.projects:
         if not scope.allows(project):
             raise NotFoundError(f"there is no project {project}", "project", project)
-    return [registry.retention(project) for project in question.projects]
+    return [registry.get_retention(project) for project in question.projects]
 
 
 def shippers(registry: Registry, scope: Scope) -> list[Shipper]:
     """Answer a ``ShippersQuestion``."""
-    return [one for one in registry.shippers.all() if scope.projects is None or one.project in scope.projects]
+    return [one for one in registry.shippers.list_shippers() if scope.projects is None or one.project in scope.projects]
 
 
 def damage(
     store: Store, registry: Registry, question: DamageQuestion, scope: Scope, now_ms: int
 ) -> Sequence[DamagedPart]:
     """Answer a ``DamageQuestion``."""
-    damaged, subject = store.damaged(), question.subject
+    damaged, subject = store.list_damaged(), question.subject
     if not damaged:
         return damaged
     keys = [NO_JOB]
     if isinstance(subject, JobRef):
-        heads = registry.job_head(projects_of(subject.project, scope), subject.id, now_ms)
+        heads = registry.find_job_head(projects_of(subject.project, scope), subject.id, now_ms)
         visible = filter_permitted_names(registry, ((head.project, head.id) for head in heads), scope, now_ms)
         keys = [job_key(*name) for name in visible]
     return [part for part in damaged if any(map(part.may_concern, keys))]
@@ -154,9 +154,9 @@ def damage(
 def probe(store: Store, registry: Registry, question: ProbeQuestion) -> bool:
     """Answer a ``ProbeQuestion``."""
     if question.part == "registry":
-        registry.keys.by_token(b"")
+        registry.keys.find_by_token(b"")
     else:
-        with may_lack(store.damaged()):
+        with may_lack(store.list_damaged()):
             store.find(_PROBE)
     return True
 
@@ -170,12 +170,12 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
     now_ms = clock.now_ms
 
     def links(question: LinksQuestion, scope: Scope) -> Sequence[StoredKey]:
-        job = subjects.head(question.ref, scope)
+        job = subjects.find_head(question.ref, scope)
         return valid_links(registry, now_ms(), job.project, job.id)
 
     def annotations(question: AnnotationsQuestion, scope: Scope) -> Annotations:
-        job = subjects.head(question.ref, scope)
-        found = registry.annotations.of_job(job.project, job.id)
+        job = subjects.find_head(question.ref, scope)
+        found = registry.annotations.read_annotations(job.project, job.id)
         return found if scope.job is None else drop_keys(found)
 
     return {
@@ -185,25 +185,25 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
         PodsQuestion: lambda question, scope: pods(registry, question, scope),
         TaskFilter: lambda question, scope: tasks(registry, question, scope),
         TaskQuestion: lambda question, scope: task(registry, question, scope),
-        TaskAnswersQuestion: lambda question, _: registry.tasks.answers(question.id),
-        DueTasksQuestion: lambda question, _: registry.tasks.due(now_ms(), question.limit),
+        TaskAnswersQuestion: lambda question, _: registry.tasks.list_answers(question.id),
+        DueTasksQuestion: lambda question, _: registry.tasks.list_due(now_ms(), question.limit),
         NodeTasksQuestion: lambda question, scope: node_tasks(registry, question, scope, now_ms()),
         KeysQuestion: lambda _, scope: list_keys(registry, scope.projects),
         KeyPoliciesQuestion: lambda question, scope: policies_of(registry, question.key, scope.projects),
         LinksQuestion: links,
         AnnotationsQuestion: annotations,
         TagsQuestion: lambda question, scope: tags_of(registry, question, scope, now_ms()),
-        UsageQuestion: lambda question, scope: registry.usage.calls(question.month, scope.projects),
+        UsageQuestion: lambda question, scope: registry.usage.read_calls(question.month, scope.projects),
         RetentionQuestion: lambda question, scope: retentions(registry, question, scope),
         ShippersQuestion: lambda _, scope: shippers(registry, scope),
-        StoredAlertsQuestion: lambda question, _: registry.alerts.all(question.since),
+        StoredAlertsQuestion: lambda question, _: registry.alerts.list_alerts(question.since),
         ReportedGroupsQuestion: lambda _, __: registry.alerts.groups(),
         WaitingMessagesQuestion: lambda _, __: registry.alerts.waiting(),
-        StoredSilencesQuestion: lambda _, __: registry.alerts.silences(),
+        StoredSilencesQuestion: lambda _, __: registry.alerts.list_silences(),
         SilencesQuestion: lambda _, scope: silences(registry, scope, now_ms()),
-        StatisticsQuestion: lambda _, __: store.statistics(),
+        StatisticsQuestion: lambda _, __: store.read_statistics(),
         DroppedEventsQuestion: lambda _, __: registry.events_dropped,
-        AllDamageQuestion: lambda _, __: store.damaged(),
+        AllDamageQuestion: lambda _, __: store.list_damaged(),
         DamageQuestion: lambda question, scope: damage(store, registry, question, scope, now_ms()),
         ProbeQuestion: lambda question, _: probe(store, registry, question),
     }

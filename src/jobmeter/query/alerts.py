@@ -51,7 +51,7 @@ class WaitingMessagesQuestion(msgspec.Struct, Question[list[Message]], frozen=Tr
 def silences(registry: Registry, scope: Scope, now_ms: int) -> Sequence[Silence]:
     """Answer a ``SilencesQuestion``."""
     after = now_ms - SILENCE_KEEP_MS
-    return [one for one in registry.alerts.silences() if one.end > after and shows_project(scope, one.project)]
+    return [one for one in registry.alerts.list_silences() if one.end > after and shows_project(scope, one.project)]
 
 
 def shows_project(scope: Scope, project: str) -> bool:

@@ -26,9 +26,9 @@ class BucketedSeries(msgspec.Struct, frozen=True, eq=False):
     limits: dict[str, float]
     step_ms: int = 0
 
-    def rows(self, metric: str) -> BucketColumns:
+    def select_rows(self, metric: str) -> BucketColumns:
         """Return the buckets of one metric's entries."""
-        first, end = self.shape.range_of(metric)
+        first, end = self.shape.find_range(metric)
         if first == 0 and end == len(self.shape.entries):
             return self.columns
         return take(self.columns, slice(*np.searchsorted(self.columns.index, (first, end)).tolist()))
@@ -37,7 +37,7 @@ class BucketedSeries(msgspec.Struct, frozen=True, eq=False):
 def read(shape: SelectedSeries, source: Source, span: TimeRange, step_ms: int, meter: Meter) -> BucketColumns:
     """Read the buckets of a shape's entries over a span; clipped entries are read only within their clip."""
     parts: list[BucketColumns] = []
-    for group in shape.reads(span, in_order=span.length_ms <= RAW_IS_QUICK):  # nearly always in memory
+    for group in shape.list_reads(span, in_order=span.length_ms <= RAW_IS_QUICK):  # nearly always in memory
         columns = buckets(source, group.keys, group.counters, group.span, step_ms, owned_ms=group.owned_ms, meter=meter)
         parts.append(sort_buckets(columns, group))
     return merge(parts)
@@ -46,7 +46,7 @@ def read(shape: SelectedSeries, source: Source, span: TimeRange, step_ms: int, m
 def read_memory(shape: SelectedSeries, memory: StoreMemory, span: TimeRange, step_ms: int) -> BucketColumns | None:
     """Read the buckets of a shape's entries from memory; None if some are not in memory."""
     parts: list[BucketColumns] = []
-    for group in shape.reads(span, in_order=True):
+    for group in shape.list_reads(span, in_order=True):
         columns = _buckets(group, memory, step_ms)
         if columns is None:
             return None
@@ -65,12 +65,12 @@ def _buckets(group: Read, memory: StoreMemory, step_ms: int) -> BucketColumns | 
     references = References.none(len(keys))
     if group.counters.any() and group.owned_ms < span.start_ms:
         counters = np.flatnonzero(group.counters)
-        before = memory.previous(keys.where(counters), span.start_ms)
+        before = memory.read_previous(keys.select(counters), span.start_ms)
         if before is None:
             return None
         own = before.time >= group.owned_ms
         references.update(counters[before.index[own]].astype(np.uint32), before.time[own], before.value[own])
-    return memory.buckets(keys, span, step_ms, group.counters, references, MOST_SAMPLES)
+    return memory.read_buckets(keys, span, step_ms, group.counters, references, MOST_SAMPLES)
 
 
 def sort_buckets(columns: BucketColumns, group: Read) -> BucketColumns:

@@ -77,7 +77,7 @@ def _waits(
     waits = np.clip(1.0 - work.value / float(np.median(busy)), 0.0, 1.0) * inside
     writes = _mark_moments(work, moments)
     for course in written:
-        rate = course.at(work.time)
+        rate = course.read_at(work.time)
         valid = inside & np.isfinite(rate)
         if valid.any():
             usual = float(np.quantile(rate[valid], 0.25))

@@ -16,7 +16,7 @@ class Course(msgspec.Struct, frozen=True, eq=False):
     until: Int64s
     value: Float64s
 
-    def at(self, time: Int64s) -> Float64s:
+    def read_at(self, time: Int64s) -> Float64s:
         """The value at each time, NaN where nothing was measured."""
         if not len(self.time):
             return np.full(len(time), np.nan)

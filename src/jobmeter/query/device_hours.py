@@ -104,7 +104,7 @@ class _Sums(msgspec.Struct):
         total = sum(times.sum(axis=1) for times in self.types.values())
         return -int(total[2]), -int(total[0])
 
-    def group(self, name: str) -> DeviceTimeGroup:
+    def make_group(self, name: str) -> DeviceTimeGroup:
         """Return the sums under a name."""
         types = [DeviceTypeTime(kind, *times.tolist()) for kind, times in sorted(self.types.items())]
         return DeviceTimeGroup(name, self.jobs, types)
@@ -139,8 +139,8 @@ def device_hours(
         rest.add(found[name].jobs, found[name].types)
     return DeviceHours(
         bounds.tolist(),
-        [found[name].group(name) for name in names[:MOST_GROUPS]],
-        rest.group("") if rest.jobs else None,
+        [found[name].make_group(name) for name in names[:MOST_GROUPS]],
+        rest.make_group("") if rest.jobs else None,
         len(names[MOST_GROUPS:]),
     )
 
@@ -157,7 +157,7 @@ def _jobs(
     registry: Registry, question: DeviceHoursQuestion, scope: Scope, now_ms: int, meter: Meter
 ) -> Sequence[JobView]:
     """List the visible jobs that had devices in the range. Samples of a device allocate it to their job."""
-    projects = scope.within(question.projects)
+    projects = scope.intersect_projects(question.projects)
     if projects is not None and not projects:
         return []
     around = TimeRange(max(0, question.range.start_ms - _LATE_MS), question.range.end_ms)
@@ -171,13 +171,13 @@ def _jobs(
     # The idle time of a job depends on its whole life. A view of the range lacks the allocations outside the range.
     whole = [around.intersect(span) == span for span in (life(view.job, now_ms) for view in found)]
     partly = [(view.job.project, view.job.id) for view in compress(found, map(not_, whole))]
-    return [*compress(found, whole), *registry.job_views(partly, EVER, now_ms)]
+    return [*compress(found, whole), *registry.list_job_views(partly, EVER, now_ms)]
 
 
 def _yield_within_deadline(views: Iterable[JobView], meter: Meter) -> Iterator[JobView]:
     """Yield the jobs. Raises QueryTimeoutError once the time of the question is over."""
     for view in views:
-        meter.budget()
+        meter.make_budget()
         yield view
 
 

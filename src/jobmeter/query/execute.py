@@ -142,8 +142,8 @@ class Executor:
         self._answers = self._answers_by_type()
         self._from_memory: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.from_memory,
-            EncodedQuestion: self._measurements.encoded_from_memory,
-            HeadQuestion: lambda question, scope: self._subjects.cached_head(question.ref, scope),
+            EncodedQuestion: self._measurements.encode_from_memory,
+            HeadQuestion: lambda question, scope: self._subjects.find_cached_head(question.ref, scope),
             JobQuestion: self._get_cached_job,
             AllDamageQuestion: self._answers[AllDamageQuestion],
             SeriesQuestion: lambda question, scope: series.find_cached(store, question, scope, limits, self.cache),
@@ -153,15 +153,15 @@ class Executor:
     def _answers_by_type(self) -> Answers:
         store, registry, clock = self._store, self._registry, self._clock
         return {
-            MetricQuery: self._measurements.lines,
-            EncodedQuestion: self._measurements.encoded,
-            SampledQuestion: self._measurements.sampled,
-            HeadQuestion: lambda question, scope: self._subjects.head(question.ref, scope),
-            NodeRecordsQuestion: lambda question, scope: self._subjects.nodes(question.ref, scope),
+            MetricQuery: self._measurements.measure_lines,
+            EncodedQuestion: self._measurements.encode,
+            SampledQuestion: self._measurements.measure_sampling_times,
+            HeadQuestion: lambda question, scope: self._subjects.find_head(question.ref, scope),
+            NodeRecordsQuestion: lambda question, scope: self._subjects.find_nodes(question.ref, scope),
             LatestQuestion: self._read_latest,
             MeasuredNamesQuestion: self._list_measured_names,
             SummaryQuestion: self._summary,
-            JobQuestion: lambda question, scope: limit_view(self._subjects.view(question.ref, scope), scope),
+            JobQuestion: lambda question, scope: limit_view(self._subjects.find_view(question.ref, scope), scope),
             JobViewsQuestion: self._views,
             JobFilter: self._list,
             StateCountsQuestion: self._state_counts,
@@ -212,7 +212,7 @@ class Executor:
         answer: R = self._answers[type(question)](question, scope)
         return answer
 
-    def from_memory(self, question: Question[R], scope: Scope) -> R | None:
+    def answer_from_memory(self, question: Question[R], scope: Scope) -> R | None:
         """Answer a question without waiting; None if a worker has to run it.
 
         For an event loop's thread: an answer takes a fraction of a millisecond. Raises as ``run``.
@@ -222,14 +222,14 @@ class Executor:
         found: R | None = None if answer is None else answer(question, scope)
         return found
 
-    def preparation(self, question: Question[Any], scope: Scope) -> Callable[[], object] | None:
-        """Return a function that caches the job and the series of a question, so that ``from_memory`` can answer.
+    def make_preparation(self, question: Question[Any], scope: Scope) -> Callable[[], object] | None:
+        """Return a function that caches the job and the series of a question, so that memory can answer.
 
         None if the cache would not help. The function may wait, and raises as ``run``.
         """
         if isinstance(question, MetricQuery | EncodedQuestion):
             query = question.query if isinstance(question, EncodedQuestion) else question
-            return self._measurements.preparation(query, scope)
+            return self._measurements.make_preparation(query, scope)
         if isinstance(question, SamplesQuestion):
             if not (question.ends and question.brief_samples):
                 return None
@@ -240,24 +240,24 @@ class Executor:
         return partial(self.run, question, scope) if is_cached else None
 
     def _read_reported(self, question: ReportedQuestion, scope: Scope) -> Reported:
-        return read_reported(self._store, self._subjects.head(question.ref, scope), question, self._meter())
+        return read_reported(self._store, self._subjects.find_head(question.ref, scope), question, self._meter())
 
     def _readings(self, question: ReadingsQuestion, scope: Scope) -> Readings:
         series_filter = selection.SeriesFilter(question.replicas, question.devices)
-        view = self._subjects.view(question.ref, scope)
-        resolved = self._measurements.of_job(view, question.names, question.range, By.DEVICE, series_filter)
+        view = self._subjects.find_view(question.ref, scope)
+        resolved = self._measurements.resolve_job(view, question.names, question.range, By.DEVICE, series_filter)
         return readings(self._store, question, resolved.layout.shape, self._meter())
 
     def _quality(self, question: QualityQuestion, scope: Scope) -> JobQuality:
-        return quality(self._source, self._subjects.view(question.ref, scope), scope, self._meter())
+        return quality(self._source, self._subjects.find_view(question.ref, scope), scope, self._meter())
 
     def _measure_idle(self, question: IdleQuestion, scope: Scope) -> IdleTime:
-        view = self._subjects.view(question.ref, scope)
+        view = self._subjects.find_view(question.ref, scope)
         return next(measure_idle_times([view], self._clock.now_ms(), self._measure_devices(), self._inventory))
 
     def _device_hours(self, question: DeviceHoursQuestion, scope: Scope) -> DeviceHours:
         now_ms = self._clock.now_ms()
-        types = lru_cache(None)(lambda project: Inventory(self._registry.nodes(frozenset({project}))))
+        types = lru_cache(None)(lambda project: Inventory(self._registry.list_nodes(frozenset({project}))))
 
         def idle_times_of(views: Iterable[JobView]) -> Iterator[IdleTime]:
             return measure_idle_times(views, now_ms, self._measure_devices(), lambda view: types(view.job.project))
@@ -274,7 +274,7 @@ class Executor:
         def answer(other: Question[R], /) -> R:
             return self.run(other, scope)
 
-        view, meter = self._subjects.view(question.ref, scope), self._meter()
+        view, meter = self._subjects.find_view(question.ref, scope), self._meter()
         facts = read_facts(self._source, view, answer, meter, question.metrics)
         types = self._inventory(view)
         found = {types.type_of(one.node, one.device) for one in view.allocations} - {UNKNOWN}
@@ -283,10 +283,10 @@ class Executor:
 
     def _inventory(self, view: JobView) -> Inventory:
         names = frozenset(one.node for one in view.allocations if one.node)
-        return Inventory(self._subjects.nodes_of(view.job.project, names) if names else ())
+        return Inventory(self._subjects.find_nodes_of_project(view.job.project, names) if names else ())
 
     def _get_cached_job(self, question: JobQuestion, scope: Scope) -> JobView | None:
-        view = self._subjects.cached_view(question.ref, scope)
+        view = self._subjects.find_cached_view(question.ref, scope)
         return None if view is None else limit_view(view, scope)
 
     def _read_latest(self, question: LatestQuestion, scope: Scope) -> list[LatestValue]:
@@ -296,15 +296,15 @@ class Executor:
         meter = self._meter()
         names = sources(rows)
         if isinstance(ref, JobRef):
-            view = self._subjects.view(ref, scope)
+            view = self._subjects.find_view(ref, scope)
             span = self._find_newest_of_job(view.job)
-            resolved = self._measurements.of_job(view, names, span, by)
+            resolved = self._measurements.resolve_job(view, names, span, by)
             shape = resolved.layout.shape
             columns = drop_superseded(shape, view, by, read_newest(shape, self._source, span, meter))
         else:
-            nodes = self._subjects.nodes(ref, scope)
+            nodes = self._subjects.find_nodes(ref, scope)
             span = self._find_newest_of_nodes(nodes)
-            resolved = self._measurements.of_nodes(nodes, ref, scope, names, span, by)
+            resolved = self._measurements.resolve_nodes(nodes, ref, scope, names, span, by)
             columns = read_newest(resolved.layout.shape, self._source, span, meter)
         layout = resolved.layout
         found = values(BucketedSeries(layout.shape, columns, resolved.limits), rows, question, layout)
@@ -319,20 +319,20 @@ class Executor:
         )
 
     def _list_measured_names(self, question: MeasuredNamesQuestion, scope: Scope) -> list[str]:
-        view = self._subjects.view(question.ref, scope)
+        view = self._subjects.find_view(question.ref, scope)
         own = SeriesSelector(jobs=(job_key(view.job.project, view.job.id),), limit=MOST_NAMES)
-        names = sources(METRICS).union(self._store.names(own, NamePart.METRIC))
-        resolved = self._measurements.of_job(view, names, life(view.job, self._clock.now_ms()), By.JOB)
+        names = sources(METRICS).union(self._store.list_names(own, NamePart.METRIC))
+        resolved = self._measurements.resolve_job(view, names, life(view.job, self._clock.now_ms()), By.JOB)
         return sorted(add_derived(resolved.layout.shape.metrics))
 
     def _summary(self, question: SummaryQuestion, scope: Scope) -> JobSummary:
         meter = self._meter()
-        view = self._subjects.view(question.ref, scope)
+        view = self._subjects.find_view(question.ref, scope)
         now_ms = self._clock.now_ms()
         span = life(view.job, now_ms)
         step_ms = default_step(span, SUMMARY_BUCKETS)
         rows = metrics_of(SUMMARY_METRICS)
-        resolved = self._measurements.of_job(view, sources(rows), span, By.JOB)
+        resolved = self._measurements.resolve_job(view, sources(rows), span, By.JOB)
         shape = resolved.layout.shape
         frame = BucketedSeries(shape, read(shape, self._source, span, step_ms, meter), resolved.limits)
         return summarize(view, frame, rows, span, step_ms, now_ms)
@@ -346,12 +346,12 @@ class Executor:
     def _lines(self, question: LogQuestion, scope: Scope) -> LogPage:
         selector = self._selector(question, scope)
         meter = self._meter()
-        return self._page(selector, meter.budget(), meter)
+        return self._page(selector, meter.make_budget(), meter)
 
     def _selector(self, question: LogQuestion, scope: Scope) -> LogSelector:
         if isinstance(question.ref, JobRef):
-            return selector_of(question, self._subjects.head(question.ref, scope))
-        nodes = self._subjects.nodes(question.ref, scope)
+            return selector_of(question, self._subjects.find_head(question.ref, scope))
+        nodes = self._subjects.find_nodes(question.ref, scope)
         about = hide_unpermitted_lines(self._registry, nodes, scope, self._clock.now_ms())
         if about is not None:
             question = replace(question, query=about if question.query is None else And((about, question.query)))
@@ -379,7 +379,7 @@ class Executor:
             case SamplesQuestion():
                 return self._samples(question, scope, meter)
             case RollupsQuestion():
-                return rollups(self._source, question, scope, meter, self._registry.retention, self.cache)
+                return rollups(self._source, question, scope, meter, self._registry.get_retention, self.cache)
             case BucketsQuestion():
                 return series.read_buckets(self._source, question, scope, meter, self.cache)
             case LastQuestion():
@@ -393,7 +393,7 @@ class Executor:
             return found
         keys = series.keys_of(question.series, self.cache)
         if question.check:
-            checked_ms = find_expiry(question.series, meter, self._registry.retention)
+            checked_ms = find_expiry(question.series, meter, self._registry.get_retention)
             found = replace(found, expired=has_expired(self._source, keys, question.range, checked_ms, meter))
         if question.ends:
             ends = job_ends(self._registry, question.series, keys, self._clock.now_ms())
@@ -435,16 +435,16 @@ class Executor:
 
     def _sizes(self, question: SizesQuestion, scope: Scope) -> list[JobSize]:
         names = filter_permitted_names(self._registry, question.jobs, scope, self._clock.now_ms())
-        found = self._registry.sizes(names, places=question.places)
+        found = self._registry.read_sizes(names, places=question.places)
         return [found.get(job, JobSize()) for job in question.jobs]
 
     def _views(self, question: JobViewsQuestion, scope: Scope) -> list[JobView]:
         now_ms = self._clock.now_ms()
         names = filter_permitted_names(self._registry, question.jobs, scope, now_ms)
-        return [limit_view(view, scope) for view in self._registry.job_views(names, question.allocated, now_ms)]
+        return [limit_view(view, scope) for view in self._registry.list_job_views(names, question.allocated, now_ms)]
 
     def _list_projects(self, question: ProjectsQuestion, scope: Scope) -> list[Project]:
-        names = scope.within(question.names)
+        names = scope.intersect_projects(question.names)
         if scope.job is not None or (names is not None and not names):
             return []
         return list(list_permitted_projects(self._registry, names, scope, self._clock.now_ms()))
@@ -459,7 +459,7 @@ class Executor:
         # Holders of a link may see the job, but no alerts.
         without = question.without if scope.job is None else question.without | {EventType.ALERT}
         visible_part = msgspec.structs.replace(question, projects=projects, jobs=jobs, without=without)
-        return self._registry.events(visible_part)
+        return self._registry.list_events(visible_part)
 
     def _find_newest_of_job(self, job: Job) -> TimeRange:
         """Range around a job's newest sample; if all samples are of devices without a job, around its end or now."""
@@ -467,7 +467,7 @@ class Executor:
         until = job_end(job)
         until = self._clock.now_ms() if until is None else until
         key = job_key(job.project, job.id)
-        own = self._store.last_times([key]).get(key)
+        own = self._store.read_last_times([key]).get(key)
         last = until if own is None else own[1]
         return TimeRange(max(min(last, ahead) - WINDOW_MS, 0), min(max(last, until) + 1, MAX_TIME_MS))
 
@@ -490,7 +490,7 @@ def _intersect_scope(
     projects: frozenset[str] | None, jobs: tuple[str, ...], scope: Scope
 ) -> tuple[frozenset[str] | None, tuple[str, ...]] | None:
     """Intersect projects and jobs (empty: all) with the scope. None if nothing is left."""
-    projects = scope.within(projects)
+    projects = scope.intersect_projects(projects)
     if projects is not None and not projects:
         return None
     if scope.job is None:

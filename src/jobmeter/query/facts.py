@@ -115,7 +115,7 @@ def _findings(registry: Registry, jobs: dict[tuple[str, str], Job]) -> list[Even
     found: list[Event] = []
     for project, some in ids.items():
         for first in range(0, len(some), _CHUNK):
-            page = registry.events(
+            page = registry.list_events(
                 EventFilter(
                     projects=frozenset({project}),
                     jobs=tuple(some[first : first + _CHUNK]),
@@ -138,7 +138,7 @@ def node_facts(
     nodes = find_nodes(registry, NodesQuestion(silent_ms=question.silent_ms), scope, now_ms)
     kept = [one for one in nodes if projects is None or one.node.project in projects]
     visible = {(one.node.cluster, one.node.name) for one in kept}
-    page = registry.events(
+    page = registry.list_events(
         EventFilter(
             projects=projects,
             types=frozenset({EventType.NODE_UP, EventType.NODE_DOWN}),

@@ -58,7 +58,7 @@ def node_faults(
         descending=True,
         limit=MOST_EVENTS,
     )
-    events = list(reversed(registry.events(question).events))
+    events = list(reversed(registry.list_events(question).events))
     found = _group_by_node(nodes, events)
     if not found:
         return {}
@@ -141,7 +141,7 @@ def _views(
     page = list_permitted_jobs(registry, question, scope, now_ms)
     first = min(one.start for own in found.values() for one in own)
     span = TimeRange(max(0, min(first, now_ms) - MINUTE), now_ms + 1)
-    return registry.job_views([(job.project, job.id) for job in page.jobs], span, now_ms)
+    return registry.list_job_views([(job.project, job.id) for job in page.jobs], span, now_ms)
 
 
 def _add_jobs(one: NodeFault, place: Place, views: Iterable[JobView]) -> NodeFault:

@@ -57,7 +57,7 @@ class FindingListQuestion(msgspec.Struct, Question[FindingPage], frozen=True, kw
 
 def list_findings(registry: Registry, question: FindingListQuestion, scope: Scope, now_ms: int) -> FindingPage:
     """Answer a ``FindingListQuestion``. Raises LimitExceededError if too many jobs have to be checked."""
-    projects = scope.within(question.projects)
+    projects = scope.intersect_projects(question.projects)
     if projects is not None and not projects:
         return FindingPage([], more=False)
     stop = question.offset + question.limit

@@ -98,7 +98,7 @@ class _Found(msgspec.Struct):
     cpu: dict[Place, float] = msgspec.field(default_factory=dict)
     devices: dict[Place, set[str]] = msgspec.field(default_factory=dict)
 
-    def saw(self, key: DeviceKey) -> DeviceKey:
+    def add_device(self, key: DeviceKey) -> DeviceKey:
         """Note that the node has the device. Returns the key."""
         self.devices.setdefault(key[:2], set()).add(key[2])
         return key
@@ -106,7 +106,7 @@ class _Found(msgspec.Struct):
 
 def fleet(registry: Registry, source: Source, question: FleetQuestion, scope: Scope, meter: Meter) -> Fleet:
     """Answer a ``FleetQuestion``. Raises LimitExceededError for more than ``MOST_JOBS`` running jobs."""
-    now_ms, projects = meter.clock.now_ms(), scope.within(question.projects)
+    now_ms, projects = meter.clock.now_ms(), scope.intersect_projects(question.projects)
     nodes = list_visible_nodes(registry, scope, projects)
     found = _Found()
     jobs = _holders(registry, projects, scope, now_ms, found) if nodes else []
@@ -137,11 +137,11 @@ def _holders(
     span = TimeRange(max(0, now_ms - FRESH_MS), now_ms + 1)
     names = [(job.project, job.id) for job in page.jobs]
     jobs: list[Job] = []
-    for view in registry.job_views(names, span, now_ms):
+    for view in registry.list_job_views(names, span, now_ms):
         if not view.allocations:
             continue
         for one in view.allocations:
-            key = found.saw((one.cluster, one.node, one.device))
+            key = found.add_device((one.cluster, one.node, one.device))
             found.holder[key] = len(jobs)
             found.since[key] = max(one.start, found.since.get(key, 0))
         jobs.append(view.job)
@@ -176,17 +176,17 @@ def _measure(source: Source, meter: Meter, series: Sequence[Series], now_ms: int
     np.maximum.at(newest, shape.member[columns.index], columns.last_time)
     fresh = newest > now_ms - FRESH_MS
     for metric in WORK:
-        last, most = readings.of(metric, Statistic.LAST), readings.of(metric, Statistic.MAX)
+        last, most = readings.compute(metric, Statistic.LAST), readings.compute(metric, Statistic.MAX)
         for at in np.flatnonzero(fresh & np.isfinite(last)).tolist():
             member = shape.members[at]
-            key = found.saw((member.cluster, member.node, member.device))
+            key = found.add_device((member.cluster, member.node, member.device))
             before = found.use.get(key)
             found.use[key] = max(float(last[at]), 0.0 if before is None else before)
             if most[at] > IDLE:
                 found.idle.discard(key)
             elif before is None:
                 found.idle.add(key)
-    cpu = readings.of(CPU)
+    cpu = readings.compute(CPU)
     for at in np.flatnonzero(fresh & np.isfinite(cpu)).tolist():
         member = shape.members[at]
         if not member.device:

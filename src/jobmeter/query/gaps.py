@@ -43,7 +43,7 @@ class Presence(msgspec.Struct, frozen=True, eq=False, dict=True):
         return b"".join((self.first.tobytes(), self.last.tobytes(), self.count.tobytes()))
 
     @classmethod
-    def of_samples(cls, time: Int64s) -> "Presence":
+    def from_samples(cls, time: Int64s) -> "Presence":
         """Build the presence of steps with one sample each."""
         return cls(time, time, np.ones(len(time), np.int64))
 
@@ -74,7 +74,7 @@ class Presence(msgspec.Struct, frozen=True, eq=False, dict=True):
         return until
 
     @classmethod
-    def joined(cls, first: Int64s, last: Int64s, count: Int64s, step_ms: int) -> "Presence":
+    def combine(cls, first: Int64s, last: Int64s, count: Int64s, step_ms: int) -> "Presence":
         """Combine several series of one member, in any order: in each step the series with the most samples counts."""
         order = np.argsort(first, kind="stable")
         first, last, count = first[order], last[order], count[order]

@@ -14,13 +14,13 @@ def resource_groups(registry: Registry, question: ResourceGroupsQuestion, scope:
     """Answer a ``ResourceGroupsQuestion``."""
     if scope.job is not None:
         return []
-    projects = scope.within(None)
+    projects = scope.intersect_projects(None)
 
     def selected(project: str, name: str) -> bool:
         return bool(name) and (not question.names or name in question.names) and scope.shows_group(project, name)
 
     nodes: dict[str, list[Node]] = {}
-    for node in registry.nodes(projects):
+    for node in registry.list_nodes(projects):
         if selected(node.project, node.resource_group):
             nodes.setdefault(node.resource_group, []).append(node)
     jobs: dict[str, list[JobGroup]] = {}

@@ -91,7 +91,7 @@ class Groups:
                     self._registry.group_jobs(projects, question.group.id, question.range, self._clock.now_ms())
                 )
                 parts = self._select_in_state(views, question.range, question.states, projects)
-                return parts.amounts(range(len(parts.jobs)))
+                return parts.sum_limits(range(len(parts.jobs)))
             case NodeLoadsQuestion():
                 return self._loads(question, projects)
 
@@ -149,14 +149,14 @@ class Groups:
 
     def _nodes(self, question: GroupNodesQuestion, scope: Scope) -> Sequence[GroupNode]:
         found: dict[Place, set[str]] = {}
-        for node in self.members(question.group, question.range, scope):
+        for node in self.list_nodes(question.group, question.range, scope):
             found.setdefault((node.name, node.cluster), set()).update(device_types(node.info))
         return [
             GroupNode(name=name, cluster=cluster, device_types=tuple(sorted(types - {""})))
             for (name, cluster), types in sorted(found.items())
         ]
 
-    def members(self, group: GroupRef, span: TimeRange, scope: Scope) -> list[Node]:
+    def list_nodes(self, group: GroupRef, span: TimeRange, scope: Scope) -> list[Node]:
         """Return the nodes of a group. Raises NotFoundError for an unknown group."""
         projects = self._projects(group, scope)
         return self._members(group, projects, self._views(group, projects, span))
@@ -169,11 +169,11 @@ class Groups:
         projects = projects_of(group.project, scope)
         if scope.grant is not None:
             if projects is None:
-                projects = frozenset(one.name for one in self._registry.projects(None, self._clock.now_ms()))
+                projects = frozenset(one.name for one in self._registry.list_projects(None, self._clock.now_ms()))
             projects = frozenset(project for project in projects if scope.shows_group(project, group.id))
-        if not any(node.resource_group == group.id for node in self._registry.nodes(projects)):
+        if not any(node.resource_group == group.id for node in self._registry.list_nodes(projects)):
             job_filter = JobFilter(projects=projects, resource_groups=frozenset({group.id}), limit=0)
-            if not self._registry.jobs(job_filter, self._clock.now_ms()).total:
+            if not self._registry.list_jobs(job_filter, self._clock.now_ms()).total:
                 raise error
         return projects
 
@@ -193,7 +193,7 @@ class Groups:
         return views
 
     def _members(self, group: GroupRef, projects: frozenset[str] | None, views: Sequence[JobView]) -> list[Node]:
-        nodes = self._registry.nodes(projects)
+        nodes = self._registry.list_nodes(projects)
         declared = [node for node in nodes if node.resource_group == group.id]
         if declared:
             return declared
@@ -223,7 +223,7 @@ class Groups:
         def earlier(some: Sequence[int], which: Sequence[str]) -> UsageReadings:
             return self._read_last([views[at] for at in some], span, which, projects)
 
-        inventory = Inventory(self._registry.nodes(projects))
+        inventory = Inventory(self._registry.list_nodes(projects))
         return UsageParts(jobs, readings, inventory, earlier, closed=closed), readings
 
     def _read_last(
@@ -231,9 +231,9 @@ class Groups:
     ) -> UsageReadings:
         """Read metrics of jobs as last measured before the end of the span, of any age."""
         shape = self._shape(views, TimeRange(0, span.end_ms), names, projects)
-        keys = SeriesKeys.of([entry.series for entry in shape.entries])
-        last = self._source.previous(keys, span.end_ms, Meter(self._clock, self._limits))
-        last = last.where(np.argsort(last.index))
+        keys = SeriesKeys.from_series([entry.series for entry in shape.entries])
+        last = self._source.read_previous(keys, span.end_ms, Meter(self._clock, self._limits))
+        last = last.select(np.argsort(last.index))
         gauges = np.zeros(len(keys), np.bool_)
         return UsageReadings(BucketedSeries(shape, bucket(last, WHOLE_MS, gauges, References.none(len(keys))), {}))
 
@@ -242,7 +242,7 @@ class Groups:
     ) -> SelectedSeries:
         most = _SERIES * self._limits.query_series
         metrics = sources(metrics_of(names))
-        nodes = partial(self._registry.nodes, projects)
+        nodes = partial(self._registry.list_nodes, projects)
         return SelectedSeries(
             selection.select_jobs(self._source.store, views, metrics, span, self._limits, nodes, most)
         )
@@ -283,7 +283,7 @@ class Groups:
         )
         found = self._source.store.find(selector)
         meter = Meter(self._clock, self._limits)
-        last = self._source.previous(SeriesKeys.of(found), span.end_ms, meter)
+        last = self._source.read_previous(SeriesKeys.from_series(found), span.end_ms, meter)
         series = [found[at] for at in last.index.tolist()]
         return {
             (one.cluster, one.node, one.metric): value for one, value in zip(series, last.value.tolist(), strict=True)

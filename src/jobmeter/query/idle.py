@@ -140,7 +140,7 @@ def measure_devices(
     registry: Registry, source: Source, meter: Meter, views: Sequence[JobView], span: TimeRange, step_ms: int
 ) -> Mapping[str, UseByDevice]:
     """Read the highest value of the metrics ``WORK`` in each step, by job (``owner_of``) and device."""
-    nodes = partial(registry.nodes, frozenset(view.job.project for view in views))
+    nodes = partial(registry.list_nodes, frozenset(view.job.project for view in views))
     most = _SERIES * meter.limits.query_series
     entries = selection.select_jobs(source.store, views, frozenset(WORK), span, meter.limits, nodes, most, by=By.DEVICE)
     shape = SelectedSeries(entries)

@@ -57,9 +57,9 @@ class Inventory:
 
     def type_of(self, node: str, device: str) -> str:
         """Type of a device; for a device missing in the record, the node's only type."""
-        return _find_only(self._by_device.get((node, device), ())) or self.only_type(node)
+        return _find_only(self._by_device.get((node, device), ())) or self.find_common_type(node)
 
-    def only_type(self, *nodes: str) -> str:
+    def find_common_type(self, *nodes: str) -> str:
         """Type that all devices of those nodes have; ``UNKNOWN`` if they differ or have no type."""
         return _find_only({name for node in nodes for name in self._by_node.get(node, ())})
 

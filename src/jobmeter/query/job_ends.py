@@ -19,11 +19,11 @@ def job_ends(registry: Registry, series: Sequence[Series], keys: SeriesKeys, now
     """Return the end of the job of each series, as in ``Samples.ends``. ``keys`` are the keys of the series."""
     names = _names(series, keys)
     if len(names) <= _FEW:
-        jobs = [one for project, job in names for one in registry.job_head(frozenset({project}), job, now_ms)]
+        jobs = [one for project, job in names for one in registry.find_job_head(frozenset({project}), job, now_ms)]
     else:
         projects, ids = frozenset(project for project, _ in names), tuple({job for _, job in names})
         every = JobFilter(projects=projects, ids=ids, states=_FINISHED, limit=len(projects) * len(ids))
-        jobs = registry.jobs(every, now_ms).jobs
+        jobs = registry.list_jobs(every, now_ms).jobs
     return _ends(jobs, series)
 
 
@@ -36,7 +36,7 @@ def get_cached_job_ends(
         return None
     jobs: list[Job] = []
     for project, job in names:
-        found = registry.memory.job_head(frozenset({project}), job, now_ms)
+        found = registry.memory.get_job_head(frozenset({project}), job, now_ms)
         if found is None:
             return None
         jobs += found

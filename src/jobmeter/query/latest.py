@@ -47,7 +47,7 @@ def read_newest(shape: SelectedSeries, source: Source, span: TimeRange, meter: M
     columns = merge(
         [
             sort_buckets(_read_last(source, group.keys, group.counters, group.span, meter), group)
-            for group in shape.reads(span)
+            for group in shape.list_reads(span)
         ]
     )
     return replace(columns, time=np.zeros(len(columns), np.int64))
@@ -73,7 +73,7 @@ def drop_superseded(shape: SelectedSeries, view: JobView, by: By, columns: Bucke
 def _read_last(source: Source, keys: SeriesKeys, counters: Bools, span: TimeRange, meter: Meter) -> BucketColumns:
     references = References.none(len(keys))
     last = merge([])
-    for piece in source.pieces(keys, span, _FINEST_MS, meter):
+    for piece in source.read_pieces(keys, span, _FINEST_MS, meter):
         if isinstance(piece.columns, SampleColumns):
             # A bucket of a millisecond has one sample.
             last = _ends(merge([last, bucket(piece.columns, _FINEST_MS, counters, references)]))
@@ -113,6 +113,6 @@ def _times(frame: BucketedSeries, metric: Metric, line: Int64s, lines: int) -> I
     """For each line the time of the newest sample behind the metric."""
     times = np.zeros(lines, np.int64)
     for name in sources([metric]):
-        rows = frame.rows(name)
+        rows = frame.select_rows(name)
         np.maximum.at(times, line[frame.shape.member[rows.index]], rows.last_time)
     return times

@@ -43,7 +43,7 @@ class Layout:
     one_line_per_series: frozenset[str] = frozenset()
     grid: "Grid | None" = None
 
-    def means(self, query: MetricQuery, memory: StoreMemory) -> kernel.LineColumns | None:
+    def read_means(self, query: MetricQuery, memory: StoreMemory) -> kernel.LineColumns | None:
         """Read the means of plain gauges from memory, in the order of the grid's names.
 
         None without a grid, or if some data is not in memory. No metric of the query may be derived.
@@ -51,7 +51,9 @@ class Layout:
         grid = self.grid
         if grid is None or query.statistic is not Statistic.MEAN:
             return None
-        return memory.lines(grid.keys, grid.joined(query.aggregate, query.by), query.range, query.step_ms, MOST_SAMPLES)
+        return memory.average_lines(
+            grid.keys, grid.join(query.aggregate, query.by), query.range, query.step_ms, MOST_SAMPLES
+        )
 
 
 class Grid:
@@ -71,7 +73,7 @@ class Grid:
         self._metrics = metrics
         self._joins: dict[tuple[Aggregate | None, By], kernel.WindowGrid] = {}
 
-    def joined(self, how: Aggregate | None, by: By) -> kernel.WindowGrid:
+    def join(self, how: Aggregate | None, by: By) -> kernel.WindowGrid:
         """Return the grid for combining series into lines; ``how`` None uses the catalogue's way."""
         found = self._joins.get((how, by))
         if found is None:
@@ -116,21 +118,26 @@ def _grid(shape: SelectedSeries, line: Int64s, heads: Sequence[LineLabels], orde
     names = sorted(shape.metrics)
     metrics = [metric for name in names if (metric := find(name)) is not None]
     whole = bool(shape.of_job.all() or not shape.of_job.any())
-    if shape.keys is None or not all(map(shape.alone, names)) or not whole or not 0 < len(metrics) == len(names):
+    if (
+        shape.keys is None
+        or not all(map(shape.has_single_entries, names))
+        or not whole
+        or not 0 < len(metrics) == len(names)
+    ):
         return None
     if len(shape.entries) > MOST_SERIES:
         return None
     place = np.argsort(np.array(order, np.int64))
     cell: Int64s = place[line[shape.member]]
     for number, name in enumerate(names):
-        first, end = shape.range_of(name)
+        first, end = shape.find_range(name)
         cell[first:end] += number * len(heads)
-    keys = SeriesKeys.of([entry.series for entry in shape.entries])
+    keys = SeriesKeys.from_series([entry.series for entry in shape.entries])
     return Grid(keys, cell, metrics, [heads[at] for at in order])
 
 
 def _has_one_line_per_series(shape: SelectedSeries, metric: str, line: Int64s) -> bool:
-    first, end = shape.range_of(metric)
+    first, end = shape.find_range(metric)
     return bool(np.all(np.diff(line[shape.member[first:end]]) > 0))
 
 
@@ -164,7 +171,7 @@ class Layouts:
         if found is None or found.unassigned not in (None, unassigned):
             return None
         if found.view is not view:
-            if (found.ranks, found.devices) != (Ranks.of(view), devices_of(view)):
+            if (found.ranks, found.devices) != (Ranks.from_view(view), devices_of(view)):
                 return None
             found.view = view  # the next comparison is then by identity
         return found

@@ -30,7 +30,7 @@ class Ranks(msgspec.Struct, frozen=True):
     device: dict[tuple[str, str, str], int]
 
     @classmethod
-    def of(cls, view: JobView | None) -> "Ranks":
+    def from_view(cls, view: JobView | None) -> "Ranks":
         """Read the ranks from a job's replicas and allocations."""
         if view is None:
             return cls({}, {})

@@ -88,7 +88,7 @@ class Measurements:
         self._encoders = encoders
         self._layouts, self._closed_lines, self._answers = Layouts(cache), ResultCache(cache), ResponseCache(cache)
 
-    def lines(self, query: MetricQuery, scope: Scope) -> MetricResult:
+    def measure_lines(self, query: MetricQuery, scope: Scope) -> MetricResult:
         """Answer a query.
 
         Raises NotFoundError, InvalidRequestError (LimitExceededError if too large), QueryTimeoutError or
@@ -105,7 +105,7 @@ class Measurements:
         resolved = self._resolve_cached(query, scope, selection.sources)
         return None if resolved is None else self._result_from_memory(query, selection, resolved)
 
-    def preparation(self, query: MetricQuery, scope: Scope) -> Callable[[], object] | None:
+    def make_preparation(self, query: MetricQuery, scope: Scope) -> Callable[[], object] | None:
         """Return a function that caches the layout of a short query about a job.
 
         None for any other query, for a cached layout, and for a layout that depends on the range.
@@ -116,7 +116,7 @@ class Measurements:
             return None
         return partial(self._resolve, query, scope, names)
 
-    def encoded(self, question: EncodedQuestion, scope: Scope) -> bytes:
+    def encode(self, question: EncodedQuestion, scope: Scope) -> bytes:
         """Return the answer in the requested form; from the cache while it is valid.
 
         A cached answer costs as much of the budget as when it was made. Raises as ``lines``.
@@ -133,7 +133,7 @@ class Measurements:
                 self._answers.put(question, validator, answer, result.samples)
         return answer
 
-    def encoded_from_memory(self, question: EncodedQuestion, scope: Scope) -> bytes | None:
+    def encode_from_memory(self, question: EncodedQuestion, scope: Scope) -> bytes | None:
         """Return the encoded answer without waiting; None if some data is not in memory, or if it takes longer."""
         query = question.query
         selection = check(query, self._limits)
@@ -145,12 +145,12 @@ class Measurements:
         result = self._result_from_memory(query, selection, resolved)
         return None if result is None else self._encoders[question.form](result)
 
-    def sampled(self, question: SampledQuestion, scope: Scope) -> list[SampledLine]:
+    def measure_sampling_times(self, question: SampledQuestion, scope: Scope) -> list[SampledLine]:
         """Answer a question for lines with their sampling times. Raises as ``lines``."""
         query, meter = question.query, Meter(self._clock, self._limits)
         metrics, names, _ = check(query, self._limits)
         if question.view is not None and is_shown(question.view, scope):
-            resolved = self.of_job(question.view, names, query.range, query.by)
+            resolved = self.resolve_job(question.view, names, query.range, query.by)
         else:
             resolved = self._resolve(query, scope, names)
         layout = resolved.layout
@@ -158,14 +158,14 @@ class Measurements:
         frame = BucketedSeries(layout.shape, columns, resolved.limits, query.step_ms)
         sampling = Sampling(frame, layout)
         found = [
-            SampledLine(line, sampling.of(metric.name, at, line.time))
+            SampledLine(line, sampling.find_presence(metric.name, at, line.time))
             for metric in sorted(metrics, key=lambda metric: metric.name)
             for at, line in _lines(metric, query, self._table(frame, metric, query, layout), layout)
         ]
         self._check_points(sum(len(one.line.time) for one in found))
         return found
 
-    def of_job(
+    def resolve_job(
         self,
         view: JobView,
         names: frozenset[str],
@@ -185,9 +185,9 @@ class Measurements:
         cached = None if revision is not None else self._layouts.get(key, view, own, unassigned)
         layout = None if cached is None else cached.layout
         if layout is None:
-            nodes = partial(self._subjects.nodes_of, job.project)
+            nodes = partial(self._subjects.find_nodes_of_project, job.project)
             found = selection.select_job(self._store, view, own, names, span, self._limits, nodes)
-            ranks, others = Ranks.of(view), unassigned if found.unassigned else None
+            ranks, others = Ranks.from_view(view), unassigned if found.unassigned else None
             joined = join_restarts(series_filter.filter(found.entries), view, by)
             range_independent = (
                 found.range_independent and joined.range_independent and (others is not None or not found.unassigned)
@@ -199,9 +199,9 @@ class Measurements:
 
     def _revisions(self, job: Job) -> tuple[Hashable | None, Hashable | None]:
         """Revisions of the job's series and of the series without a job."""
-        return self._store.revision((job_key(job.project, job.id),)), self._store.revision((NO_JOB,))
+        return self._store.get_revision((job_key(job.project, job.id),)), self._store.get_revision((NO_JOB,))
 
-    def of_nodes(
+    def resolve_nodes(
         self,
         nodes: Sequence[Node],
         ref: NodeRef | GroupRef,
@@ -217,7 +217,9 @@ class Measurements:
         projects = frozenset(node.project for node in nodes) if own else projects_of(ref.project, scope)
         found = selection.series_of_nodes(self._store, nodes, projects, names, span, self._limits)
         entries = selection.select_nodes(filter_permitted_series(self._registry, found, scope, self._clock.now_ms()))
-        layout = lay_out(SelectedSeries(series_filter.filter(entries)), by, Ranks.of(None), range_independent=False)
+        layout = lay_out(
+            SelectedSeries(series_filter.filter(entries)), by, Ranks.from_view(None), range_independent=False
+        )
         return ResolvedQuery(ref.project or "", layout, {})
 
     def _result_from_memory(
@@ -227,7 +229,7 @@ class Measurements:
         points = len(layout.heads) * len(query.metrics) * bucket_count(query.range, query.step_ms)
         if memory is None or points > _SPARSE * MOST_POINTS or query.range.length_ms > RAW_IS_QUICK:
             return None
-        found = layout.means(query, memory) if selection.own else None
+        found = layout.read_means(query, memory) if selection.own else None
         meter = Meter(self._clock, self._limits)
         if found is not None and layout.grid is not None:
             meter.count(found.samples, None)
@@ -281,7 +283,7 @@ class Measurements:
         write_revision = None if keys is None or in_memory is None else in_memory.write_revision(keys)
         if write_revision is None:
             return None
-        revision = self._store.revision(resolved.layout.shape.jobs)
+        revision = self._store.get_revision(resolved.layout.shape.jobs)
         return Validator(resolved.layout, resolved.limits, write_revision, self._clock.now_ms() // HOUR, revision)
 
     def _tables(self, query: MetricQuery, metrics: Sequence[Metric], resolved: ResolvedQuery, meter: Meter) -> Tables:
@@ -294,8 +296,8 @@ class Measurements:
 
         layout, span = resolved.layout, query.range
         is_cached = layout.range_independent and span.length_ms > RAW_IS_QUICK and all(map(is_own, metrics))
-        revision = self._store.revision(layout.shape.jobs) if is_cached else None
-        rolled = [] if revision is None else self._store.rolled_up_ranges(layout.shape.jobs, hours_around(span))
+        revision = self._store.get_revision(layout.shape.jobs) if is_cached else None
+        rolled = [] if revision is None else self._store.find_rolled_up_ranges(layout.shape.jobs, hours_around(span))
         inside = middle(span, query.step_ms, rolled)
         if inside is None:
             return of(span)
@@ -321,12 +323,12 @@ class Measurements:
         series_filter = selection.SeriesFilter(query.replicas, query.devices, query.labels)
         if not isinstance(query.subject, JobRef):
             if isinstance(query.subject, NodeRef):
-                nodes = self._subjects.nodes(query.subject, scope)
+                nodes = self._subjects.find_nodes(query.subject, scope)
             else:
-                nodes = self._groups.members(query.subject, query.range, scope)
-            return self.of_nodes(nodes, query.subject, scope, names, query.range, query.by, series_filter)
-        view = self._subjects.view(query.subject, scope, alone=_needs_head_alone(query, names))
-        return self.of_job(view, names, query.range, query.by, series_filter)
+                nodes = self._groups.list_nodes(query.subject, query.range, scope)
+            return self.resolve_nodes(nodes, query.subject, scope, names, query.range, query.by, series_filter)
+        view = self._subjects.find_view(query.subject, scope, alone=_needs_head_alone(query, names))
+        return self.resolve_job(view, names, query.range, query.by, series_filter)
 
     def _resolve_cached(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery | None:
         """Resolve a query without waiting; None if the job, its series or their layout are not in memory."""
@@ -341,7 +343,7 @@ class Measurements:
     ) -> tuple[Job, CachedLayout] | None:
         if not isinstance(query.subject, JobRef):
             return None
-        view = self._subjects.cached_view(query.subject, scope, alone=_needs_head_alone(query, names))
+        view = self._subjects.find_cached_view(query.subject, scope, alone=_needs_head_alone(query, names))
         if view is None:
             return None
         job = view.job
@@ -365,7 +367,7 @@ def _lines(metric: Metric, query: MetricQuery, table: ResultTable, layout: Layou
         return []
     finite = np.isfinite(table.value)
     if not finite.all():
-        table = table.where(finite)
+        table = table.select(finite)
     bounds = np.searchsorted(table.owner, np.arange(len(layout.heads) + 1)).tolist()
     unit = unit_of(metric, query.statistic)
     lines: list[tuple[int, Line]] = []

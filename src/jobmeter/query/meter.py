@@ -50,7 +50,7 @@ class Meter:
         self.started = self.clock.monotonic()
         self.spent = ACCOUNT.get() or QueryCost(self.started)
 
-    def budget(self, expected: int = 0) -> ReadBudget:
+    def make_budget(self, expected: int = 0) -> ReadBudget:
         """Return the remaining budget for a read of about ``expected`` rows.
 
         Raises LimitExceededError or QueryTimeoutError when it is used up, LongQuestionError if a short question reads

@@ -95,7 +95,7 @@ def list_visible_nodes(
     """Return the records of nodes inside the scope; ``projects`` and ``names`` narrow them unless None."""
     if scope.job is not None:
         return []
-    return [node for node in registry.nodes(scope.within(projects), names) if scope.shows_node(node)]
+    return [node for node in registry.list_nodes(scope.intersect_projects(projects), names) if scope.shows_node(node)]
 
 
 def machines(nodes: Iterable[Node]) -> list[Node]:

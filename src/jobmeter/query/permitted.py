@@ -52,7 +52,7 @@ def list_permitted_jobs(registry: Registry, question: JobFilter, scope: Scope, n
     Raises LimitExceededError if too many have to be checked.
     """
     if scope.grant is None:
-        return registry.jobs(question, now_ms)
+        return registry.list_jobs(question, now_ms)
     found = list(_iterate_jobs(registry, question, scope, now_ms))
     return JobPage(found[question.offset : question.offset + question.limit], len(found))
 
@@ -60,7 +60,7 @@ def list_permitted_jobs(registry: Registry, question: JobFilter, scope: Scope, n
 def count_permitted_states(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> dict[JobState, int]:
     """Return the number of permitted jobs by state. Raises LimitExceededError if too many have to be checked."""
     if scope.grant is None:
-        return registry.state_counts(question, now_ms)
+        return registry.count_states(question, now_ms)
     return dict(Counter(job.state for job in _iterate_jobs(registry, question, scope, now_ms)))
 
 
@@ -96,7 +96,7 @@ def list_permitted_projects(
     registry: Registry, names: frozenset[str] | None, scope: Scope, now_ms: int
 ) -> Sequence[Project]:
     """Return the projects of which a key's policies permit the whole or some job, as if there were no other jobs."""
-    found = registry.projects(names, now_ms)
+    found = registry.list_projects(names, now_ms)
     if scope.grant is None:
         return found
     shown: list[Project] = []
@@ -131,7 +131,7 @@ def _iterate_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms:
     most = MOST_VIEWED if deep else MOST_CHECKED
     offset = 0
     while True:
-        page = registry.jobs(replace(question, offset=offset, limit=_PAGE), now_ms)
+        page = registry.list_jobs(replace(question, offset=offset, limit=_PAGE), now_ms)
         if page.total > most:
             raise LimitExceededError(
                 f"the key's policies allow only some resources, and more than {most} jobs would have to be checked: "
@@ -139,7 +139,7 @@ def _iterate_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms:
                 "limit",
             )
         if deep:
-            views = registry.job_views(((job.project, job.id) for job in page.jobs), _NO_TIME, now_ms)
+            views = registry.list_job_views(((job.project, job.id) for job in page.jobs), _NO_TIME, now_ms)
             names = {(view.job.project, view.job.id) for view in views if is_shown(view, scope)}
             yield from (job for job in page.jobs if (job.project, job.id) in names)
         else:
@@ -160,7 +160,7 @@ def projects_of_named(
         raise ForbiddenError("the key's policies allow only some resources: name the jobs whose events you want")
     found: set[str] = set()
     for name in jobs:
-        views = registry.job(projects, name, now_ms)
+        views = registry.find_job(projects, name, now_ms)
         if not views or not all(is_shown(view, scope) for view in views):
             raise NotFoundError(f"there is no job {name!r}", "job", name)
         found.update(view.job.project for view in views)

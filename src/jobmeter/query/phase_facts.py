@@ -99,7 +99,7 @@ def _reports(source: Source, job: Job, span: TimeRange, meter: Meter) -> tuple[I
     series = find_own_series(source.store, job, REPORTS, meter.limits)
     counters = np.zeros(len(series), np.bool_)
     step_ms = default_step(span, STEPS)
-    columns = buckets(source, SeriesKeys.of(series), counters, span, step_ms, owned_ms=0, meter=meter)
+    columns = buckets(source, SeriesKeys.from_series(series), counters, span, step_ms, owned_ms=0, meter=meter)
     found: Int64s = np.unique(np.concatenate([columns.first_time, columns.last_time]))
     names = {one.metric for one in series}
     numbers = next((name for name in NUMBERS if name in names), None)

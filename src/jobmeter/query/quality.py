@@ -68,7 +68,7 @@ class _Read(msgspec.Struct, frozen=True, eq=False):
         """Slice of a series' steps."""
         return slice(self.bounds[at], self.bounds[at + 1])
 
-    def grouped(self, key: Callable[[Series], K]) -> dict[K, list[int]]:
+    def group_by(self, key: Callable[[Series], K]) -> dict[K, list[int]]:
         """Group the series that have steps by a key."""
         groups: dict[K, list[int]] = {}
         for at, one in enumerate(self.series):
@@ -76,12 +76,12 @@ class _Read(msgspec.Struct, frozen=True, eq=False):
                 groups.setdefault(key(one), []).append(at)
         return groups
 
-    def presence(self, which: Sequence[int]) -> Presence:
+    def compute_presence(self, which: Sequence[int]) -> Presence:
         """Presence of any of those series."""
         at = np.concatenate([np.arange(self.bounds[one], self.bounds[one + 1]) for one in which])
         columns = self.columns
         counts = columns.count[at].astype(np.int64)
-        return Presence.joined(columns.first_time[at], columns.last_time[at], counts, self.step_ms)
+        return Presence.combine(columns.first_time[at], columns.last_time[at], counts, self.step_ms)
 
 
 def quality(source: Source, view: JobView, scope: Scope, meter: Meter) -> JobQuality:
@@ -99,7 +99,7 @@ def quality(source: Source, view: JobView, scope: Scope, meter: Meter) -> JobQua
     nodes = _nodes(_read(source, agents, span, step_ms, meter), view, span)
     replicas, found = _replicas(_read(source, own, span, step_ms, meter), view, nodes, now_ms)
     longest = sorted(sorted(found, key=lambda gap: gap.start - gap.end)[:MOST_GAPS], key=lambda gap: gap.start)
-    damaged = _list_damaged(source.store.damaged(), job_key(job.project, job.id), span)
+    damaged = _list_damaged(source.store.list_damaged(), job_key(job.project, job.id), span)
     answer = JobQuality(
         job=job.id,
         project=job.project,
@@ -127,7 +127,7 @@ def _find_series(store: Store, job: Job, limits: Limits) -> tuple[Sequence[Serie
     # Imports and Flink have other metrics: any of them will do, except metrics reported by programs, which have no
     # interval.
     own = SeriesSelector(jobs=(job_key(job.project, job.id),), limit=_MOST_NAMES)
-    names = [name for name in store.names(own, NamePart.METRIC) if not name.startswith(("app.", "agent.", "job."))]
+    names = [name for name in store.list_names(own, NamePart.METRIC) if not name.startswith(("app.", "agent.", "job."))]
     return (find_own_series(store, job, frozenset(names), limits), names) if names else ((), ())
 
 
@@ -145,7 +145,7 @@ def _agents(store: Store, job: Job, limits: Limits, places: Sequence[_Place]) ->
 
 def _read(source: Source, series: Sequence[Series], span: TimeRange, step_ms: int, meter: Meter) -> _Read:
     counters = np.array([one.metric in {"agent.dropped", "agent.spool.damaged"} for one in series], np.bool_)
-    columns = buckets(source, SeriesKeys.of(series), counters, span, step_ms, owned_ms=0, meter=meter)
+    columns = buckets(source, SeriesKeys.from_series(series), counters, span, step_ms, owned_ms=0, meter=meter)
     bounds = np.searchsorted(columns.index, np.arange(len(series) + 1)).tolist()
     return _Read(series, columns, bounds, step_ms)
 
@@ -171,11 +171,11 @@ def _choose_series(series: Iterable[Series], names: Sequence[str]) -> list[Serie
 def _replicas(
     read: _Read, view: JobView, nodes: Mapping[_Place, NodeQuality], now_ms: int
 ) -> tuple[list[ReplicaQuality], list[SampleGap]]:
-    members = read.grouped(lambda one: (one.replica, one.attempt))
+    members = read.group_by(lambda one: (one.replica, one.attempt))
     recorded = {(one.name, one.attempt): one for one in view.replicas}
     measured, found = list[ReplicaQuality](), list[SampleGap]()
     for member, which in members.items():
-        presence = read.presence(which)
+        presence = read.compute_presence(which)
         series = read.series[which[-1]]
         record = recorded.get(member)
         node = series.node or ("" if record is None else record.node)
@@ -237,7 +237,7 @@ def _ran_long_enough(replica: Replica, view: JobView, now_ms: int) -> bool:
 
 
 def _nodes(read: _Read, view: JobView, span: TimeRange) -> dict[_Place, NodeQuality]:
-    places = read.grouped(lambda one: (one.cluster, one.node))
+    places = read.group_by(lambda one: (one.cluster, one.node))
     return {place: _node(place, which, read, _list_stays(view, place, span)) for place, which in places.items()}
 
 
@@ -250,7 +250,7 @@ def _node(place: _Place, which: Sequence[int], read: _Read, stays: Sequence[Meas
         series, rows = read.series[at], read.rows(at)
         match series.metric:
             case "agent.samples":
-                away += _cut_to_stays(gaps(read.presence([at])), stays)
+                away += _cut_to_stays(gaps(read.compute_presence([at])), stays)
             case "agent.spool.size":
                 late += _find_waiting(columns.first_time[rows], columns.last_time[rows], columns.minimum[rows] > 0)
             case "agent.dropped":

@@ -64,11 +64,11 @@ def readings(store: Store, question: ReadingsQuestion, shape: SelectedSeries, me
 
 
 def _blocks(store: Store, shape: SelectedSeries, span: TimeRange, meter: Meter) -> Generator[SampleColumns]:
-    for group in shape.reads(span):
+    for group in shape.list_reads(span):
         for first in range(0, len(group.keys), _TOGETHER):
             some = slice(first, first + _TOGETHER)
-            keys, positions = group.keys.where(some), group.positions[some]
-            found = store.read(keys, group.span, meter.budget(expected(keys, group.span)))
+            keys, positions = group.keys.select(some), group.positions[some]
+            found = store.read(keys, group.span, meter.make_budget(expected(keys, group.span)))
             try:
                 for block in found:
                     meter.count(len(block), None)

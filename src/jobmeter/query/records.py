@@ -65,7 +65,7 @@ def list_stored_findings(
 ) -> list[FindingSummary]:
     """Answer a ``FindingsQuestion``."""
     visible = filter_permitted_names(registry, question.jobs, scope, now_ms)
-    return registry.findings([job for job in question.jobs if job in visible])
+    return registry.list_findings([job for job in question.jobs if job in visible])
 
 
 def find_next_attempt(registry: Registry, question: NextAttemptQuestion, scope: Scope, now_ms: int) -> int:
@@ -73,10 +73,10 @@ def find_next_attempt(registry: Registry, question: NextAttemptQuestion, scope: 
     project, job = question.project, question.job
     if not scope.allows(project):
         raise NotFoundError(f"there is no project {project}", "project", project)
-    until_ms, owner = registry.lease(project, job) or (0, "")
+    until_ms, owner = registry.get_lease(project, job) or (0, "")
     if now_ms < until_ms and owner not in {"", question.owner}:
         raise ConflictError(f"job {job} is still running: its lease lasts until {iso(until_ms)}")
-    views = registry.job(frozenset({project}), job, now_ms)
+    views = registry.find_job(frozenset({project}), job, now_ms)
     return 1 + max((replica.attempt for view in views for replica in view.replicas), default=-1)
 
 

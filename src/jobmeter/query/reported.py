@@ -61,13 +61,13 @@ def read_reported(store: Store, job: Job, question: ReportedQuestion, meter: Met
     if min(question.offset, question.limit) < 0:
         raise InvalidRequestError("the start of a page must be 0 or more", "offset")
     series = _series(store, meter.limits, job, question)
-    keys = SeriesKeys.of(series)
+    keys = SeriesKeys.from_series(series)
     if question.latest:
-        columns = store.previous(keys, question.range.end_ms, meter.budget())
+        columns = store.read_previous(keys, question.range.end_ms, meter.make_budget())
     else:
         # All of it is in memory at once.
-        budget = replace(meter.budget(), rows=meter.limits.query_points)
-        columns = SampleColumns.joined(list(store.read(keys, question.range, budget)))
+        budget = replace(meter.make_budget(), rows=meter.limits.query_points)
+        columns = SampleColumns.concatenate(list(store.read(keys, question.range, budget)))
     meter.count(len(columns), None)
     finite = np.isfinite(columns.value)
     # The index is the order of names and replicas.

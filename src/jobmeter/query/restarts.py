@@ -59,7 +59,7 @@ def join_restarts(entries: Sequence[SeriesPart], view: JobView, by: By) -> Joine
             replica = _Replica(group[0], times)
             replica.follow(found)
             range_independent = range_independent and replica.range_independent
-            members |= {(group, use): member for use, member in replica.members(found) if member != found[use]}
+            members |= {(group, use): member for use, member in replica.list_members(found) if member != found[use]}
     if not members:
         return JoinedEntries(list(entries), range_independent=True)
     joined = [
@@ -136,7 +136,7 @@ class _Replica:
             rows = self._rows(node, devices)
             _take_places(lane, [[_Use(attempt, cluster, node, device) for device in row] for row in rows])
 
-    def members(self, found: Mapping[_Use, SubjectKey]) -> Iterator[tuple[_Use, SubjectKey]]:
+    def list_members(self, found: Mapping[_Use, SubjectKey]) -> Iterator[tuple[_Use, SubjectKey]]:
         """Yield the member of each use: the member of the last use in its place."""
         taken: set[SubjectKey] = set()
         for place in sorted((place for lane in self._lanes for place in lane.places), key=lambda one: len(one.uses)):

@@ -1,6 +1,6 @@
 """Cache of line values for closed hours: for a long range only its ends are recomputed.
 
-Values are valid for one revision of the store (``Store.revision``) and one layout of a job's series. Only metrics
+Values are valid for one revision of the store (``Store.get_revision``) and one layout of a job's series. Only metrics
 computed from their own samples are cached: a derived metric may differ between a part of a range and the whole.
 """
 
@@ -95,7 +95,7 @@ def _cut(part: CachedPart, span: TimeRange) -> CachedPart:
     tables = dict(part.tables)
     for name, table in part.tables.items() if part.span != span else ():
         inside = (table.time >= span.start_ms) & (table.time < span.end_ms)
-        tables[name] = table.where(inside)
+        tables[name] = table.select(inside)
     return CachedPart(span, tables, part.tiers, fresh=False)
 
 

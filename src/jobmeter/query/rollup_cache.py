@@ -1,8 +1,8 @@
 """Cache of buckets of closed hours: a repeated question about a day reads only its last hours again.
 
-Buckets are valid for one revision of the store (``Store.revision``). Lines need whole steps, so the cache has buckets
-of the query's step. The ends of a range are cached as read, an hour or a day at a time. If a range cuts a minute, the
-raw samples of that hour are cached too, from the second query on.
+Buckets are valid for one revision of the store (``Store.get_revision``). Lines need whole steps, so the cache has
+buckets of the query's step. The ends of a range are cached as read, an hour or a day at a time. If a range cuts a
+minute, the raw samples of that hour are cached too, from the second query on.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -64,7 +64,7 @@ class RollupCache:
         yield self._read_whole(keys, whole, step_ms, usable.revision, rows)
         yield from self._ends(keys, TimeRange(whole.end_ms, span.end_ms), tier, step_ms, usable, rows)
 
-    def samples(self, keys: SeriesKeys, span: TimeRange, revision: Hashable, rows: ReadSamples) -> SampleColumns:
+    def read_samples(self, keys: SeriesKeys, span: TimeRange, revision: Hashable, rows: ReadSamples) -> SampleColumns:
         """Return the raw samples of a span inside one ``stretch``.
 
         The first question about a stretch reads only its span. The second question reads the whole stretch, for later
@@ -80,7 +80,7 @@ class RollupCache:
             found = rows(whole)
             size = found.index.nbytes + found.time.nbytes + found.value.nbytes
             self._cache.put(name, (keys, revision), found, size)
-        return found.where((found.time >= span.start_ms) & (found.time < span.end_ms))
+        return found.select((found.time >= span.start_ms) & (found.time < span.end_ms))
 
     def _read_whole(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, revision: Hashable, rows: ReadRows

@@ -109,14 +109,14 @@ def has_expired(source: Source, keys: SeriesKeys, span: TimeRange, checked_ms: i
     if span.start_ms >= checked_ms or not len(keys):
         return False
     around = hours_around(TimeRange(span.start_ms, min(span.end_ms, checked_ms)))
-    hours = source.store.read_buckets(keys, around, Tier.HOUR, meter.budget(expected(keys, around, HOUR)))
+    hours = source.store.read_buckets(keys, around, Tier.HOUR, meter.make_budget(expected(keys, around, HOUR)))
     meter.count(len(hours), Tier.HOUR)
     inside = (hours.first_time < span.end_ms) & (hours.last_time >= span.start_ms)
     if not inside.any():
         return False
     oldest = int(hours.time[inside].min())
     hour = TimeRange(oldest, oldest + HOUR)
-    found = sum(len(block) for block in source.store.read(keys, hour, meter.budget(expected(keys, hour))))
+    found = sum(len(block) for block in source.store.read(keys, hour, meter.make_budget(expected(keys, hour))))
     meter.count(found, None)
     return bool(found < int(hours.count[hours.time == oldest].sum()))
 
@@ -188,14 +188,14 @@ def _complete_expired(
     hours = sorted({hour for span in spans for hour in range(floor_to(span.start_ms, HOUR), span.end_ms, HOUR)})
     for hour in hours:
         span = TimeRange(hour, hour + HOUR)
-        whole = source.store.read_buckets(keys, span, Tier.HOUR, meter.budget(len(keys)))
+        whole = source.store.read_buckets(keys, span, Tier.HOUR, meter.make_budget(len(keys)))
         inside = (columns.time >= span.start_ms) & (columns.time < span.end_ms)
         counts = _counts(take(columns, inside), len(keys))
         lacking = whole.count > counts[whole.index]
         if not lacking.any():
             continue
         whole = take(whole, lacking)
-        minutes = source.store.read_buckets(keys, span, Tier.MINUTE, meter.budget(expected(keys, span, MINUTE)))
+        minutes = source.store.read_buckets(keys, span, Tier.MINUTE, meter.make_budget(expected(keys, span, MINUTE)))
         meter.count(len(whole) + len(minutes), Tier.MINUTE)
         wanted = np.zeros(len(keys), np.uint64)
         wanted[whole.index] = whole.count

@@ -48,7 +48,7 @@ class Sampling:
         self._entries: dict[str, dict[int, list[int]]] = {}
         self._known: dict[bytes, Presence] = {}
 
-    def of(self, metric: str, line: int, time: Int64s) -> Presence:
+    def find_presence(self, metric: str, line: int, time: Int64s) -> Presence:
         """Return the sampling times of a line; ``time`` are the starts of the buckets that have a point.
 
         Of several series in one bucket (attempts of a replica, parts) the one with the most samples counts. Lines with
@@ -64,7 +64,7 @@ class Sampling:
         found = Presence(columns.first_time[rows], columns.last_time[rows], columns.count[rows].astype(np.int64))
         start = columns.time[rows]
         if len(own) > 1:
-            found = Presence.joined(found.first, found.last, found.count, self._frame.step_ms)
+            found = Presence.combine(found.first, found.last, found.count, self._frame.step_ms)
             start = found.first // self._frame.step_ms * self._frame.step_ms
         if len(start) == len(time):
             return found
@@ -77,7 +77,7 @@ class Sampling:
             shape, line = self._frame.shape, self._layout.line
             for source in _sources(metric):
                 added: dict[int, list[int]] = {}
-                for at in range(*shape.range_of(source)):
+                for at in range(*shape.find_range(source)):
                     added.setdefault(int(line[shape.member[at]]), []).append(at)
                 by_line = {**added, **by_line}  # measured samples take precedence over derivations
             self._entries[metric] = by_line

@@ -136,7 +136,7 @@ class SelectedSeries:
             self._devices = np.array([numbers.setdefault(_device(one), len(numbers)) for one in self.entries], np.int64)
         return self._devices
 
-    def range_of(self, metric: str) -> tuple[int, int]:
+    def find_range(self, metric: str) -> tuple[int, int]:
         """Positions of a metric's entries: first and end."""
         return self._ranges.get(metric, (0, 0))
 
@@ -144,11 +144,11 @@ class SelectedSeries:
         """True if there is an entry of one of those metrics."""
         return not names.isdisjoint(self._ranges)
 
-    def alone(self, metric: str) -> bool:
+    def has_single_entries(self, metric: str) -> bool:
         """True if each member has at most one entry of the metric, so that none have to be combined."""
         return metric in self._alone
 
-    def reads(self, span: TimeRange, *, in_order: bool = False) -> Iterator[Read]:
+    def list_reads(self, span: TimeRange, *, in_order: bool = False) -> Iterator[Read]:
         """Reads that the entries need over a span; clipped entries are read only within their clip.
 
         ``in_order``: if all can be read together, keep the listing order. An engine reads faster in the order of keys;
@@ -190,11 +190,11 @@ class SelectedSeries:
             yield clip, positions
 
     def _merge_positions(self, positions: Sequence[int]) -> tuple[Uint32s, SeriesKeys, NDArray[np.bool_]]:
-        keys = SeriesKeys.of([self.entries[at].series for at in positions])
+        keys = SeriesKeys.from_series([self.entries[at].series for at in positions])
         # An engine reads faster in the order of keys.
         order = np.lexsort((keys.series, keys.job))
         counters = np.array([is_counter(self.entries[at].series.metric) for at in positions], np.bool_)
-        return np.array(positions, np.uint32)[order], keys.where(order), counters[order]
+        return np.array(positions, np.uint32)[order], keys.select(order), counters[order]
 
 
 def _device(entry: SeriesPart) -> tuple[str, ...]:
@@ -219,7 +219,7 @@ def _sort_positions(
 ) -> tuple[Uint32s, SeriesKeys, Bools]:
     """Sort all positions into listing order."""
     order = np.argsort(positions)
-    return positions[order], keys.where(order), counters[order]
+    return positions[order], keys.select(order), counters[order]
 
 
 def is_counter(name: str) -> bool:

@@ -44,13 +44,13 @@ class FoundSeries(msgspec.Struct, frozen=True, dict=True):
     milliseconds: int = 0
 
     @classmethod
-    def of_cache(cls, series: Sequence[Series], cache: Cache, milliseconds: int = 0) -> "FoundSeries":
+    def from_cache(cls, series: Sequence[Series], cache: Cache, milliseconds: int = 0) -> "FoundSeries":
         """Return series whose list is cached. The cache is no field, so that it is not sent to another process."""
         found = cls(series, milliseconds)
         found.__dict__["cache"] = cache
         return found
 
-    def derived(self, name: Hashable, make: Callable[[Sequence[Series]], R], name_bytes: int = 0) -> R:
+    def derive(self, name: Hashable, make: Callable[[Sequence[Series]], R], name_bytes: int = 0) -> R:
         """Return the result of ``make``, which reads only the series, cached by ``name``. Callers must not change it.
 
         The result is cached as long as the list of series. ``name_bytes`` is the memory of a name that a caller chose.
@@ -170,7 +170,7 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter, cac
             names = sum(len(some or ()) for some in (selector.metrics, selector.jobs, selector.nodes))
             cache.put(name, revision, found, _SERIES_BYTES * len(found) + _NAME_BYTES * names)
     took = milliseconds(meter)
-    return FoundSeries(found, took) if revision is None else FoundSeries.of_cache(found, cache, took)
+    return FoundSeries(found, took) if revision is None else FoundSeries.from_cache(found, cache, took)
 
 
 def find_cached(
@@ -181,7 +181,7 @@ def find_cached(
         return None
     selector, revision = _select_series(store, question, scope, limits)
     found: tuple[Series, ...] | None = None if revision is None else cache.get((SeriesQuestion, selector), revision)
-    return None if found is None or len(found) > _SHORT_LIST else FoundSeries.of_cache(found, cache)
+    return None if found is None or len(found) > _SHORT_LIST else FoundSeries.from_cache(found, cache)
 
 
 def _select_series(
@@ -193,7 +193,7 @@ def _select_series(
         own = _list_shared_jobs(scope)
         jobs = own if jobs is None else tuple(set(own) & set(jobs))
     since = None if question.since_ms is None else max(question.since_ms - limits.future_seconds * SECOND, 0)
-    revision = store.revision(jobs) if jobs else None
+    revision = store.get_revision(jobs) if jobs else None
     if since is not None and revision is not None:
         since = floor_to(since, DAY)  # so that the next question finds this list
     selector = SeriesSelector(
@@ -214,9 +214,9 @@ def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
     hidden = question.special and part is NamePart.METRIC
     every = question.special and not hidden
     selector = SeriesSelector(projects=scope.projects, jobs=jobs, special=every, limit=limit)
-    found = store.names(selector, part, question.prefix)
+    found = store.list_names(selector, part, question.prefix)
     if hidden:
-        special = store.names(replace(selector, special=True), part, SPECIAL + question.prefix)
+        special = store.list_names(replace(selector, special=True), part, SPECIAL + question.prefix)
         found = sorted({*found, *(name.removeprefix(SPECIAL) for name in special)})
     return found[:limit]
 
@@ -230,7 +230,7 @@ def keys_of(series: tuple[Series, ...], cache: Cache) -> SeriesKeys:
         name = (SeriesKeys, series)
         found = cache.get(name, None)
         if found is None:
-            found = SeriesKeys.of(series)
+            found = SeriesKeys.from_series(series)
             cache.put(name, None, found, _SERIES_BYTES * len(series))
         cache.put(itself, series, found, _POINTER_BYTES * len(series))
     return found
@@ -254,7 +254,7 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter,
     if recent is not None:
         meter.count(len(recent), None)
         return Samples(recent, milliseconds(meter))
-    budget = meter.budget(expected(keys, question.range))
+    budget = meter.make_budget(expected(keys, question.range))
     for block in store.read(keys, question.range, budget) if question.series else ():
         meter.count(len(block), None)
         parts.append(block)
@@ -262,7 +262,7 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter,
             raise LimitExceededError(
                 f"a query may read {most} samples at a time: narrow its range, or use longer steps", "range"
             )
-    return Samples(SampleColumns.joined(parts), milliseconds(meter))
+    return Samples(SampleColumns.concatenate(parts), milliseconds(meter))
 
 
 def samples_in_memory(
@@ -306,8 +306,8 @@ def read_last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) 
     if not question.series:
         return Samples(SampleColumns.empty())
     before = meter.clock.now_ms() + meter.limits.future_seconds * SECOND + 1
-    found = store.previous(SeriesKeys.of(question.series), before, meter.budget())
-    return Samples(found.where(found.time >= question.since_ms), milliseconds(meter))
+    found = store.read_previous(SeriesKeys.from_series(question.series), before, meter.make_budget())
+    return Samples(found.select(found.time >= question.since_ms), milliseconds(meter))
 
 
 def _check(series: Sequence[Series], keys: SeriesKeys, scope: Scope) -> None:

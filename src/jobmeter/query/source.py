@@ -64,7 +64,7 @@ class Source:
         self.store = store
         self._closed = RollupCache(cache)
 
-    def pieces(
+    def read_pieces(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, meter: Meter, last: Last | None = None
     ) -> Iterator[Piece]:
         """Yield all data of series in the span, each sample once, the parts of one series in order of time.
@@ -81,11 +81,11 @@ class Source:
         fits = any(step_ms % tier == 0 for tier in Tier)
         # Raw samples within an hour may be cached if that hour is rolled up.
         closes = fits or span.length_ms <= HOUR
-        jobs = keys.jobs() if closes else []
-        revision = self.store.revision(jobs) if closes else None
+        jobs = keys.list_jobs() if closes else []
+        revision = self.store.get_revision(jobs) if closes else None
         if revision is None and span.length_ms <= RAW_IS_QUICK:
             fits = closes = False
-        rolled = self.store.rolled_up_ranges(jobs, hours_around(span)) if closes else []
+        rolled = self.store.find_rolled_up_ranges(jobs, hours_around(span)) if closes else []
         for segment in segments(span, step_ms, rolled) if fits else (Segment(span, None),):
             recent = self._read_recent(keys, segment.span, step_ms, last) if segment.tier is None else None
             if recent is not None:
@@ -102,7 +102,7 @@ class Source:
 
     def _read_recent(self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: Last | None) -> BucketColumns | None:
         memory = self.store.memory
-        return None if last is None or memory is None else memory.buckets(keys, span, step_ms, *last)
+        return None if last is None or memory is None else memory.read_buckets(keys, span, step_ms, *last)
 
     def _read_unrolled(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: Last | None, closed: Closed, meter: Meter
@@ -125,7 +125,7 @@ class Source:
         # Increases of counters need the sample before each bucket.
         if last is not None and not last[0].any():
             for part in dict.fromkeys((span, cut_to_steps(span, HOUR))):
-                found = self.store.imported_buckets(keys, part, step_ms) if part.length_ms else None
+                found = self.store.read_imported_buckets(keys, part, step_ms) if part.length_ms else None
                 if found is not None:
                     return part, found
         return TimeRange(span.start_ms, span.start_ms), None
@@ -138,13 +138,15 @@ class Source:
             part.start_ms <= whole.start_ms and whole.end_ms <= part.end_ms for part in rolled
         )
         if revision is None or not over:
-            yield from self.store.read(keys, span, meter.budget(expected(keys, span)))
+            yield from self.store.read(keys, span, meter.make_budget(expected(keys, span)))
         else:
 
             def samples(part: TimeRange) -> SampleColumns:
-                return SampleColumns.joined([*self.store.read(keys, part, meter.budget(expected(keys, part)))])
+                return SampleColumns.concatenate(
+                    [*self.store.read(keys, part, meter.make_budget(expected(keys, part)))]
+                )
 
-            found = self._closed.samples(keys, span, revision, samples)
+            found = self._closed.read_samples(keys, span, revision, samples)
             if len(found):
                 yield found
 
@@ -152,16 +154,16 @@ class Source:
         self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, trusted: Trusted | None, meter: Meter
     ) -> Iterator[BucketColumns]:
         def rows(part: TimeRange) -> BucketColumns:
-            return self.store.read_buckets(keys, part, tier, meter.budget(expected(keys, part, tier)))
+            return self.store.read_buckets(keys, part, tier, meter.make_budget(expected(keys, part, tier)))
 
         if trusted is None:
             yield rows(span)
         else:
             yield from self._closed.read(keys, span, tier, step_ms, trusted, rows)
 
-    def previous(self, keys: SeriesKeys, before_ms: int, meter: Meter) -> SampleColumns:
-        """Read the last sample of each series before a time; see ``Store.previous``."""
-        return self.store.previous(keys, before_ms, meter.budget())
+    def read_previous(self, keys: SeriesKeys, before_ms: int, meter: Meter) -> SampleColumns:
+        """Read the last sample of each series before a time; see ``Store.read_previous``."""
+        return self.store.read_previous(keys, before_ms, meter.make_budget())
 
 
 def buckets(
@@ -188,12 +190,12 @@ def buckets(
         references = References.none(len(keys))
         if counters.any() and owned_ms < span.start_ms:
             rows = np.flatnonzero(counters)
-            before = source.previous(keys.where(rows), span.start_ms, meter)
+            before = source.read_previous(keys.select(rows), span.start_ms, meter)
             own = before.time >= owned_ms
             references.update(rows[before.index[own]].astype(np.uint32), before.time[own], before.value[own])
     parts: list[BucketColumns] = []
     size, most = 0, _BUCKETS_A_POINT * meter.limits.query_points
-    for piece in source.pieces(keys, span, step_ms, meter, (counters, references)):
+    for piece in source.read_pieces(keys, span, step_ms, meter, (counters, references)):
         if isinstance(piece.columns, SampleColumns):
             part = bucket(piece.columns, step_ms, counters, references)
         elif piece.tier is None:
@@ -235,7 +237,7 @@ def _remove_foreign_growth(
     if not len(rows):
         return columns
     index = columns.index[rows]
-    before = source.previous(keys.where(index), span.start_ms, meter)
+    before = source.read_previous(keys.select(index), span.start_ms, meter)
     reference = np.full(len(rows), np.nan)
     reference[before.index] = before.value
     rest = columns.increase[rows] - growth(reference, columns.first[rows])
@@ -248,7 +250,7 @@ def _remove_foreign_growth(
 
 
 def hours_around(span: TimeRange) -> TimeRange:
-    """Widen a range to whole hours for ``Store.rolled_up_ranges``."""
+    """Widen a range to whole hours for ``Store.find_rolled_up_ranges``."""
     return TimeRange(floor_to(span.start_ms, HOUR), ceil_to(span.end_ms, HOUR))
 
 

@@ -31,45 +31,45 @@ class Subjects:
         self._registry = registry
         self._clock = clock
 
-    def head(self, ref: JobRef, scope: Scope) -> Job:
+    def find_head(self, ref: JobRef, scope: Scope) -> Job:
         """Return the job without its replicas and allocations. Raises as the class says."""
         if scope.grant is not None and scope.grant.clusters:
-            return self.view(ref, scope).job
-        found = self._registry.job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
+            return self.find_view(ref, scope).job
+        found = self._registry.find_job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
         return _choose_only([job for job in found if scope.shows(job, ())], ref)
 
-    def view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView:
+    def find_view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView:
         """Return the job with its replicas and allocations, ``alone`` without them. Raises as the class says."""
         if alone:
-            return JobView(job=self.head(ref, scope), replicas=[], allocations=[])
+            return JobView(job=self.find_head(ref, scope), replicas=[], allocations=[])
         return _choose_only_view(
-            self._registry.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms()), ref, scope
+            self._registry.find_job(projects_of(ref.project, scope), ref.id, self._clock.now_ms()), ref, scope
         )
 
-    def cached_head(self, ref: JobRef, scope: Scope) -> Job | None:
+    def find_cached_head(self, ref: JobRef, scope: Scope) -> Job | None:
         """Return the job's head without blocking; None if it is not in memory."""
         if scope.grant is not None and scope.grant.clusters:
-            view = self.cached_view(ref, scope)
+            view = self.find_cached_view(ref, scope)
             return None if view is None else view.job
-        found = self._registry.memory.job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
+        found = self._registry.memory.get_job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
         return None if found is None else _choose_only([job for job in found if scope.shows(job, ())], ref)
 
-    def cached_view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView | None:
+    def find_cached_view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView | None:
         """Return the job's view without blocking; None if it is not in memory."""
         if alone:
-            head = self.cached_head(ref, scope)
+            head = self.find_cached_head(ref, scope)
             return None if head is None else JobView(job=head, replicas=[], allocations=[])
-        found = self._registry.memory.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
+        found = self._registry.memory.get_job(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
         return None if found is None else _choose_only_view(found, ref, scope)
 
-    def nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
+    def find_nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
         """Return every node of that name that the caller may see. Raises NotFoundError without any."""
         if scope.job is not None:
             raise NotFoundError(f"there is no node {ref.name!r}", "node", ref.name)
         names = frozenset({ref.name}) if ref.name else None
         nodes = [
             node
-            for node in self._registry.nodes(projects_of(ref.project, scope), names)
+            for node in self._registry.list_nodes(projects_of(ref.project, scope), names)
             if scope.shows_node(node)
             and ref.cluster in (None, node.cluster)
             and (node.name == ref.name or (not ref.name and ref.cluster))
@@ -79,9 +79,9 @@ class Subjects:
             raise NotFoundError(f"there is no {what}", "node", ref.name)
         return nodes
 
-    def nodes_of(self, project: str, names: frozenset[str]) -> Sequence[Node]:
+    def find_nodes_of_project(self, project: str, names: frozenset[str]) -> Sequence[Node]:
         """Return the nodes of those names in a project, for any scope: a caller who sees a job sees its nodes."""
-        return self._registry.nodes(frozenset({project}), names)
+        return self._registry.list_nodes(frozenset({project}), names)
 
 
 def is_shown(view: JobView, scope: Scope) -> bool:
@@ -109,7 +109,7 @@ def limit_view(view: JobView, scope: Scope) -> JobView:
 
 def projects_of(named: str | None, scope: Scope) -> frozenset[str] | None:
     """Projects to search: the named one if the scope includes it, else all of the scope."""
-    return scope.within(None if named is None else frozenset({named}))
+    return scope.intersect_projects(None if named is None else frozenset({named}))
 
 
 def _choose_only_view(found: Sequence[JobView], ref: JobRef, scope: Scope) -> JobView:

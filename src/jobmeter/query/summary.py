@@ -61,7 +61,7 @@ def _metric(
 ) -> MetricSummary | None:
     one_line = np.zeros(len(frame.shape.members), np.int64)
     points = lines_of(frame, metric, Statistic.MEAN, Aggregate.WHOLE, one_line)
-    if not len(points) and not len(frame.rows(metric.name)):
+    if not len(points) and not len(frame.select_rows(metric.name)):
         return None
     # A rate without some parts of its counter has no total.
     counter = metric if metric.kind is Kind.COUNTER else find("" if metric.rate_but else metric.rate_of)
@@ -91,7 +91,7 @@ def _is_rate(frame: BucketedSeries, metric: Metric) -> bool:
     """True if the values of a metric in this frame come from a counter."""
     if metric.kind is Kind.COUNTER:
         return True
-    if len(frame.rows(metric.name)):
+    if len(frame.select_rows(metric.name)):
         return False
     source = find(metric.ratio[0]) if metric.ratio else find(metric.rate_of)
     return source is not None and _is_rate(frame, source)

@@ -29,11 +29,11 @@ class ResultTable(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.time)
 
-    def where(self, rows: Bools | NDArray[np.intp]) -> "ResultTable":
+    def select(self, rows: Bools | NDArray[np.intp]) -> "ResultTable":
         """Select rows."""
         return ResultTable(self.owner[rows], self.time[rows], self.value[rows])
 
-    def of(self, line: Int64s) -> "ResultTable":
+    def assign_lines(self, line: Int64s) -> "ResultTable":
         """Assign the rows of each owner to ``line[owner]``. The result is unsorted and may repeat pairs."""
         return ResultTable(line[self.owner], self.time, self.value)
 
@@ -59,16 +59,16 @@ def lines_of(
         how = metric.on_node
     measured = _compute_measured(frame, metric, statistic)
     if one_line_per_series and is_own(metric):
-        return measured.of(line)
+        return measured.assign_lines(line)
     if metric.ratio is None:
-        return join(measured.of(line), how or metric.over, frame.step_ms)
+        return join(measured.assign_lines(line), how or metric.over, frame.step_ms)
     usage, limit = _pairs(frame, metric.ratio, statistic, measured)
     if how is None and metric.over is Aggregate.RATIO and not len(measured):
-        upper, lower = (join(one.of(line), Aggregate.SUM, frame.step_ms) for one in (usage, limit))
+        upper, lower = (join(one.assign_lines(line), Aggregate.SUM, frame.step_ms) for one in (usage, limit))
         return ResultTable(upper.owner, upper.time, upper.value / lower.value)
     values = _concatenate(measured, ResultTable(usage.owner, usage.time, usage.value / limit.value))
     plain = Aggregate.MEAN if metric.over is Aggregate.RATIO else metric.over
-    return join(values.of(line), how or plain, frame.step_ms)
+    return join(values.assign_lines(line), how or plain, frame.step_ms)
 
 
 def join(table: ResultTable, how: Aggregate, step_ms: int = 0) -> ResultTable:
@@ -172,7 +172,7 @@ def _compute_direct(frame: BucketedSeries, metric: Metric, statistic: Statistic,
 
     Parts with a label of ``but`` are left out.
     """
-    rows = frame.rows(metric.name)
+    rows = frame.select_rows(metric.name)
     if but and len(rows):
         selected = np.array([not set(but) & set(entry.series.labels) for entry in frame.shape.entries])
         rows = take(rows, selected[rows.index])
@@ -180,12 +180,12 @@ def _compute_direct(frame: BucketedSeries, metric: Metric, statistic: Statistic,
         rows = _drop_disputed(frame, rows)
     if not len(rows):
         return EMPTY
-    shape, alone = frame.shape, frame.shape.alone(metric.name)
+    shape, alone = frame.shape, frame.shape.has_single_entries(metric.name)
     columns = rows if alone else relabel(rows, shape.part[rows.index].astype(np.uint32))
     value, valid = _statistic(columns, metric.kind, statistic)
     table = ResultTable(shape.member[rows.index] if alone else shape.part_member[columns.index], columns.time, value)
     if not valid.all():
-        table = table.where(valid)
+        table = table.select(valid)
     return table if alone else join(table, metric.parts)
 
 
@@ -236,7 +236,7 @@ def _pairs(
     mine, theirs = _meet(usage, limit)
     lower[mine] = limit.value[theirs]
     valid = lower > 0
-    return usage.where(valid), ResultTable(usage.owner, usage.time, lower).where(valid)
+    return usage.select(valid), ResultTable(usage.owner, usage.time, lower).select(valid)
 
 
 def _meet(one: ResultTable, other: ResultTable) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -258,7 +258,7 @@ def _numbers(owner: Int64s, time: Int64s, other_owner: Int64s, other_time: Int64
 
 def _select_other_owners(table: ResultTable, one: ResultTable) -> ResultTable:
     """Select rows whose owners are missing in the other table."""
-    return table.where(~np.isin(table.owner, one.owner)) if len(table) and len(one) else table
+    return table.select(~np.isin(table.owner, one.owner)) if len(table) and len(one) else table
 
 
 def _concatenate(one: ResultTable, other: ResultTable) -> ResultTable:

@@ -50,7 +50,9 @@ def tasks(registry: Registry, question: TaskFilter, scope: Scope) -> TaskPage:
     """Answer a ``TaskFilter``."""
     if scope.job is not None:
         return TaskPage([], 0)
-    visible = replace(question, projects=scope.within(question.projects), limit=min(question.limit, MAX_PAGE))
+    visible = replace(
+        question, projects=scope.intersect_projects(question.projects), limit=min(question.limit, MAX_PAGE)
+    )
     return registry.tasks.find(visible)
 
 
@@ -62,7 +64,7 @@ def task(registry: Registry, question: TaskQuestion, scope: Scope) -> Diagnostic
         raise NotFoundError(f"there is no diagnostic task {name}", "task", name)
     one = found[0]
     if one.type in ANSWERS_ASIDE or (one.state is TaskState.RUNNING and one.type is TaskType.NODE):
-        return replace(one, answers=registry.tasks.answers(one.id))
+        return replace(one, answers=registry.tasks.list_answers(one.id))
     return one
 
 

@@ -25,7 +25,9 @@ def traces(store: Store, question: TraceFilter, scope: Scope, meter: Meter) -> T
     start_ns, end_ns = (None if one is None else clamp_to_int64(one) for one in (question.start_ns, question.end_ns))
     visible = _limit_to_scope(replace(question, start_ns=start_ns, end_ns=end_ns), scope)
     page = (
-        TracePage([], 0 if question.count else None) if visible is None else store.spans.traces(visible, meter.budget())
+        TracePage([], 0 if question.count else None)
+        if visible is None
+        else store.spans.list_traces(visible, meter.make_budget())
     )
     meter.count(sum(one.spans for one in page.traces), None)
     return page
@@ -36,14 +38,14 @@ def spans(store: Store, question: SpanFilter, scope: Scope, meter: Meter) -> lis
     if question.limit > MOST_SPANS:
         raise LimitExceededError(f"an answer may have {MOST_SPANS} spans, not {question.limit}", "limit")
     visible = _limit_to_scope(question, scope)
-    found = [] if visible is None else store.spans.read(visible, meter.budget())
+    found = [] if visible is None else store.spans.read(visible, meter.make_budget())
     meter.count(len(found), None)
     return found
 
 
 def _limit_to_scope(question: _Filter, scope: Scope) -> _Filter | None:
     """Restrict the query to the projects of the scope; None if nothing is left."""
-    projects = scope.within(question.projects)
+    projects = scope.intersect_projects(question.projects)
     # Spans may contain data that a share token for metrics must not show.
     if scope.job is not None or (projects is not None and not projects):
         return None

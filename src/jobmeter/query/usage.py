@@ -66,7 +66,7 @@ class Allocated(msgspec.Struct):
         promised = self.promised_devices
         return len(self.devices) if promised is None else promised * len(self.places)
 
-    def allowed(self, limit: str) -> float:
+    def find_limit(self, limit: str) -> float:
         """Recorded limit of one replica; NaN without one."""
         return read_recorded_limit(self.job, limit) or np.nan
 
@@ -130,7 +130,7 @@ class UsageReadings:
         self._each = np.arange(len(frame.shape.members), dtype=np.int64)
         self.sampled: set[int] = set(np.unique(frame.shape.member[frame.columns.index]).tolist())
 
-    def of(self, name: str, statistic: Statistic = Statistic.MEAN) -> Float64s:
+    def compute(self, name: str, statistic: Statistic = Statistic.MEAN) -> Float64s:
         """Means of the metric, or another statistic, float64[members]."""
         values = np.full(len(self.frame.shape.members), np.nan)
         table = lines_of(self.frame, CATALOG[name], statistic, None, self._each)
@@ -222,18 +222,18 @@ class UsageParts:
         for limit, allowed in zip(LIMITS, found, strict=True):
             if before is not None:
                 _fill(allowed, self._average_limit(before, limit, Statistic.LAST))
-            _fill(allowed, np.array([one.allowed(limit) for one in self.jobs], np.float64)[self.job])
+            _fill(allowed, np.array([one.find_limit(limit) for one in self.jobs], np.float64)[self.job])
         return tuple(found)
 
     def _average_limit(self, readings: UsageReadings, limit: str, statistic: Statistic) -> Float64s:
         """Measured limit by part; NaN if missing."""
         allowed = np.full(len(self.places), np.nan)
-        measured, part = readings.of(limit, statistic), self._parts_of(readings.frame)
+        measured, part = readings.compute(limit, statistic), self._parts_of(readings.frame)
         rows = np.flatnonzero((measured > 0) & (part >= 0))
         allowed[part[rows]] = measured[rows]
         return allowed
 
-    def amounts(self, jobs: Iterable[int]) -> Amounts:
+    def sum_limits(self, jobs: Iterable[int]) -> Amounts:
         """Sum the limits of the replicas of some jobs."""
         chosen = list(jobs)
         types: Counter[str] = Counter()
@@ -253,7 +253,7 @@ class UsageParts:
             return repeat(kind.gpu_type, count)
         types = [self._inventory.type_of(node, device) for node, device in sorted(one.devices)][:count]
         # The type of a requested device without samples is certain only if the nodes have a single type.
-        other = self._inventory.only_type(*{node for _, node in one.places.values()})
+        other = self._inventory.find_common_type(*{node for _, node in one.places.values()})
         return chain(types, repeat(other, count - len(types)))
 
 
@@ -300,7 +300,7 @@ def _usage(
         user=user,
         jobs=len(own),
         types=tuple(sorted({one.job.type for one in own if one.job.type})),
-        requested=parts.amounts(jobs),
+        requested=parts.sum_limits(jobs),
         cpu_jobs=_sort_naturally({one.job.id for one in own} - having),
         device_jobs=_sort_naturally(having),
         cpu_nodes=_sort_naturally(nodes - with_devices),
@@ -312,7 +312,7 @@ def _usage(
 def _rates(parts: UsageParts, readings: UsageReadings, job_user: Int64s, users: int) -> dict[str, Float64s]:
     """Compute each usage ratio by user (below 0: none); NaN without samples."""
     user = job_user[parts.member_job]
-    devices = np.column_stack([readings.of(name) for name in DEVICES])
+    devices = np.column_stack([readings.compute(name) for name in DEVICES])
     device = np.where(np.isfinite(devices[:, 0]), devices[:, 0], devices[:, 1])
     rates = {
         "cpu": _divide_by_limits(parts.cpu, parts, readings, "cpu", user, users),
@@ -320,7 +320,7 @@ def _rates(parts: UsageParts, readings: UsageReadings, job_user: Int64s, users: 
         "device": _mean(device, user, users),
     }
     for name in ("network.receive", "network.transmit", "disk.read", "disk.write"):
-        total, count = _sums(readings.of(name), user, users)
+        total, count = _sums(readings.compute(name), user, users)
         rates[name.replace(".", "_")] = np.where(count > 0, total, np.nan)
     return rates
 
@@ -332,7 +332,7 @@ def _divide_by_limits(
 
     A user whose measured replicas have no limits gets the mean of their measured utilizations.
     """
-    utilization, used = readings.of(f"{name}.utilization"), readings.of(f"{name}.usage")
+    utilization, used = readings.compute(f"{name}.utilization"), readings.compute(f"{name}.usage")
     mine = np.full(len(user), np.nan)
     there = parts.member_part >= 0
     mine[there] = allowed[parts.member_part[there]]

@@ -34,7 +34,7 @@ class AlertTable:
         self._database = database
         self._drop = drop
 
-    def all(self, since: int = 0) -> list[Alert]:
+    def list_alerts(self, since: int = 0) -> list[Alert]:
         """Return the alerts stored at or after ``since``, epoch ms, in the order of their starts."""
         changed = sa.select(alerts.c.body).where(alerts.c.updated >= since)
         with self._database.read(SHORT_SECONDS) as connection:
@@ -56,7 +56,7 @@ class AlertTable:
             dropped = add_events(connection, [row_of(one) for one in events])
         self._drop(dropped)
 
-    def silences(self) -> list[Silence]:
+    def list_silences(self) -> list[Silence]:
         """Return every silence, the newest end first."""
         return sorted(self._read(silences, Silence), key=lambda one: (-one.end, one.id))
 
@@ -101,7 +101,7 @@ class AlertTable:
             rows = connection.execute(sa.select(alert_messages).where(_message.id.in_(first)).order_by(_message.id))
             return [msgspec.convert(row, Message, from_attributes=True) for row in rows]
 
-    def delivered(self, message: int) -> None:
+    def delete_message(self, message: int) -> None:
         """Delete a message that its receiver has."""
         with self._database.write(SHORT_SECONDS) as connection:
             connection.execute(sa.delete(alert_messages).where(_message.id == message))

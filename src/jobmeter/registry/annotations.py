@@ -18,7 +18,7 @@ class AnnotationTable:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def of_job(self, project: str, job: str) -> Annotations:
+    def read_annotations(self, project: str, job: str) -> Annotations:
         """Return the tags and notes of a job."""
         with self._database.read() as connection:
             return _read(connection, project, job)

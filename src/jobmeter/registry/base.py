@@ -124,7 +124,7 @@ class Registry:
             changes.notify(connection, recorded=found.jobs)
         self._note_changed_states(found, dropped)
 
-    def lease(self, project: str, job: str) -> tuple[int, str] | None:
+    def get_lease(self, project: str, job: str) -> tuple[int, str] | None:
         """Return the end of a job's lease and its owner; None without a lease.
 
         The owner is empty until the first renewal.
@@ -186,7 +186,7 @@ class Registry:
         with self.database.write() as connection:
             self._drop(events.add_events(connection, [events.row_of(one) for one in happened]))
 
-    def events(self, question: EventFilter) -> EventPage:
+    def list_events(self, question: EventFilter) -> EventPage:
         """Return one page of events.
 
         A job has its newest 100,000 events; events of nodes are stored as long as hourly values.
@@ -215,29 +215,29 @@ class Registry:
                     deleted += events.delete_outlived(connection, project, names, before_ms)
         return deleted
 
-    def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
+    def list_jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """Return one page of jobs, and the exact number of all that match.
 
         Includes every committed write of any process. The state of a job without a record is derived: Running if
         sampled in the last 5 minutes, else Unknown.
         """
-        return self.columns.jobs(question, now_ms)
+        return self.columns.list_jobs(question, now_ms)
 
-    def state_counts(self, question: JobFilter, now_ms: int) -> dict[JobState, int]:
+    def count_states(self, question: JobFilter, now_ms: int) -> dict[JobState, int]:
         """Return the number of jobs that match, by state; states without jobs are left out."""
-        return self.columns.state_counts(question, now_ms)
+        return self.columns.count_states(question, now_ms)
 
-    def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
+    def list_projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         """Return the projects with these names (None: all) that have ever been written to, sorted."""
         with self.database.read() as connection:
             return nodes.list_projects(connection, names, now_ms)
 
-    def sizes(self, jobs: Iterable[tuple[str, str]], *, places: bool = False) -> dict[tuple[str, str], JobSize]:
+    def read_sizes(self, jobs: Iterable[tuple[str, str]], *, places: bool = False) -> dict[tuple[str, str], JobSize]:
         """Return the sizes of these jobs, (project, id); with ``places`` also their devices and nodes."""
         with self.database.read() as connection:
             return sizes.job_sizes(connection, jobs, places=places)
 
-    def findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
+    def list_findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
         """Return the stored findings of these jobs, (project, id). Jobs without findings are left out."""
         with self.database.read() as connection:
             return finding_summaries(connection, jobs)
@@ -247,7 +247,7 @@ class Registry:
         with self.database.read() as connection:
             return read_findings(connection, question)
 
-    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
+    def find_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """Return every job of that id in those projects (None: all).
 
         Replicas are in natural order, allocations sorted by start.
@@ -262,7 +262,7 @@ class Registry:
 
     def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         """Return the resource groups that jobs of those projects (None: all) name, by project and name."""
-        return self.columns.job_groups(projects)
+        return self.columns.list_job_groups(projects)
 
     def group_jobs(
         self, projects: frozenset[str] | None, resource_group: str | None, span: TimeRange, now_ms: int
@@ -274,12 +274,12 @@ class Registry:
         """
         return self.columns.group_jobs(projects, resource_group, span, now_ms)
 
-    def job_views(self, jobs: Iterable[tuple[str, str]], span: TimeRange, now_ms: int) -> list[JobView]:
+    def list_job_views(self, jobs: Iterable[tuple[str, str]], span: TimeRange, now_ms: int) -> list[JobView]:
         """Return these jobs, (project, id), by project and id, with replicas, and allocations that overlap the span."""
         with self.database.read() as connection:
             return list(groups.views_of(connection, jobs, span, now_ms))
 
-    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
+    def find_job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """Return the jobs of ``job`` without replicas and allocations, for the hot path.
 
         Includes every change that any process acknowledged before the call.
@@ -304,7 +304,7 @@ class Registry:
         self.memory.invalidate(changed, observed)
         self.refresh.announce(changed)
 
-    def allocations(self, project: str, job: str) -> list[Allocation]:
+    def list_allocations(self, project: str, job: str) -> list[Allocation]:
         """Return the allocations of one job, by start."""
         with self.database.read() as connection:
             # At a time before everything: the devices of a job without records have not ended.
@@ -321,7 +321,7 @@ class Registry:
 
     def list_recent_shippers(self) -> Sequence[Shipper]:
         """Return every log shipper, by creation, at most a second old."""
-        return self.memory.shippers.get_or_read("", None, 0, lambda: Expiring(self.shippers.all()))
+        return self.memory.shippers.get_or_read("", None, 0, lambda: Expiring(self.shippers.list_shippers()))
 
     def node_groups(self) -> Mapping[tuple[str, str], str]:
         """Return the resource group of each (project, node) that has one, at most ten seconds old.
@@ -331,16 +331,16 @@ class Registry:
         return self.memory.node_groups.get_or_read("", None, 0, self._read_groups)
 
     def _read_groups(self) -> Expiring[Mapping[tuple[str, str], str]]:
-        grouped = [node for node in self.nodes(None) if node.resource_group]
+        grouped = [node for node in self.list_nodes(None) if node.resource_group]
         anywhere = {("", node.name): node.resource_group for node in grouped}
         return Expiring(anywhere | {(node.project, node.name): node.resource_group for node in grouped})
 
-    def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
+    def list_nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
         """Return the nodes with these names (None: all), by cluster and name."""
         with self.database.read() as connection:
             return nodes.list_nodes(connection, projects, names)
 
-    def retention(self, project: str) -> Retention:
+    def get_retention(self, project: str) -> Retention:
         """Return the retention of a project's samples: its own setting, else the server's.
 
         A setting of another process may appear a second late. If the database does not answer, the last value read
@@ -353,7 +353,7 @@ class Registry:
             with self.database.read(SHORT_SECONDS) as connection:
                 return nodes.project_retention(connection, project) or self._retention
         except UnavailableError:
-            last = self.memory.retentions.last(project, None)
+            last = self.memory.retentions.get_last(project, None)
             if last is None:
                 raise
             return last
@@ -394,7 +394,7 @@ class Registry:
         A server calls it at its start. Raises no error if the database does not answer.
         """
         with suppress(UnavailableError):
-            self.keys.by_token(b"")
+            self.keys.find_by_token(b"")
             with self.database.read(SHORT_SECONDS) as connection:
                 jobs.prepare(connection)
         self.columns.prepare()

@@ -45,7 +45,7 @@ class IntervalCache:
         self._running: dict[JobKey, set[tuple[str, int] | None]] = {}
         self._count = 0
 
-    def runs(self, job: JobKey, replica: tuple[str, int] | None = None) -> bool:
+    def is_running(self, job: JobKey, replica: tuple[str, int] | None = None) -> bool:
         """Return True if that job, or that replica (name and attempt) of it, is cached as running."""
         return replica in self._running.get(job, ())
 

@@ -26,11 +26,11 @@ class KeyTable:
         with self._database.write() as connection:
             connection.execute(sa.insert(keys).values(msgspec.structs.asdict(key)))
 
-    def all(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
+    def list_keys(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
         """Return keys by creation, revoked keys included."""
         return self._select(match_names(_key.project, projects))
 
-    def links(self, project: str, job: str) -> list[StoredKey]:
+    def list_links(self, project: str, job: str) -> list[StoredKey]:
         """Return the keys that open that job alone, by creation, expired keys included."""
         return self._select(_key.project == project, _key.job == job, _key.job != "")
 
@@ -45,11 +45,11 @@ class KeyTable:
             for some in chunks(key_ids):
                 connection.execute(sa.delete(keys).where(_key.id.in_(some)))
 
-    def by_token(self, token_hash: bytes) -> StoredKey | None:
+    def find_by_token(self, token_hash: bytes) -> StoredKey | None:
         """Return the key with that token digest, revoked or not."""
         return self._find(_key.token_hash == token_hash)
 
-    def by_access_key(self, access_key_id: str) -> StoredKey | None:
+    def find_by_access_key(self, access_key_id: str) -> StoredKey | None:
         """Return the key with that access key id, revoked or not."""
         return self._find(_key.access_key_id == access_key_id)
 

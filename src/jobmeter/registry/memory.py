@@ -90,15 +90,15 @@ class TtlCache(Generic[T]):
             found = fresh.answer
         return found
 
-    def entry(self, job: str, question: Hashable) -> tuple[float, Expiring[T]] | None:
+    def get_entry(self, job: str, question: Hashable) -> tuple[float, Expiring[T]] | None:
         """Return the cached value and its expiry (monotonic seconds); None without a cached value."""
         with self._lock:
             entry = self._entries.get(job)
             return None if entry is None else entry.answers.get(question)
 
-    def last(self, job: str, question: Hashable) -> T | None:
+    def get_last(self, job: str, question: Hashable) -> T | None:
         """Return the last value read, even after its expiry; None if the value was written or evicted since."""
-        cached = self.entry(job, question)
+        cached = self.get_entry(job, question)
         return cached[1].answer if cached else None
 
     def put(self, job: str, question: Hashable, cached: Expiring[T], generation: int) -> None:
@@ -157,15 +157,15 @@ class CachedAnswers:
         self.changed: Callable[[Collection[str] | None], object] = lambda _: None
         """Callback for the ids of changed jobs (None: all), called after their cached answers were dropped."""
 
-    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+    def get_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
         """Return the cached jobs of that id."""
         return self.views.get(job, projects, now_ms)[0] if self.is_current() else None
 
-    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+    def get_job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
         """Return the cached jobs of that id, without replicas and allocations."""
         return self.heads.get(job, projects, now_ms)[0] if self.is_current() else None
 
-    def retention(self, project: str) -> Retention | None:
+    def get_retention(self, project: str) -> Retention | None:
         """Return the cached retention of a project."""
         return self.retentions.get(project, None, 0)[0]
 

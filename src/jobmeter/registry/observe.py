@@ -84,7 +84,7 @@ def _observe_jobs(
         {"project": project, "id": job, **fresh_job, "first_sample": first, "last_sample": last}
         for (project, job), (first, last) in spans.items()
     ]
-    fresh = [key for key in spans if not intervals.runs(key)]
+    fresh = [key for key in spans if not intervals.is_running(key)]
     running = _find_not_running(connection, jobs, ("project", "id"), ("state", "end", "start", "last_sample"), fresh)
     updates.running.extend((key, None) for key in fresh)
     widen(connection, jobs, rows, _TIMES)
@@ -107,7 +107,7 @@ def _observe_replicas(
         cluster, node = places.get(key, ("", ""))
         names = {"project": project, "job": job, "name": replica, "attempt": attempt, "cluster": cluster, "node": node}
         rows.append({**names, "first_sample": first, "last_sample": last})
-    fresh = [key for key in spans if not intervals.runs(key[:2], key[2:])]
+    fresh = [key for key in spans if not intervals.is_running(key[:2], key[2:])]
     running = _find_not_running(connection, replicas, _REPLICA, ("state", "last_sample"), fresh)
     updates.running.extend((key[:2], key[2:]) for key in fresh)
     widen(connection, replicas, rows, _TIMES, fill=("cluster", "node"))

@@ -24,7 +24,7 @@ class Shippers:
         with self._database.write() as connection:
             connection.execute(sa.insert(shippers).values(msgspec.structs.asdict(shipper)))
 
-    def all(self) -> Sequence[Shipper]:
+    def list_shippers(self) -> Sequence[Shipper]:
         """Return every shipper, by creation."""
         with self._database.read(SHORT_SECONDS) as connection:
             rows = connection.execute(sa.select(shippers).order_by(shippers.c.created, shippers.c.id))

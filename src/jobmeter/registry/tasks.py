@@ -60,7 +60,7 @@ class TaskTable:
             texts = connection.scalars(page.limit(question.limit)).all()
         return TaskPage([msgspec.json.decode(text, type=DiagnosticTask) for text in texts], total)
 
-    def due(self, now_ms: int, limit: int) -> list[DiagnosticTask]:
+    def list_due(self, now_ms: int, limit: int) -> list[DiagnosticTask]:
         """Return open tasks that can continue now: the oldest one of each project, then the next one of each.
 
         A running task whose nodes may still answer waits for that, or for its deadline.
@@ -99,7 +99,7 @@ class TaskTable:
             given = sa.update(diagnostic_answers).where(*own, *open_).values(answer=text)
             return connection.execute(given).rowcount > 0
 
-    def answers(self, task: str) -> list[NodeAnswer]:
+    def list_answers(self, task: str) -> list[NodeAnswer]:
         """Return the answers of all nodes. A node that has not answered has no time."""
         question = sa.select(_answer.node, _answer.cluster, _answer.answer).where(_answer.task == task)
         with self._database.read() as connection:

@@ -51,7 +51,7 @@ class UsageTable:
             if last is None:
                 connection.execute(sa.delete(usage_writers).where(usage_writers.c.written < now_ms - DAY))
 
-    def calls(self, month: str, accounts: frozenset[str] | None = None) -> list[Usage]:
+    def read_calls(self, month: str, accounts: frozenset[str] | None = None) -> list[Usage]:
         """Return the calls of a month by account (None: every account), API and operation, sorted."""
         question = sa.select(usage).where(usage.c.month == month, match_names(usage.c.account, accounts))
         with self._database.read() as connection:

@@ -114,7 +114,7 @@ class Ticket:
             ACCOUNT.reset(token)
             self._seconds += self._admission.clock.monotonic() - began
 
-    def whole(self, function: Callable[[], R]) -> R:
+    def run_and_end(self, function: Callable[[], R]) -> R:
         """Call the function, charge its cost and end the ticket."""
         try:
             return self.work(function)
@@ -205,11 +205,11 @@ class Admission:
         self._rows.check(key)
         self._seconds.check(key)
 
-    def account(self) -> QueryCost:
+    def open_account(self) -> QueryCost:
         """Open a cost account for a request that begins now."""
         return QueryCost(self.clock.monotonic())
 
-    def from_memory(self, key: str, spent: QueryCost) -> "MemoryAttempt":
+    def attempt_from_memory(self, key: str, spent: QueryCost) -> "MemoryAttempt":
         """Return a context manager that tries a question from memory, outside the queues."""
         return MemoryAttempt(self, key, spent)
 
@@ -302,7 +302,7 @@ class ConcurrencyLimiter:
     def take(self, key: str) -> Callable[[], None]:
         """Take a permit and return the function that releases it. Raises ThrottledError when none is free."""
         if not self._queue.enter(key):
-            own = self._queue.running(key)
+            own = self._queue.count_running(key)
             of_whom = f"this key has {own}" if own >= self._of_a_key else f"the server has {self._most}"
             raise ThrottledError(f"{of_whom} raw exports under way, try again", 2000)
         given = iter((key,))

@@ -53,7 +53,9 @@ def recorder_of(pipeline: IngestPipeline) -> Recorder:
         if found:
             times = np.full(len(found), now_ms, np.int64)
             values = np.array(list(found.values()), np.float64)
-            pipeline.samples(SampleBatch(list(found), np.arange(len(found), dtype=np.uint32), times, values), _RULES)
+            pipeline.submit_samples(
+                SampleBatch(list(found), np.arange(len(found), dtype=np.uint32), times, values), _RULES
+            )
 
     return record
 
@@ -122,16 +124,16 @@ class AlertDelivery:
         if destination is None or now_ms - message.created > OLDEST_MS:
             reason = "its receiver is gone" if destination is None else f"no delivery for a day: {message.error}"
             _log.error("a message to %s was dropped: %s", message.destination, reason)
-            self._registry.alerts.delivered(message.id)
+            self._registry.alerts.delete_message(message.id)
             return
         try:
-            deliver(destination, message, self._config.guard, self._user, self.evidence)
+            deliver(destination, message, self._config.guard, self._user, self.find_evidence)
         except SinkRefusedError as error:
             _log.error("a message to %s was refused and dropped: %s", destination.name, error.message)
         except SinkError as error:
             self._retry(destination, message, error.message)
             return
-        self._registry.alerts.delivered(message.id)
+        self._registry.alerts.delete_message(message.id)
 
     def _retry(self, destination: Destination, message: Message, error: str) -> None:
         seconds = backoff_seconds(message.tries + 1, FIRST_SECONDS, LONGEST_SECONDS)
@@ -144,7 +146,7 @@ class AlertDelivery:
         except NotFoundError:
             return ""
 
-    def evidence(self, mail: Mail) -> list[str]:
+    def find_evidence(self, mail: Mail) -> list[str]:
         """Return the evidence of a new diagnosis for the mail's finding. Without a diagnosis the mail goes alone."""
         if not mail.rule:
             return []

@@ -187,7 +187,7 @@ class Alerting:
         with self._posting:
             if self._lease is not None:
                 self._read_posted(now_ms)
-            old = {one.fingerprint: one for one in self.alerts() if one.rule == POSTED}
+            old = {one.fingerprint: one for one in self.list_alerts() if one.rule == POSTED}
             changed = merge_posted(old, posted, project, now_ms, self.config.resolve_ms)
             self._registry.alerts.put(changed.values())
             self._take_posted(changed)
@@ -323,7 +323,7 @@ class Alerting:
         with self._lock:
             return None if self._alerts is None else [one for own in self._alerts.values() for one in own.values()]
 
-    def alerts(self) -> list[Alert]:
+    def list_alerts(self) -> list[Alert]:
         """Return every alert: of this process where it evaluates, else as another server stored them."""
         found = self._list_all()
         return self._executor.run(StoredAlertsQuestion(), EVERYTHING) if found is None else found

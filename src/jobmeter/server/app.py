@@ -108,7 +108,7 @@ class Application(msgspec.Struct, frozen=True):
         for work in self.background:
             work.stop()
         self.services.shipping.stop()
-        for lane in self.services.lanes.all():
+        for lane in self.services.lanes.list_lanes():
             lane.close()
         with ExitStack() as stack:
             stack.callback(self.services.registry.close)
@@ -153,7 +153,7 @@ def build(
         registry = open_registry(settings.registry_url, settings.retention)
         opened.callback(registry.close)
         dialects()
-        engine = opening.opened()
+        engine = opening.wait()
         opened.callback(engine.close)
         store = _add_window(engine, settings, clock)
         check_complete(settings, registry, store, recreate)

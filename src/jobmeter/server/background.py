@@ -78,10 +78,10 @@ class Background(threading.Thread):
             self.work.round()
         except JobmeterError as error:
             _log.warning("%s failed: %s", self.work.name, error.message)
-            self._telemetry.failed(self.work.name)
+            self._telemetry.count_failure(self.work.name)
         except Exception:  # noqa: BLE001 - a bug in one round must not end all that follow
             _log.exception("%s failed", self.work.name)
-            self._telemetry.failed(self.work.name)
+            self._telemetry.count_failure(self.work.name)
 
     def stop(self) -> None:
         """Stop after the current round."""

@@ -90,7 +90,7 @@ def _facts(
     except ForbiddenError:
         now_ms = services.clock.now_ms()
         return JobFacts(now_ms=now_ms) if of_jobs else NodeFacts(now_ms=now_ms)
-    projects = scope.within(question.projects)
+    projects = scope.intersect_projects(question.projects)
     if isinstance(question, JobFactsQuestion):
         return services.executor.run(replace(question, projects=projects), listed)
     silent_ms = services.settings.node_seconds * SECOND
@@ -159,10 +159,10 @@ def _write(
     match question:
         case WriteSamples():
             ingested(Receipt(rejected=rejected))
-            receipt = pipeline.samples(question.batch, principal, question.sent)
+            receipt = pipeline.submit_samples(question.batch, principal, question.sent)
         case WriteLines():
             ingested(Receipt(rejected_lines=rejected))
-            receipt = pipeline.logs(question.lines, principal)
+            receipt = pipeline.submit_logs(question.lines, principal)
         case _:
             ingested(Receipt(rejected_spans=rejected))
             receipt = pipeline.spans(question.spans, principal)
@@ -184,7 +184,7 @@ def _stop_job(services: Services, question: StopJob, principal: Principal, scope
         reason="StopRequested",
         message=question.reason or f"Stop requested by {principal.name or principal.id}.",
     )
-    services.pipeline.records(Records(jobs=[stopped], events=[event]), principal)
+    services.pipeline.submit_records(Records(jobs=[stopped], events=[event]), principal)
     return services.executor.run(HeadQuestion(question.ref), scope)
 
 
@@ -203,7 +203,7 @@ def _delete_job(services: Services, question: DeleteJob, _: Principal, scope: Sc
 _Handler = Callable[[Services, Any, Principal, Scope], Any]
 _HANDLERS: Mapping[type, _Handler] = {
     ShareQuestion: _share,
-    RecordJobs: lambda services, question, principal, _: services.pipeline.records(question.records, principal),
+    RecordJobs: lambda services, question, principal, _: services.pipeline.submit_records(question.records, principal),
     WriteSamples: _write,
     WriteLines: _write,
     WriteSpans: _write,

@@ -48,8 +48,8 @@ class DialectHandler:
         """Answer from memory; None when a worker has to continue."""
         services, scope = self.services, request.scope or NOTHING
         run, spent = self._begun = self._begin(request)
-        with services.admission.from_memory(request.principal.id, spent) as attempt:
-            found = run.advance(partial(services.executor.from_memory, scope=scope))
+        with services.admission.attempt_from_memory(request.principal.id, spent) as attempt:
+            found = run.advance(partial(services.executor.answer_from_memory, scope=scope))
             attempt.answered = found is not None
         return found
 
@@ -63,7 +63,7 @@ class DialectHandler:
 
         if not self.rule.is_question:
             return answer()
-        return services.admission.begin(principal.id, spent, lambda ticket: ticket.whole(answer))
+        return services.admission.begin(principal.id, spent, lambda ticket: ticket.run_and_end(answer))
 
     async def send(self, result: Answer, exchange: Exchange) -> None:
         """Send the answer."""
@@ -78,7 +78,7 @@ class DialectHandler:
         if call.body:
             call = _make_readable(call, operation, services.settings.limits)
         context = context_of(services, request.source.request_id, request.principal, self._match)
-        return OperationRun(operation.answer(call, context)), services.admission.account()
+        return OperationRun(operation.answer(call, context)), services.admission.open_account()
 
 
 def context_of(services: Services, request_id: str, principal: Principal, match: Match) -> Context:
@@ -102,7 +102,7 @@ def _make_readable(call: Call, operation: Operation, limits: Limits) -> Call:
 
     Signatures cover the body as sent; operations read the uncompressed body.
     """
-    encoding = call.header("content-encoding").strip().lower()
+    encoding = call.get_header("content-encoding").strip().lower()
     if encoding and encoding not in operation.encodings:
         call = replace(call, body=decode_body(call, min(operation.decoded_bytes, limits.decoded_bytes)))
     call.take(operation.read_bytes(call))
@@ -126,7 +126,7 @@ class DialectRouter:
 
     def route(self, call: Call) -> DialectHandler | None:
         """Return the handler for the call; None if the dialect has no matching path."""
-        match = self._dialect.match(call)
+        match = self._dialect.find_operation(call)
         return None if match is None else DialectHandler(self._dialect, self._services, match)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:

@@ -54,13 +54,13 @@ class Edge:
         """Answer an HTTP request. Returns the reply at once when a request without a body is answered from memory."""
         exchange = Exchange(scope, receive, send, self._proxies)
         router, handler = self.find(exchange)
-        request, began = ServedRequest(exchange, router.name), self._telemetry.began(router.name)
+        request, began = ServedRequest(exchange, router.name), self._telemetry.count_begin(router.name)
         waiting: Awaitable[Answer] | None = None
         if not exchange.has_body and not isinstance(handler, Exception):
             try:
                 answer = answer_from_memory(request, exchange, handler)
                 if isinstance(answer, Answer):
-                    reply = exchange.whole(answer)
+                    reply = exchange.build_reply(answer)
                     self._end(request, began)
                     return reply
                 waiting = answer
@@ -96,7 +96,7 @@ class Edge:
         await exchange.drop_rest(self._most_dropped)
 
     def _end(self, request: ServedRequest, began: float) -> None:
-        self._telemetry.ended(request.router, request.source.status, began)
+        self._telemetry.count_end(request.router, request.source.status, began)
         finish(self._usage, request)
 
     def find(self, exchange: Exchange) -> tuple[Router, Handler | PublicHandler | Exception]:

@@ -85,8 +85,10 @@ class Exchange:
         self.status = 0
         self.body_size = 0
         call = _call(scope)
-        self.call = self._head = proxies.received(call) if proxies else call
-        self.has_body = self.call.header("content-length") not in _NONE or bool(self.call.header("transfer-encoding"))
+        self.call = self._head = proxies.resolve_call(call) if proxies else call
+        self.has_body = self.call.get_header("content-length") not in _NONE or bool(
+            self.call.get_header("transfer-encoding")
+        )
         """True when the headers announce a body."""
         self._memory: MemoryAccount | None = None
         self._unread = True
@@ -100,7 +102,7 @@ class Exchange:
         stops sending.
         """
         self._memory, self._head = memory, self.call
-        announced = self.call.header("content-length").lstrip("0")  # int refuses thousands of digits
+        announced = self.call.get_header("content-length").lstrip("0")  # int refuses thousands of digits
         if announced.isdigit():
             if int(announced) > limit:
                 raise _make_size_error(limit)
@@ -129,7 +131,7 @@ class Exchange:
 
     def during(self, work: Callable[[], T]) -> T:
         """Call the function in a thread; the memory account of the body stays open until it returns."""
-        return work() if self._memory is None else self._memory.during(work)
+        return work() if self._memory is None else self._memory.run(work)
 
     def close(self) -> None:
         """Drop the body and release its memory after the answer."""
@@ -173,7 +175,7 @@ class Exchange:
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
-    def whole(self, answer: Answer) -> Reply:
+    def build_reply(self, answer: Answer) -> Reply:
         """Build the complete answer; a HEAD request gets only the headers."""
         headers = _encode_headers(answer.content_type, answer.headers)
         if answer.status not in _WITHOUT_BODY:
@@ -187,7 +189,7 @@ class Exchange:
 
     async def reply(self, answer: Answer) -> None:
         """Send a complete answer."""
-        await self.whole(answer)
+        await self.build_reply(answer)
 
     async def begin(self, content_type: str, headers: Sequence[tuple[str, str]]) -> None:
         """Begin an answer of unknown length; ``send_part`` and ``end`` follow."""
@@ -241,7 +243,7 @@ def decode_body(call: Call, limit: int) -> bytes:
     Raises InvalidRequestError naming ``Content-Encoding`` for another encoding or a damaged body, LimitExceededError
     when the result would exceed ``limit`` bytes, ThrottledError when memory is not available.
     """
-    encoding = call.header("content-encoding").strip().lower()
+    encoding = call.get_header("content-encoding").strip().lower()
     if encoding in {"", "identity"}:
         return call.body
     if encoding not in {"gzip", "x-gzip"}:

@@ -59,7 +59,7 @@ class FairQueue:
             self._begin(account)
             return True
 
-    def running(self, key: str) -> int:
+    def count_running(self, key: str) -> int:
         """Return the number of running pieces of work of a key."""
         with self._lock:
             return len(self._account(key).began)

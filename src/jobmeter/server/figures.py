@@ -50,7 +50,7 @@ def server_metrics(services: Services) -> Iterator[Metric]:
     executor = services.executor
     yield from cache_metrics(executor.cache)
     yield from _shipper_metrics(executor, services.clock.now_ms())
-    lanes = ((lane.name, lane.busy) for lane in services.lanes.all())
+    lanes = ((lane.name, lane.busy) for lane in services.lanes.list_lanes())
     yield _make_family("lane", GaugeMetricFamily, "work", "Calls that run or wait for a thread.", lanes)
     yield GaugeMetricFamily(
         "jobmeter_ingest_queue_bytes",
@@ -60,7 +60,7 @@ def server_metrics(services: Services) -> Iterator[Metric]:
     dropped = executor.run(DroppedEventsQuestion(), EVERYTHING)
     yield CounterMetricFamily("jobmeter_events_dropped", "Events dropped from jobs with too many events.", dropped)
     yield from _memory_metrics(services.memory)
-    yield from scheduler_metrics(services.pipeline.schedulers.all())
+    yield from scheduler_metrics(services.pipeline.schedulers.list_states())
     try:
         statistics = executor.run(StatisticsQuestion(), EVERYTHING)
     except JobmeterError as error:

@@ -74,7 +74,7 @@ class HttpServer:
         loop.add_reader(self._bound, self._accept)
         listening()
         stop_event = asyncio.Event()
-        stopping.then(lambda: loop.call_soon_threadsafe(stop_event.set))
+        stopping.call_at_stop(lambda: loop.call_soon_threadsafe(stop_event.set))
         while not stop_event.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop_event.wait(), 1.0)

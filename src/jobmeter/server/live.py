@@ -62,7 +62,7 @@ class _Event(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def part(self) -> GzipPart:
         """Text of the event as a part of a gzip stream."""
-        return GzipPart.of(self.text)
+        return GzipPart.from_content(self.text)
 
 
 _NOTHING = _Event(b"")
@@ -237,7 +237,7 @@ def _may_see(viewer: _Viewer) -> bool:
 
 
 def _takes_gzip(exchange: Exchange) -> bool:
-    parts = exchange.call.header("accept-encoding").lower().replace(" ", "").split(",")
+    parts = exchange.call.get_header("accept-encoding").lower().replace(" ", "").split(",")
     return any(part == "gzip" or (part.startswith("gzip;q=") and part.strip(".0") != "gzip;q=") for part in parts)
 
 

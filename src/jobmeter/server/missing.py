@@ -32,7 +32,7 @@ class Recreate(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_complete(settings: Settings, registry: Registry, store: Store, recreate: Recreate) -> None:
     """Raise ConfigurationError with the remedy if the registry or the secret key was lost."""
-    if registry.keys.all():
+    if registry.keys.list_keys():
         _check_secret(settings, recreate)
     else:
         _check_registry(settings, store, recreate)
@@ -40,7 +40,7 @@ def check_complete(settings: Settings, registry: Registry, store: Store, recreat
 
 def _check_registry(settings: Settings, store: Store, recreate: Recreate) -> None:
     admin_key = settings.data / ADMIN_KEY
-    beside = "samples" if sum(store.statistics().rows.values()) else str(admin_key) if admin_key.exists() else ""
+    beside = "samples" if sum(store.read_statistics().rows.values()) else str(admin_key) if admin_key.exists() else ""
     if not beside:
         return
     if not recreate.registry:

@@ -16,14 +16,14 @@ class Opening:
         self._handed_over = False
         aside.shutdown(wait=False)
 
-    def opened(self) -> Store:
+    def wait(self) -> Store:
         """Wait for the open engine; the caller closes it. Raises the error of opening it."""
         engine = self._future.result()
         self._handed_over = True
         return engine
 
     def close(self) -> None:
-        """Close the engine unless ``opened`` handed it over: for a start that fails."""
+        """Close the engine unless ``wait`` handed it over: for a start that fails."""
         if not self._handed_over:
             with suppress(Exception):  # the error that ended the start is reported, not this one
-                self.opened().close()
+                self.wait().close()

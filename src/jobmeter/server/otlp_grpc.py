@@ -132,9 +132,9 @@ class _Exports:
     def export(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         """Answer the request in ``messages`` with the bytes of the response."""
         services = self._services
-        source, memory = Incoming(_call(context, self._service)), services.memory.account()
+        source, memory = Incoming(_call(context, self._service)), services.memory.open_account()
         request = ServedRequest(source, OTLP.name, self._rule)
-        began = services.telemetry.began(ROUTER)
+        began = services.telemetry.count_begin(ROUTER)
         try:
             if not context.is_active():  # nobody waits for the answer, and the sender will send the request again
                 source.status = _GONE
@@ -162,7 +162,7 @@ class _Exports:
         finally:
             memory.close()
             source.call = replace(source.call, body=b"", memory=None)
-            services.telemetry.ended(ROUTER, source.status, began)
+            services.telemetry.count_end(ROUTER, source.status, began)
             finish(services.usage, request)
         return b""
 

@@ -108,11 +108,11 @@ def _file(path: Path) -> File:
 
 async def _send(file: File, exchange: Exchange) -> None:
     headers = (*SECURITY, ("etag", file.etag), ("cache-control", file.cache), ("vary", "accept-encoding"))
-    etags = {tag.strip().removeprefix("W/") for tag in exchange.call.header("if-none-match").split(",")}
+    etags = {tag.strip().removeprefix("W/") for tag in exchange.call.get_header("if-none-match").split(",")}
     if file.etag in etags or "*" in etags:
         await exchange.reply(Answer(304, b"", headers, file.content_type))
         return
-    encoding = _choose_form(file, exchange.call.header("accept-encoding"))
+    encoding = _choose_form(file, exchange.call.get_header("accept-encoding"))
     if encoding:
         headers = (*headers, ("content-encoding", encoding))
     await exchange.reply(Answer(200, file.forms[encoding], headers, file.content_type))

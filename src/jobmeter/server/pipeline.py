@@ -175,7 +175,7 @@ def answer_from_memory(
     if isinstance(handler, PublicHandler):
         return None
     request.rule = handler.rule
-    if exchange.body_size > handler.memory_bytes or exchange.call.header("content-encoding"):
+    if exchange.body_size > handler.memory_bytes or exchange.call.get_header("content-encoding"):
         return None
     entered = enter(handler.services, request, handler.project, from_memory=True)
     return handler.from_memory(request) if entered else None
@@ -211,7 +211,7 @@ async def _read_body(request: ServedRequest, exchange: Exchange, handler: Handle
     services, request.rule = handler.services, handler.rule
     if not check_headers(services, request, handler.project, from_memory=True):
         await handler.lane.run(partial(check_headers, services, request, handler.project))
-    await exchange.read_body(handler.body_bytes, memory.account())
+    await exchange.read_body(handler.body_bytes, memory.open_account())
 
 
 class CallCounter(Protocol):
@@ -383,11 +383,11 @@ def _note_refusal(services: Services, request: ServedRequest, error: JobmeterErr
     rule, call, forbidden = request.rule, request.call, isinstance(error, ForbiddenError)
     stranger = isinstance(error, UnauthenticatedError)
     services.telemetry.refused(reason)
-    services.audit.refused(
+    services.audit.write_refusal(
         error,
         action=(rule.action or "") if forbidden else rule.name,
         principal=None if stranger else request.principal,
-        claimed=services.authenticator.claimed(call, rule.schemes) if stranger else "",
+        claimed=services.authenticator.find_claimed_key(call, rule.schemes) if stranger else "",
         project=request.project if forbidden else None,
         client=call.client,
         request_id=request.source.request_id,

@@ -72,7 +72,7 @@ class HealthRouter:
         return problem.render(request_id, error)
 
     async def _metrics(self) -> Answer:
-        text = await self._services.lanes.control.run(self._services.telemetry.text)
+        text = await self._services.lanes.control.run(self._services.telemetry.render)
         return Answer(200, text, content_type=telemetry.CONTENT_TYPE)
 
 
@@ -97,7 +97,7 @@ class Readiness:
         Raises UnavailableError if either fails or is too slow.
         """
         await asyncio.gather(*(check.passed(self._lane) for check in self._checks))
-        damaged = self._executor.from_memory(AllDamageQuestion(), EVERYTHING)
+        damaged = self._executor.answer_from_memory(AllDamageQuestion(), EVERYTHING)
         if not damaged:
             return Answer(200, b"ready\n", content_type=_TEXT)
         counts = ", ".join(_describe_damage(table, damaged) for table in sorted({part.table for part in damaged}))

@@ -39,7 +39,7 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
     control: Lane
     """Lane of health, status and backup."""
 
-    def all(self) -> Sequence[Lane]:
+    def list_lanes(self) -> Sequence[Lane]:
         """List every lane."""
         return (self.read, self.write, self.control)
 

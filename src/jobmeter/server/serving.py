@@ -76,7 +76,7 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
         def listening() -> None:
             application.start()
             # Live streams do not end on their own.
-            stopping.then(partial(asyncio.get_running_loop().call_soon_threadsafe, services.hub.close))
+            stopping.call_at_stop(partial(asyncio.get_running_loop().call_soon_threadsafe, services.hub.close))
             telnet = None if lines is None else _telnet(services, lines, stack, share(descriptors, MOST_TELNET))
             if grpc is not None:
                 grpc.start(services)
@@ -126,9 +126,9 @@ def _serve_http(
     if pool is not None:
         telemetry.count_workers(pool)
         records = OwnedRecords(application.services)
-        pool.serve(application.edge, stopping, listening, finished, partial(telemetry.closed, "http"), records)
+        pool.serve(application.edge, stopping, listening, finished, partial(telemetry.count_closed, "http"), records)
         return
-    connections = telemetry.connections("http", share(start.descriptors, MOST_HTTP), RESERVED)
+    connections = telemetry.make_connections("http", share(start.descriptors, MOST_HTTP), RESERVED)
     server = HttpServer(application.edge, start.bound, connections, start.clock)
     server.serve(start.settings, stopping, listening, finished)
 
@@ -149,7 +149,7 @@ class _AdminKey(msgspec.Struct):
 def _make_sign_in_path(services: Services, key: Path) -> str:
     """Return the page path that signs in with the administrator's key."""
     holder = msgspec.json.decode(key.read_bytes(), type=_AdminKey)
-    return f"/#/open?code={services.sessions.link(holder.access_key_id)[0]}"
+    return f"/#/open?code={services.sessions.create_link(holder.access_key_id)[0]}"
 
 
 def _telnet(services: Services, bound: socket.socket, stack: ExitStack, most: int) -> TelnetServer:

@@ -25,7 +25,7 @@ class GzipPart(msgspec.Struct, frozen=True):
     shift: int
 
     @classmethod
-    def of(cls, content: bytes) -> "GzipPart":
+    def from_content(cls, content: bytes) -> "GzipPart":
         """Compress the content into a part."""
         deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
         packed = deflate.compress(content) + deflate.flush(zlib.Z_FULL_FLUSH)

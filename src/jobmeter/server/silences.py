@@ -88,7 +88,7 @@ def find_job_alerts(services: Services, question: JobAlertsQuestion, principal: 
 
 
 def _open_alerts(services: Services) -> list[Alert]:
-    return [one for one in services.alerting.alerts() if one.state is not AlertState.RESOLVED]
+    return [one for one in services.alerting.list_alerts() if one.state is not AlertState.RESOLVED]
 
 
 def _silences(services: Services) -> Sequence[Silence]:

@@ -61,7 +61,7 @@ class Stopping:
         """Begin the stop. A second call does nothing."""
         os.write(self._writing, b"\0")
 
-    def then(self, callback: Callable[[], object]) -> None:
+    def call_at_stop(self, callback: Callable[[], object]) -> None:
         """Call the function on another thread when the stop begins; now, if it has begun."""
         with self._lock:
             if not self._begun:

@@ -59,7 +59,7 @@ class RequestFigures(Collector):
         self._durations: dict[str, _Durations] = {}
         self._rows, self._seconds = 0, 0.0
 
-    def answered(self, router: str, status: int, seconds: float) -> None:
+    def count_request(self, router: str, status: int, seconds: float) -> None:
         """Count a request."""
         with self._lock:
             self._requests[router, status] = self._requests.get((router, status), 0) + 1
@@ -181,29 +181,29 @@ class Telemetry:
         in_flight = gauge("jobmeter_requests_in_flight", "Requests under way.")
         in_flight.set_function(lambda: self._in_flight)
 
-    def began(self, router: str) -> float:
-        """Count a request that begins; return the time. Call ``ended`` once for each."""
+    def count_begin(self, router: str) -> float:
+        """Count a request that begins; return the time. Call ``count_end`` once for each."""
         if router not in QUIET_ROUTERS:
             with self._lock:
                 self._in_flight += 1
         return self._clock.monotonic()
 
-    def ended(self, router: str, status: int, began: float) -> None:
+    def count_end(self, router: str, status: int, began: float) -> None:
         """Count a request that ended."""
         moment = self._clock.monotonic()
         if router not in QUIET_ROUTERS:
             with self._lock:
                 self._in_flight -= 1
             self._last_request = moment
-        self.requests.answered(router, status, moment - began)
+        self.requests.count_request(router, status, moment - began)
 
-    def connections(self, port: str, bound: int, reserved: int = 0) -> Connections:
+    def make_connections(self, port: str, bound: int, reserved: int = 0) -> Connections:
         """Create the connection list of a port; open, closed and refused connections are counted."""
-        made = Connections(port, bound, self.closed, time.monotonic, reserved)
+        made = Connections(port, bound, self.count_closed, time.monotonic, reserved)
         self._connections.labels(port).set_function(lambda: len(made))
         return made
 
-    def closed(self, port: str, reason: str) -> None:
+    def count_closed(self, port: str, reason: str) -> None:
         """Count a connection that the server closed or refused."""
         self._closed.labels(port, reason).inc()
 
@@ -279,10 +279,10 @@ class Telemetry:
         self._rolled_until.set(until_ms / 1000)
         self.rolled_until_ms = until_ms
 
-    def failed(self, work: str) -> None:
+    def count_failure(self, work: str) -> None:
         """Count a round of background work that ended in an error."""
         self._failures.labels(work).inc()
 
-    def text(self) -> bytes:
+    def render(self) -> bytes:
         """Return all metrics in the Prometheus text format 0.0.4."""
         return generate_latest(self._collectors)

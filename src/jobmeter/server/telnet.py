@@ -76,7 +76,7 @@ class TelnetServer(threading.Thread):
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
-        self.connections = services.telemetry.connections("telnet", most)
+        self.connections = services.telemetry.make_connections("telnet", most)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -158,7 +158,7 @@ class _Connection:
         self._token = services.settings.opentsdb_key
         self._principal: Principal | None = None
         self._reader = LineReader()
-        self._memory = services.memory.account()
+        self._memory = services.memory.open_account()
         self._cached = 0
         # At least eight senders find memory for their data.
         self._read_bytes = max(1, min(READ_BYTES, services.memory.size // (8 * _READ_FACTOR)))
@@ -183,7 +183,7 @@ class _Connection:
         """Mark the connection as waiting for its sender."""
         if self.keyed:
             self._deadline = self._connections.clock() + IDLE_SECONDS
-        self._connections.waiting(self)
+        self._connections.mark_waiting(self)
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
         """Read until the end, ``exit``, or too long a silence."""
@@ -195,7 +195,7 @@ class _Connection:
                 data = await reader.read(self._read_bytes)
                 if not data:
                     break
-                self._connections.working(self)
+                self._connections.mark_working(self)
                 self._services.telemetry.note_activity()
                 await self._take_within_memory(data)
             await self._drain()
@@ -292,7 +292,7 @@ class _Connection:
         request = self._request(self._token)
         try:
             enter(self._services, request, choose_no_project)
-            receipt = self._services.pipeline.samples(batch, request.principal)
+            receipt = self._services.pipeline.submit_samples(batch, request.principal)
             request.source.status = 200
         except JobmeterError as error:
             request.error = error

@@ -68,7 +68,7 @@ class ShipperEvents:
         message = f"The sink {_sink(shipper)} of the logs of {shipper.resource_group} accepts lines again."
         self._emit_event(shipper, "ShipperRecovered", message)
 
-    def lost(self, shipper: Shipper, *, dropped: int = 0, rejected: int = 0) -> None:
+    def count_lost(self, shipper: Shipper, *, dropped: int = 0, rejected: int = 0) -> None:
         """Count lines that expired before delivery, or were permanently refused."""
         self._lost.update(dropped=dropped, rejected=rejected)
         self.flush(shipper)

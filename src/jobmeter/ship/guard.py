@@ -66,7 +66,7 @@ class DestinationPolicy(msgspec.Struct, frozen=True):
     networks: Sequence[_Network]
 
     @classmethod
-    def of(cls, entries: Sequence[str]) -> "DestinationPolicy":
+    def from_settings(cls, entries: Sequence[str]) -> "DestinationPolicy":
         """Parse the list in the settings. Raises ConfigurationError."""
         names: set[str] = set()
         networks: list[_Network] = []

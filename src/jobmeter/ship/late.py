@@ -59,7 +59,7 @@ class LateGroups:
                 ]
                 self._catch_up(shipper, f"job {job.job_id}", parts, retention, lambda _: True)
         for node in self._read_nodes(project, records.nodes):
-            recorded = self._registry.nodes(None, frozenset({node.name}))
+            recorded = self._registry.list_nodes(None, frozenset({node.name}))
             projects = {project, *(one.project for one in recorded)}
             for shipper in self._select_shippers(node.resource_group, projects):
                 own = frozenset({shipper.project} if shipper.project else projects)
@@ -90,7 +90,7 @@ class LateGroups:
 
     def _find_groups(self, project: str, job: str) -> Sequence[str]:
         """Return the group of a job in a list: an empty text without a group; an empty list for an unknown job."""
-        heads = self._registry.job_head(frozenset({project}), job, self._clock.now_ms())
+        heads = self._registry.find_job_head(frozenset({project}), job, self._clock.now_ms())
         return [head.resource_group for head in heads]
 
     def _select_node_lines(self, project: str, job: str, shipper: Shipper) -> list[LogSelector]:
@@ -98,7 +98,7 @@ class LateGroups:
 
         A node's other lines belong to the node's own group.
         """
-        views = self._registry.job(frozenset({project}), job, self._clock.now_ms())
+        views = self._registry.find_job(frozenset({project}), job, self._clock.now_ms())
         nodes = sorted({replica.node for view in views for replica in view.replicas if replica.node})
         about = Property("job", (job,))
         return [
@@ -157,7 +157,7 @@ class LateGroups:
         )
         events.record_skipped_lines(self._registry, self._clock.now_ms(), shipper, whose, lines)
         for _ in range(_TRIES):
-            now = next((one for one in self._registry.shippers.all() if one.id == shipper.id), None)
+            now = next((one for one in self._registry.shippers.list_shippers() if one.id == shipper.id), None)
             if now is None:
                 return
             dropped = Progress(before=now.cursor, cursor=now.cursor, dropped=lines, error=now.error, oldest=now.oldest)

@@ -35,7 +35,7 @@ class ShippedLine(msgspec.Struct, frozen=True, dict=True):
         """Level of the line, empty if unknown."""
         return _LEVELS.get(self.line.level, "") if self.line.level is not None else ""
 
-    def json(self) -> bytes:
+    def encode(self) -> bytes:
         """Encode as a JSON line without its newline."""
         level = {"level": self.level} if self.level else {}
         attributes = self.attributes | ({"attempt": self.line.attempt} if "attempt" in self.attributes else {})

@@ -48,7 +48,7 @@ class ShippingOutbox:
         if not shippers:
             return
         wanted = {shipper.resource_group for shipper in shippers}
-        batch = LogBatch.of(lines)
+        batch = LogBatch.from_lines(lines)
         groups = {names: self._find_group(*names) for names in map(_names, batch.sources)}
         if wanted.isdisjoint(groups.values()):
             return
@@ -57,7 +57,7 @@ class ShippingOutbox:
                 groups[_names(one)] == shipper.resource_group and shipper.project in {"", one.project}
                 for one in batch.sources
             ]
-            own = batch.of_sources(chosen)
+            own = batch.select_sources(chosen)
             if len(own):
                 self.append(shipper, own, retention)
 
@@ -84,7 +84,7 @@ class ShippingOutbox:
 
     def _find_group(self, project: str, job: str, node: str, system: bool) -> str:
         if job:
-            heads = self._registry.job_head(frozenset({project}), job, self._clock.now_ms())
+            heads = self._registry.find_job_head(frozenset({project}), job, self._clock.now_ms())
             group = heads[0].resource_group if heads else ""
             if group or not system:
                 return group

@@ -121,7 +121,7 @@ class Pump:
 
     def _reload(self) -> bool:
         """Continue from the shipper's stored position. False if it was deleted."""
-        found = [one for one in self._registry.shippers.all() if one.id == self.shipper.id]
+        found = [one for one in self._registry.shippers.list_shippers() if one.id == self.shipper.id]
         if found:
             self.shipper = found[0]
         return bool(found)
@@ -160,7 +160,7 @@ class Pump:
         if last > cursor:
             dropped = max(0, min(last, self._expired_until) - cursor)
             if self._advance(Progress(before=cursor, cursor=last, dropped=dropped)):
-                self._events.lost(self.shipper, dropped=dropped)
+                self._events.count_lost(self.shipper, dropped=dropped)
 
     def _deliver(self, rows: Sequence[OutboxRow], sink: Sink) -> float:
         """Send the rows up to the first expired one; if the first row has expired, count the expired ones."""
@@ -170,7 +170,7 @@ class Pump:
         if expired:
             _log.warning("shipper %s: %d lines expired before its sink took them", self.shipper.id, len(run))
             if self._advance(Progress(before=before, cursor=last, dropped=len(run), error=self.shipper.error)):
-                self._events.lost(self.shipper, dropped=len(run))
+                self._events.count_lost(self.shipper, dropped=len(run))
             return 0.0
         group = self.shipper.resource_group
         try:
@@ -181,7 +181,7 @@ class Pump:
         self._failed = 0
         if self._advance(Progress(before=before, cursor=last, shipped=len(run) - rejected, rejected=rejected)):
             self._events.shipped(self.shipper)
-            self._events.lost(self.shipper, rejected=rejected)
+            self._events.count_lost(self.shipper, rejected=rejected)
         self._trim()
         return 0.0
 

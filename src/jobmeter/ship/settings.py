@@ -55,7 +55,7 @@ class Sinks:
 def load(file: str, environment: Mapping[str, str] | None = None) -> Sinks:
     """Load the sinks from a TOML file; none without a file. Error messages of ConfigurationError contain no secrets."""
     if not file:
-        return Sinks((), DestinationPolicy.of(()))
+        return Sinks((), DestinationPolicy.from_settings(()))
     try:
         content = tomllib.loads(Path(file).read_text())
         found = msgspec.convert(content, _File)
@@ -66,7 +66,7 @@ def load(file: str, environment: Mapping[str, str] | None = None) -> Sinks:
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"the file of sinks {file}: {error}") from error
     variables = os.environ if environment is None else environment
-    return Sinks([_add_secrets(row, variables) for row in found.sink], DestinationPolicy.of(found.allow))
+    return Sinks([_add_secrets(row, variables) for row in found.sink], DestinationPolicy.from_settings(found.allow))
 
 
 def _add_secrets(row: SinkSettings, environment: Mapping[str, str]) -> SinkSettings:

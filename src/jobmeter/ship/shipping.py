@@ -67,7 +67,7 @@ class Shipping:
         if project:
             check_project(project)
         self._sinks.find(sink_project, logstore)
-        there = self.all()
+        there = self.list_shippers()
         for shipper in there:
             if (shipper.project, shipper.resource_group) == (project, resource_group):
                 if (shipper.sink_project, shipper.logstore) == (sink_project, logstore):
@@ -93,9 +93,9 @@ class Shipping:
         events.record_creation(self._registry, self._clock.now_ms(), made, actor)
         return made
 
-    def all(self) -> Sequence[Shipper]:
+    def list_shippers(self) -> Sequence[Shipper]:
         """List every shipper, by creation."""
-        return self._registry.shippers.all()
+        return self._registry.shippers.list_shippers()
 
     def delete(self, shipper: Shipper, actor: str = "") -> Shipper:
         """Delete a shipper and its waiting lines. Returns its last state. ``actor`` as in ``create``.
@@ -137,7 +137,7 @@ class Shipping:
 
     def _adjust(self) -> None:
         """Start a thread for each new shipper, and stop the threads of deleted ones."""
-        wanted = {shipper.id: shipper for shipper in self.all()}
+        wanted = {shipper.id: shipper for shipper in self.list_shippers()}
         for shipper_id in [one for one in self._threads if one not in wanted]:
             self._stop(shipper_id)
         with self._lock:

@@ -49,7 +49,7 @@ class SeriesSelector(msgspec.Struct, frozen=True, kw_only=True):
     special: bool = False
     limit: int = 1_000_000
 
-    def by_names(self) -> Callable[[Series], bool]:
+    def make_name_filter(self) -> Callable[[Series], bool]:
         """Return a function that is True for series with a selected metric, project and node.
 
         It ignores job and times.
@@ -130,7 +130,7 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     empty without a window. ``parts`` and ``merges`` count active parts on disk and running merges by table, if the
     engine has any. ``journal`` describes durable samples that are not yet in the engine: waiting ``rows`` and new
     ``series``, their ``bytes`` in memory and on ``disk``, ``flushes`` and ``failures`` since the start. It is empty
-    without a journal. ``rows`` and ``bytes`` of the tables include it. ``damaged``: see ``Store.damaged``.
+    without a journal. ``rows`` and ``bytes`` of the tables include it. ``damaged``: see ``Store.list_damaged``.
 
     ``replicas`` has for each replica 1 if it answers and has all data, else 0. It is empty without replicas. ``shards``
     has for each shard, by its number from 1, 1 if it can be read, else 0: the other sizes lack its rows. It is empty
@@ -159,7 +159,7 @@ class StoreMemory(Protocol):
         """Return the first ``most`` samples of a span, sorted by (index, time)."""
         ...
 
-    def buckets(
+    def read_buckets(
         self,
         keys: SeriesKeys,
         span: TimeRange,
@@ -175,7 +175,9 @@ class StoreMemory(Protocol):
         """
         ...
 
-    def lines(self, keys: SeriesKeys, grid: WindowGrid, span: TimeRange, step_ms: int, most: int) -> LineColumns | None:
+    def average_lines(
+        self, keys: SeriesKeys, grid: WindowGrid, span: TimeRange, step_ms: int, most: int
+    ) -> LineColumns | None:
         """Return the means of gauges in buckets of ``step_ms``, joined by line.
 
         None also for more than ``most`` samples. ``grid`` has the line of each series, and the function that joins the
@@ -183,8 +185,8 @@ class StoreMemory(Protocol):
         """
         ...
 
-    def previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns | None:
-        """Return the last samples before a time; None also if any series has none. See ``Store.previous``."""
+    def read_previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns | None:
+        """Return the last samples before a time; None also if any series has none. See ``Store.read_previous``."""
         ...
 
     def write_revision(self, keys: SeriesKeys) -> int | None:
@@ -243,7 +245,7 @@ class SpanStore(Protocol):
         """
         ...
 
-    def traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
+    def list_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
         """Return one page of traces.
 
         Raises LimitExceededError past the budget's rows, QueryTimeoutError past its seconds.
@@ -299,7 +301,7 @@ class SampleStore(Protocol):
         """Return the series that match, in no order. Raises LimitExceededError past ``selector.limit``."""
         ...
 
-    def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
+    def list_live_series(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
         """Return the keys of at most ``most`` series that may have samples since a time, latest day first.
 
         ``place`` is the start of the page. A series may be on several pages. A series that is written after the first
@@ -307,7 +309,7 @@ class SampleStore(Protocol):
         """
         ...
 
-    def names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
+    def list_names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
         """Return the distinct names of a field in the matching series, sorted, that begin with ``prefix``.
 
         At most ``selector.limit`` names. Empty fields are left out.
@@ -324,28 +326,28 @@ class SampleStore(Protocol):
         ...
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
-        """Return roll-up rows whose bucket start lies in ``span``. Only ``rolled_up_ranges`` are reliable."""
+        """Return roll-up rows whose bucket start lies in ``span``. Only ``find_rolled_up_ranges`` are reliable."""
         ...
 
-    def imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
+    def read_imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
         """Return all samples of a span in buckets of ``step_ms``, without the increases of counters.
 
         None unless this process imported all samples of the series, and they wait for their roll-up.
         """
         ...
 
-    def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
+    def read_previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """Return for each series its last sample before that time; series without such a sample are left out."""
         ...
 
-    def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+    def find_rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """Return the hour-aligned parts of ``span``, sorted, with complete roll-ups of all these jobs.
 
         Complete roll-ups include every stored sample.
         """
         ...
 
-    def revision(self, jobs: Sequence[int]) -> Hashable | None:
+    def get_revision(self, jobs: Sequence[int]) -> Hashable | None:
         """Return a value that changes when the series, roll-ups or rolled-up ranges of these jobs may have changed.
 
         None if others write to the same engine. Data that was read after the revision was taken stays valid until the
@@ -361,7 +363,7 @@ class SampleStore(Protocol):
         """
         ...
 
-    def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
+    def read_last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the times of the first and the last sample of each job key that has samples, in milliseconds."""
         ...
 
@@ -417,14 +419,14 @@ class StoreAdministration(Protocol):
         """Delete every sample, roll-up, series, log line and span of a job key."""
         ...
 
-    def damaged(self) -> Sequence[DamagedPart]:
+    def list_damaged(self) -> Sequence[DamagedPart]:
         """Return the unreadable parts that were found when the engine was opened, or since. Answers lack their rows.
 
         From memory, cheap enough for every answer. A list with parts is up to ten seconds old.
         """
         ...
 
-    def statistics(self) -> StoreStatistics:
+    def read_statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data."""
         ...
 

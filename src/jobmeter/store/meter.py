@@ -17,7 +17,7 @@ class BudgetMeter(msgspec.Struct):
     seconds: float
 
     @classmethod
-    def of(cls, budget: ReadBudget) -> Self:
+    def start(cls, budget: ReadBudget) -> Self:
         """Start a budget now."""
         return cls(budget.rows, monotonic() + budget.seconds, round(budget.seconds, 3))
 

@@ -171,7 +171,7 @@ class DialectTests:
             return self.result_of(given, question)
 
         try:
-            match = dialect.match(call)
+            match = dialect.find_operation(call)
             assert match is not None, "the call is not this dialect's"
             context = replace(context, path=match.path)
             answer = drive(match.operation.answer(call, context), answer_of)
@@ -190,7 +190,7 @@ class DialectTests:
         answered = set()
         for file in self.cases.glob("*.json"):
             case = json.loads(file.read_text())
-            match = self.dialect().match(call_of(case["request"])) if "answer" in case else None
+            match = self.dialect().find_operation(call_of(case["request"])) if "answer" in case else None
             if match is not None:
                 answered.add(match.operation.name)
         assert answered == {operation.name for operation in self.dialect().operations}
@@ -233,7 +233,7 @@ class DialectTests:
     def test_other_calls_are_left_alone(self) -> None:
         """Calls that do not belong to the vendor are not accepted."""
         for path in ("/", "/healthz", "/api/jobmeter/v1/jobs", "/nothing/here"):
-            assert self.dialect().match(Call("GET", path, "", ())) is None
+            assert self.dialect().find_operation(Call("GET", path, "", ())) is None
 
     def test_every_operation_says_what_it_is(self) -> None:
         """The reference page has a text for each operation, parameter and gap."""

@@ -185,9 +185,9 @@ def test_a_token_beside_a_broken_signature_holds(authenticator: Authenticator, k
 
 def test_only_a_claimed_key_id_is_reported_to_the_audit(authenticator: Authenticator, key: CreatedKey) -> None:
     authenticator.authenticate(signed(key), ALIBABA)
-    assert authenticator.claimed(signed(key), ALIBABA) == key.access_key_id
-    assert authenticator.claimed(bearer("jm_secret"), ALIBABA) == ""
-    assert authenticator.claimed(Call("GET", "/", "", ()), ALIBABA) == ""
+    assert authenticator.find_claimed_key(signed(key), ALIBABA) == key.access_key_id
+    assert authenticator.find_claimed_key(bearer("jm_secret"), ALIBABA) == ""
+    assert authenticator.find_claimed_key(Call("GET", "/", "", ()), ALIBABA) == ""
 
 
 def test_a_secret_in_place_of_the_key_id_is_not_written_to_the_audit(
@@ -197,8 +197,8 @@ def test_a_secret_in_place_of_the_key_id_is_not_written_to_the_audit(
     for secret in (key.access_key_secret, key.token, "hunter2"):
         call = signed(changed(key, access_key_id=secret))
         assert reason(lambda call=call: authenticator.authenticate(call, ALIBABA)) == "unknown-key"  # type: ignore[misc]
-        reasons.add(authenticator.claimed(call, ALIBABA))
-        assert secret not in authenticator.claimed(call, ALIBABA)
+        reasons.add(authenticator.find_claimed_key(call, ALIBABA))
+        assert secret not in authenticator.find_claimed_key(call, ALIBABA)
     assert len(reasons) == 3
     assert all(re.fullmatch("unknown-[0-9a-f]{8}", text) for text in reasons)
 
@@ -209,7 +209,7 @@ def test_the_last_use_is_written_down_now_and_then(
     used = []
     for _ in range(4):
         authenticator.authenticate(bearer(key.token), TOKENS)
-        used.append(registry.keys.all()[0].last_used)
+        used.append(registry.keys.list_keys()[0].last_used)
         clock.ms += 300_000
     assert used == [NOW_MS, NOW_MS, NOW_MS + 600_000, NOW_MS + 600_000]
 
@@ -232,10 +232,10 @@ def test_the_last_uses_that_are_remembered_are_bounded(
     for one in keys[-3:]:
         stale.authenticate(bearer(one.token), TOKENS)
     assert counted.calls["mark_used"] == 18
-    assert [one.last_used for one in registry.keys.all(None)] == [NOW_MS] * 9
+    assert [one.last_used for one in registry.keys.list_keys(None)] == [NOW_MS] * 9
     clock.ms += 600_000
     authenticator.authenticate(bearer(keys[0].token), TOKENS)
-    assert {one.name: one.last_used for one in registry.keys.all(None)}["k0"] == clock.ms
+    assert {one.name: one.last_used for one in registry.keys.list_keys(None)}["k0"] == clock.ms
 
 
 class Counted:
@@ -245,9 +245,9 @@ class Counted:
         self.inner = inner
         self.calls: Counter[str] = Counter()
 
-    def by_token(self, digest: bytes) -> StoredKey | None:
+    def find_by_token(self, digest: bytes) -> StoredKey | None:
         self.calls["by_token"] += 1
-        found = self.inner.by_token(digest)
+        found = self.inner.find_by_token(digest)
         return found and changed(found, last_used=None)
 
     def mark_used(self, key_id: str, now_ms: int) -> None:
@@ -280,7 +280,7 @@ def test_a_registry_that_cannot_be_written_still_lets_readers_in(
 ) -> None:
     reading = Authenticator(Failing(registry.keys, "mark_used"), vault, clock)  # type: ignore[arg-type]
     assert reading.authenticate(bearer(key.token), TOKENS).id == key.id
-    broken = Authenticator(Failing(registry.keys, "by_token"), vault, clock)  # type: ignore[arg-type]
+    broken = Authenticator(Failing(registry.keys, "find_by_token"), vault, clock)  # type: ignore[arg-type]
     with pytest.raises(UnavailableError):
         broken.authenticate(bearer(key.token), TOKENS)
 
@@ -314,7 +314,7 @@ def test_keys_that_were_confirmed_lately_hold_while_the_registry_is_away(
         cached.authenticate(bearer(one.token), TOKENS)
     with pytest.raises(UnauthenticatedError):
         cached.authenticate(bearer("jm_nobody"), TOKENS)
-    failing.fail("by_token", "by_access_key", "mark_used")
+    failing.fail("find_by_token", "find_by_access_key", "mark_used")
     for _ in range(int(OUTAGE_SECONDS)):
         clock.ms += 1000
         assert cached.authenticate(bearer(key.token), TOKENS).id == key.id

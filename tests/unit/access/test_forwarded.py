@@ -46,7 +46,7 @@ def test_the_client_is_the_last_address_that_no_trusted_proxy_has(stranger, chai
     # Inside nobody speaks TLS: a proxy that appends says so of its own connection.
     schemes = ", ".join([*["https"] * len(forged), outer, *["http"] * (len(chain) - 1)]) if appended else outer
     made = call(chain[-1], x_forwarded_for=", ".join(hops), x_forwarded_proto=schemes, x_forwarded_host="out.example")
-    found = TrustedProxies.parse(TRUSTED).received(made)
+    found = TrustedProxies.parse(TRUSTED).resolve_call(made)
     assert ip_address(found.client) == ip_address(stranger)
     assert url(found) == f"{outer}://out.example"
     assert found.headers == made.headers  # signatures are made over what came
@@ -55,7 +55,7 @@ def test_the_client_is_the_last_address_that_no_trusted_proxy_has(stranger, chai
 @given(STRANGER, st.sampled_from(["", "127.0.0.1", "10.0.0.0/8"]))
 def test_nobody_else_is_believed(stranger, trusted):
     made = call(stranger, x_forwarded_for="10.0.0.1", x_forwarded_proto="https", x_forwarded_host="evil.example")
-    found = TrustedProxies.parse(trusted).received(made)
+    found = TrustedProxies.parse(trusted).resolve_call(made)
     assert found == made
     assert url(found) == "http://meter.example:8400"
 
@@ -75,7 +75,7 @@ def test_nobody_else_is_believed(stranger, trusted):
     ],
 )  # fmt: skip
 def test_each_header_of_a_trusted_proxy_counts(headers, expected):
-    assert url(TrustedProxies.parse("127.0.0.1").received(call(**headers))) == expected
+    assert url(TrustedProxies.parse("127.0.0.1").resolve_call(call(**headers))) == expected
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_host_that_is_none_is_named_in_the_refusal(host):
 def test_a_configured_address_comes_before_everything(scheme, port, path):
     configured = parse_public_url(f"{scheme}://meter.example:{port}{path}")
     trusted = TrustedProxies.parse("127.0.0.1")
-    made = trusted.received(call(x_forwarded_host="other.example", x_forwarded_proto="http"))
+    made = trusted.resolve_call(call(x_forwarded_host="other.example", x_forwarded_proto="http"))
     assert url(made, configured) == f"{scheme}://meter.example:{port}{path.rstrip('/')}"
     assert url(call(host=""), configured) == url(made, configured)
 

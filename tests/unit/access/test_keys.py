@@ -30,7 +30,7 @@ def test_a_key_has_secrets_of_full_strength(registry: Registry, vault: Vault, cl
 
 def test_the_registry_holds_no_secret_in_the_clear(registry: Registry, vault: Vault, clock: FixedClock) -> None:
     key = create_key(registry, vault, clock, "ci", "admin")
-    [stored] = registry.keys.all()
+    [stored] = registry.keys.list_keys()
     values = (str(getattr(stored, name)) for name in stored.__struct_fields__)
     stored_bytes = "".join(values).encode() + stored.sealed_secret
     for secret in (key.token, key.access_key_secret):
@@ -74,7 +74,7 @@ def test_names_are_checked(
     with pytest.raises(InvalidRequestError) as refused:
         create_key(registry, vault, clock, name, role, project)
     assert refused.value.field == field
-    assert registry.keys.all() == []
+    assert registry.keys.list_keys() == []
 
 
 def test_keys_are_listed_without_secrets_and_ended_once(registry: Registry, vault: Vault, clock: FixedClock) -> None:

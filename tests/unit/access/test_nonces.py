@@ -25,10 +25,10 @@ def full_disk(file: Path) -> Iterator[None]:
 
 def test_a_request_counts_once(clock: FixedClock) -> None:
     memory = NonceMemory(clock)
-    assert memory.first("k", "n", NOW_MS)
-    assert not memory.first("k", "n", NOW_MS)
-    assert memory.first("other", "n", NOW_MS)
-    assert memory.first("k", "m", NOW_MS)
+    assert memory.remember("k", "n", NOW_MS)
+    assert not memory.remember("k", "n", NOW_MS)
+    assert memory.remember("other", "n", NOW_MS)
+    assert memory.remember("k", "m", NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -37,16 +37,16 @@ def test_a_request_counts_once(clock: FixedClock) -> None:
 )
 def test_only_the_window_is_fresh(clock: FixedClock, tmp_path: Path, age: int, *, fresh: bool) -> None:
     memory = NonceMemory(clock, tmp_path / "nonces")
-    assert memory.fresh(NOW_MS - age) == fresh
+    assert memory.is_fresh(NOW_MS - age) == fresh
     memory.close()
 
 
 def test_a_restart_forgets_nothing(clock: FixedClock, tmp_path: Path) -> None:
     for number in range(3):
         memory = NonceMemory(clock, tmp_path / "nonces")
-        assert memory.fresh(NOW_MS - WINDOW_MS)
-        assert memory.first("k", f"n{number}", NOW_MS - 1000)
-        assert not any(memory.first("k", f"n{earlier}", NOW_MS - 1000) for earlier in range(number + 1))
+        assert memory.is_fresh(NOW_MS - WINDOW_MS)
+        assert memory.remember("k", f"n{number}", NOW_MS - 1000)
+        assert not any(memory.remember("k", f"n{earlier}", NOW_MS - 1000) for earlier in range(number + 1))
         memory.close()
     assert (tmp_path / "nonces").stat().st_mode & 0o777 == 0o600
 
@@ -54,15 +54,15 @@ def test_a_restart_forgets_nothing(clock: FixedClock, tmp_path: Path) -> None:
 def test_a_half_written_entry_hides_no_other(clock: FixedClock, tmp_path: Path) -> None:
     file = tmp_path / "nonces"
     memory = NonceMemory(clock, file)
-    memory.first("k", "n", NOW_MS)
+    memory.remember("k", "n", NOW_MS)
     memory.close()
     file.write_bytes(file.read_bytes() + b"12345")
     memory = NonceMemory(clock, file)
-    assert not memory.first("k", "n", NOW_MS)
-    assert memory.first("k", "m", NOW_MS)
+    assert not memory.remember("k", "n", NOW_MS)
+    assert memory.remember("k", "m", NOW_MS)
     memory.close()
     memory = NonceMemory(clock, file)
-    assert not memory.first("k", "m", NOW_MS)
+    assert not memory.remember("k", "m", NOW_MS)
     memory.close()
 
 
@@ -70,16 +70,16 @@ def test_a_half_written_entry_hides_no_other(clock: FixedClock, tmp_path: Path) 
 def test_a_file_without_content_opens_no_hole(clock: FixedClock, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "nonces").write_bytes(content)
     memory = NonceMemory(clock, tmp_path / "nonces")
-    assert not memory.fresh(NOW_MS - 1000)
-    assert memory.fresh(NOW_MS)
+    assert not memory.is_fresh(NOW_MS - 1000)
+    assert memory.is_fresh(NOW_MS)
     memory.close()
 
 
 def test_without_a_file_what_came_before_is_refused(clock: FixedClock) -> None:
     clock.ms += 900
     memory = NonceMemory(clock)
-    assert memory.fresh(NOW_MS)
-    assert not memory.fresh(NOW_MS - 1000)
+    assert memory.is_fresh(NOW_MS)
+    assert not memory.is_fresh(NOW_MS - 1000)
 
 
 def test_memory_is_bounded_and_what_is_dropped_becomes_stale(clock: FixedClock, tmp_path: Path) -> None:
@@ -87,10 +87,10 @@ def test_memory_is_bounded_and_what_is_dropped_becomes_stale(clock: FixedClock, 
     dates = [NOW_MS - 600_000 + 6_000 * number for number in range(150)]
     for number, date in enumerate(dates):
         clock.ms = max(NOW_MS, date)
-        assert memory.first("k", f"n{number}", date)
-    replayed = [n for n, date in enumerate(dates) if memory.fresh(date) and memory.first("k", f"n{n}", date)]
+        assert memory.remember("k", f"n{number}", date)
+    replayed = [n for n, date in enumerate(dates) if memory.is_fresh(date) and memory.remember("k", f"n{n}", date)]
     assert replayed == []
-    assert memory.fresh(clock.ms)
+    assert memory.is_fresh(clock.ms)
     memory.close()
 
 
@@ -100,7 +100,7 @@ def test_the_file_stays_small(clock: FixedClock, tmp_path: Path) -> None:
     for number in range(150_000):
         if number % 1000 == 0:
             clock.ms += 60_000
-        memory.first("k", str(number), clock.ms)
+        memory.remember("k", str(number), clock.ms)
     assert file.stat().st_size < 2_000_000
     memory.close()
 
@@ -108,12 +108,12 @@ def test_the_file_stays_small(clock: FixedClock, tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_stops_no_request(clock: FixedClock, tmp_path: Path) -> None:
     file = tmp_path / "nonces"
     memory = NonceMemory(clock, file)
-    memory.first("k", "before", NOW_MS)
+    memory.remember("k", "before", NOW_MS)
     with full_disk(file):
-        assert memory.first("k", "during", NOW_MS)
-    assert not memory.first("k", "during", NOW_MS)
+        assert memory.remember("k", "during", NOW_MS)
+    assert not memory.remember("k", "during", NOW_MS)
     restarted = NonceMemory(FixedClock(), file)
-    assert not restarted.fresh(NOW_MS - 1000), "what the file has missed must not be accepted again"
+    assert not restarted.is_fresh(NOW_MS - 1000), "what the file has missed must not be accepted again"
     restarted.close()
 
 
@@ -121,14 +121,14 @@ def test_the_file_is_taken_up_again(clock: FixedClock, tmp_path: Path) -> None:
     file = tmp_path / "nonces"
     memory = NonceMemory(clock, file)
     with full_disk(file):
-        assert memory.first("k", "during", NOW_MS)
+        assert memory.remember("k", "during", NOW_MS)
     clock.ms += 11_000
-    assert memory.first("k", "after", clock.ms)
+    assert memory.remember("k", "after", clock.ms)
     memory.close()
     restarted = NonceMemory(clock, file)
-    assert restarted.fresh(NOW_MS - 1000)
-    assert not restarted.first("k", "during", NOW_MS)
-    assert not restarted.first("k", "after", clock.ms)
+    assert restarted.is_fresh(NOW_MS - 1000)
+    assert not restarted.remember("k", "during", NOW_MS)
+    assert not restarted.remember("k", "after", clock.ms)
     restarted.close()
 
 

@@ -79,7 +79,7 @@ class Servers:
         """Return None if the server refuses to decide."""
         server = self.living[number]
         try:
-            return server.fresh(date_ms) and server.first("k", nonce, date_ms)
+            return server.is_fresh(date_ms) and server.remember("k", nonce, date_ms)
         except UnavailableError:
             return None
 
@@ -167,7 +167,7 @@ def test_signatures_older_than_the_bounded_table_are_refused(tmp_path, table) ->
     assert servers.accept(0, "a", NOW_MS) is True
     assert servers.accept(0, "b", NOW_MS - 3 * MINUTE) is True
     assert servers.accept(0, "c", NOW_MS - 4 * MINUTE) is False
-    assert not servers.living[0].fresh(NOW_MS - 4 * MINUTE)
+    assert not servers.living[0].is_fresh(NOW_MS - 4 * MINUTE)
 
 
 def test_another_server_that_remembers_signatures_blocks_one_that_may_be_dead_to_it(tmp_path, table) -> None:
@@ -178,10 +178,10 @@ def test_another_server_that_remembers_signatures_blocks_one_that_may_be_dead_to
     servers = Servers(tmp_path, table, clock)
     stale = SharedNonces(clock, tmp_path / "stale", table, expelled)
     stale.use_alone(alone=False)
-    assert stale.first("k", "before", NOW_MS)
+    assert stale.remember("k", "before", NOW_MS)
     servers.start(0)
     assert servers.living[0].is_alone
     with pytest.raises(UnavailableError):
-        stale.first("k", "n", NOW_MS)
+        stale.remember("k", "n", NOW_MS)
     assert servers.accept(0, "n", NOW_MS) is True
     assert servers.accept(0, "before", NOW_MS) is False

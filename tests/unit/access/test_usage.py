@@ -74,7 +74,7 @@ def test_failures_are_calls_too() -> None:
 
 def test_a_call_counts_in_the_month_in_which_it_is_answered() -> None:
     ledger, clock, calendar = Ledger(), FixedClock(), Calendar("Asia/Shanghai")
-    clock.ms = calendar.named("2026-11").end_ms - 1
+    clock.ms = calendar.parse_month("2026-11").end_ms - 1
     meter = UsageMeter(ledger.add, clock, calendar)
     meter.count("a", "api", "op", failed=False)
     clock.ms += 1

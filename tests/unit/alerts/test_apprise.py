@@ -60,7 +60,7 @@ def send(url, allow=("127.0.0.1",)):
     deliver(
         destination,
         Message(destination="d", body=body, created=1, id=1),
-        DestinationPolicy.of(allow),
+        DestinationPolicy.from_settings(allow),
         lambda *_: "",
         lambda _: (),
     )
@@ -94,7 +94,7 @@ def test_a_redirect_leads_to_no_other_address(receiver):
 
 
 def test_a_redirect_to_another_name_does_not_profit_from_the_first_one():
-    guard = _Guard(DestinationPolicy.of(["hooks.example.org", "10.1.0.0/16"]))
+    guard = _Guard(DestinationPolicy.from_settings(["hooks.example.org", "10.1.0.0/16"]))
     for name, address in (("hooks.example.org", "8.8.8.8"), (b"hooks.example.org", "8.8.4.4"), ("inside", "10.1.0.5")):
         guard("socket.getaddrinfo", (name, 443, 0, 1, 0))
         guard("socket.connect", (None, (address, 443)))

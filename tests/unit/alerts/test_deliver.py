@@ -53,7 +53,7 @@ def send(server, subject="s", text="t", user=None, evidence=(), **options):
         deliver(
             destination,
             Message(destination="d", body=body, created=1, id=1),
-            DestinationPolicy.of([]),
+            DestinationPolicy.from_settings([]),
             lambda *_: user or "",
             lambda mail: evidence if mail.rule == "oom" else (),
         )

@@ -20,7 +20,7 @@ ZONES = ["UTC", "Asia/Shanghai", "America/New_York", "Asia/Kathmandu"]
 
 def interval(text):
     file = load_text("alerts.yml", f"[{{name: n, time_intervals: [{{{text}}}]}}]".encode())
-    ((_, (found,)),) = read_intervals(file.items())
+    ((_, (found,)),) = read_intervals(file.read_items())
     return found
 
 

@@ -59,7 +59,7 @@ def test_a_job_that_ends_at_once_is_an_error(server, run, launched):
     launched["code"] = "raise SystemExit(3)"
     result = run("demo")
     assert isinstance(result.exception, UnavailableError)
-    assert result.exception.message == "the job ended with status 3 before the server had it"
+    assert result.exception.message == "the job ended with status 3 before the server had it: see its output above"
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "86401"])

@@ -144,7 +144,7 @@ def test_follow_from_now_on_reports_nothing_old(stored, run, monkeypatch):
 def test_a_terminal_gets_colours_and_nothing_else_that_it_acts_on(monkeypatch, text, level, shown):
     monkeypatch.delenv("NO_COLOR", raising=False)
     form = verb._Form(timestamps=False, replica=False, terminal=True)
-    assert form.line(LogEntry(text=text, level=level)) == shown
+    assert form.format_line(LogEntry(text=text, level=level)) == shown
 
 
 def test_an_answer_that_breaks_off_is_reported(stored, run):

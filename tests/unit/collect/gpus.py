@@ -81,13 +81,13 @@ class Members:
         self.others: list[Member] = []
         self.gone: list[Process] = []
 
-    def member_of(self, pid: int) -> Member | None:
+    def find_member(self, pid: int) -> Member | None:
         return self.by_pid.get(pid)
 
-    def members(self) -> list[Member]:
+    def list_members(self) -> list[Member]:
         return [*self.by_pid.values(), *self.others]
 
-    def ended(self) -> list[Process]:
+    def list_ended(self) -> list[Process]:
         return self.gone
 
     def end(self, pid: int, of: Member, start: int = 0) -> None:
@@ -106,7 +106,7 @@ class DeviceNode:
 
     def measure_with(self, vendor: Vendor[Any], driver: Driver[Any], patience: float = 30.0) -> None:
         """Make the collector of the vendor's devices."""
-        names = DeviceNames((vendor,), self.machine).of(vendor)
+        names = DeviceNames((vendor,), self.machine).get_vendor_names(vendor)
         self.vendor = vendor
         self.collector = AcceleratorCollector(PLACE, names, driver, self.members, patience=patience)
 
@@ -123,7 +123,7 @@ class DeviceNode:
         """Collect. Return the numbers of the devices that the environment of a process names."""
         self.look()
         devices = DeviceSet(self.collector.devices, self.vendor.variables)
-        return devices.visible(member("j", devices=tuple(variables.items())))
+        return devices.list_visible(member("j", devices=tuple(variables.items())))
 
 
 def device_set(devices: Sequence[Accelerator]) -> DeviceSet:
@@ -133,7 +133,7 @@ def device_set(devices: Sequence[Accelerator]) -> DeviceSet:
 
 def nvidia_collector(driver: PynvmlLibrary, members: MemberTable, **more: Any) -> AcceleratorCollector[Any]:
     """The collector of NVIDIA's GPUs on a node without another vendor."""
-    names = DeviceNames((VENDOR,), Machine()).of(VENDOR)
+    names = DeviceNames((VENDOR,), Machine()).get_vendor_names(VENDOR)
     return AcceleratorCollector(PLACE, names, driver, members, **more)
 
 
@@ -194,13 +194,13 @@ class Bench:
     def allocations(self) -> list[tuple[object, ...]]:
         return [
             (job.job_id, a.replica, a.device, a.start, a.end, a.rank, a.source)
-            for job in self.collector.allocations.records(0).jobs
+            for job in self.collector.allocations.take_records(0).jobs
             for a in check_record(job).allocations
         ]
 
     def events(self) -> list[tuple[str, str, str]]:
         """The events since the last call: reason, job, subject."""
-        return [(one.reason, one.job, one.subject) for one in self.collector.states.records(0).events]
+        return [(one.reason, one.job, one.subject) for one in self.collector.states.take_records(0).events]
 
 
 def plant_kernel_list(proc: Path, count: int = 8, uuid: str = "GPU-{at:08x}-1d1c-d9ed-fe37-18b8466a78ad") -> None:

@@ -20,14 +20,14 @@ def test_a_backoff_tries_soon_then_rarely_and_at_least_once_a_minute(interval_ms
         backoff.tick(now_ms)
         if backoff.due:
             tries.append(now_ms)
-            backoff.failed()
+            backoff.note_failure()
     assert tries[0] <= 2 * interval_ms
     if len(tries) > 1:
         assert tries[1] - tries[0] <= 2 * interval_ms, "the second look tries again"
     waits = [after - before for before, after in pairwise(tries)]
     assert all(wait <= LONGEST_MS + 2 * interval_ms for wait in waits)
     assert all(wait >= min(SECOND << max(at - 1, 0), LONGEST_MS) for at, wait in enumerate(waits) if at)
-    backoff.succeeded()
+    backoff.note_success()
     assert backoff.due
 
 
@@ -35,7 +35,7 @@ def test_a_backoff_without_a_time_or_with_a_clock_that_was_set_back_tries():
     backoff = Backoff()
     for _ in range(10):
         backoff.tick(NOW_MS)
-        backoff.failed()
+        backoff.note_failure()
     found = [backoff.due]
     for now_ms in (NOW_MS - 1, None):
         backoff.tick(now_ms)

@@ -6,9 +6,11 @@ from jobmeter.model.series import Series
 
 def test_equal_series_are_one_object_and_have_every_name():
     place, owner, labels = NodeIdentity("n", "c", "p"), Owner("j", "worker-1", 2), (("disk", "sda"),)
-    assert place.of_node("m", labels) == Series("m", "p", "c", "n", labels=labels)
-    assert place.of_device("m", "gpu0") == Series("m", "p", "c", "n", "gpu0")
-    assert place.of_device("m", "gpu0", owner) == Series("m", "p", "c", "n", "gpu0", "j", "worker-1", 2)
+    assert place.make_node_series("m", labels) == Series("m", "p", "c", "n", labels=labels)
+    assert place.make_device_series("m", "gpu0") == Series("m", "p", "c", "n", "gpu0")
+    assert place.make_device_series("m", "gpu0", owner) == Series("m", "p", "c", "n", "gpu0", "j", "worker-1", 2)
     replica = Series("m", "p", "c", "n", "", "j", "worker-1", 2, labels)
-    assert place.of_replica("m", owner, labels) == replica
-    assert place.of_replica("m", Owner("j", "worker-1", 2), labels) is place.of_replica("m", owner, labels)
+    assert place.make_replica_series("m", owner, labels) == replica
+    assert place.make_replica_series("m", Owner("j", "worker-1", 2), labels) is place.make_replica_series(
+        "m", owner, labels
+    )

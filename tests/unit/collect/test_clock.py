@@ -74,7 +74,7 @@ def test_a_step_of_six_seconds_moves_no_stamp(machine, clock, step):
     stamps = [*during, *tick(machine, clock, count=3)]
     assert stamps[-1] == pytest.approx(machine.true_ms, abs=2)
     assert [b - a for a, b in itertools.pairwise(stamps)] == pytest.approx([1000] * 8, abs=2)
-    assert [change.reason for change in clock.changes()] == ["ClockStepped", "ClockReturned"]
+    assert [change.reason for change in clock.take_changes()] == ["ClockStepped", "ClockReturned"]
 
 
 @pytest.mark.parametrize("step", [0.0, 0.3, -0.3, 120.0, -6 * HOUR])
@@ -98,7 +98,7 @@ def test_a_lasting_step_is_followed_and_its_return_immediately(machine, clock, s
     machine.error = 0.0
     tick(machine, clock)
     assert clock.now_ms() == pytest.approx(machine.true_ms, abs=2)
-    assert [change.reason for change in clock.changes()] == ["ClockStepped", "ClockCorrected", "ClockCorrected"]
+    assert [change.reason for change in clock.take_changes()] == ["ClockStepped", "ClockCorrected", "ClockCorrected"]
 
 
 def test_time_set_back_a_little_gives_no_stamp_until_the_last_one_has_passed(machine, clock):
@@ -134,7 +134,7 @@ def test_a_suspended_machine_has_not_stepped_its_clock(machine, clock):
     machine.elapsed += 8 * HOUR
     machine.asleep += 8 * HOUR
     assert tick(machine, clock)[0] == pytest.approx(machine.true_ms, abs=2)
-    assert clock.changes() == []
+    assert clock.take_changes() == []
 
 
 def test_two_readings_that_were_interrupted_are_no_step(clock, machine, monkeypatch):
@@ -144,7 +144,7 @@ def test_two_readings_that_were_interrupted_are_no_step(clock, machine, monkeypa
 
     monkeypatch.setattr(machine, "now_ms", interrupted)
     clock.observe()
-    assert clock.changes() == []
+    assert clock.take_changes() == []
 
 
 STEPS = st.lists(
@@ -168,7 +168,7 @@ def test_whatever_the_wall_clock_does_stamps_keep_their_distance_and_are_right_i
     def look(seconds):
         machine.elapsed += seconds
         stamps.append((machine.elapsed, clock.stamp()))
-        if any(change.reason == "ClockCorrected" for change in clock.changes()):
+        if any(change.reason == "ClockCorrected" for change in clock.take_changes()):
             corrected.add(machine.elapsed)
 
     for seconds, count, step, drift in steps:
@@ -240,9 +240,9 @@ def test_changes_are_events_of_the_node(machine, clock):
     machine.error = 6 * HOUR
     tick(machine, clock)
     reporter = ClockReporter(NodeIdentity("n1", "c1", "p1"), clock)
-    (record,) = reporter.records(0).events
+    (record,) = reporter.take_records(0).events
     event = check_event(record)
     assert (event.node, event.cluster, event.reason, str(event.level)) == ("n1", "c1", "ClockStepped", "warning")
     assert "+21600.0 s" in event.message
     assert event.time == pytest.approx(machine.true_ms, abs=2)
-    assert reporter.records(0).events == []
+    assert reporter.take_records(0).events == []

@@ -23,7 +23,7 @@ def ticks(series, *values):
     watch, found = IncidentWatch(), []
     for at, value in enumerate(values):
         watch.watch([Sample(series, NOW + at * 10 * SECOND, value)])
-        found += watch.records(NOW).events
+        found += watch.take_records(NOW).events
     return found
 
 
@@ -32,7 +32,7 @@ def reasons(events):
 
 
 def test_kills_for_memory_are_reported_with_their_replica():
-    events = ticks(PLACE.of_replica("memory.oom.kills", OWN), 5.0, 5.0, 7.0, 0.0, 1.0)
+    events = ticks(PLACE.make_replica_series("memory.oom.kills", OWN), 5.0, 5.0, 7.0, 0.0, 1.0)
     assert reasons(events) == [("OOMKilled", 2), ("OOMKilled", 4)]
     first = check_event(events[0])
     assert (first.job, first.replica, first.attempt, first.source) == ("j", "w-0", 2, EventSource.REPLICA)
@@ -41,19 +41,19 @@ def test_kills_for_memory_are_reported_with_their_replica():
 
 def test_throttling_begins_when_it_lasts_and_ends_once():
     seconds = [0, 5, 10, 15, 20, 25, 25, 25, 30, 30]
-    events = ticks(PLACE.of_replica("cpu.throttled.time", OWN), *map(float, seconds))
+    events = ticks(PLACE.make_replica_series("cpu.throttled.time", OWN), *map(float, seconds))
     assert reasons(events) == [("CpuThrottled", 3), ("CpuThrottlingEnded", 6)]
     assert "0.50 s in each second" in events[0].message
 
 
 @pytest.mark.parametrize("name", ["gpu", "npu"])
 def test_errors_of_a_device_name_it(name):
-    device = PLACE.of_device(f"{name}.ecc.uncorrected", f"{name}0")
+    device = PLACE.make_device_series(f"{name}.ecc.uncorrected", f"{name}0")
     [event] = ticks(device, 0.0, 1.0)
     assert (event.reason, event.subject, event.job, event.source) == (
         "EccUncorrected", f"device {name}0", "", EventSource.NODE,
     )  # fmt: skip
-    assert reasons(ticks(PLACE.of_device("gpu.remapped.rows.failed", "gpu0"), 0.0, 1.0, 1.0, 0.0, 1.0)) == [
+    assert reasons(ticks(PLACE.make_device_series("gpu.remapped.rows.failed", "gpu0"), 0.0, 1.0, 1.0, 0.0, 1.0)) == [
         ("RemapFailed", 1),
         ("RemapFailed", 4),
     ]
@@ -64,12 +64,12 @@ def test_a_storm_is_bounded():
     for value in (0.0, 1.0):
         watch.watch(
             [
-                Sample(PLACE.of_replica("memory.oom.kills", Owner("j", f"w-{at}")), NOW + int(value), value)
+                Sample(PLACE.make_replica_series("memory.oom.kills", Owner("j", f"w-{at}")), NOW + int(value), value)
                 for at in range(3 * MOST)
             ]
         )
-    assert len(watch.records(NOW).events) == MOST
-    assert watch.records(NOW).events == []
+    assert len(watch.take_records(NOW).events) == MOST
+    assert watch.take_records(NOW).events == []
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_the_kernels_log_is_read_from_now_on(tmp_path):
     watch = kernel_watch(path)
     with path.open("wb", buffering=0) as kernel:
         kernel.write(b"3,1,2,-;NVRM: Xid (PCI:0000:3b:00): 48, pid=1\n SUBSYSTEM=pci\n")
-        assert [event.reason for event in watch.records(NOW).events] == ["Xid"]
-        assert watch.records(NOW).events == []
+        assert [event.reason for event in watch.take_records(NOW).events] == ["Xid"]
+        assert watch.take_records(NOW).events == []
 
 
 def test_an_event_of_the_kernel_has_the_time_of_its_line(tmp_path):
@@ -142,9 +142,9 @@ def test_an_event_of_the_kernel_has_the_time_of_its_line(tmp_path):
     watch = kernel_watch(path, lambda: 500 * SECOND * 1_000_000)
     with path.open("wb", buffering=0) as kernel:
         kernel.write(b"3,1,420000000,-;NVRM: Xid (PCI:0000:3b:00): 48, pid=1\n")
-        assert [event.time for event in watch.records(NOW).events] == [NOW - 80 * SECOND]
+        assert [event.time for event in watch.take_records(NOW).events] == [NOW - 80 * SECOND]
         kernel.write(b"3,2,999000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1\n")
-        assert [event.time for event in watch.records(NOW).events] == [NOW]  # never ahead of the clock
+        assert [event.time for event in watch.take_records(NOW).events] == [NOW]  # never ahead of the clock
 
 
 KILLED = "Memory cgroup out of memory: Killed process {} (python) total-vm:1kB"
@@ -156,7 +156,7 @@ class Kernel:
     def __init__(self):
         self.pids = []
 
-    def records(self, now_ms):
+    def take_records(self, now_ms):
         pids, self.pids = self.pids, []
         return Records(events=[event for pid in pids if (event := event_of_line(KILLED.format(pid), now_ms, PLACE))])
 
@@ -167,10 +167,10 @@ def of_node(*steps):
     watch = NodeKills(PLACE, kernel)
     found = []
     for at, (value, pids) in enumerate(steps):
-        series = PLACE.of_node("node.memory.oom.kills")
+        series = PLACE.make_node_series("node.memory.oom.kills")
         watch.watch([] if value is None else [Sample(series, NOW + at * SECOND, value)])
         kernel.pids = pids
-        found += [(at, one.reason, "counter" in one.message) for one in watch.records(NOW + at * SECOND).events]
+        found += [(at, one.reason, "counter" in one.message) for one in watch.take_records(NOW + at * SECOND).events]
     return found
 
 
@@ -189,9 +189,9 @@ def test_kills_without_a_line_of_the_kernel_are_reported_by_the_counter():
     kernel = Kernel()
     watch = NodeKills(PLACE, kernel)
     for value in (0.0, 3.0):
-        watch.watch([Sample(PLACE.of_node("node.memory.oom.kills"), NOW, value)])
+        watch.watch([Sample(PLACE.make_node_series("node.memory.oom.kills"), NOW, value)])
     kernel.pids = [71]
-    line, counted = watch.records(NOW).events
+    line, counted = watch.take_records(NOW).events
     assert line.message.startswith(KILLED.format(71))
     assert (counted.message[:1], counted.node, counted.source) == ("2", "node-1", EventSource.NODE)
     assert check_event(counted).level is Level.ERROR
@@ -208,11 +208,11 @@ def test_lines_from_before_the_first_reading_do_not_hide_a_later_kill():
 
 def kills(run, *values):
     """The times (in ticks) and replicas of the kills that a run's ticks tell of."""
-    series = PLACE.of_replica("memory.oom.kills", OWN)
+    series = PLACE.make_replica_series("memory.oom.kills", OWN)
     reported = []
     for at, value in enumerate(values):
         run.watch([Sample(series, NOW + at * SECOND, value)])
-        reported += [(at, (one.time - NOW) // SECOND) for one in run.records(NOW).events]
+        reported += [(at, (one.time - NOW) // SECOND) for one in run.take_records(NOW).events]
     return reported
 
 
@@ -241,14 +241,14 @@ def test_a_kill_without_other_evidence_at_the_end_is_reported_from_the_counter()
 
 def test_other_incidents_of_a_run_do_not_wait():
     run = RunIncidents(lambda _: True)
-    series = PLACE.of_replica("cpu.throttled.time", OWN)
+    series = PLACE.make_replica_series("cpu.throttled.time", OWN)
     found = []
     for at in range(6):
         run.watch([Sample(series, NOW + at * SECOND, at * 0.5)])
-        found += [one.reason for one in run.records(NOW).events]
+        found += [one.reason for one in run.take_records(NOW).events]
     assert found == ["CpuThrottled"]
 
 
 def test_no_kernel_log_is_no_failure(tmp_path):
-    assert kernel_watch(tmp_path / "none").records(NOW).events == []
+    assert kernel_watch(tmp_path / "none").take_records(NOW).events == []
     assert MOST_EVENTS > 0

@@ -155,11 +155,11 @@ def test_usage_of_the_external_step_is_not_the_job_s(node):
 
 def test_a_group_that_is_made_again_goes_on_and_another_attempt_begins_anew():
     counters = JobGroupCounters()
-    counters.replicas([(KEY, ONE)])
+    counters.set_replicas([(KEY, ONE)])
     counters.update(KEY, 0, used(4.0))
     counters.update(KEY, 0, used(1.0))
     again = Owner("21", "worker-0", 1)
-    counters.replicas([(KEY, again)])
+    counters.set_replicas([(KEY, again)])
     counters.update(KEY, 1, used(0.5))
     totals = {ONE: {"cpu": 2.0}, again: {"cpu": 0.25}, OTHER: {"cpu": 1.0}}
     counters.add(totals)
@@ -170,7 +170,7 @@ def test_a_group_that_is_made_again_goes_on_and_another_attempt_begins_anew():
 
 def total(*readings):
     counters = JobGroupCounters()
-    counters.replicas([(KEY, ONE)])
+    counters.set_replicas([(KEY, ONE)])
     for reading in readings:
         counters.update(KEY, 0, reading)
     totals = {ONE: {"cpu": 0.0}}

@@ -338,7 +338,7 @@ def test_a_replica_is_reported_once_more_when_its_last_process_was_waited_for(pl
     plain.look()
     plain.end(100)
     owner = Owner("j", "worker-0")
-    plain.collector.ended(Ended(Key(100, 1000), owner, 1.2345, 8e6, ProcessIo(7.0, 8.0, 9.0, 10.0)))
+    plain.collector.note_end(Ended(Key(100, 1000), owner, 1.2345, 8e6, ProcessIo(7.0, 8.0, 9.0, 10.0)))
     values = plain.look()
     assert values["cpu.time", "j", "worker-0"] == 1.2345
     assert values["disk.write", "j", "worker-0"] == 8
@@ -476,9 +476,9 @@ def test_bytes_that_moved_between_the_last_look_and_the_end_are_the_groups(tmp_p
 def test_a_process_that_no_update_had_counts_at_the_place_of_its_end(tmp_path):
     owner, counters = Owner("j", "worker-0"), ProcessCounters(str(tmp_path), 100)
     counters.update([], [Ended(Key(5, 7), owner, 1.5, 0.0, place=CgroupPlace.OUTSIDE)])
-    assert counters.totals() == {owner: {"outside": 1.5}}
+    assert counters.sum_totals() == {owner: {"outside": 1.5}}
     counters.update([], [Ended(Key(6, 7), owner, 0.5, 0.0)])
-    assert counters.totals() == {owner: {"outside": 1.5, "cpu": 0.5}}
+    assert counters.sum_totals() == {owner: {"outside": 1.5, "cpu": 0.5}}
 
 
 def test_late_final_figures_count_at_the_place_where_the_process_was(tmp_path):
@@ -493,9 +493,9 @@ def test_late_final_figures_count_at_the_place_where_the_process_was(tmp_path):
     counters.update(living[:1], [], places={orphan: CgroupPlace.OUTSIDE})
     for _ in range(2):
         counters.update(living, [], places=outside)
-    before = counters.totals()[owner]["outside"]
+    before = counters.sum_totals()[owner]["outside"]
     for _ in range(3):
         counters.update([], [])
     counters.update([], [Ended(orphan, owner, 0.8, 0.0, waited_seconds=0.8)])
     assert before == 0.78
-    assert counters.totals()[owner] == {"cpu": 0.0, "outside": 0.8}
+    assert counters.sum_totals()[owner] == {"cpu": 0.0, "outside": 0.8}

@@ -20,7 +20,7 @@ class Echo(LocalHandler):
     """Answers with the fields and the body of the request."""
 
     def respond(self):
-        sent = (self.body() or b"").decode("latin-1")
+        sent = (self.read_body() or b"").decode("latin-1")
         self.answer(200, "application/json", json.dumps([self.path, dict(self.fields), sent]).encode())
 
 

@@ -172,7 +172,7 @@ def test_records_are_sent_when_there_are_some(outbox):
         def __init__(self):
             self.news = [Records(jobs=[JobRecord(job_id="j")])]
 
-        def records(self, now_ms):
+        def take_records(self, now_ms):
             return self.news.pop() if self.news else Records()
 
     loop = make(outbox, sources=[Once()])

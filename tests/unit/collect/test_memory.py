@@ -175,7 +175,7 @@ A, B = Key(1, 1), Key(2, 1)
 
 
 def marks(high, mark, living=None, ended=None, beside=0.0, kills=0):
-    return high.marks(OWNER, [CgroupUsage(memory_peak=mark, oom_kills=kills)], living or {}, ended or {}, beside)
+    return high.take_marks(OWNER, [CgroupUsage(memory_peak=mark, oom_kills=kills)], living or {}, ended or {}, beside)
 
 
 def test_file_cache_does_not_raise_the_mark_of_a_group():

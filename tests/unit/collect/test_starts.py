@@ -90,7 +90,7 @@ def test_a_group_stood_at_zero_when_its_first_process_started(tmp_path):
     samples = node.look(12_000)
     watch = IncidentWatch()
     watch.watch(samples)
-    assert [one.reason for one in watch.records(EPOCH_MS).events] == ["OOMKilled"]
+    assert [one.reason for one in watch.take_records(EPOCH_MS).events] == ["OOMKilled"]
     zeros = {sample.series.metric for sample in samples if sample.time_ms == EPOCH_MS + 11_300}
     assert {"cpu.time", "memory.oom.kills", "disk.read"} <= zeros <= COUNTERS
 
@@ -146,7 +146,7 @@ def test_a_copy_of_its_parent_at_the_first_look_has_one(node):
 
 def test_a_command_that_ended_before_the_first_look_has_one(node):
     node.at = 10_600
-    node.collector.ended(Ended(Key(100, 1_009), Owner("j", "worker-0"), 0.5, 1e6, ProcessIo(10.0, 20.0, 30.0, 40.0)))
+    node.collector.note_end(Ended(Key(100, 1_009), Owner("j", "worker-0"), 0.5, 1e6, ProcessIo(10.0, 20.0, 30.0, 40.0)))
     assert node.points(10_600) == [(10_100, 0.0), (10_600, 0.5)]
 
 

@@ -40,7 +40,7 @@ class Store(MemoryStore):
         super().append_all(batches, retention)
 
     def values(self, series: Series) -> dict[int, float]:
-        blocks = self.read(SeriesKeys.of([series]), ALL, ReadBudget())
+        blocks = self.read(SeriesKeys.from_series([series]), ALL, ReadBudget())
         return {time: value for block in blocks for time, value in zip(block.time.tolist(), block.value, strict=True)}
 
 
@@ -91,10 +91,10 @@ def test_new_series_or_records_are_left_to_a_worker_and_store_nothing(pipeline, 
     record = write.frame(b'{"jobs":[{"job_id":"j1"}]}', kind=2)
     new = body(NOW - 1_000, 2.0, series=(LIMIT, USAGE))
     late = body(NOW - 400 * DAY, 2.0)
-    before = store.statistics().rows
+    before = store.read_statistics().rows
     for one in (new, first_body + record, record + first_body, mixed, late):
         assert pipeline.submit_from_memory(one, WRITER) is None
-    assert store.statistics().rows == before
+    assert store.read_statistics().rows == before
 
 
 def test_what_is_wrong_is_refused_as_on_a_thread(pipeline, store):
@@ -112,7 +112,7 @@ def test_a_retention_that_is_not_in_memory_takes_a_thread(store, monkeypatch):
     registry = FakeRegistry()
     pipeline = IngestPipeline(store, registry, SetClock(), Limits())
     pipeline.submit(body(NOW - 2_000, 1.0), WRITER).wait()
-    monkeypatch.setattr(registry.memory, "retention", lambda _: None)
+    monkeypatch.setattr(registry.memory, "get_retention", lambda _: None)
     assert pipeline.submit_from_memory(body(NOW, 1.0), WRITER) is None
     pipeline.close()
 

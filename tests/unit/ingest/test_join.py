@@ -30,7 +30,7 @@ def batches(draw):
 
 def rows_of(batch):
     assert len(set(batch.series)) == len(batch.series)
-    keys = SeriesKeys.of(list(batch.series))
+    keys = SeriesKeys.from_series(list(batch.series))
     assert (batch.keys.job.tolist(), batch.keys.series.tolist()) == (keys.job.tolist(), keys.series.tolist())
     assert batch.index.dtype == np.uint32
     return [(batch.series[at], time) for at, time in zip(batch.index.tolist(), batch.time.tolist(), strict=True)]

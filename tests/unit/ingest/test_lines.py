@@ -46,7 +46,7 @@ class House:
         return self.store.logs.read(LogSelector(project=project, job=job, limit=10_000), ReadBudget()).lines
 
     def is_empty(self) -> bool:
-        return not any(self.store.statistics().rows.values()) and not self.registry.observations
+        return not any(self.store.read_statistics().rows.values()) and not self.registry.observations
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def house() -> Iterator[House]:
 
 def test_lines_are_stored_and_record_their_job(house):
     lines = [line("a", NOW * NS + 1), line("b", NOW * NS - 5_000 * NS, replica="worker-1", attempt=1, node="n")]
-    receipt = house.pipeline.logs(lines, WRITER)
+    receipt = house.pipeline.submit_logs(lines, WRITER)
     assert (receipt.lines, receipt.rejected_lines, receipt.accepted) == (2, {}, 0)
     assert house.lines() == lines[::-1]
     first_times = {
@@ -89,7 +89,7 @@ def test_lines_without_a_project_are_the_keys_own(house):
 )
 def test_who_may_not_write_leaves_nothing(house, principal):
     with pytest.raises(ForbiddenError):
-        house.pipeline.logs([line()], principal)
+        house.pipeline.submit_logs([line()], principal)
     assert house.is_empty()
 
 
@@ -97,7 +97,7 @@ def test_the_far_future_and_the_expired_past_are_counted_out(house):
     house.registry.retentions["default"] = Retention(raw_days=2)
     latest, earliest = (NOW + 300 * SECOND) * NS, (NOW - 2 * DAY) * NS
     lines = [line("", at) for at in (latest + 1, latest, NOW * NS, earliest, earliest - 1, 0)]
-    receipt = house.pipeline.logs(lines, WRITER)
+    receipt = house.pipeline.submit_logs(lines, WRITER)
     assert (receipt.lines, receipt.rejected_lines) == (3, {"future": 1, "expired": 2})
     assert len(house.lines()) == 3
 
@@ -122,7 +122,7 @@ def test_the_far_future_and_the_expired_past_are_counted_out(house):
 )
 def test_what_is_wrong_is_named_and_nothing_of_the_request_is_stored(house, wrong, field):
     with pytest.raises(InvalidRequestError) as caught:
-        house.pipeline.logs([line("good"), line(**wrong)], WRITER)
+        house.pipeline.submit_logs([line("good"), line(**wrong)], WRITER)
     assert caught.value.field == field
     assert house.is_empty()
 
@@ -134,7 +134,7 @@ def test_a_damaged_frame_behind_good_ones_leaves_nothing(house):
 
 
 def test_a_text_of_several_lines_becomes_several(house):
-    house.pipeline.logs(
+    house.pipeline.submit_logs(
         [line("one\r\ntwo\n\nthree\n"), line("four", NOW * NS + 10), line("five\r", NOW * NS + 11)], WRITER
     )
     assert [(one.text, one.time_ns - NOW * NS) for one in house.lines()] == [
@@ -149,14 +149,14 @@ def test_a_text_of_several_lines_becomes_several(house):
 
 def test_a_line_that_is_too_long_is_cut(house):
     long = "é" * MAX_TEXT_BYTES
-    house.pipeline.logs([line(long), line("x" * MAX_TEXT_BYTES, NOW * NS + 1)], WRITER)
+    house.pipeline.submit_logs([line(long), line("x" * MAX_TEXT_BYTES, NOW * NS + 1)], WRITER)
     assert [one.text for one in house.lines()] == [cut_text(long), "x" * MAX_TEXT_BYTES]
 
 
 def test_lines_are_limited_after_they_are_split(house):
-    house.pipeline.logs([line("\n" * 50)], WRITER)
+    house.pipeline.submit_logs([line("\n" * 50)], WRITER)
     with pytest.raises(LimitExceededError) as caught:
-        house.pipeline.logs([line("\n" * 51)], WRITER)
+        house.pipeline.submit_logs([line("\n" * 51)], WRITER)
     assert caught.value.field == "lines"
 
 
@@ -201,5 +201,5 @@ def test_a_store_that_fails_acknowledges_nothing(house):
 
     house.store.logs.append = fail
     with pytest.raises(UnavailableError):
-        house.pipeline.logs([line()], WRITER)
+        house.pipeline.submit_logs([line()], WRITER)
     assert house.is_empty()

@@ -216,7 +216,7 @@ def test_observations_survive_a_new_generation_of_the_table():
     registry, clock, table = FakeRegistry(), SetClock(), SeriesTable(len(SERIES))
     observer = Observer(registry, clock, table)
     observer.observe_all([batch([(0, NOW)])])
-    table.rows(SeriesKeys.of([Series("cpu.usage", job="another")]).series)
+    table.assign_rows(SeriesKeys.from_series([Series("cpu.usage", job="another")]).series)
     assert table.generation == 1
     observer.observe_all([batch([(at, NOW) for at in range(len(SERIES))])])
     reported = [

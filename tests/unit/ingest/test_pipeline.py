@@ -52,12 +52,12 @@ class House:
 
     def stored(self, series: Series = USAGE) -> dict[int, float]:
         found: dict[int, float] = {}
-        for block in self.store.read(SeriesKeys.of([series]), ALL, ReadBudget()):
+        for block in self.store.read(SeriesKeys.from_series([series]), ALL, ReadBudget()):
             found.update(zip(block.time.tolist(), block.value.tolist(), strict=True))
         return found
 
     def is_empty(self) -> bool:
-        rows = self.store.statistics().rows
+        rows = self.store.read_statistics().rows
         return not any(rows.values()) and not self.registry.observations and not self.registry.recorded
 
 
@@ -80,7 +80,7 @@ def batch(*rows: tuple[Series, int, float]) -> SampleBatch:
 
 
 def test_samples_are_stored_and_reported(house):
-    receipt = house.pipeline.samples(batch((USAGE, NOW - 2_000, 1.0), (USAGE, NOW - 1_000, 2.0)), WRITER)
+    receipt = house.pipeline.submit_samples(batch((USAGE, NOW - 2_000, 1.0), (USAGE, NOW - 1_000, 2.0)), WRITER)
     assert (receipt.accepted, receipt.records, receipt.rejected) == (2, 0, {})
     assert house.stored() == {NOW - 2_000: 1.0, NOW - 1_000: 2.0}
     (observed,) = house.registry.observations
@@ -89,9 +89,9 @@ def test_samples_are_stored_and_reported(house):
 
 
 def test_the_last_write_wins_within_and_between_requests(house):
-    house.pipeline.samples(batch((USAGE, NOW, 1.0), (USAGE, NOW, 2.0)), WRITER)
+    house.pipeline.submit_samples(batch((USAGE, NOW, 1.0), (USAGE, NOW, 2.0)), WRITER)
     assert house.stored() == {NOW: 2.0}
-    house.pipeline.samples(batch((USAGE, NOW, 3.0)), WRITER)
+    house.pipeline.submit_samples(batch((USAGE, NOW, 3.0)), WRITER)
     assert house.stored() == {NOW: 3.0}
 
 
@@ -99,7 +99,7 @@ def test_a_series_that_a_batch_lists_twice_is_one(house):
     twice = SampleBatch(
         [USAGE, USAGE], np.array([1, 0], np.uint32), np.array([NOW, NOW], np.int64), np.array([1.0, 2.0])
     )
-    house.pipeline.samples(twice, WRITER)
+    house.pipeline.submit_samples(twice, WRITER)
     assert house.stored() == {NOW: 2.0}
 
 
@@ -129,7 +129,7 @@ def test_a_series_that_a_batch_lists_twice_is_one(house):
 )
 def test_bad_samples_are_refused_whole_by_field(house, row, field, words):
     with pytest.raises(InvalidRequestError) as caught:
-        house.pipeline.samples(batch((USAGE, NOW, 1.0), row), WRITER)
+        house.pipeline.submit_samples(batch((USAGE, NOW, 1.0), row), WRITER)
     assert caught.value.field == field
     assert words in caught.value.message
     assert house.is_empty()
@@ -142,7 +142,7 @@ def test_columns_that_do_not_fit_are_refused(house, columns, field):
     index, time, value = columns
     odd = SampleBatch([USAGE], np.array(index, np.uint32), np.array(time, np.int64), np.array(value))
     with pytest.raises(InvalidRequestError) as caught:
-        house.pipeline.samples(odd, WRITER)
+        house.pipeline.submit_samples(odd, WRITER)
     assert caught.value.field == field
     assert house.is_empty()
 
@@ -150,22 +150,24 @@ def test_columns_that_do_not_fit_are_refused(house, columns, field):
 def test_series_are_limited_by_request(house):
     rows = [(Series("cpu.usage", job=f"j{n}"), NOW, 1.0) for n in range(51)]
     with pytest.raises(LimitExceededError) as caught:
-        house.pipeline.samples(batch(*rows), WRITER)
+        house.pipeline.submit_samples(batch(*rows), WRITER)
     assert caught.value.field == "series"
     assert house.is_empty()
 
 
 def test_series_are_limited_by_project(house):
     for part in range(2):
-        house.pipeline.samples(batch(*((Series("cpu.usage", job=f"j{part}-{n}"), NOW, 1.0) for n in range(50))), WRITER)
+        house.pipeline.submit_samples(
+            batch(*((Series("cpu.usage", job=f"j{part}-{n}"), NOW, 1.0) for n in range(50))), WRITER
+        )
     with pytest.raises(LimitExceededError) as caught:
-        house.pipeline.samples(batch((Series("cpu.usage", job="one-more"), NOW, 1.0)), WRITER)
+        house.pipeline.submit_samples(batch((Series("cpu.usage", job="one-more"), NOW, 1.0)), WRITER)
     assert caught.value.field == "project"
-    house.pipeline.samples(batch((Series("cpu.usage", project="other", job="j"), NOW, 1.0)), WRITER)
+    house.pipeline.submit_samples(batch((Series("cpu.usage", project="other", job="j"), NOW, 1.0)), WRITER)
     house.clock.time_ms += 3 * HOUR
-    house.pipeline.samples(batch((USAGE, NOW, 1.0)), WRITER)
+    house.pipeline.submit_samples(batch((USAGE, NOW, 1.0)), WRITER)
     house.clock.time_ms += 3 * HOUR
-    house.pipeline.samples(batch((Series("cpu.usage", job="one-more"), NOW, 1.0)), WRITER)
+    house.pipeline.submit_samples(batch((Series("cpu.usage", job="one-more"), NOW, 1.0)), WRITER)
 
 
 def test_metrics_that_nobody_knows_are_counted_and_named_and_the_rest_is_stored(house):
@@ -176,7 +178,7 @@ def test_metrics_that_nobody_knows_are_counted_and_named_and_the_rest_is_stored(
         (Series("cpu.usages", job="j1"), NOW + 1, 1.0),
     ]
     for _ in range(2):
-        receipt = house.pipeline.samples(batch(*rows), WRITER)
+        receipt = house.pipeline.submit_samples(batch(*rows), WRITER)
         assert (receipt.accepted, receipt.rejected) == (1, {"unknown_metric": 3})
         assert receipt.unknown == ("cpu.usages", "app.")
     assert house.stored() == {NOW: 2.0}
@@ -184,7 +186,9 @@ def test_metrics_that_nobody_knows_are_counted_and_named_and_the_rest_is_stored(
 
 
 def test_names_of_unknown_metrics_in_a_receipt_are_few(house):
-    receipt = house.pipeline.samples(batch(*((Series(f"new.m{n}", job="j"), NOW, 1.0) for n in range(40))), WRITER)
+    receipt = house.pipeline.submit_samples(
+        batch(*((Series(f"new.m{n}", job="j"), NOW, 1.0) for n in range(40))), WRITER
+    )
     assert (receipt.accepted, receipt.rejected) == (0, {"unknown_metric": 40})
     assert len(receipt.unknown) == 16
 
@@ -198,7 +202,7 @@ def test_the_far_future_and_the_expired_past_are_counted_out(house):
         (USAGE, NOW - 2 * DAY - 1, 4.0),
         (Series("cpu.usage", job="only-old"), NOW - 9 * DAY, 5.0),
     ]
-    receipt = house.pipeline.samples(batch(*rows), WRITER)
+    receipt = house.pipeline.submit_samples(batch(*rows), WRITER)
     assert (receipt.accepted, receipt.rejected) == (2, {"future": 1, "expired": 2})
     assert house.stored() == {NOW + 300 * SECOND: 1.0, NOW - 2 * DAY: 3.0}
     assert {observed.job for observed in house.registry.observations} == {"j1"}
@@ -207,7 +211,7 @@ def test_the_far_future_and_the_expired_past_are_counted_out(house):
 def test_each_project_has_its_own_retention(house):
     house.registry.retentions["long"] = Retention(raw_days=100)
     rows = [(Series("cpu.usage", project=name, job="j"), NOW - 50 * DAY, 1.0) for name in ("default", "long")]
-    receipt = house.pipeline.samples(batch(*rows), WRITER)
+    receipt = house.pipeline.submit_samples(batch(*rows), WRITER)
     assert (receipt.accepted, receipt.rejected) == (1, {"expired": 1})
     assert house.stored(rows[1][0]) == {NOW - 50 * DAY: 1.0}
 
@@ -223,9 +227,9 @@ def test_each_project_has_its_own_retention(house):
 )
 def test_who_may_not_write_leaves_nothing(house, principal):
     with pytest.raises(ForbiddenError):
-        house.pipeline.samples(batch((USAGE, NOW, 1.0)), principal)
+        house.pipeline.submit_samples(batch((USAGE, NOW, 1.0)), principal)
     with pytest.raises(ForbiddenError):
-        house.pipeline.records(Records(jobs=[JobRecord(job_id="j", project="default")]), principal)
+        house.pipeline.submit_records(Records(jobs=[JobRecord(job_id="j", project="default")]), principal)
     assert house.is_empty()
 
 
@@ -233,7 +237,7 @@ def test_a_key_without_a_project_may_name_any(house):
     records = Records(
         jobs=[JobRecord(job_id="a"), JobRecord(job_id="b", project="team")], nodes=[NodeRecord(name="n1")]
     )
-    assert house.pipeline.records(records, WRITER) == 3
+    assert house.pipeline.submit_records(records, WRITER) == 3
     observed = {
         project: ([job.job_id for job in part.jobs], len(part.nodes)) for project, part in house.registry.recorded
     }
@@ -257,7 +261,7 @@ def test_a_body_is_taken_whole_or_not_at_all(house):
 def test_events_go_to_their_projects(house):
     events = [EventRecord(time=NOW, job="j", project=project, reason=project) for project in ("a", "", "a")]
     records = Records(jobs=[JobRecord(job_id="j", project="b")], events=events)
-    assert house.pipeline.records(records, WRITER) == 4
+    assert house.pipeline.submit_records(records, WRITER) == 4
     observed = {project: [event.reason for event in group.events] for project, group in house.registry.recorded}
     assert observed == {"a": ["a", "a"], "default": [""], "b": []}
 
@@ -266,7 +270,7 @@ def test_an_event_of_another_project_is_refused_with_all_the_rest(house):
     stranger = Principal(id="k", name="k", role=Role.WRITER, project="a")
     records = Records(jobs=[JobRecord(job_id="j")], events=[EventRecord(time=NOW, job="j", project="b")])
     with pytest.raises(ForbiddenError):
-        house.pipeline.records(records, stranger)
+        house.pipeline.submit_records(records, stranger)
     assert house.registry.recorded == []
 
 
@@ -314,8 +318,8 @@ def test_a_flush_that_fails_is_made_up_for():
 
 
 def test_closing_reports_what_waits(house):
-    house.pipeline.samples(batch((USAGE, NOW, 1.0)), WRITER)
-    house.pipeline.samples(batch((USAGE, NOW + 1, 1.0)), WRITER)
+    house.pipeline.submit_samples(batch((USAGE, NOW, 1.0)), WRITER)
+    house.pipeline.submit_samples(batch((USAGE, NOW + 1, 1.0)), WRITER)
     house.pipeline.close()
     assert house.registry.observations[-1].last_ms == NOW + 1
 
@@ -323,45 +327,45 @@ def test_closing_reports_what_waits(house):
 def test_the_past_is_reported_exactly(house):
     old = NOW - 3 * HOUR
     for moment in (old, old + 1, old + 2, old - 5):
-        house.pipeline.samples(batch((USAGE, moment, 1.0)), WRITER)
+        house.pipeline.submit_samples(batch((USAGE, moment, 1.0)), WRITER)
     assert min(observation.first_ms for observation in house.registry.observations) == old - 5
     assert max(observation.last_ms for observation in house.registry.observations) == old + 2
 
 
 def test_a_deleted_job_is_reported_again(house):
-    house.pipeline.samples(batch((USAGE, NOW, 1.0)), WRITER)
+    house.pipeline.submit_samples(batch((USAGE, NOW, 1.0)), WRITER)
     house.registry.observations.clear()
     house.pipeline.forget("default", "j1")
-    house.pipeline.samples(batch((USAGE, NOW, 1.0)), WRITER)
+    house.pipeline.submit_samples(batch((USAGE, NOW, 1.0)), WRITER)
     assert [observation.job for observation in house.registry.observations] == ["j1"]
 
 
 def test_a_registry_that_fails_is_not_acknowledged_and_hears_of_it_again(house):
     house.registry.failure = UnavailableError("the registry is away")
     with pytest.raises(UnavailableError):
-        house.pipeline.samples(batch((USAGE, NOW, 1.0)), WRITER)
+        house.pipeline.submit_samples(batch((USAGE, NOW, 1.0)), WRITER)
     house.registry.failure = None
     house.clock.time_ms += SECOND
-    house.pipeline.samples(batch((USAGE, NOW, 1.0)), WRITER)
+    house.pipeline.submit_samples(batch((USAGE, NOW, 1.0)), WRITER)
     assert [observation.job for observation in house.registry.observations] == ["j1"]
     assert house.stored() == {NOW: 1.0}
 
 
 def test_while_the_registry_is_away_cached_jobs_go_on_and_new_ones_are_refused(house):
     other = replace(USAGE, job="j2")
-    house.pipeline.samples(batch((USAGE, NOW, 1.0)), WRITER)
+    house.pipeline.submit_samples(batch((USAGE, NOW, 1.0)), WRITER)
     house.registry.observations.clear()
     house.registry.failure = UnavailableError("the registry is away")
     for step in range(1, 31):
         house.clock.time_ms += 10 * SECOND
-        house.pipeline.samples(batch((USAGE, NOW + step * 10 * SECOND, 1.0)), WRITER)
+        house.pipeline.submit_samples(batch((USAGE, NOW + step * 10 * SECOND, 1.0)), WRITER)
         with pytest.raises(UnavailableError):
-            house.pipeline.samples(batch((other, NOW + step * 10 * SECOND, 1.0)), WRITER)
+            house.pipeline.submit_samples(batch((other, NOW + step * 10 * SECOND, 1.0)), WRITER)
     assert len(house.stored()) == 31
     assert not house.registry.observations
     house.registry.failure = None
     house.clock.time_ms += 10 * SECOND
-    house.pipeline.samples(batch((other, house.clock.time_ms, 1.0)), WRITER)
+    house.pipeline.submit_samples(batch((other, house.clock.time_ms, 1.0)), WRITER)
     observed = {
         observation.job: (observation.first_ms, observation.last_ms) for observation in house.registry.observations
     }
@@ -408,7 +412,7 @@ def test_requests_that_arrive_while_an_append_runs_share_the_next_in_order():
         future.result(30)
     committer.close()
     assert store.sizes == [1, 3]
-    (block,) = store.read(SeriesKeys.of([USAGE]), ALL, ReadBudget())
+    (block,) = store.read(SeriesKeys.from_series([USAGE]), ALL, ReadBudget())
     assert block.value.tolist() == [3.0]
 
 
@@ -487,12 +491,12 @@ def test_records_are_limited_by_request(house):
     pipeline = IngestPipeline(house.store, house.registry, SetClock(), Limits(request_records=3))
     jobs = [JobRecord(job_id=f"j{number}") for number in range(4)]
     with pytest.raises(LimitExceededError, match="JOBMETER_LIMIT_REQUEST_RECORDS") as refused:
-        pipeline.records(Records(jobs=jobs), WRITER)
+        pipeline.submit_records(Records(jobs=jobs), WRITER)
     assert refused.value.field == "records"
     frames = records_frame(Records(jobs=jobs[:2])) + records_frame(Records(jobs=jobs[2:]))
     with pytest.raises(LimitExceededError):
         pipeline.submit(frames, WRITER).wait()
-    assert pipeline.records(Records(jobs=jobs[:3]), WRITER) == 3
+    assert pipeline.submit_records(Records(jobs=jobs[:3]), WRITER) == 3
     pipeline.close()
 
 
@@ -520,8 +524,8 @@ def test_of_a_request_with_a_wrong_record_nothing_is_stored_wherever_it_stands(t
     ):
         with pytest.raises(InvalidRequestError):
             pipeline.submit(body, WRITER).wait()
-        assert registry.jobs(JobFilter(), NOW).total == 0
-        assert not any(store.statistics().rows.values())
+        assert registry.list_jobs(JobFilter(), NOW).total == 0
+        assert not any(store.read_statistics().rows.values())
 
 
 def test_a_request_that_was_stored_in_part_is_sent_again_and_all_of_it_counts_once():
@@ -543,4 +547,4 @@ def test_a_request_that_was_stored_in_part_is_sent_again_and_all_of_it_counts_on
         logs.fails = False
         receipt = pipeline.submit(body, WRITER).wait()
     assert (receipt.accepted, receipt.lines) == (1, 1)
-    assert (store.statistics().rows["samples"], store.statistics().rows["logs"]) == (1, 1)
+    assert (store.read_statistics().rows["samples"], store.read_statistics().rows["logs"]) == (1, 1)

@@ -1,11 +1,14 @@
 """Table of the numbers of series, compared with a dictionary."""
 
+import ctypes
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.kernel.number_table import NumberTable
+from jobmeter.kernel.number_table import NumberTable, allocate_zeros
 
 IDS = st.one_of(st.integers(0, 30), st.integers(0, 2**64 - 1))
 STEPS = st.lists(st.tuples(st.booleans(), st.dictionaries(IDS, st.integers(0, 2**31 - 2), max_size=60)), max_size=12)
@@ -43,3 +46,24 @@ def test_a_table_grows_and_every_second_series_is_removed_in_any_order(most):
     assert (table.find(ids[1::2]) == ids[1::2].astype(np.int64)).all()
     table.put(ids[::2], np.zeros(20_000, np.int64))
     assert (table.find(ids) == np.where(np.arange(40_000) % 2, ids.astype(np.int64), 0)).all()
+
+
+def _resident():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) * 1024
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library is not glibc")
+def test_zeros_take_memory_where_they_are_written_even_after_the_c_library_has_freed_larger_blocks():
+    trim = ctypes.CDLL(None).malloc_trim
+    del (larger := [bytearray(b"1" * (size * 2**20)) for size in (24, 20)])[:]  # from here on such blocks are heap
+    trim(0)
+    before = _resident()
+    del (freed := [bytearray(b"1" * 2**23) for _ in range(4)])[:]
+    arrays = [allocate_zeros(2**20, np.int64) for _ in range(4)]
+    trim(0)
+    assert _resident() < before + 2**20
+    arrays[0][[0, -1]] = 7
+    assert [int(one.sum()) for one in arrays] == [14, 0, 0, 0]
+    assert allocate_zeros(3, np.bool_).tolist() == [False] * 3
+    assert larger == freed == []

@@ -16,7 +16,7 @@ def _written(values, times=None, texts=(("", ",", "\n"),), index=None):
     lines = rows.Lines(texts)
     index = np.zeros(len(values), np.uint32) if index is None else index
     times = np.zeros(len(values), np.int64) if times is None else times
-    return b"".join([*lines.add(index, times, np.asarray(values, np.float64)), lines.rest()]).decode()
+    return b"".join([*lines.add(index, times, np.asarray(values, np.float64)), lines.take_rest()]).decode()
 
 
 def _values(values):
@@ -71,14 +71,14 @@ def test_pieces_are_of_bounded_size_and_the_whole_text():
     index = np.repeat(np.array([0, 1, 2, 0], np.uint32), (50_000, 300, 3, 50_000))
     time, value = np.arange(len(index)), np.arange(len(index)) / 8
     pieces = [*lines.add(index[:70_000], time[:70_000], value[:70_000])]
-    pieces += [*lines.add(index[70_000:], time[70_000:], value[70_000:]), lines.rest()]
+    pieces += [*lines.add(index[70_000:], time[70_000:], value[70_000:]), lines.take_rest()]
     assert max(map(len, pieces)) <= rows.PIECE + 100
     expected = "".join(
         f"{at},{value_text}{texts[series][2]}"
         for at, value_text, series in zip(time, _arrow(value), index, strict=True)
     )
     assert b"".join(pieces) == expected.encode()
-    assert lines.rest() == b""
+    assert lines.take_rest() == b""
 
 
 def test_columns_that_do_not_fit_are_refused():

@@ -51,7 +51,7 @@ def test_samples_and_buckets_are_those_of_the_slow_way(writes, start, length, st
         assert np.array_equal(getattr(found, name), getattr(columns, name))
     counters = np.array([True, False, True, False])
     ours, theirs = References.none(4), References.none(4)
-    made = window.buckets(keys, span, step, counters, ours)
+    made = window.read_buckets(keys, span, step, counters, ours)
     assert made is not None
     wanted = bucket(columns, step, counters, theirs)
     for name in FIELDS:
@@ -76,7 +76,7 @@ def test_lines_are_the_joined_means_of_the_slow_way(writes, start, length, step,
     columns = _columns(expected, span)
     made = bucket(columns, step, np.zeros(4, np.bool_), References.none(4))
     grid = kernel.WindowGrid(np.array(line), np.array(how, np.uint8))
-    found = window.lines(keys, grid, span, step, 1_000)
+    found = window.average_lines(keys, grid, span, step, 1_000)
     assert found is not None
     assert found.samples == len(columns)
     owners = np.array(line)[made.index]
@@ -89,13 +89,13 @@ def test_lines_are_the_joined_means_of_the_slow_way(writes, start, length, step,
     owner = np.repeat(np.arange(3), np.diff(found.ends, prepend=0))
     assert list(zip(owner.tolist(), found.time.tolist(), found.value.tolist(), strict=True)) == wanted
     if found.samples:
-        assert window.lines(keys, grid, span, step, found.samples - 1) is None
+        assert window.average_lines(keys, grid, span, step, found.samples - 1) is None
 
 
 @given(st.lists(SAMPLES, max_size=6), st.integers(0, 20_001))
 def test_the_last_sample_before_a_time_is_that_of_the_slow_way(writes, before):
     window, keys, expected = _window(writes)
-    found = window.previous(keys, before)
+    found = window.read_previous(keys, before)
     last = [max((time for one, time in expected if one == series and time < before), default=-1) for series in range(4)]
     if min(last) < 0:
         assert found is None
@@ -109,5 +109,5 @@ def test_more_samples_than_allowed_are_no_answer():
     window, keys, _ = _window([{(0, time): 1.0 for time in range(100)}])
     last = References.none(4)
     span, gauges = TimeRange(0, 1000), np.zeros(4, np.bool_)
-    assert window.buckets(keys, span, 10, gauges, last, most=99) is None
-    assert window.buckets(keys, span, 10, gauges, last, most=100) is not None
+    assert window.read_buckets(keys, span, 10, gauges, last, most=99) is None
+    assert window.read_buckets(keys, span, 10, gauges, last, most=100) is not None

@@ -31,7 +31,7 @@ LINES = st.lists(
 @given(LINES, LINES, st.data())
 @settings(max_examples=80, deadline=None)
 def test_a_batch_is_its_lines(first, second, data):
-    batch = LogBatch.joined([LogBatch.of(first), LogBatch.of(second)])
+    batch = LogBatch.concatenate([LogBatch.from_lines(first), LogBatch.from_lines(second)])
     lines = first + second
     assert list(batch) == lines
     assert len(batch) == len(lines)
@@ -41,11 +41,11 @@ def test_a_batch_is_its_lines(first, second, data):
     begin, end = sorted(data.draw(st.tuples(st.integers(0, len(lines)), st.integers(0, len(lines)))))
     assert list(batch[begin:end]) == lines[begin:end]
     chosen = data.draw(st.lists(st.booleans(), min_size=len(lines), max_size=len(lines)))
-    assert list(batch.where(np.array(chosen, np.bool_))) == [
+    assert list(batch.select(np.array(chosen, np.bool_))) == [
         line for line, own in zip(lines, chosen, strict=True) if own
     ]
     on_n1 = [source.node == "n1" for source in batch.sources]
-    assert list(batch.of_sources(on_n1)) == [line for line in lines if line.node == "n1"]
+    assert list(batch.select_sources(on_n1)) == [line for line in lines if line.node == "n1"]
 
 
 @given(LINES)
@@ -58,7 +58,7 @@ def test_the_span_of_each_source_is_that_of_its_lines(lines):
         own.setdefault(key, []).append(line.time_ns)
     found = {
         tuple(getattr(source, name) for name in names if name in source._fields): (first, last)
-        for source, first, last in LogBatch.of(lines).spans()
+        for source, first, last in LogBatch.from_lines(lines).list_source_spans()
     }
     assert found == {key: (min(times), max(times)) for key, times in own.items()}
 
@@ -66,6 +66,6 @@ def test_the_span_of_each_source_is_that_of_its_lines(lines):
 @pytest.mark.parametrize("time_ns", [2**63, -(2**63) - 1, 10**30])
 def test_a_time_that_no_column_holds_is_named(time_ns):
     with pytest.raises(InvalidRequestError) as caught:
-        LogBatch.of([LogLine(time_ns=0, text="a"), LogLine(time_ns=time_ns, text="b")])
+        LogBatch.from_lines([LogLine(time_ns=0, text="a"), LogLine(time_ns=time_ns, text="b")])
     assert caught.value.field == "time"
     assert str(time_ns) in caught.value.message

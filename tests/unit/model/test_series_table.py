@@ -13,7 +13,7 @@ from jobmeter.model.series_table import SeriesTable, find_distinct, list_of, mak
 
 
 def ids(series):
-    return SeriesKeys.of(series).series
+    return SeriesKeys.from_series(series).series
 
 
 def many(count, name="j"):
@@ -23,11 +23,11 @@ def many(count, name="j"):
 @given(st.lists(st.lists(st.integers(0, 20), max_size=12), max_size=5))
 def test_a_series_has_one_row_with_its_values(lists):
     table = SeriesTable()
-    column = table.column(np.int64)
+    column = table.add_column(np.int64)
     seen: set[int] = set()
     for chosen in lists:
-        keys = SeriesKeys.of([Series("cpu.usage", job=f"j{at}") for at in chosen])
-        rows = table.rows(keys.series)
+        keys = SeriesKeys.from_series([Series("cpu.usage", job=f"j{at}") for at in chosen])
+        rows = table.assign_rows(keys.series)
         assert column[rows].tolist() == [at + 1 if at in seen else 0 for at in chosen]
         column[rows] = np.array(chosen, np.int64) + 1
         seen.update(chosen)
@@ -37,11 +37,11 @@ def test_a_series_has_one_row_with_its_values(lists):
 def test_a_column_has_room_for_every_series_from_before_and_after_it():
     table = SeriesTable()
     before, after = ids(many(3_000)), ids(many(3_000, "k"))
-    table.rows(before)
-    column = table.column(np.bool_)
-    column[table.rows(before)] = True
-    assert not column[table.rows(after)].any()
-    assert column[table.rows(before)].all()
+    table.assign_rows(before)
+    column = table.add_column(np.bool_)
+    column[table.assign_rows(before)] = True
+    assert not column[table.assign_rows(after)].any()
+    assert column[table.assign_rows(before)].all()
 
 
 def test_lists_share_the_objects_of_a_table_and_may_repeat_a_series():
@@ -74,21 +74,21 @@ def test_distinct_series_keep_their_order(chosen):
 
 def test_a_full_table_drops_all_series_but_those_in_the_window():
     table = SeriesTable(7)
-    column = table.column(np.int64)
+    column = table.add_column(np.int64)
     first, others = table.intern(many(5)), many(4, "k")
-    column[table.rows(first.keys.series)] = 7
+    column[table.assign_rows(first.keys.series)] = 7
     table.there[table.find(first.keys.series[:2])] = True
     for round_number in range(1, 4):
-        rows = table.rows(ids(others))
+        rows = table.assign_rows(ids(others))
         assert (table.generation, len(table)) == (round_number, 6)
         assert column[np.concatenate([table.find(first.keys.series[:2]), rows])].tolist() == [7, 7, 0, 0, 0, 0]
         assert (table.find(first.keys.series[2:]) == -1).all()
-        assert len(set(table.rows(ids([*others, *first[:2]])).tolist())) == 6
+        assert len(set(table.assign_rows(ids([*others, *first[:2]])).tolist())) == 6
         others = many(4, f"{round_number}")
     assert first[:] == many(5)
     assert table.intern(many(1))[0] is not first[0]
     with pytest.raises(LimitExceededError) as error:
-        table.rows(ids(many(8, "x")))
+        table.assign_rows(ids(many(8, "x")))
     assert error.value.field == "series"
 
 

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jobmeter.cli.main import cli
 from jobmeter.model import sizing
@@ -22,6 +23,8 @@ FLEETS = st.builds(
     metrics=st.integers(1, 200),
     interval_ms=st.integers(1_000, 300_000),
     jobs=st.integers(0, 1_000_000),
+    answers=st.integers(0, 100_000),
+    processes=st.integers(1, 64),
     retention=st.builds(
         Retention, raw_days=st.integers(1, 90), minute_days=st.integers(1, 400), hour_days=st.integers(1, 4_000)
     ),
@@ -29,7 +32,7 @@ FLEETS = st.builds(
 
 
 def test_the_page_shows_what_the_command_prints():
-    ((command, shown),) = re.findall(r"```sh\n(jobmeter size .*)\n```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
+    ((command, shown),) = re.findall(r"```sh\n(jobmeter size [^\n]*)\n```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
     assert CliRunner().invoke(cli, command.split()[1:]).stdout == shown
 
 
@@ -44,6 +47,12 @@ def test_the_page_shows_what_the_command_prints():
         (r"newest samples \| ([\d.]+) bytes", sizing.NEWEST_BYTES),
         (r"1,000 \| ([\d.]+) ms", sizing.FINDING_CPU * 1e3),
         (r"job list \| ([\d.]+) bytes", sizing.JOB_BYTES),
+        (r"`--processes`\) \| (\d+) MiB resident", sizing.WORKER_BYTES / 2**20),
+        (r"bodies that it reads \| (\d+) MiB", sizing.WORKER_CACHE_BYTES / 2**20),
+        (r"`--processes 1`\) \| (\d+) us", sizing.ANSWER_CPU * 1e6),
+        (r"several processes \| (\d+) us", sizing.ADMISSION_CPU * 1e6),
+        (r"several processes \| \d+ us \| (\d+) us", sizing.WORKER_ANSWER_CPU * 1e6),
+        (r"with at most ([\d.]+) of a core beside", sizing.ANSWERING_CORES),
     ],
 )
 def test_figures_are_those_of_the_page(sentence, figure):
@@ -70,6 +79,26 @@ def test_a_server_stores_what_it_is_given(fleet):
     assert size.disk >= size.raw + size.minutes + size.hours
     assert size.memory > size.window
     assert size.evaluation_seconds >= 15
+
+
+@given(FLEETS, st.integers(2, 64))
+def test_each_worker_process_takes_memory_and_a_core_and_answers(fleet, processes):
+    alone = size_of(replace(fleet, processes=1))
+    size = size_of(replace(fleet, processes=processes))
+    assert (size.memory - alone.memory, size.workers, alone.workers) == (size.workers, processes * 77 * 2**20, 0)
+    assert (size.cores, alone.cores) == (processes, sizing.SERVER_CORES)
+    assert size.answering_cores <= alone.answering_cores + fleet.answers * sizing.ADMISSION_CPU
+    assert size.times >= alone.times
+
+
+def test_the_first_limit_of_many_questions_is_that_of_their_answers():
+    asked = PlannedFleet(nodes=1, devices=8, metrics=40, interval_ms=10_000, jobs=1, answers=2_000)
+    for processes, times in ((1, 0.5), (2, 2), (64, 2)):
+        size = size_of(replace(asked, processes=processes))
+        assert size.first_limit == "live answers"
+        assert size.times == pytest.approx(times, rel=0.05)
+    printed = CliRunner().invoke(cli, ["size", "--nodes", "1", "--answers", "9", "--processes", "3"]).stdout
+    assert "231.0 MiB for 3 worker processes" in printed
 
 
 def test_options_are_checked():

@@ -10,7 +10,7 @@ from jobmeter.query.response_cache import ResponseCache, Validator, size_of
 from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.store.cache import Cache
 
-LAYOUT = lay_out(SelectedSeries([]), By.JOB, Ranks.of(None), range_independent=True)
+LAYOUT = lay_out(SelectedSeries([]), By.JOB, Ranks.from_view(None), range_independent=True)
 VALIDATOR = Validator(LAYOUT, {}, 7, 1)
 
 
@@ -39,7 +39,7 @@ def test_a_write_another_layout_another_limit_and_another_hour_each_end_an_answe
         replace(VALIDATOR, written=8),
         replace(VALIDATOR, hour=2),
         replace(VALIDATOR, limits={"cpu": 1.0}),
-        replace(VALIDATOR, layout=lay_out(SelectedSeries([]), By.JOB, Ranks.of(None), range_independent=True)),
+        replace(VALIDATOR, layout=lay_out(SelectedSeries([]), By.JOB, Ranks.from_view(None), range_independent=True)),
     )
     assert [answers.get(_question(0), other) for other in others] == [None] * 4
     assert answers.get(_question(0), VALIDATOR) == (b"x", 1)

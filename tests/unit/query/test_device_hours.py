@@ -211,7 +211,7 @@ def test_a_job_outside_the_scope_or_deleted_since_is_left_out(monkeypatch):
     span = TimeRange(FIRST, NOW)
     assert totals(answered(found, span, DAY, scope=Scope(frozenset({"p"})))) == {"p": (HOUR, 0, 0)}
     # Views of jobs that lived before the range are read again, in full.
-    monkeypatch.setattr(FakeRegistry, "job_views", lambda *_: [])
+    monkeypatch.setattr(FakeRegistry, "list_job_views", lambda *_: [])
     assert answered(found, TimeRange(FIRST + HOUR // 2, NOW), DAY).groups == []
 
 

@@ -171,5 +171,5 @@ def test_steps_stand_for_the_time_in_which_there_were_samples(drawn, step):
 
 def test_a_single_sample_stands_for_no_time():
     one = np.array([NOW], np.int64)
-    assert Presence.of_samples(one).until.tolist() == [NOW]
-    assert Presence.of_samples(one[:0]).until.tolist() == []
+    assert Presence.from_samples(one).until.tolist() == [NOW]
+    assert Presence.from_samples(one[:0]).until.tolist() == []

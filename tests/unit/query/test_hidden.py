@@ -92,7 +92,7 @@ class DamagedStore(MemoryStore):
 
     parts: tuple[DamagedPart, ...] = ()
 
-    def damaged(self) -> tuple[DamagedPart, ...]:
+    def list_damaged(self) -> tuple[DamagedPart, ...]:
         return self.parts
 
 

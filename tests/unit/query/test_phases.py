@@ -181,7 +181,7 @@ def test_an_attempt_whose_end_nobody_reported_ended_with_its_last_sample():
     found = phases_of(JobView(job=record.job, replicas=lost, allocations=[]), facts(run), run.end)
     sound(found)
     assert found.totals["restart"] == pytest.approx(400_000, abs=20_000)
-    assert [span.attempt for span in found.of(Phase.START)] == [0, 1]
+    assert [span.attempt for span in found.select(Phase.START)] == [0, 1]
 
 
 def steps_of(run, saved):
@@ -203,7 +203,7 @@ def test_steps_made_before_a_restart_are_repeated_until_new_ones_begin(every):
     found = phases_of(view(run), said, run.end)
     sound(found)
     assert found.totals["repeat"] == pytest.approx(300 * 2_500, abs=(every + 10) * 2_500)
-    assert {span.attempt for span in found.of(Phase.REPEAT)} == {1}
+    assert {span.attempt for span in found.select(Phase.REPEAT)} == {1}
     assert "repeat" not in found.unknown
 
 

@@ -198,9 +198,9 @@ class Interleaved(RuleBasedStateMachine):
         expected = _plain(Executor(self.engine, self.registry, self.clock, Limits()).run(query, ALL))
         assert _plain(self.executor.run(query, ALL)) == expected
         assert self.executor.run(EncodedQuestion(query, "plain"), ALL) == repr(expected).encode()
-        recalled = self.executor.from_memory(query, ALL)
+        recalled = self.executor.answer_from_memory(query, ALL)
         assert recalled is None or _plain(recalled) == expected
-        encoded = self.executor.from_memory(EncodedQuestion(query, "plain"), ALL)
+        encoded = self.executor.answer_from_memory(EncodedQuestion(query, "plain"), ALL)
         assert encoded in {None, repr(expected).encode()}
 
     @precondition(lambda self: self.written)
@@ -284,7 +284,7 @@ def test_a_device_that_goes_on_does_not_change_the_layout_of_a_job_and_a_new_one
 def test_series_are_read_as_they_are_listed_or_in_the_order_of_their_keys(in_order):
     some = [_series(metric, replica, 0) for metric in (*METRICS, "cpu.time") for replica in range(9)]
     shape = SelectedSeries([SeriesPart(one, member_of(one), one.replica) for one in some])
-    (read,) = shape.reads(TimeRange(START, START + HOUR), in_order=in_order)
+    (read,) = shape.list_reads(TimeRange(START, START + HOUR), in_order=in_order)
     series = [shape.entries[at].series for at in read.positions.tolist()]
     assert read.keys.series.tolist() == [one.id for one in series]
     assert read.counters.tolist() == [is_counter(one.metric) for one in series]
@@ -316,7 +316,7 @@ def test_a_layout_serves_other_ranges_where_no_device_has_series_of_what_the_job
     _, registry, executor, query = partly_measured
     registry.stored_nodes = [Node(name="n1")]
     expected = executor.run(query(60), ALL)
-    found = executor.from_memory(query(59), ALL)
+    found = executor.answer_from_memory(query(59), ALL)
     assert found is not None
     assert _plain(found) == _plain(expected)
 
@@ -327,7 +327,7 @@ def test_a_series_without_a_job_that_begins_later_is_in_the_answer(partly_measur
     executor.run(query(), ALL)
     other = Series("gpu.power", node="n1", device="gpu0")
     store.append(batch_of({(other, START + MINUTE): 300.0}), FOREVER)
-    assert executor.from_memory(query(), ALL) is None
+    assert executor.answer_from_memory(query(), ALL) is None
     assert [one.metric for one in executor.run(query(), ALL).lines] == ["gpu.power", "gpu.utilization"]
 
 
@@ -476,14 +476,14 @@ def test_a_short_range_that_was_queried_before_is_answered_from_memory(metrics, 
         return MetricQuery(subject=JobRef("j1"), metrics=metrics, range=span, step_ms=5 * MINUTE, by=by)
 
     first, other = query(START + 50 * MINUTE), query(START + 47 * MINUTE + 1)
-    assert executor.from_memory(first, ALL) is None
+    assert executor.answer_from_memory(first, ALL) is None
     executor.run(first, ALL)
     expected = executor.run(other, ALL)
-    found = executor.from_memory(other, ALL)
+    found = executor.answer_from_memory(other, ALL)
     assert found is not None
     assert _plain(found) == _plain(expected)
     assert (found.samples, found.tiers) == (expected.samples, expected.tiers)
-    assert executor.from_memory(EncodedQuestion(other, "plain"), ALL) == _encoded(expected)
+    assert executor.answer_from_memory(EncodedQuestion(other, "plain"), ALL) == _encoded(expected)
 
 
 def test_what_takes_long_is_not_answered_from_memory():
@@ -497,4 +497,4 @@ def test_what_takes_long_is_not_answered_from_memory():
     for step_ms, long in ((MINUTE, False), (100, True)):
         query = MetricQuery(subject=JobRef("j1"), metrics=("memory.usage",), range=span, step_ms=step_ms, by=By.REPLICA)
         executor.run(query, ALL)
-        assert (executor.from_memory(query, ALL) is None) is long
+        assert (executor.answer_from_memory(query, ALL) is None) is long

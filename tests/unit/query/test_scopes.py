@@ -66,6 +66,6 @@ def test_an_executor_and_the_commands_check_the_scope():
     with pytest.raises(ForbiddenError):
         executor.run(BY_NAME["StatisticsQuestion"](), PROJECT)
     with pytest.raises(ForbiddenError):
-        executor.from_memory(BY_NAME["KeysQuestion"](), RESOURCES)
+        executor.answer_from_memory(BY_NAME["KeysQuestion"](), RESOURCES)
     with pytest.raises(ForbiddenError):
         commands.perform(SERVICES, BY_NAME["ServerQuestion"](), WRITER, JOB)

@@ -55,7 +55,7 @@ def test_lists_of_a_job_are_cached_until_its_revision_changes(store):
     revision, searches = [1], []
 
     class Counting(MemoryStore):
-        def revision(self, jobs):
+        def get_revision(self, jobs):
             return revision[0]
 
         def find(self, selector):
@@ -83,7 +83,7 @@ def test_a_derived_result_is_cached_as_long_as_its_list_of_series(store):
     revision, made = [1], []
 
     class Revised(MemoryStore):
-        def revision(self, jobs):
+        def get_revision(self, jobs):
             return revision[0]
 
     store.__class__ = Revised
@@ -94,7 +94,7 @@ def test_a_derived_result_is_cached_as_long_as_its_list_of_series(store):
             made.append(name)
             return sorted(f"{name} {one.replica}" for one in series)
 
-        return executor.run(SeriesQuestion(metrics=frozenset({"cpu.time"}), jobs=jobs), scope).derived(name, make)
+        return executor.run(SeriesQuestion(metrics=frozenset({"cpu.time"}), jobs=jobs), scope).derive(name, make)
 
     assert derived("a") == derived("a") == ["a w-0"]
     assert derived("b") == ["b w-0"]
@@ -119,7 +119,7 @@ def test_equal_series_have_the_identical_keys():
 
 def test_the_names_of_cached_lists_count_as_memory(store):
     class Counting(MemoryStore):
-        def revision(self, jobs):
+        def get_revision(self, jobs):
             return 1
 
     store.__class__ = Counting
@@ -129,7 +129,7 @@ def test_the_names_of_cached_lists_count_as_memory(store):
     found = executor.run(SeriesQuestion(metrics=many, jobs=(MINE.job_key,)), ALL)
     listed = cache.statistics.bytes
     assert listed >= sum(map(len, many))
-    found.derived("long", list, 5_000)
+    found.derive("long", list, 5_000)
     assert cache.statistics.bytes >= listed + 5_000
 
 
@@ -163,35 +163,39 @@ def test_brief_questions_are_answered_from_memory_alone():
     executor = Executor(windowed, FakeRegistry(), SetClock(), Limits())
     listed = SeriesQuestion(metrics=frozenset({"cpu.time"}), jobs=(MINE.job_key, FOREIGN.job_key), brief=True)
     part = Scope(frozenset({"lab"}), grant=Grant((), ()))
-    assert executor.from_memory(listed, ALL) is None
+    assert executor.answer_from_memory(listed, ALL) is None
     assert set(executor.run(listed, ALL).series) == {MINE, FOREIGN}
-    recalled = executor.from_memory(listed, ALL)
+    recalled = executor.answer_from_memory(listed, ALL)
     assert recalled is not None
     assert set(recalled.series) == {MINE, FOREIGN}
-    assert executor.from_memory(listed, LAB) is None, "a caller with another scope has another list"
-    assert executor.from_memory(replace_parts(listed, brief=False), ALL) is None
+    assert executor.answer_from_memory(listed, LAB) is None, "a caller with another scope has another list"
+    assert executor.answer_from_memory(replace_parts(listed, brief=False), ALL) is None
     assert executor.run(replace_parts(listed, jobs=(MINE.job_key,)), LAB).series == (MINE,)
-    assert executor.from_memory(listed, part) is None
+    assert executor.answer_from_memory(listed, part) is None
 
     recent = TimeRange(NOW - 5 * MINUTE, NOW)
     asked = SamplesQuestion(series=(FOREIGN, MINE), range=recent, check=True, brief_samples=100)
     wanted = run(engine, asked)
-    read = executor.from_memory(asked, ALL)
+    read = executor.answer_from_memory(asked, ALL)
     assert read is not None
     columns = read.columns
     assert len(columns) > 10
     for name in ("index", "time", "value"):
         assert np.array_equal(getattr(columns, name), getattr(wanted.columns, name))
     with pytest.raises(NotFoundError):
-        executor.from_memory(asked, LAB)
-    assert executor.from_memory(replace_parts(asked, brief_samples=0), ALL) is None
-    assert executor.from_memory(replace_parts(asked, range=TimeRange(NOW - DAY, NOW)), ALL) is None
-    assert executor.from_memory(replace_parts(asked, series=(MINE, NODE)), ALL) is None, "memory knows no such series"
-    assert executor.from_memory(replace_parts(asked, brief_samples=len(columns)), ALL) is not None
-    assert executor.from_memory(replace_parts(asked, brief_samples=len(columns) - 1), ALL) is None, "too many samples"
+        executor.answer_from_memory(asked, LAB)
+    assert executor.answer_from_memory(replace_parts(asked, brief_samples=0), ALL) is None
+    assert executor.answer_from_memory(replace_parts(asked, range=TimeRange(NOW - DAY, NOW)), ALL) is None
+    assert executor.answer_from_memory(replace_parts(asked, series=(MINE, NODE)), ALL) is None, (
+        "memory knows no such series"
+    )
+    assert executor.answer_from_memory(replace_parts(asked, brief_samples=len(columns)), ALL) is not None
+    assert executor.answer_from_memory(replace_parts(asked, brief_samples=len(columns) - 1), ALL) is None, (
+        "too many samples"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(series_module, "_SHORT_LIST", 1)
-        assert executor.from_memory(listed, ALL) is None
+        assert executor.answer_from_memory(listed, ALL) is None
 
 
 def found(store, scope, **parts):

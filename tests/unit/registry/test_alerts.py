@@ -21,12 +21,12 @@ def message(destination="d", body="{}"):
 def test_alerts_are_stored_replaced_and_deleted(registry):
     registry.alerts.put([alert(value="1.5"), alert("b", value="2.5", started=0)])
     registry.alerts.put([alert(value="3.5", state=AlertState.RESOLVED, resolved=9)], ["none"])
-    assert [(one.fingerprint, one.value, one.state.value) for one in registry.alerts.all()] == [
+    assert [(one.fingerprint, one.value, one.state.value) for one in registry.alerts.list_alerts()] == [
         ("b", "2.5", "firing"),
         ("a", "3.5", "resolved"),
     ]
     registry.alerts.put([], ["a", "b"])
-    assert registry.alerts.all() == []
+    assert registry.alerts.list_alerts() == []
 
 
 FIRED = {"labels": {"job_id": "j", "alertname": "Hot"}, "started": 3, "fired": 5}
@@ -34,7 +34,7 @@ ENDED = {**FIRED, "state": AlertState.RESOLVED, "resolved": 9}
 
 
 def events(registry, project="p"):
-    return registry.events(EventFilter(projects=frozenset({project}), types=frozenset({EventType.ALERT}))).events
+    return registry.list_events(EventFilter(projects=frozenset({project}), types=frozenset({EventType.ALERT}))).events
 
 
 @pytest.fixture
@@ -85,9 +85,9 @@ def test_silences_are_stored_and_deleted(registry):
         updated=1,
     )  # fmt: skip
     registry.alerts.put_silence(made)
-    assert registry.alerts.silences() == [made]
+    assert registry.alerts.list_silences() == [made]
     registry.alerts.put_silence(made, ["s0"])
-    assert registry.alerts.silences() == [made]
+    assert registry.alerts.list_silences() == [made]
 
 
 def test_messages_are_stored_with_their_groups(registry):
@@ -99,7 +99,7 @@ def test_messages_are_stored_with_their_groups(registry):
     registry.alerts.retry(first.id, 77, "away")
     again = registry.alerts.waiting()[0]
     assert (again.id, again.tries, again.next_try, again.error) == (first.id, 1, 77, "away")
-    registry.alerts.delivered(first.id)
+    registry.alerts.delete_message(first.id)
     assert [one.body for one in registry.alerts.waiting()] == ["2", "3"]
     registry.alerts.decide([], ["k"], [], 6)
     assert registry.alerts.groups() == []

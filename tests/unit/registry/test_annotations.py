@@ -29,7 +29,7 @@ def filled(registry):
 
 
 def found(registry, operator, *tags):
-    page = registry.jobs(JobFilter(conditions=(Condition("tag", operator, tags),)), NOW)
+    page = registry.list_jobs(JobFilter(conditions=(Condition("tag", operator, tags),)), NOW)
     assert page.total == len(page.jobs)
     return {(job.project, job.id) for job in page.jobs}
 
@@ -39,7 +39,7 @@ def test_tags_are_added_once_removed_and_sorted(filled):
     assert table.change_tags("p", "a", [tag("x"), tag("b")], []).tags == [tag("b"), tag("x")]
     again = JobTag(tag="x", author="somebody else", by="other", created=NOW + 1)
     assert table.change_tags("p", "a", [again], ["b", "none"]).tags == [tag("x")]
-    assert table.of_job("p", "b").tags == []
+    assert table.read_annotations("p", "b").tags == []
     assert table.tags([("p", "a"), ("q", "a"), ("p", "b")]) == {("p", "a"): ["x"]}
 
 
@@ -56,17 +56,17 @@ def test_notes_are_listed_by_their_writing_and_deleted(filled):
     table = filled.annotations
     table.add_note("p", "a", note("late", NOW + 1, time=NOW - 5))
     table.add_note("p", "a", note("early"))
-    assert table.of_job("p", "a").notes == [note("early"), note("late", NOW + 1, time=NOW - 5)]
+    assert table.read_annotations("p", "a").notes == [note("early"), note("late", NOW + 1, time=NOW - 5)]
     assert not table.delete_note("p", "b", "early")
     assert table.delete_note("p", "a", "early")
-    assert [one.id for one in table.of_job("p", "a").notes] == ["late"]
+    assert [one.id for one in table.read_annotations("p", "a").notes] == ["late"]
 
 
 def test_a_job_has_no_more_than_the_limits_however_many_write(filled):
     table = filled.annotations
     with pytest.raises(LimitExceededError):
         table.change_tags("p", "a", [tag(f"t{at}") for at in range(MOST_TAGS + 1)], [])
-    assert table.of_job("p", "a").tags == []
+    assert table.read_annotations("p", "a").tags == []
     table.change_tags("p", "a", [tag(f"t{at}") for at in range(MOST_TAGS)], [])
     assert len(table.change_tags("p", "a", [tag("new")], ["t0"]).tags) == MOST_TAGS
 
@@ -79,7 +79,7 @@ def test_a_job_has_no_more_than_the_limits_however_many_write(filled):
 
     with ThreadPoolExecutor(4) as threads:
         written = list(threads.map(write, range(MOST_NOTES + 8)))
-    assert written.count(True) == MOST_NOTES == len(table.of_job("p", "a").notes)
+    assert written.count(True) == MOST_NOTES == len(table.read_annotations("p", "a").notes)
 
 
 def test_tags_and_notes_are_deleted_with_their_job(filled):
@@ -88,9 +88,9 @@ def test_tags_and_notes_are_deleted_with_their_job(filled):
         filled.annotations.add_note(project, "a", note("n"))
     assert filled.delete_job("p", "a")
     filled.record("p", Records(jobs=[JobRecord(job_id="a")]), NOW)
-    assert not filled.annotations.of_job("p", "a").tags
-    assert not filled.annotations.of_job("p", "a").notes
-    assert len(filled.annotations.of_job("q", "a").notes) == 1
+    assert not filled.annotations.read_annotations("p", "a").tags
+    assert not filled.annotations.read_annotations("p", "a").notes
+    assert len(filled.annotations.read_annotations("q", "a").notes) == 1
 
 
 def test_a_job_that_another_server_deleted_is_not_found(filled):
@@ -108,7 +108,7 @@ def test_a_backup_contains_tags_and_notes(filled, tmp_path):
     other = open_registry(f"sqlite:///{tmp_path / 'other.db'}", Retention())
     try:
         other.restore(tmp_path / "copy")
-        assert other.annotations.of_job("p", "a") == filled.annotations.of_job("p", "a")
+        assert other.annotations.read_annotations("p", "a") == filled.annotations.read_annotations("p", "a")
         assert found(other, Operator.IN, "x") == {("p", "a")}
     finally:
         other.close()

@@ -58,11 +58,19 @@ def fill(registry: Registry) -> None:
 
 
 def everything(registry: Registry) -> object:
-    page = registry.jobs(JobFilter(sort="id", limit=10_000), NOW)
-    views = [registry.job(frozenset({job.project}), job.id, NOW) for job in page.jobs[::50] + page.jobs[:3]]
-    own = registry.retention("p"), registry.retention("default")
-    events = registry.events(EventFilter(limit=10_000))
-    return page.jobs, views, registry.job(None, "j", NOW), registry.nodes(None), registry.keys.all(), own, events
+    page = registry.list_jobs(JobFilter(sort="id", limit=10_000), NOW)
+    views = [registry.find_job(frozenset({job.project}), job.id, NOW) for job in page.jobs[::50] + page.jobs[:3]]
+    own = registry.get_retention("p"), registry.get_retention("default")
+    events = registry.list_events(EventFilter(limit=10_000))
+    return (
+        page.jobs,
+        views,
+        registry.find_job(None, "j", NOW),
+        registry.list_nodes(None),
+        registry.keys.list_keys(),
+        own,
+        events,
+    )
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -91,7 +99,7 @@ def test_a_copy_brings_everything_back_in_either_database(registry: Registry, em
 def test_a_copy_of_an_empty_registry_is_a_copy(registry: Registry, empty: Registry, tmp_path: Path) -> None:
     registry.backup(tmp_path / "copy")
     empty.restore(tmp_path / "copy")
-    assert empty.jobs(JobFilter(), NOW).total == 0
+    assert empty.list_jobs(JobFilter(), NOW).total == 0
 
 
 def test_a_copy_holds_one_moment_while_others_write(registry: Registry, empty: Registry, tmp_path: Path) -> None:
@@ -112,7 +120,7 @@ def test_a_copy_holds_one_moment_while_others_write(registry: Registry, empty: R
     stop.set()
     thread.join()
     empty.restore(tmp_path / "copy2")
-    ids = {job.id for job in empty.jobs(JobFilter(limit=100_000), NOW).jobs}
+    ids = {job.id for job in empty.list_jobs(JobFilter(limit=100_000), NOW).jobs}
     count = len(ids) // 2
     assert ids == {f"{side}{number}" for side in "ab" for number in range(count)}
     assert count <= written
@@ -154,10 +162,10 @@ def test_a_damaged_copy_fills_nothing(
         with pytest.raises(InvalidRequestError) as refused:
             registry.restore(tmp_path / "copy")
         assert refused.value.field == "directory"
-        assert registry.jobs(JobFilter(), NOW).total == 0
+        assert registry.list_jobs(JobFilter(), NOW).total == 0
     rows.write_bytes(whole)
     registry.restore(tmp_path / "copy")
-    assert registry.jobs(JobFilter(), NOW).total == 2501
+    assert registry.list_jobs(JobFilter(), NOW).total == 2501
 
 
 def test_a_folder_without_a_copy_is_named(registry: Registry, tmp_path: Path) -> None:
@@ -186,6 +194,6 @@ def test_a_copy_made_before_the_last_migration_is_brought_back(registry: Registr
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "registry.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     registry.restore(tmp_path / "copy")
-    [job] = registry.job_head(None, "old", NOW)
+    [job] = registry.find_job_head(None, "old", NOW)
     assert (job.name, job.extra, job.checkpoints, job.updated) == ("n", {}, [], None)
-    assert [(node.name, node.resource_group) for node in registry.nodes(None)] == [("n", "")]
+    assert [(node.name, node.resource_group) for node in registry.list_nodes(None)] == [("n", "")]

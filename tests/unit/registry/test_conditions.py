@@ -114,7 +114,7 @@ class Jobs(list[Job]):
 
 @pytest.fixture(scope="module")
 def every(filled: Registry) -> Jobs:
-    return Jobs(filled.jobs(JobFilter(limit=1000), NOW).jobs)
+    return Jobs(filled.list_jobs(JobFilter(limit=1000), NOW).jobs)
 
 
 def shown(text: str) -> str:
@@ -225,7 +225,7 @@ conditions = st.one_of(
 @example(chosen=[Condition("name", Operator.CONTAINS, ("job-1",), "id")], sort="created")
 @example(chosen=[Condition("extra.foas.deep/er/name", Operator.IN, ("Größe",), "user")], sort="created")
 def test_conditions_are_a_filter(filled: Registry, every: Jobs, chosen: list[Condition], sort: str) -> None:
-    page = filled.jobs(JobFilter(conditions=tuple(chosen), sort=sort, limit=1000), NOW)
+    page = filled.list_jobs(JobFilter(conditions=tuple(chosen), sort=sort, limit=1000), NOW)
     expected = {(job.project, job.id) for job in every if all(meets(job, one) for one in chosen)}
     assert {(job.project, job.id) for job in page.jobs} == expected
     assert page.total == len(expected)
@@ -258,7 +258,7 @@ def test_conditions_are_a_filter(filled: Registry, every: Jobs, chosen: list[Con
 )
 def test_a_condition_that_cannot_be_meant_is_refused(filled: Registry, condition: Condition) -> None:
     with pytest.raises(InvalidRequestError) as refused:
-        filled.jobs(JobFilter(conditions=(condition,)), NOW)
+        filled.list_jobs(JobFilter(conditions=(condition,)), NOW)
     assert refused.value.field == "conditions"
 
 
@@ -279,7 +279,7 @@ def test_conditions_and_filters_are_both_met(filled: Registry, every: Jobs) -> N
         and job.state in {JobState.STOPPED, JobState.FAILED}
         and job.labels.get("team") == "T2"
     }
-    page = filled.jobs(question, NOW)
+    page = filled.list_jobs(question, NOW)
     assert expected
     assert {job.id for job in page.jobs} == expected
     assert page.total == len(expected)
@@ -296,7 +296,7 @@ def test_a_node_is_that_of_any_replica(filled: Registry) -> None:
         for chosen in ({"n1"}, {"n2"}, {"n1", "n3"}, {"n"}, {"N1"}, set[str]()):
             for operator in (Operator.IN, Operator.NOT_IN):
                 condition = Condition("node", operator, tuple(sorted(chosen)))
-                page = filled.jobs(JobFilter(projects=frozenset({"nodes"}), conditions=(condition,)), NOW)
+                page = filled.list_jobs(JobFilter(projects=frozenset({"nodes"}), conditions=(condition,)), NOW)
                 inside = {job for job, nodes in places.items() if chosen & set(nodes)}
                 expected = inside if operator is Operator.IN else places.keys() - inside
                 assert {job.id for job in page.jobs} == expected, condition
@@ -315,7 +315,7 @@ def test_case_is_folded_as_python_folds_it(filled: Registry, text: str, part: st
     record = JobRecord(job_id="folded", error=text)
     filled.record("fold", Records(jobs=[record]), NOW)
     condition = Condition("error", Operator.CONTAINS, (part,))
-    page = filled.jobs(JobFilter(projects=frozenset({"fold"}), conditions=(condition,)), NOW)
+    page = filled.list_jobs(JobFilter(projects=frozenset({"fold"}), conditions=(condition,)), NOW)
     assert page.total == (shown(part).casefold() in shown(text).casefold())
 
 
@@ -324,4 +324,4 @@ def test_texts_with_what_a_database_cannot_keep_find_nothing(filled: Registry) -
         question = JobFilter(
             name_contains=text, ids=(text,), users=frozenset({text}), projects=frozenset({"default", "p-1"})
         )
-        assert filled.jobs(question, NOW).total == 0
+        assert filled.list_jobs(question, NOW).total == 0

@@ -31,7 +31,7 @@ REASONS = (
 
 
 def every(registry: Registry, **question: object) -> list[Event]:
-    return registry.events(EventFilter(limit=1_000, **question)).events  # type: ignore[arg-type]
+    return registry.list_events(EventFilter(limit=1_000, **question)).events  # type: ignore[arg-type]
 
 
 def test_every_type_is_found_by_its_filter_and_each_event_has_one(registry: Registry) -> None:
@@ -67,7 +67,7 @@ def test_pages_behind_an_id_miss_and_repeat_nothing_while_others_write(registry:
     registry.add_events(stored)
     expected = EventFilter(jobs=("j",), descending=descending, limit=3)
     found: list[Event] = []
-    while page := registry.events(expected).events:
+    while page := registry.list_events(expected).events:
         found += page
         expected = msgspec.structs.replace(expected, after=page[-1].id)
         # An event that sorts before what was read already.

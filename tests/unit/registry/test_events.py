@@ -33,7 +33,7 @@ def record_events(registry: Registry, *events: EventRecord, project: str = "defa
 
 
 def states(registry: Registry, job: str = "j") -> list[tuple[str, str, int]]:
-    page = registry.events(EventFilter(jobs=(job,), sources=STATE, limit=1000))
+    page = registry.list_events(EventFilter(jobs=(job,), sources=STATE, limit=1000))
     return [(event.replica, event.reason, event.time) for event in page.events]
 
 
@@ -43,7 +43,7 @@ def test_an_event_comes_back_with_all_it_said(registry: Registry) -> None:
         source=EventSource.REPLICA, level=Level.ERROR, reason="OOMKilled", message="a\0b '\"%_;--",
     )  # fmt: skip
     record_events(registry, whole, project="p")
-    page = registry.events(EventFilter(jobs=("j",)))
+    page = registry.list_events(EventFilter(jobs=("j",)))
     assert page.total == 1
     assert page.events == [
         Event(
@@ -65,8 +65,8 @@ def test_an_event_sent_again_counts_once(registry: Registry) -> None:
     record_events(registry, EVENT, *others, EVENT)
     record_events(registry, msgspec.structs.replace(EVENT, level=Level.WARNING), *others)
     record_events(registry, EVENT, project="p")
-    assert registry.events(EventFilter()).total == len(others) + 2
-    assert registry.events(EventFilter(projects=frozenset({"p"}))).total == 1
+    assert registry.list_events(EventFilter()).total == len(others) + 2
+    assert registry.list_events(EventFilter(projects=frozenset({"p"}))).total == 1
 
 
 EVENTS = [
@@ -109,7 +109,7 @@ questions = st.builds(
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(question=questions)
 def test_a_page_of_events_is_a_filter_an_order_and_a_slice(registry: Registry, question: EventFilter) -> None:
-    if registry.events(EventFilter(limit=0)).total == 0:
+    if registry.list_events(EventFilter(limit=0)).total == 0:
         for number, event in enumerate(EVENTS):
             record_events(registry, event, project="ab"[number % 2])
     stored = [
@@ -119,7 +119,7 @@ def test_a_page_of_events_is_a_filter_an_order_and_a_slice(registry: Registry, q
     found.sort(key=lambda event: event.time)
     if question.descending:
         found.reverse()
-    page = registry.events(question)
+    page = registry.list_events(question)
     assert page.total == len(found)
     assert page.events == found[question.offset : question.offset + question.limit]
 
@@ -141,7 +141,7 @@ def matches(event: Event, question: EventFilter) -> bool:
 @pytest.mark.parametrize("field", ["offset", "limit"])
 def test_a_page_of_events_is_not_negative(registry: Registry, field: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
-        registry.events(msgspec.convert({field: -1}, EventFilter))
+        registry.list_events(msgspec.convert({field: -1}, EventFilter))
     assert refused.value.field == field
 
 
@@ -153,7 +153,7 @@ def test_the_life_of_a_job_is_reported_by_its_states(registry: Registry) -> None
     failed = JobRecord(job_id="j", state=JobState.FAILED, end=NOW + 4, error="out of memory")
     put(registry, failed, failed, now=NOW + 9)
     assert states(registry) == [("", "Queued", NOW - 100), ("", "Running", NOW + 2), ("", "Failed", NOW + 4)]
-    last = registry.events(EventFilter(descending=True, limit=1)).events[0]
+    last = registry.list_events(EventFilter(descending=True, limit=1)).events[0]
     assert (last.level, last.message, last.source) == (Level.ERROR, "out of memory", EventSource.STATE)
     put(registry, JobRecord(job_id="j", state=JobState.RUNNING, start=NOW + 20), now=NOW + 21)
     put(registry, JobRecord(job_id="j", state=JobState.QUEUED, created=NOW - 100), now=NOW + 30)
@@ -184,7 +184,7 @@ def test_a_late_opening_reports_nothing(registry: Registry) -> None:
     assert states(registry) == [
         ("", "Running", NOW), ("w", "Running", NOW), ("w", "Failed", NOW + 5), ("", "Succeeded", NOW + 6),
     ]  # fmt: skip
-    page = registry.events(EventFilter(replicas=frozenset({"w"}), levels=frozenset({Level.ERROR})))
+    page = registry.list_events(EventFilter(replicas=frozenset({"w"}), levels=frozenset({Level.ERROR})))
     assert [(event.message, event.node) for event in page.events] == [("OOMKilled", "n")]
 
 
@@ -220,7 +220,7 @@ def test_a_refused_record_leaves_no_event(registry: Registry) -> None:
     jobs = [JobRecord(job_id="ok", state=JobState.RUNNING), JobRecord(job_id="j", extra={"foas": {"k": "x" * 2**18}})]
     with pytest.raises(InvalidRequestError):
         registry.record("default", Records(jobs=jobs, events=[EVENT]), NOW)
-    assert registry.events(EventFilter()).total == 0
+    assert registry.list_events(EventFilter()).total == 0
 
 
 def test_events_go_with_their_job(registry: Registry) -> None:
@@ -228,7 +228,7 @@ def test_events_go_with_their_job(registry: Registry) -> None:
     record_events(registry, EVENT)
     record_events(registry, EVENT, project="p")
     registry.delete_job("default", "j")
-    left = registry.events(EventFilter()).events
+    left = registry.list_events(EventFilter()).events
     assert [(event.project, event.job) for event in left] == [("default", "k"), ("p", "j")]
 
 
@@ -245,10 +245,10 @@ def test_a_job_keeps_its_newest_events(
             registry,
             *(msgspec.structs.replace(EVENT, time=NOW + n // 2, message=str(n)) for n in order[first : first + 10]),
         )
-    page = registry.events(EventFilter(jobs=("j",), limit=100))
+    page = registry.list_events(EventFilter(jobs=("j",), limit=100))
     assert [event.time for event in page.events] == [NOW + n // 2 for n in range(30, 50)]
     assert registry.events_dropped == 30
-    assert registry.events(EventFilter(jobs=("other",))).total == 20
+    assert registry.list_events(EventFilter(jobs=("other",))).total == 20
     assert any("j of project default" in message for message in caplog.messages)
 
 
@@ -265,7 +265,7 @@ def test_old_events_of_nodes_and_of_nobody_are_pruned(registry: Registry) -> Non
             record_events(registry, *events, project=project)
     assert registry.prune(NOW) == 4 + 2
     assert registry.prune(NOW) == 0
-    stored_events = registry.events(EventFilter(limit=100)).events
+    stored_events = registry.list_events(EventFilter(limit=100)).events
     assert sorted((e.project, e.job, e.reason) for e in stored_events if e.source is not EventSource.STATE) == [
         ("p", "", "5"), ("p", "gone", "5"), ("p", "j", "20"), ("p", "j", "5"), ("p", "j", "800"),
         ("q", "", "20"), ("q", "", "5"), ("q", "gone", "20"), ("q", "gone", "5"),

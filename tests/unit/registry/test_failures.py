@@ -36,10 +36,10 @@ def test_a_full_disk(tmp_path: Path) -> None:
     pages = 1
     with pytest.raises(UnavailableError, match="full"):
         registry.record("default", records(100), NOW)
-    assert registry.jobs(JobFilter(), NOW).total == 0
+    assert registry.list_jobs(JobFilter(), NOW).total == 0
     pages = 0
     assert registry.record("default", records(100), NOW) == 100
-    assert registry.jobs(JobFilter(), NOW).total == 100
+    assert registry.list_jobs(JobFilter(), NOW).total == 100
     registry.close()
 
 
@@ -51,7 +51,7 @@ def test_another_process_that_holds_the_database(tmp_path: Path, monkeypatch: py
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(UnavailableError, match="locked"):
         registry.record("default", records(1), NOW)
-    assert registry.jobs(JobFilter(), NOW).total == 0
+    assert registry.list_jobs(JobFilter(), NOW).total == 0
     holder.execute("ROLLBACK")
     holder.close()
     assert registry.record("default", records(1), NOW) == 1
@@ -87,7 +87,7 @@ def test_a_read_only_database(registry: Registry, url: str) -> None:
         registry.database.engine.dispose()
     with pytest.raises(UnavailableError, match=r"read-?only"):
         registry.record("default", records(2), NOW)
-    assert registry.jobs(JobFilter(), NOW).total == 1
+    assert registry.list_jobs(JobFilter(), NOW).total == 1
 
 
 def test_a_lost_connection_is_mended(postgresql_url: str) -> None:
@@ -99,7 +99,7 @@ def test_a_lost_connection_is_mended(postgresql_url: str) -> None:
             connection.execute(
                 sa.text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'jobmeter'")
             )
-    assert registry.jobs(JobFilter(), NOW).total == 1
+    assert registry.list_jobs(JobFilter(), NOW).total == 1
     admin.dispose()
     registry.close()
 
@@ -121,6 +121,6 @@ def test_what_was_acknowledged_survives_a_kill(url: str) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED, url, "25"], stdout=subprocess.PIPE, check=False, timeout=120)
     assert killed.stdout == b"." * 25
     registry = open_registry(url, Retention())
-    assert registry.jobs(JobFilter(), NOW).total == 25
-    assert [len(registry.job(None, f"j{number}", NOW)[0].replicas) for number in range(25)] == [2] * 25
+    assert registry.list_jobs(JobFilter(), NOW).total == 25
+    assert [len(registry.find_job(None, f"j{number}", NOW)[0].replicas) for number in range(25)] == [2] * 25
     registry.close()

@@ -45,7 +45,7 @@ def filled(url: str):
 
 def matching(registry, *given, operator=Operator.IN, **paging):
     question = JobFilter(conditions=(Condition("finding", operator, given),), **paging)
-    page = registry.jobs(question, NOW)
+    page = registry.list_jobs(question, NOW)
     return [(job.project, job.id) for job in page.jobs], page.total
 
 

@@ -59,14 +59,14 @@ def test_the_worst_comes_first_and_each_job_has_its_own(registry):
         EventRecord(time=NOW, job="noise", reason="Finished", message="gpu_idle (job noise): no finding"),
     )
     store(registry, found("both", "xid", Severity.WARNING), project="q")
-    listed = registry.findings([("p", "both"), ("p", "one"), ("p", "noise"), ("p", "none")])
+    listed = registry.list_findings([("p", "both"), ("p", "one"), ("p", "noise"), ("p", "none")])
     rules = ["straggler", "cpu_throttled", "gpu_idle"]
     assert {one.id: one for one in listed} == {
         "both": summary("both", Severity.CRITICAL, rules, sentence="1 s", start=NOW + 1, count=3),
         "one": summary("one", Severity.WARNING, ["gpu_idle"], sentence="0 s", start=NOW),
     }
-    assert [one.rules for one in registry.findings([("q", "both")])] == [["xid"]]
-    assert registry.findings([]) == []
+    assert [one.rules for one in registry.list_findings([("q", "both")])] == [["xid"]]
+    assert registry.list_findings([]) == []
 
 
 def test_one_that_opens_again_counts_once_and_one_of_another_subject_too(registry):
@@ -76,7 +76,7 @@ def test_one_that_opens_again_counts_once_and_one_of_another_subject_too(registr
     ]
     other = found("j", "rank_lost", Severity.WARNING, 9, message="rank_lost (replica worker-1): for 9 s")
     store(registry, *again, other)
-    (one,) = registry.findings([("p", "j")])
+    (one,) = registry.list_findings([("p", "j")])
     assert (one.count, one.rules) == (2, ["rank_lost"])
 
 
@@ -84,7 +84,7 @@ def test_what_is_no_finding_of_ours_is_none(registry):
     store(registry, found("odd", "x", Severity.WARNING, message="!!"), found("odd", "y", Severity.INFO, message=""))
     state = EventRecord(time=NOW, job="odd", reason="Finding", message="rule (job odd): x", source=EventSource.REPLICA)
     registry.record("p", Records(events=[state]), NOW)
-    (one,) = registry.findings([("p", "odd")])
+    (one,) = registry.list_findings([("p", "odd")])
     assert (one.count, one.rules) == (1, ["rule"])
 
 
@@ -93,7 +93,7 @@ def test_a_job_with_very_many_leaves_room_for_the_others(registry):
         found("many", "xid", Severity.INFO, n, message=f"xid (device node-{n}/gpu0): seen") for n in range(MOST + 50)
     ]
     store(registry, *many, found("many", "straggler", Severity.CRITICAL), found("one", "gpu_idle", Severity.INFO))
-    listed = {one.id: one for one in registry.findings([("p", "many"), ("p", "one")])}
+    listed = {one.id: one for one in registry.list_findings([("p", "many"), ("p", "one")])}
     assert (listed["many"].count, listed["many"].rules) == (MOST, ["straggler", "xid"])
     assert listed["one"].rules == ["gpu_idle"]
 
@@ -131,21 +131,23 @@ def test_the_worst_open_finding_comes_first_and_filters_agree(registry, steps):
             events.append(make_end_event("p", job, (rule, one.subject), NOW + at, NOW))
             del open_now[key]
     store(registry, *events)
-    listed = registry.findings([("p", job)])
+    listed = registry.list_findings([("p", job)])
     assert len(listed) == bool(ever)
     for one in listed:
         worst = min((open_now or ever).values())
         assert (one.open, one.count) == (len(open_now), len(ever))
         first = (-list(Severity).index(one.severity), (one.start or 0) // SECOND, one.rules[0])
         assert first == worst
-        stored = registry.events(EventFilter(jobs=(job,), types=frozenset({EventType.FINDING}), limit=100)).events
+        stored = registry.list_events(EventFilter(jobs=(job,), types=frozenset({EventType.FINDING}), limit=100)).events
         report = add_reported([], read_reported_findings(stored), NOW + HOUR, running=True)
         assert list(dict.fromkeys(found.rule for found in report)) == one.rules
         assert report[0].severity is one.severity
         assert one.idle_devices == sum(rule == "gpu_idle_allocated" for rule, _ in open_now)
 
     def matching(value, field="open_finding"):
-        return registry.jobs(JobFilter(ids=(job,), conditions=(Condition(field, Operator.IN, (value,)),)), NOW).total
+        return registry.list_jobs(
+            JobFilter(ids=(job,), conditions=(Condition(field, Operator.IN, (value,)),)), NOW
+        ).total
 
     assert matching("/") == bool(open_now)
     assert matching("/", "finding") == bool(ever)
@@ -159,4 +161,4 @@ def test_the_idle_devices_of_a_finding_that_stands_for_many_are_counted(registry
     sentence = likewise("worker-0 (n1, gpu0) has computed nothing for 20 min: utilization is 0.1 %", 23, "device")
     idle = a_finding("gpu_idle_allocated", Severity.WARNING, ("job", "j"), sentence)
     store(registry, opening("p", "j", idle, NOW))
-    assert [one.idle_devices for one in registry.findings([("p", "j")])] == [24]
+    assert [one.idle_devices for one in registry.list_findings([("p", "j")])] == [24]

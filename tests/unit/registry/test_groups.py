@@ -66,7 +66,7 @@ def test_projects_and_what_belongs_to_a_job(registry):
         ]
         registry.record(project, Records(jobs=jobs), NOW)
     for projects in (None, frozenset({"a"}), frozenset({"a", "b"}), frozenset({"c"}), frozenset()):
-        alone = [view for name in names for view in registry.job(projects, name, NOW)]
+        alone = [view for name in names for view in registry.find_job(projects, name, NOW)]
         expected = {
             (view.job.project, view.job.id): view
             for view in alone

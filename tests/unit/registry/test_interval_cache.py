@@ -22,7 +22,7 @@ def test_what_goes_on_for_long_is_not_forgotten(monkeypatch: pytest.MonkeyPatch)
     for minute in range(1, 100):
         # Only what is new is learned of replicas.
         cache.commit(IntervalChanges(learned("j", 8, minute).ends))
-        assert cache.runs(("p", "j"), ("w", 0))
+        assert cache.is_running(("p", "j"), ("w", 0))
     later = 99 + GAP_MS  # goes on from an end of 99, and from none before it
     same = [observation(later, later, project="p", device=f"gpu{at}") for at in range(8)]
     assert cache.go_on(Mock(**{"exec_driver_sql.return_value.rowcount": 8}), same, IntervalChanges()) == []
@@ -34,10 +34,10 @@ def test_more_than_may_be_remembered_is_forgotten(monkeypatch: pytest.MonkeyPatc
     for number in range(100):
         cache.commit(learned(f"j{number}", 3, number))
         # Three devices and a replica of each job.
-        assert sum(cache.runs(("p", f"j{at}"), ("w", 0)) for at in range(number + 1)) <= 5
+        assert sum(cache.is_running(("p", f"j{at}"), ("w", 0)) for at in range(number + 1)) <= 5
         if number % 3 == 0:
             cache.forget([("p", f"j{number}"), ("p", "another")])
     cache.clear()
     for _ in range(2):
         cache.commit(learned("j", 18, 1))
-        assert cache.runs(("p", "j"), ("w", 0))
+        assert cache.is_running(("p", "j"), ("w", 0))

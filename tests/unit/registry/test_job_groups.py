@@ -33,7 +33,7 @@ def test_the_groups_of_jobs(registry):
     for _ in range(2):
         write(choose, registry, jobs)
         stored = {
-            (project, job): next(iter(registry.job_head(frozenset({project}), job, NOW))) for project, job in jobs
+            (project, job): next(iter(registry.find_job_head(frozenset({project}), job, NOW))) for project, job in jobs
         }
         for projects in (None, frozenset({"a"}), frozenset({"a", "b", "c"}), frozenset({"c"}), frozenset()):
             expected: dict[tuple[str, str], list[Any]] = {}

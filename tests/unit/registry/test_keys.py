@@ -23,19 +23,19 @@ OTHER = replace(KEY, id="key-2", project="p", token_hash=b"2" * 32, access_key_i
 def test_a_key_is_found_by_each_of_its_halves(registry: Registry) -> None:
     registry.keys.add(KEY)
     registry.keys.add(OTHER)
-    assert registry.keys.by_token(KEY.token_hash) == KEY
-    assert registry.keys.by_access_key("AK2") == OTHER
-    assert registry.keys.by_token(b"none") is None
-    assert registry.keys.by_access_key("none") is None
+    assert registry.keys.find_by_token(KEY.token_hash) == KEY
+    assert registry.keys.find_by_access_key("AK2") == OTHER
+    assert registry.keys.find_by_token(b"none") is None
+    assert registry.keys.find_by_access_key("none") is None
 
 
 def test_keys_are_listed_by_creation(registry: Registry) -> None:
-    assert registry.keys.all() == []
+    assert registry.keys.list_keys() == []
     registry.keys.add(KEY)
     registry.keys.add(OTHER)
-    assert registry.keys.all() == [OTHER, KEY]
-    assert registry.keys.all(frozenset({"p"})) == [OTHER]
-    assert registry.keys.all(frozenset()) == []
+    assert registry.keys.list_keys() == [OTHER, KEY]
+    assert registry.keys.list_keys(frozenset({"p"})) == [OTHER]
+    assert registry.keys.list_keys(frozenset()) == []
 
 
 def test_a_key_is_revoked_once(registry: Registry) -> None:
@@ -43,7 +43,7 @@ def test_a_key_is_revoked_once(registry: Registry) -> None:
     assert registry.keys.revoke("key-1", 77) is True
     assert registry.keys.revoke("key-1", 78) is False
     assert registry.keys.revoke("none", 79) is False
-    assert registry.keys.by_token(KEY.token_hash) == replace(KEY, revoked=77)
+    assert registry.keys.find_by_token(KEY.token_hash) == replace(KEY, revoked=77)
 
 
 def test_the_last_use_only_moves_forward(registry: Registry) -> None:
@@ -51,7 +51,7 @@ def test_the_last_use_only_moves_forward(registry: Registry) -> None:
     registry.keys.mark_used("key-1", 50)
     registry.keys.mark_used("key-1", 40)
     registry.keys.mark_used("none", 60)
-    assert registry.keys.all() == [replace(KEY, last_used=50)]
+    assert registry.keys.list_keys() == [replace(KEY, last_used=50)]
 
 
 @pytest.mark.parametrize("twin", [KEY, replace(OTHER, token_hash=KEY.token_hash), replace(OTHER, access_key_id="AK1")])
@@ -59,4 +59,4 @@ def test_two_keys_never_share_a_name_or_a_secret(registry: Registry, twin: Store
     registry.keys.add(KEY)
     with pytest.raises(ConflictError):
         registry.keys.add(twin)
-    assert registry.keys.all() == [KEY]
+    assert registry.keys.list_keys() == [KEY]

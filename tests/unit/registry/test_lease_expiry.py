@@ -38,12 +38,12 @@ def lose(registry: Registry, now: int, since: int = 0, least: int = 60 * SECOND)
 
 
 def view(registry: Registry, now: int = NOW) -> JobView:
-    [found] = registry.job(None, "j", now)
+    [found] = registry.find_job(None, "j", now)
     return found
 
 
 def events_of(registry: Registry, replica: str = "") -> list[tuple[str, int, str]]:
-    events = registry.events(EventFilter(jobs=("j",), sources=frozenset({EventSource.STATE}))).events
+    events = registry.list_events(EventFilter(jobs=("j",), sources=frozenset({EventSource.STATE}))).events
     return [(one.reason, one.time, one.message.partition(":")[0]) for one in events if one.replica == replica]
 
 
@@ -59,7 +59,7 @@ def test_a_run_that_stopped_renewing_is_lost(registry: Registry) -> None:
     assert (found.job.state, found.job.error, found.job.end) == (FAILED, "lost", NOW + 30 * SECOND)
     assert [(one.state, one.reason, one.end) for one in found.replicas] == [(FAILED, "lost", NOW + 30 * SECOND)]
     assert events_of(registry) == [("Running", NOW, ""), ("Failed", NOW + 100 * SECOND, "lost")]
-    assert registry.jobs(JobFilter(states=frozenset({FAILED})), NOW).total == 1
+    assert registry.list_jobs(JobFilter(states=frozenset({FAILED})), NOW).total == 1
 
 
 def test_a_lost_run_that_comes_back_goes_on(registry: Registry) -> None:
@@ -109,13 +109,13 @@ def test_leases_are_counted_from_when_somebody_could_hear(registry: Registry) ->
 
 def test_a_job_without_a_lease_is_what_its_record_says(registry: Registry) -> None:
     registry.record("p", Records(jobs=[JobRecord(job_id="j", state=RUNNING, start=NOW)]), NOW)
-    assert registry.lease("p", "j") is None
+    assert registry.get_lease("p", "j") is None
     renew(registry, MINE, NOW)
     end(registry, JobState.SUCCEEDED, NOW)
-    assert registry.lease("p", "j") is None
+    assert registry.get_lease("p", "j") is None
     assert lose(registry, NOW + 99 * MINUTE) == 0
     renew(registry, MINE, NOW + 99 * MINUTE)
-    assert (view(registry).job.state, registry.job(None, "none", NOW)) == (JobState.SUCCEEDED, [])
+    assert (view(registry).job.state, registry.find_job(None, "none", NOW)) == (JobState.SUCCEEDED, [])
 
 
 def test_more_jobs_than_one_transaction_marks_are_all_lost(registry: Registry) -> None:
@@ -126,23 +126,23 @@ def test_more_jobs_than_one_transaction_marks_are_all_lost(registry: Registry) -
 
 def test_who_holds_the_lease_of_a_running_job_keeps_it(registry: Registry) -> None:
     start(registry, name="mine")
-    assert registry.lease("p", "j") == (NOW + MINUTE, "mine")
+    assert registry.get_lease("p", "j") == (NOW + MINUTE, "mine")
     with pytest.raises(InvalidRequestError, match="another run has its lease") as refused:
         start(registry, OTHER, NOW + 10 * SECOND, name="other")
     assert refused.value.field == "lease"
     assert (view(registry).job.name, view(registry).job.start) == ("mine", NOW)
     renew(registry, OTHER, NOW + 20 * SECOND)
-    assert registry.lease("p", "j") == (NOW + MINUTE, "mine")
+    assert registry.get_lease("p", "j") == (NOW + MINUTE, "mine")
     start(registry, OTHER, NOW + 2 * MINUTE, attempt=1)
-    assert registry.lease("p", "j") == (NOW + 3 * MINUTE, "other")
+    assert registry.get_lease("p", "j") == (NOW + 3 * MINUTE, "other")
 
 
 def test_a_lease_that_a_late_record_brought_is_nobodys(registry: Registry) -> None:
     """What a run that is over left in its spool does not keep the next one out."""
     registry.record("p", Records(jobs=[JobRecord(job_id="j", state=RUNNING, start=NOW, lease=MINE)]), NOW + MINUTE)
-    assert registry.lease("p", "j") == (NOW + 2 * MINUTE, "")
+    assert registry.get_lease("p", "j") == (NOW + 2 * MINUTE, "")
     start(registry, OTHER, NOW + MINUTE, attempt=1)
-    assert registry.lease("p", "j") == (NOW + 2 * MINUTE, "other")
+    assert registry.get_lease("p", "j") == (NOW + 2 * MINUTE, "other")
 
 
 def test_the_next_attempt_keeps_what_was_before_it(registry: Registry) -> None:
@@ -227,4 +227,4 @@ def test_an_end_that_nobody_saw_gives_way(registry: Registry) -> None:
     assert view(registry).job.state is FAILED
     registry.record("p", Records(jobs=[JobRecord(job_id="i", start=NOW - 9, end=NOW)]), NOW)
     registry.record("p", Records(jobs=[JobRecord(job_id="i", state=RUNNING)]), NOW)
-    assert [(one.state, one.end) for one in registry.job_head(None, "i", NOW)] == [(RUNNING, None)]
+    assert [(one.state, one.end) for one in registry.find_job_head(None, "i", NOW)] == [(RUNNING, None)]

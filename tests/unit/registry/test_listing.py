@@ -73,7 +73,7 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def every(filled: Registry) -> list[Job]:
-    return [job for number in range(31) for job in filled.job_head(None, f"job-{number}", NOW)]
+    return [job for number in range(31) for job in filled.find_job_head(None, f"job-{number}", NOW)]
 
 
 def created(job: Job) -> int:
@@ -143,7 +143,7 @@ def test_a_listing_is_a_filter_a_sort_and_a_page(filled: Registry, every: list[J
 
 
 def check(registry: Registry, every: list[Job], question: JobFilter) -> None:
-    page = registry.jobs(question, NOW)
+    page = registry.list_jobs(question, NOW)
     expected = [job for job in every if matches(job, question)]
     assert page.total == len(expected)
     key = KEYS[question.sort]
@@ -151,7 +151,7 @@ def check(registry: Registry, every: list[Job], question: JobFilter) -> None:
     window = slice(question.offset, question.offset + question.limit)
     assert [key(job) for job in page.jobs] == order[window]
     states = Counter(job.state for job in expected)
-    assert registry.state_counts(question, NOW) == states
+    assert registry.count_states(question, NOW) == states
     identities = {(job.project, job.id) for job in page.jobs}
     assert len(identities) == len(page.jobs)
     assert identities <= {(job.project, job.id) for job in expected}
@@ -159,11 +159,11 @@ def check(registry: Registry, every: list[Job], question: JobFilter) -> None:
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_pages_laid_end_to_end_hold_every_job_once(filled: Registry, sort: str) -> None:
-    total = filled.jobs(JobFilter(limit=0), NOW).total
+    total = filled.list_jobs(JobFilter(limit=0), NOW).total
     found = [
         (job.project, job.id)
         for offset in range(0, total, 7)
-        for job in filled.jobs(JobFilter(sort=sort, offset=offset, limit=7), NOW).jobs
+        for job in filled.list_jobs(JobFilter(sort=sort, offset=offset, limit=7), NOW).jobs
     ]
     assert len(found) == total == len(set(found))
 
@@ -174,10 +174,10 @@ def test_pages_laid_end_to_end_hold_every_job_once(filled: Registry, sort: str) 
 )
 def test_a_question_that_cannot_be_meant_names_its_field(filled: Registry, question: JobFilter, field: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
-        filled.jobs(question, NOW)
+        filled.list_jobs(question, NOW)
     assert refused.value.field == field
 
 
 def test_no_project_means_no_job(filled: Registry) -> None:
-    page = filled.jobs(JobFilter(projects=frozenset()), NOW)
+    page = filled.list_jobs(JobFilter(projects=frozenset()), NOW)
     assert (page.jobs, page.total) == ([], 0)

@@ -27,8 +27,8 @@ def states(view: JobView) -> tuple[JobState, JobState | None]:
 
 
 def one(registry: Registry, now_ms: int) -> JobView:
-    [view] = registry.job(None, "job", now_ms)
-    [head] = registry.job_head(None, "job", now_ms)
+    [view] = registry.find_job(None, "job", now_ms)
+    [head] = registry.find_job_head(None, "job", now_ms)
     assert view.job == head
     return view
 
@@ -54,18 +54,18 @@ def test_what_is_written_is_read_at_once(registry: Registry) -> None:
     view = one(registry, NOW + 10 * MINUTE)
     assert (view.job.state, view.replicas[0].rank) == (JobState.FAILED, 3)
     registry.delete_job("default", "job")
-    assert not registry.job(None, "job", NOW)
-    assert not registry.job_head(None, "job", NOW)
+    assert not registry.find_job(None, "job", NOW)
+    assert not registry.find_job_head(None, "job", NOW)
 
 
 def test_a_job_of_this_process_alone_stays_in_memory(tmp_path: Path) -> None:
     registry = open_registry(f"sqlite:///{tmp_path}/registry.db", Retention())
     registry.observe([OBSERVED], NOW)
-    assert registry.memory.job(None, "job", NOW) is None
+    assert registry.memory.get_job(None, "job", NOW) is None
     view = one(registry, NOW)
-    assert registry.memory.job(None, "job", NOW + ALIVE_MS - 1) == [view]
-    assert registry.memory.job_head(None, "job", NOW + ALIVE_MS - 1) == [view.job]
-    assert registry.memory.job(None, "job", NOW + ALIVE_MS) is None
+    assert registry.memory.get_job(None, "job", NOW + ALIVE_MS - 1) == [view]
+    assert registry.memory.get_job_head(None, "job", NOW + ALIVE_MS - 1) == [view.job]
+    assert registry.memory.get_job(None, "job", NOW + ALIVE_MS) is None
     registry.close()
 
 
@@ -73,8 +73,8 @@ def test_a_job_that_another_process_added_is_found_before_the_cache_expires(post
     monkeypatch.setattr(memory, "JOB_SECONDS", 3_600.0)
     ours, theirs = (open_registry(postgresql_url, Retention()) for _ in range(2))
     ours.refresh.join(None, alone=True)
-    assert not ours.job(None, "job", NOW)
-    assert not ours.job_head(None, "job", NOW)
+    assert not ours.find_job(None, "job", NOW)
+    assert not ours.find_job_head(None, "job", NOW)
     theirs.observe([OBSERVED], NOW)
     assert one(ours, NOW).job.id == "job"
     ours.close()
@@ -87,24 +87,24 @@ def test_among_other_servers_each_change_is_read_at_once(postgresql_url: str, mo
     theirs.observe([OBSERVED], NOW)
     theirs.record("default", Records(jobs=[JobRecord(job_id="other", name="quiet")]), NOW)
     assert one(ours, NOW).job.name == ""
-    assert ours.retention("default") == Retention()
+    assert ours.get_retention("default") == Retention()
     for name in ("resnet", "bert"):
         theirs.record("default", Records(jobs=[JobRecord(job_id="job", name=name)]), NOW)
         assert one(ours, NOW).job.name == name
-        assert ours.memory.job(None, "job", NOW) is None
-    [quiet] = ours.job_head(None, "other", NOW)
-    entry = ours.memory.heads.entry("other", None)
+        assert ours.memory.get_job(None, "job", NOW) is None
+    [quiet] = ours.find_job_head(None, "other", NOW)
+    entry = ours.memory.heads.get_entry("other", None)
     theirs.observe([replace(OBSERVED, last_ms=NOW + SECOND)], NOW + SECOND)
     assert one(ours, NOW + SECOND).job.last_sample == NOW + SECOND
-    assert ours.job_head(None, "other", NOW) == [quiet]
-    assert ours.memory.heads.entry("other", None) == entry, "an unchanged job stays cached"
+    assert ours.find_job_head(None, "other", NOW) == [quiet]
+    assert ours.memory.heads.get_entry("other", None) == entry, "an unchanged job stays cached"
     theirs.delete_job("default", "job")
-    assert not ours.job(None, "job", NOW)
-    assert ours.memory.retentions.last("default", None) == Retention()
+    assert not ours.find_job(None, "job", NOW)
+    assert ours.memory.retentions.get_last("default", None) == Retention()
     ours.refresh.join(None, alone=True)
-    assert ours.memory.job_head(None, "other", NOW) is None, "a change before it joined may have been missed"
-    assert ours.job_head(None, "other", NOW) == [quiet]
-    assert ours.memory.job_head(None, "other", NOW) == [quiet]
+    assert ours.memory.get_job_head(None, "other", NOW) is None, "a change before it joined may have been missed"
+    assert ours.find_job_head(None, "other", NOW) == [quiet]
+    assert ours.memory.get_job_head(None, "other", NOW) == [quiet]
     ours.close()
     theirs.close()
 
@@ -139,14 +139,14 @@ def test_what_was_read_before_a_change_is_not_cached() -> None:
 def test_a_retention_that_expired_is_used_while_the_database_does_not_answer(registry: Registry, monkeypatch) -> None:
     own = Retention(raw_days=3)
     registry.set_retention("p", own)
-    assert registry.memory.retention("p") is None
-    assert registry.retention("p") == registry.memory.retention("p") == own
+    assert registry.memory.get_retention("p") is None
+    assert registry.get_retention("p") == registry.memory.get_retention("p") == own
     monkeypatch.setattr(memory, "time", SimpleNamespace(monotonic=lambda: float("inf")))
-    assert registry.memory.retention("p") is None
+    assert registry.memory.get_retention("p") is None
     monkeypatch.setattr(registry, "database", _Away())
-    assert registry.retention("p") == own
+    assert registry.get_retention("p") == own
     with pytest.raises(UnavailableError):
-        registry.retention("q")
+        registry.get_retention("q")
 
 
 class _Away:

@@ -33,7 +33,7 @@ def test_samples_make_job_replica_node_and_allocation(registry: Registry) -> Non
         ],
         NOW,
     )
-    [found] = registry.job(None, "j", NOW)
+    [found] = registry.find_job(None, "j", NOW)
     assert (found.job.state, found.job.start, found.job.end, found.job.recorded) == (
         JobState.RUNNING, NOW - 900, NOW, False,
     )  # fmt: skip
@@ -45,17 +45,17 @@ def test_samples_make_job_replica_node_and_allocation(registry: Registry) -> Non
         ("gpu1", NOW - 900, NOW, AllocationSource.IMPORT),
         ("gpu0", NOW - 500, NOW - 100, AllocationSource.IMPORT),
     ]
-    assert [(n.name, n.first_seen, n.last_seen) for n in registry.nodes(None)] == [("n", NOW - 900, NOW)]
+    assert [(n.name, n.first_seen, n.last_seen) for n in registry.list_nodes(None)] == [("n", NOW - 900, NOW)]
 
 
 @pytest.mark.parametrize(("age", "state"), [(5 * MINUTE - 1, JobState.RUNNING), (5 * MINUTE, JobState.UNKNOWN)])
 def test_the_age_of_the_last_sample_gives_the_state(registry: Registry, age: int, state: JobState) -> None:
     registry.observe([observation(NOW - 10 * MINUTE, NOW)], NOW)
     later = NOW + age
-    assert registry.job_head(None, "j", later)[0].state == state
-    assert [job.id for job in registry.jobs(JobFilter(states=frozenset({state})), later).jobs] == ["j"]
+    assert registry.find_job_head(None, "j", later)[0].state == state
+    assert [job.id for job in registry.list_jobs(JobFilter(states=frozenset({state})), later).jobs] == ["j"]
     others = frozenset(JobState) - {state}
-    assert registry.jobs(JobFilter(states=others), later).total == 0
+    assert registry.list_jobs(JobFilter(states=others), later).total == 0
 
 
 def test_any_order_of_batches_gives_the_same_intervals(registry: Registry) -> None:
@@ -69,23 +69,23 @@ def test_any_order_of_batches_gives_the_same_intervals(registry: Registry) -> No
         job = f"j{number}"
         for batch in order:
             registry.observe([observation(batch.first_ms, batch.last_ms, device="gpu0", job=job)], NOW)
-        intervals = [(a.start, a.end) for a in registry.allocations("default", job)]
+        intervals = [(a.start, a.end) for a in registry.list_allocations("default", job)]
         assert intervals == [(NOW, NOW + 160_000), (NOW + 10_000_000, NOW + 10_060_000)], order
 
 
 def test_saying_it_again_changes_nothing(registry: Registry) -> None:
     batch = [observation(NOW - 1000, NOW, device=f"gpu{number}", replica=f"w{number}") for number in range(8)]
     registry.observe(batch, NOW)
-    before = registry.job(None, "j", NOW)
+    before = registry.find_job(None, "j", NOW)
     registry.observe(batch, NOW + 1)
     registry.observe(batch[2:4], NOW + 2)
-    assert registry.job(None, "j", NOW) == before
+    assert registry.find_job(None, "j", NOW) == before
 
 
 def test_samples_without_a_job_show_a_node_alone(registry: Registry) -> None:
     registry.observe([observation(1000, 2000, job="", replica="", cluster="c")], NOW)
-    assert registry.jobs(JobFilter(), NOW).total == 0
-    assert [(n.cluster, n.name) for n in registry.nodes(frozenset({"default"}))] == [("c", "n")]
+    assert registry.list_jobs(JobFilter(), NOW).total == 0
+    assert [(n.cluster, n.name) for n in registry.list_nodes(frozenset({"default"}))] == [("c", "n")]
     registry.observe([], NOW)
 
 
@@ -93,7 +93,7 @@ def test_a_recorded_job_keeps_what_was_recorded(registry: Registry) -> None:
     record = JobRecord(job_id="j", name="x", state=JobState.SUCCEEDED, start=NOW - 100, end=NOW, replicas=["w"])
     registry.record("default", Records(jobs=[record]), NOW)
     registry.observe([observation(NOW - 5000, NOW + 5000, node="n2", cluster="c")], NOW)
-    [found] = registry.job(None, "j", NOW)
+    [found] = registry.find_job(None, "j", NOW)
     assert (found.job.name, found.job.state, found.job.start, found.job.end) == (
         "x", JobState.SUCCEEDED, NOW - 100, NOW,
     )  # fmt: skip
@@ -104,22 +104,22 @@ def test_a_recorded_job_keeps_what_was_recorded(registry: Registry) -> None:
 def test_a_recorded_job_without_start_takes_its_first_sample(registry: Registry) -> None:
     registry.observe([observation(NOW - 5000, NOW)], NOW)
     registry.record("default", Records(jobs=[JobRecord(job_id="j", state=JobState.RUNNING)]), NOW)
-    job = registry.job_head(None, "j", NOW)[0]
+    job = registry.find_job_head(None, "j", NOW)[0]
     assert (job.start, job.end, job.state, job.recorded) == (NOW - 5000, None, JobState.RUNNING, True)
     hours_later = NOW + 3_600_000
-    assert registry.job_head(None, "j", hours_later)[0].state == JobState.RUNNING
+    assert registry.find_job_head(None, "j", hours_later)[0].state == JobState.RUNNING
 
 
 def test_a_finished_job_without_end_takes_its_last_sample(registry: Registry) -> None:
     registry.observe([observation(NOW - 5000, NOW - 10)], NOW)
     registry.record("default", Records(jobs=[JobRecord(job_id="j", state=JobState.FAILED)]), NOW)
-    assert registry.job_head(None, "j", NOW)[0].end == NOW - 10
+    assert registry.find_job_head(None, "j", NOW)[0].end == NOW - 10
 
 
 def test_a_recorded_node_of_a_replica_stands(registry: Registry) -> None:
     registry.record("default", Records(jobs=[JobRecord(job_id="j", replicas=[ReplicaRecord(name="w", node="a")])]), NOW)
     registry.observe([observation(1, 2, node="b")], NOW)
-    assert registry.job(None, "j", NOW)[0].replicas[0].node == "a"
+    assert registry.find_job(None, "j", NOW)[0].replicas[0].node == "a"
 
 
 def test_two_writers_at_once_lose_nothing(url: str) -> None:
@@ -142,7 +142,7 @@ def test_two_writers_at_once_lose_nothing(url: str) -> None:
         thread.join()
     assert errors == []
     for job in range(6):
-        assert [(a.start, a.end) for a in opened[0].allocations("default", f"j{job}")] == [(NOW, NOW + 29_500)]
+        assert [(a.start, a.end) for a in opened[0].list_allocations("default", f"j{job}")] == [(NOW, NOW + 29_500)]
     for registry in opened:
         registry.close()
 
@@ -192,7 +192,9 @@ def test_what_is_remembered_of_devices_changes_nothing(
                 write(one, batch)
         for job in "ab":
             expected = EventFilter(jobs=(job,))
-            views, happened = zip(*((one.job(None, job, NOW), one.events(expected)) for one in pair), strict=True)
+            views, happened = zip(
+                *((one.find_job(None, job, NOW), one.list_events(expected)) for one in pair), strict=True
+            )
             assert views[0] == views[1]
             assert happened[0] == happened[1]
 
@@ -202,7 +204,7 @@ def test_an_earlier_interval_that_comes_to_reach_a_later_one_is_joined_with_it(r
         registry.observe(
             [observation(NOW + at * MINUTE, NOW + at * MINUTE, job="a", device="gpu0") for at in minutes], NOW
         )
-        found = [(one.start, one.end or 0) for one in registry.allocations("default", "a")]
+        found = [(one.start, one.end or 0) for one in registry.list_allocations("default", "a")]
         return [((start - NOW) // MINUTE, (end - NOW) // MINUTE) for start, end in found]
 
     assert see(0) == [(0, 0)]
@@ -218,4 +220,6 @@ def test_a_row_that_went_behind_our_back_is_made_again(registry: Registry) -> No
     with registry.database.write() as connection:
         connection.exec_driver_sql("DELETE FROM allocations")
     registry.observe([observation(NOW + 200_000, NOW + 240_000, job="a", device="gpu0")], NOW)
-    assert [(one.start, one.end) for one in registry.allocations("default", "a")] == [(NOW + 200_000, NOW + 240_000)]
+    assert [(one.start, one.end) for one in registry.list_allocations("default", "a")] == [
+        (NOW + 200_000, NOW + 240_000)
+    ]

@@ -29,7 +29,7 @@ from jobmeter.registry.schema import metadata
 
 def _open_and_close(url: str) -> int:
     registry = open_registry(url, Retention())
-    total = registry.jobs(JobFilter(), 0).total
+    total = registry.list_jobs(JobFilter(), 0).total
     registry.close()
     return total
 
@@ -142,14 +142,14 @@ def test_an_older_database_is_brought_up_to_date(url: str, revision: str) -> Non
         connection.execute(sa.text("INSERT INTO nodes (project, cluster, name) VALUES ('p', '', 'n')"))
     database.close()
     registry = open_registry(url, Retention())
-    [job] = registry.job_head(None, "old", 7)
+    [job] = registry.find_job_head(None, "old", 7)
     assert (job.extra, job.checkpoints, job.updated) == ({}, [], None)
-    assert [node.resource_group for node in registry.nodes(None)] == [""]
+    assert [node.resource_group for node in registry.list_nodes(None)] == [""]
     registry.record("p", Records(jobs=[JobRecord(job_id="new", labels={"a": "c"}, extra={"foas": {"a": 1}})]), 7)
-    assert registry.job_head(None, "new", 7)[0].extra == {"foas": {"a": 1}}
+    assert registry.find_job_head(None, "new", 7)[0].extra == {"foas": {"a": 1}}
     for field, value, expected in (("labels.a", "b", ["old"]), ("labels.a", "c", ["new"]), ("node", "n", ["old"])):
         question = JobFilter(conditions=(Condition(field, Operator.IN, (value,)),))
-        assert [job.id for job in registry.jobs(question, 7).jobs] == expected
+        assert [job.id for job in registry.list_jobs(question, 7).jobs] == expected
     registry.close()
 
 
@@ -201,9 +201,9 @@ def test_sqlite_keeps_what_it_acknowledged(tmp_path: Path) -> None:
 
 
 def test_retention_is_a_projects_own_or_the_servers(registry: Registry) -> None:
-    assert registry.retention("p") == Retention()
+    assert registry.get_retention("p") == Retention()
     own = Retention(raw_days=1, minute_days=2, hour_days=3)
     registry.set_retention("p", own)
-    assert (registry.retention("p"), registry.retention("q")) == (own, Retention())
+    assert (registry.get_retention("p"), registry.get_retention("q")) == (own, Retention())
     registry.set_retention("p", None)
-    assert registry.retention("p") == Retention()
+    assert registry.get_retention("p") == Retention()

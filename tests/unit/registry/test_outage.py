@@ -34,7 +34,7 @@ def registry(server: PostgreSQL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Re
 
 def fails(registry: Registry) -> str:
     with pytest.raises(UnavailableError) as failed:
-        registry.keys.by_token(b"")
+        registry.keys.find_by_token(b"")
     return failed.value.message
 
 
@@ -42,7 +42,7 @@ def answers_again(registry: Registry) -> None:
     pause = threading.Event()
     for _ in range(600):
         try:
-            registry.keys.by_token(b"")
+            registry.keys.find_by_token(b"")
         except UnavailableError:
             pause.wait(0.1)
         else:
@@ -58,13 +58,13 @@ def test_a_frozen_server_holds_nobody_up(server: PostgreSQL, registry: Registry)
         # The others ask nothing: all of them together take no longer than one patience.
         later = {fails(registry) for _ in range(2_000)}
         with pytest.raises(UnavailableError):
-            registry.jobs(JobFilter(), NOW)
+            registry.list_jobs(JobFilter(), NOW)
     finally:
         server.thaw()
     assert later == {"the registry does not work now: its database does not answer"}
     assert "127.0.0.1" not in first
     answers_again(registry)
-    assert registry.jobs(JobFilter(), NOW).total == 1
+    assert registry.list_jobs(JobFilter(), NOW).total == 1
 
 
 def test_a_killed_server_is_reported_without_its_address(
@@ -77,4 +77,4 @@ def test_a_killed_server_is_reported_without_its_address(
     assert "the registry does not work now: " in caplog.text
     server.start()
     answers_again(registry)
-    assert registry.jobs(JobFilter(), NOW).total == 1
+    assert registry.list_jobs(JobFilter(), NOW).total == 1

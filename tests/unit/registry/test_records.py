@@ -19,7 +19,7 @@ def put(registry: Registry, *jobs: JobRecord, project: str = "default", now: int
 
 
 def view(registry: Registry, job: str = "j", now: int = NOW) -> JobView:
-    [found] = registry.job(None, job, now)
+    [found] = registry.find_job(None, job, now)
     return found
 
 
@@ -115,10 +115,10 @@ def test_the_same_job_twice_in_one_batch_merges_in_order(registry: Registry) -> 
 def test_two_projects_may_use_one_job_id(registry: Registry) -> None:
     put(registry, JobRecord(job_id="j", name="one"), project="a")
     put(registry, JobRecord(job_id="j", name="two"), project="b")
-    assert [found.job.name for found in registry.job(None, "j", NOW)] == ["one", "two"]
-    assert [found.name for found in registry.job_head(frozenset({"b"}), "j", NOW)] == ["two"]
-    assert registry.job(frozenset({"c"}), "j", NOW) == []
-    assert registry.job(frozenset(), "j", NOW) == []
+    assert [found.job.name for found in registry.find_job(None, "j", NOW)] == ["one", "two"]
+    assert [found.name for found in registry.find_job_head(frozenset({"b"}), "j", NOW)] == ["two"]
+    assert registry.find_job(frozenset({"c"}), "j", NOW) == []
+    assert registry.find_job(frozenset(), "j", NOW) == []
 
 
 def test_a_record_of_another_project_is_refused_whole(registry: Registry) -> None:
@@ -126,7 +126,7 @@ def test_a_record_of_another_project_is_refused_whole(registry: Registry) -> Non
     with pytest.raises(InvalidRequestError) as refused:
         registry.record("a", Records(jobs=jobs), NOW)
     assert refused.value.field == "project"
-    assert registry.job(None, "ok", NOW) == []
+    assert registry.find_job(None, "ok", NOW) == []
     put(registry, JobRecord(job_id="j", project="b"), project="b")
 
 
@@ -146,7 +146,7 @@ def test_a_bad_field_is_named(registry: Registry, record: JobRecord, field: str)
     with pytest.raises(InvalidRequestError) as refused:
         registry.record("default", Records(jobs=[record]), NOW)
     assert refused.value.field == field
-    assert registry.job(None, "j", NOW) == []
+    assert registry.find_job(None, "j", NOW) == []
 
 
 @pytest.mark.parametrize(("field", "length"), [("name", 257), ("user", 257), ("command", 65_537), ("error", 65_537)])
@@ -232,7 +232,7 @@ def test_devices_of_a_replica_become_allocations(registry: Registry) -> None:
     ]
     put(registry, JobRecord(job_id="j", replicas=[msgspec.structs.replace(worker, end=NOW - 10)]))
     put(registry, JobRecord(job_id="j", replicas=[worker]))
-    assert [(a.start, a.end) for a in registry.allocations("default", "j")] == [(NOW - 100, NOW - 10)] * 2
+    assert [(a.start, a.end) for a in registry.list_allocations("default", "j")] == [(NOW - 100, NOW - 10)] * 2
 
 
 def test_devices_take_the_start_of_the_job_when_the_replica_names_none(registry: Registry) -> None:
@@ -247,7 +247,7 @@ def test_an_allocation_that_nobody_ended_ends_with_its_job(registry: Registry) -
     assert view(registry).allocations[0].end is None
     put(registry, JobRecord(job_id="j", state=JobState.SUCCEEDED, end=NOW - 5))
     assert view(registry).allocations[0].end == NOW - 5
-    assert registry.allocations("default", "j")[0].end == NOW - 5
+    assert registry.list_allocations("default", "j")[0].end == NOW - 5
 
 
 def test_nodes_are_described_and_listed(registry: Registry) -> None:
@@ -256,11 +256,11 @@ def test_nodes_are_described_and_listed(registry: Registry) -> None:
     alone = observation(5, NOW + 9, job="", replica="", node="n1")
     registry.observe([alone], NOW)
     registry.record("default", Records(nodes=[NodeRecord(name="n1")]), NOW)
-    assert [(n.name, n.cluster, n.first_seen, n.last_seen, n.info) for n in registry.nodes(None)] == [
+    assert [(n.name, n.cluster, n.first_seen, n.last_seen, n.info) for n in registry.list_nodes(None)] == [
         ("n1", "", 5, NOW + 9, {"cores": 8}),
         ("n1", "c2", NOW, NOW, {}),
     ]
-    assert registry.nodes(frozenset({"other"})) == []
+    assert registry.list_nodes(frozenset({"other"})) == []
 
 
 def test_a_forgotten_job_is_gone_with_all_its_parts(registry: Registry) -> None:
@@ -268,8 +268,8 @@ def test_a_forgotten_job_is_gone_with_all_its_parts(registry: Registry) -> None:
     assert registry.delete_job("other", "j") is False
     assert registry.delete_job("default", "j") is True
     assert registry.delete_job("default", "j") is False
-    assert registry.job(None, "j", NOW) == []
-    assert registry.allocations("default", "j") == []
+    assert registry.find_job(None, "j", NOW) == []
+    assert registry.list_allocations("default", "j") == []
     put(registry, JobRecord(job_id="j"))
     assert view(registry) == JobView(
         job=Job(id="j", state=JobState.QUEUED, recorded=True, updated=NOW), replicas=[], allocations=[]
@@ -310,7 +310,7 @@ def test_what_a_job_holds_is_bounded_in_all_records_together(registry: Registry)
     with pytest.raises(LimitExceededError, match="extra") as refused:
         put(registry, JobRecord(job_id="i"), more)
     assert refused.value.field == "extra"
-    assert (view(registry).job.name, registry.job(None, "i", NOW)) == ("kept", [])
+    assert (view(registry).job.name, registry.find_job(None, "i", NOW)) == ("kept", [])
     put(registry, JobRecord(job_id="j", checkpoints=[CheckpointRecord(id=str(n)) for n in range(10_000)]))
     with pytest.raises(LimitExceededError, match="10000 checkpoints"):
         put(registry, JobRecord(job_id="j", checkpoints=[CheckpointRecord(id="one more")]))
@@ -330,7 +330,7 @@ def test_a_node_may_belong_to_a_resource_group(registry: Registry) -> None:
     put_node = NodeRecord(name="n", resource_group="rg")
     registry.record("default", Records(nodes=[put_node]), NOW)
     registry.record("default", Records(nodes=[NodeRecord(name="n", info={"cores": 8}), NodeRecord(name="n")]), NOW)
-    assert [(n.resource_group, n.info) for n in registry.nodes(None)] == [("rg", {"cores": 8})]
+    assert [(n.resource_group, n.info) for n in registry.list_nodes(None)] == [("rg", {"cores": 8})]
 
 
 def test_nothing_to_record_is_nothing(registry: Registry) -> None:

@@ -63,7 +63,7 @@ class Server:
 
     def name(self, job: str) -> str | None:
         """The name of a job in an answer."""
-        found = self.registry.memory.job_head(None, job, NOW) or self.registry.job_head(None, job, NOW)
+        found = self.registry.memory.get_job_head(None, job, NOW) or self.registry.find_job_head(None, job, NOW)
         return found[0].name if found else None
 
 
@@ -119,7 +119,7 @@ def write(server: Server, job: str, name: str) -> None:
 
 def stored(servers: list[Server], job: str) -> str | None:
     """The name of a job in the database."""
-    found = servers[0].registry.job_views([("default", job)], EVER, NOW)
+    found = servers[0].registry.list_job_views([("default", job)], EVER, NOW)
     return found[0].job.name if found else None
 
 

@@ -21,7 +21,7 @@ def add(registry: Registry, name: str, project: str, created: int, state: TaskSt
 
 
 def due(registry: Registry, now_ms: int, limit: int = 100) -> list[str]:
-    return [task.id for task in registry.tasks.due(now_ms, limit)]
+    return [task.id for task in registry.tasks.list_due(now_ms, limit)]
 
 
 def test_projects_take_turns(registry: Registry) -> None:

@@ -75,7 +75,7 @@ def test_different_records_of_one_job_are_one_update(tmp_path):
     records = [JobRecord(job_id="j", name=f"n{number}", user="ana" if number == 3 else None) for number in range(100)]
     registry.record("a", Records(jobs=records), NOW)
     assert sum(database.rows) < 10
-    [job] = registry.job_head(None, "j", NOW)
+    [job] = registry.find_job_head(None, "j", NOW)
     assert (job.name, job.user) == ("n99", "ana")
     registry.close()
 
@@ -89,11 +89,11 @@ def test_a_transaction_of_records_is_bounded_in_rows(tmp_path):
     nodes = [NodeRecord(name=f"n{number}") for number in range(2 * transactions.MOST_ROWS)]
     events = [EventRecord(time=NOW, job="j1", reason=f"r{number}") for number in range(2 * transactions.MOST_ROWS)]
     registry.record("a", Records(jobs=[wide, *jobs], nodes=nodes, events=events), NOW)
-    assert registry.jobs(JobFilter(limit=0), NOW).total == len(jobs) + 1
-    assert len(registry.job(None, "wide", NOW)[0].replicas) == 2000
-    assert len(registry.job(None, "wide", NOW)[0].allocations) == 2000
-    assert len(registry.nodes(None)) == len(nodes)
-    assert registry.events(EventFilter(jobs=("j1",), limit=0)).total == len(events)
+    assert registry.list_jobs(JobFilter(limit=0), NOW).total == len(jobs) + 1
+    assert len(registry.find_job(None, "wide", NOW)[0].replicas) == 2000
+    assert len(registry.find_job(None, "wide", NOW)[0].allocations) == 2000
+    assert len(registry.list_nodes(None)) == len(nodes)
+    assert registry.list_events(EventFilter(jobs=("j1",), limit=0)).total == len(events)
     # A row is inserted and updated.
     assert max(database.rows) <= 3 * transactions.MOST_ROWS
     registry.close()
@@ -194,8 +194,8 @@ def test_records_together_are_as_records_one_after_the_other(tmp_path, seed):
 
 
 def everything(registry: Registry) -> list[object]:
-    views = [view for job in "jk" for view in registry.job(None, job, NOW + 100)]
-    events = registry.events(EventFilter(limit=1000)).events
+    views = [view for job in "jk" for view in registry.find_job(None, job, NOW + 100)]
+    events = registry.list_events(EventFilter(limit=1000)).events
     return [views, sorted(events, key=msgspec.json.encode)]
 
 

@@ -14,11 +14,11 @@ def test_servers_add_up(registry: Registry) -> None:
     registry.usage.add("one", 1, [calls("b", "x", 2, 1), calls("a", "y", 1)], 0)
     registry.usage.add("two", 1, [calls("a", "y", 5, 5), calls("b", "x", 1)], 0)
     registry.usage.add("one", 2, [calls("a", "y", 1), calls("a", "y", 9, month="2026-12")], 0)
-    assert registry.usage.calls("2026-11") == [calls("a", "y", 7, 5), calls("b", "x", 3, 1)]
-    assert registry.usage.calls("2026-12") == [calls("a", "y", 9, month="2026-12")]
-    assert registry.usage.calls("2026-10") == []
-    assert registry.usage.calls("2026-11", frozenset({"b", "c"})) == [calls("b", "x", 3, 1)]
-    assert registry.usage.calls("2026-11", frozenset()) == []
+    assert registry.usage.read_calls("2026-11") == [calls("a", "y", 7, 5), calls("b", "x", 3, 1)]
+    assert registry.usage.read_calls("2026-12") == [calls("a", "y", 9, month="2026-12")]
+    assert registry.usage.read_calls("2026-10") == []
+    assert registry.usage.read_calls("2026-11", frozenset({"b", "c"})) == [calls("b", "x", 3, 1)]
+    assert registry.usage.read_calls("2026-11", frozenset()) == []
 
 
 def test_a_batch_that_comes_again_adds_nothing(registry: Registry) -> None:
@@ -26,7 +26,7 @@ def test_a_batch_that_comes_again_adds_nothing(registry: Registry) -> None:
         registry.usage.add("one", 1, [calls("a", "x", 2)], 0)
     registry.usage.add("one", 3, [calls("a", "x", 1)], 0)
     registry.usage.add("one", 2, [calls("a", "x", 100)], 0)
-    assert registry.usage.calls("2026-11") == [calls("a", "x", 3)]
+    assert registry.usage.read_calls("2026-11") == [calls("a", "x", 3)]
 
 
 def test_what_is_noted_of_writers_goes_after_a_day(registry: Registry) -> None:
@@ -35,7 +35,7 @@ def test_what_is_noted_of_writers_goes_after_a_day(registry: Registry) -> None:
     registry.usage.add("new", 1, [calls("a", "x", 1)], day + 1)
     registry.usage.add("new", 1, [calls("a", "x", 1)], day + 2)
     registry.usage.add("old", 1, [calls("a", "x", 1)], day + 3)  # as if it had never been heard of
-    assert registry.usage.calls("2026-11") == [calls("a", "x", 3)]
+    assert registry.usage.read_calls("2026-11") == [calls("a", "x", 3)]
 
 
 def test_many_at_one_time_lose_nothing(registry: Registry) -> None:
@@ -54,4 +54,4 @@ def test_many_at_one_time_lose_nothing(registry: Registry) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {row.operation: row.calls for row in registry.usage.calls("2026-11")} == dict.fromkeys(names, 60)
+    assert {row.operation: row.calls for row in registry.usage.read_calls("2026-11")} == dict.fromkeys(names, 60)

@@ -96,10 +96,10 @@ def test_an_alert_waits_fires_and_ends(server):
     assert (one["state"], one["annotations"]) == ("firing", {"summary": "busy has 9"})
     forward(server, 10, 1.0)
     assert alerts(server) == []
-    stored = [one for one in server.application.services.registry.alerts.all() if one.name == "Loaded"]
+    stored = [one for one in server.application.services.registry.alerts.list_alerts() if one.name == "Loaded"]
     assert [one.state.value for one in stored] == ["resolved"]
     forward(server, 20 * 60, 1.0)
-    assert [one for one in server.application.services.registry.alerts.all() if one.name == "Loaded"] == []
+    assert [one for one in server.application.services.registry.alerts.list_alerts() if one.name == "Loaded"] == []
 
 
 def test_rules_show_their_state_and_errors(server):
@@ -169,7 +169,7 @@ def test_an_alert_about_a_job_is_an_event_of_the_job_once(tmp_path):
         (fired + 20 * SECOND, "AlertResolved", "info", "worker-0", "Loaded (page): busy has 9"),
     ]
     (fingerprint,) = [
-        one.fingerprint for one in second.application.services.registry.alerts.all() if one.name == "Loaded"
+        one.fingerprint for one in second.application.services.registry.alerts.list_alerts() if one.name == "Loaded"
     ]
     assert {(one["object"]["kind"], one["object"]["name"]) for one in found} == {("alert", fingerprint)}
     shown = [(one["time"], one["name"]) for one in get(second, f"{path}/timeline")]
@@ -193,9 +193,9 @@ def test_alerts_of_a_removed_rule_are_deleted(tmp_path):
     table = second.application.services.registry.alerts
     second.clock.time_ms = first.clock.now_ms()
     forward(second, 1)
-    assert {one.state.value for one in table.all()} == {"resolved"}
+    assert {one.state.value for one in table.list_alerts()} == {"resolved"}
     forward(second, 15 * 60)
-    assert table.all() == second.application.services.alerting.alerts() == []
+    assert table.list_alerts() == second.application.services.alerting.list_alerts() == []
     second.application.close()
 
 
@@ -253,7 +253,7 @@ def test_messages_are_stored_with_the_decision(tmp_path):
         (message,) = waiting
         assert message.destination == "team/webhook/0"
         bodies.append(json.loads(message.body)["groupLabels"]["alertname"])
-        table.delivered(message.id)
+        table.delete_message(message.id)
     assert sorted(bodies) == ["Broken", "Loaded"]
     assert max(one.sent for one in table.groups()) == server.clock.now_ms()
     server.application.close()
@@ -289,7 +289,7 @@ def test_a_mail_has_the_evidence_of_a_new_diagnosis_of_its_rule(server):
     )
 
     def evidence(job, rule):
-        return delivery.evidence(Mail(subject="", text="", project="default", job=job, rule=rule))
+        return delivery.find_evidence(Mail(subject="", text="", project="default", job=job, rule=rule))
 
     assert [text for text in evidence("run", "gpu_missing") if "left the bus" in text]
     assert evidence("run", "nccl_timeout") == evidence("run", "") == evidence("nothing", "gpu_missing") == []
@@ -436,7 +436,7 @@ def test_a_server_that_lost_its_lease_for_a_time_reads_the_states_again(tmp_path
     first.clock.time_ms += 61 * SECOND
     load(first, 9.0)
     one.round()
-    (loaded,) = [found for found in one.alerts() if found.name == "Loaded"]
+    (loaded,) = [found for found in one.list_alerts() if found.name == "Loaded"]
     assert loaded.fired == first.clock.now_ms() - 61 * SECOND
     first.application.close()
 
@@ -476,7 +476,7 @@ def test_posted_alerts_fire_end_and_are_reported(server):
     forward(server, 1)
     assert active(server) == {}
     forward(server, 16 * 60)
-    assert [one for one in server.application.services.registry.alerts.all() if one.rule == "posted"] == []
+    assert [one for one in server.application.services.registry.alerts.list_alerts() if one.rule == "posted"] == []
 
 
 def test_posted_alerts_belong_to_the_project_of_the_key_and_survive_a_restart(tmp_path):
@@ -554,7 +554,7 @@ def test_a_server_knows_alerts_posted_to_other_servers_before_it_changes_or_ends
     alert = PostedAlert(labels={"alertname": "X"})
 
     def states():
-        return [found.state.value for found in services.registry.alerts.all()]
+        return [found.state.value for found in services.registry.alerts.list_alerts()]
 
     one.round()
     two.post([alert], None)

@@ -57,7 +57,7 @@ def blocked(tmp_path):
     batch = SampleBatch(
         [Series("cpu.usage", job="first")], np.array([0], np.uint32), np.array([server.clock.now_ms()]), np.array([1.0])
     )
-    senders = [threading.Thread(target=pipeline.samples, args=(batch, WRITER)) for _ in range(2)]
+    senders = [threading.Thread(target=pipeline.submit_samples, args=(batch, WRITER)) for _ in range(2)]
     senders[0].start()
     assert store.entered.wait(30)
     senders[1].start()

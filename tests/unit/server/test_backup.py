@@ -57,7 +57,7 @@ def test_a_registry_moves_once_to_an_empty_database(tmp_path: Path) -> None:
     move_registry(data, other, Retention())
     assert sorted(path.name for path in data.iterdir()) == ["registry.db.moved", "server.lock"]
     with closing(open_registry(other, Retention())) as registry:
-        assert [job.id for job in registry.jobs(JobFilter(), NOW).jobs] == ["j"]
+        assert [job.id for job in registry.list_jobs(JobFilter(), NOW).jobs] == ["j"]
     with pytest.raises(ConfigurationError, match="moved before"):
         move_registry(data, other, Retention())
     (data / "registry.db.moved").rename(data / "registry.db")

@@ -112,7 +112,7 @@ def test_a_bug_after_the_answer_began_cuts_it_off():
 
 def test_a_body_that_is_too_large_is_refused_in_the_routers_form():
     async def work(exchange):
-        await exchange.read_body(100, MemoryBudget(8_000).account())
+        await exchange.read_body(100, MemoryBudget(8_000).open_account())
 
     reply = call(_edge(_Router("a", "/", work)), "POST", "/", b"x" * 101)
     assert reply.body == b"a: the body is larger than 100 bytes"
@@ -159,7 +159,7 @@ def test_requests_are_counted_by_router_and_status():
     call(edge, "GET", "/a")
     call(edge, "GET", "/a")
     call(edge, "GET", "/x")
-    text = telemetry.text().decode()
+    text = telemetry.render().decode()
     assert 'jobmeter_requests_total{api="a",status="200"} 2.0' in text
     assert 'jobmeter_requests_total{api="b",status="400"} 1.0' in text
 

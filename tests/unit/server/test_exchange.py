@@ -33,7 +33,7 @@ def _exchange(chunks=(b"",), target=b"/", headers=(), gone=False, sent=None):
 
 
 def _read(exchange, limit, memory=None):
-    asyncio.run(exchange.read_body(limit, memory or MemoryBudget(1000).account()))
+    asyncio.run(exchange.read_body(limit, memory or MemoryBudget(1000).open_account()))
     return exchange.call.body
 
 
@@ -66,13 +66,13 @@ def test_a_client_that_leaves_has_sent_nothing():
 def test_all_bodies_together_have_a_limit():
     budget = MemoryBudget(10)
     first = _exchange([b"x" * 8])
-    assert _read(first, 10, budget.account()) == b"x" * 8
+    assert _read(first, 10, budget.open_account()) == b"x" * 8
     with pytest.raises(ThrottledError):
-        _read(_exchange([b"y" * 8]), 10, budget.account())
+        _read(_exchange([b"y" * 8]), 10, budget.open_account())
     assert budget.refusals == 1
     first.close()
     assert budget.in_use == 0
-    assert _read(_exchange([b"z" * 8]), 10, budget.account()) == b"z" * 8
+    assert _read(_exchange([b"z" * 8]), 10, budget.open_account()) == b"z" * 8
 
 
 def test_an_announced_length_for_which_there_is_no_memory_is_refused_without_reading():
@@ -80,14 +80,14 @@ def test_an_announced_length_for_which_there_is_no_memory_is_refused_without_rea
     budget.take(3)
     exchange = _exchange([b"x" * 8], headers=[(b"Content-Length", b"8")])
     with pytest.raises(ThrottledError):
-        _read(exchange, 10, budget.account())
+        _read(exchange, 10, budget.open_account())
     assert exchange.body_size == 0
 
 
 def test_an_exchange_that_is_over_has_no_body():
     budget = MemoryBudget(10)
     exchange = _exchange([b"x" * 4, b"y" * 4])
-    _read(exchange, 10, budget.account())
+    _read(exchange, 10, budget.open_account())
     exchange.close()
     assert (exchange.call.body, budget.in_use) == (b"", 0)
 
@@ -166,7 +166,7 @@ def test_a_body_that_unpacks_to_too_much_is_refused():
 
 def test_what_a_body_unpacks_to_is_accounted_for():
     budget = MemoryBudget(1_000_000)
-    account = budget.account()
+    account = budget.open_account()
     packed = gzip.compress(bytes(3_000_000))
     with pytest.raises(ThrottledError):
         decode_body(_call(packed, "gzip").with_body(packed, account), 5_000_000)
@@ -181,7 +181,7 @@ def test_what_is_left_of_a_refused_body_is_dropped_within_bounds():
 
     async def refused():
         with pytest.raises(LimitExceededError):
-            await exchange.read_body(10, MemoryBudget(1000).account())
+            await exchange.read_body(10, MemoryBudget(1000).open_account())
         await exchange.reply(Answer(413, b"no"))
         await exchange.drop_rest(20)
         return await exchange.receive()

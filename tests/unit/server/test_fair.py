@@ -153,7 +153,7 @@ def test_those_idle_for_longest_are_forgotten_first_and_none_that_works_or_waits
     one.wait("waits")
     for number in range(9):
         one.wait(f"new-{number}")
-    assert (one.queue.running("works"), one.queue.running("waits"), one.queue.waiting) == (1, 1, 10)
+    assert (one.queue.count_running("works"), one.queue.count_running("waits"), one.queue.waiting) == (1, 1, 10)
     one.wait("idle")
     for key in ("works", *(f"new-{number}" for number in range(9))):
         one.work(key, seconds=0)

@@ -38,7 +38,7 @@ def lane():
 
 def _question(turns, key, work):
     """What a door runs on a thread."""
-    return lambda: turns.begin(key, turns.account(), lambda ticket: ticket.whole(work))
+    return lambda: turns.begin(key, turns.open_account(), lambda ticket: ticket.run_and_end(work))
 
 
 def _ask(turns, lane, key, work):
@@ -57,7 +57,7 @@ def test_a_key_that_has_its_number_under_way_waits_without_a_thread(lane):
         assert await asyncio.gather(*slow) == [True] * 20
 
     asyncio.run(main())
-    assert turns.begin("a", turns.account(), lambda ticket: ticket.whole(lambda: 1)) == 1
+    assert turns.begin("a", turns.open_account(), lambda ticket: ticket.run_and_end(lambda: 1)) == 1
 
 
 def test_never_more_than_so_many_of_a_key_run_and_each_is_answered(lane):
@@ -113,10 +113,10 @@ def test_a_client_that_leaves_frees_its_slot_when_its_work_ends_and_its_key_pays
 
     def run(ticket):
         if not is_first_over.is_set():
-            return ticket.whole(first.wait)
+            return ticket.run_and_end(first.wait)
         has_it.set()
         begins.wait()
-        return ticket.whole(work)
+        return ticket.run_and_end(work)
 
     def work():
         works.set()
@@ -124,9 +124,9 @@ def test_a_client_that_leaves_frees_its_slot_when_its_work_ends_and_its_key_pays
         clock.time_ms += 7_000
 
     async def main():
-        one = asyncio.ensure_future(run_admitted(turns, lane, lambda: turns.begin("a", turns.account(), run)))
+        one = asyncio.ensure_future(run_admitted(turns, lane, lambda: turns.begin("a", turns.open_account(), run)))
         await until(lambda: lane.busy == 1)
-        other = asyncio.ensure_future(run_admitted(turns, lane, lambda: turns.begin("a", turns.account(), run)))
+        other = asyncio.ensure_future(run_admitted(turns, lane, lambda: turns.begin("a", turns.open_account(), run)))
         await until(lambda: turns.short.waiting == 1)
         is_first_over.set()
         first.set()
@@ -208,7 +208,7 @@ def test_the_memory_of_a_body_is_reserved_while_a_thread_has_it(lane):
     """The client leaves while its question waits, and while it is worked on."""
     turns = Admission(SystemClock(), Budget(concurrent=1))
     memory = MemoryBudget(1_000)
-    account = memory.account()
+    account = memory.open_account()
     account.take(600)
     works, ends = threading.Event(), threading.Event()
 
@@ -219,7 +219,7 @@ def test_the_memory_of_a_body_is_reserved_while_a_thread_has_it(lane):
     async def main():
         assert turns.short.enter("a")
         question = _question(turns, "a", work)
-        asked = asyncio.ensure_future(run_admitted(turns, lane, question, during=account.during))
+        asked = asyncio.ensure_future(run_admitted(turns, lane, question, during=account.run))
         await until(lambda: turns.short.waiting == 1)
         turns.short.leave("a")
         await until(works.is_set)
@@ -241,7 +241,7 @@ def _reading(turns, lane, key, rows, released):
 
     def work():
         meter = Meter(SystemClock(), Limits())
-        meter.budget(rows)
+        meter.make_budget(rows)
         started.append(key)
         released.wait(20)
         return key
@@ -278,9 +278,9 @@ def test_a_long_question_is_charged_once_and_its_time_is_without_the_waiting():
         meter = Meter(clock, Limits())
         meter.count(10, None)
         clock.time_ms += 1_000
-        return meter.budget(1_000_000).seconds
+        return meter.make_budget(1_000_000).seconds
 
-    waiting = turns.begin("a", turns.account(), lambda ticket: ticket.whole(work))
+    waiting = turns.begin("a", turns.open_account(), lambda ticket: ticket.run_and_end(work))
     assert isinstance(waiting, QueuedQuestion)
     clock.time_ms += 29_000
 

@@ -76,7 +76,7 @@ def test_more_than_there_are_threads_are_stored_together(server, store):
     assert [(one.status, one.json()["accepted"]) for one in replies] == [(200, 1)] * MANY
     assert sum(store.groups) == MANY
     assert len(store.groups) <= 3
-    assert store.statistics().rows["samples"] == MANY
+    assert store.read_statistics().rows["samples"] == MANY
 
 
 def test_all_learn_when_they_could_not_be_stored(server, store):
@@ -102,4 +102,4 @@ def test_a_client_that_goes_away_meanwhile_makes_nobody_wait(server, store):
     assert (first.status, last.status) == (200, 200)
     assert not gone.chunks
     # Who went away may have come to another group than the others.
-    wait_until(lambda: store.statistics().rows["samples"] == 3)
+    wait_until(lambda: store.read_statistics().rows["samples"] == 3)

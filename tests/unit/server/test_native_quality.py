@@ -156,7 +156,7 @@ def test_a_damaged_part_that_may_hold_its_samples_is_named(job, monkeypatch):
         DamagedPart(table="logs", name="c", reason="broken-on-start", span=inside),
         DamagedPart(table="samples", name="d", reason="broken-on-start", span=inside, jobs=(0, 0)),
     ]
-    monkeypatch.setattr(job.application.services.store, "damaged", lambda: parts)
+    monkeypatch.setattr(job.application.services.store, "list_damaged", lambda: parts)
     found = quality(job, [replica("worker-1"), replica("worker-2", "n2")])
     assert [(one["part"], one["rows"]) for one in found["damaged"]] == [("a", 10)]
     assert found["sentences"] == ["a part of the store that may have samples of the job cannot be read"]

@@ -66,7 +66,7 @@ def test_the_thread_that_opens_the_engine_loads_no_module_that_the_rest_of_the_s
 def test_who_takes_the_engine_closes_it() -> None:
     store = _Store()
     opening = Opening(lambda: store)
-    assert opening.opened() is store
+    assert opening.wait() is store
     opening.close()
     assert store.closed == 0
 
@@ -85,7 +85,7 @@ def test_an_engine_that_could_not_be_opened_says_why() -> None:
 
     opening = Opening(refuse)
     with pytest.raises(UnavailableError, match="the disk is full"):
-        opening.opened()
+        opening.wait()
     opening.close()
 
 

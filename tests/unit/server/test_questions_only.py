@@ -22,7 +22,7 @@ COMMANDS = {
     *("backup", "close", "delete_job", "fill", "mark_lost", "mark_nodes", "move", "prepare", "prune"),
     *("record", "restore", "roll_up", "set_retention", "leases.prepare", "tasks.add", "tasks.answer", "tasks.save"),
     *("annotations.change_tags", "annotations.add_note", "annotations.delete_note"),
-    *("alerts.decide", "alerts.delivered", "alerts.put", "alerts.put_silence", "alerts.retry"),
+    *("alerts.decide", "alerts.delete_message", "alerts.put", "alerts.put_silence", "alerts.retry"),
 }
 """Methods that write, or that begin or end the use of a registry or store."""
 TAKERS = {
@@ -86,10 +86,10 @@ def test_no_module_reads_without_a_question():
 
 
 READS = [
-    ("found = services.registry.findings([])", "findings"),
-    ("services.store.statistics()", "statistics"),
+    ("found = services.registry.list_findings([])", "list_findings"),
+    ("services.store.read_statistics()", "read_statistics"),
     ("table = self._registry.tasks", "tasks"),
-    ("self._registry.tasks.due(0, 1)", "tasks.due"),
+    ("self._registry.tasks.list_due(0, 1)", "tasks.list_due"),
     ("list_keys(services.registry)", "list_keys()"),
     ("registry = services.registry", ""),
 ]

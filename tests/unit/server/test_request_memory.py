@@ -87,7 +87,7 @@ def _key(server):
 
 def _end_threads(server):
     """An answer may be sent a moment before the thread that made it lets go."""
-    for lane in server.application.services.lanes.all():
+    for lane in server.application.services.lanes.list_lanes():
         lane.close()
 
 
@@ -327,7 +327,7 @@ def test_the_body_of_a_signature_of_headers_that_does_not_hold_is_not_read(small
     assert (one.status, one.asked_at_answer) == (400, 0)
     one = _send(small, "/api/v1/jobs", body, _acs3(small.admin, small.clock.now_ms(), body))
     assert one.asked_at_answer > 0
-    text = small.application.services.telemetry.text().decode()
+    text = small.application.services.telemetry.render().decode()
     assert 'jobmeter_access_refused_total{reason="bad-signature"} 1.0' in text
 
 
@@ -335,7 +335,7 @@ def test_another_body_than_the_one_that_was_signed_is_refused(small):
     body = b'{"DisplayName":"a"}'
     one = _send(small, "/api/v1/jobs", b'{"DisplayName":"b"}', _acs3(small.admin, small.clock.now_ms(), body))
     assert one.asked_at_answer > 0
-    text = small.application.services.telemetry.text().decode()
+    text = small.application.services.telemetry.render().decode()
     assert 'jobmeter_access_refused_total{reason="bad-signature"} 1.0' in text
 
 
@@ -374,7 +374,7 @@ def test_many_frames_at_one_time_share_what_there_is(server, monkeypatch):
 
 def test_memory_is_taken_for_as_long_as_a_thread_works_on_it():
     budget = MemoryBudget(100)
-    account = budget.account()
+    account = budget.open_account()
     account.take(60)
 
     def work():
@@ -383,13 +383,13 @@ def test_memory_is_taken_for_as_long_as_a_thread_works_on_it():
             budget.take(60)
         return "done"
 
-    assert account.during(work) == "done"
+    assert account.run(work) == "done"
     assert budget.in_use == 0
 
 
 def test_what_never_fits_is_not_advised_to_try_again():
     with pytest.raises(LimitExceededError, match="for all requests together is 100"):
-        MemoryBudget(100).account().take(101)
+        MemoryBudget(100).open_account().take(101)
 
 
 def test_an_exception_lets_go_of_the_frames_behind_it_too():

@@ -29,12 +29,12 @@ def test_a_process_that_is_done_in_time_ends_as_it_likes():
         """
         with Stopping(30) as stopping:
             told = threading.Event()
-            stopping.then(told.set)
+            stopping.call_at_stop(told.set)
             tell()
             told.wait()
             assert 20 < stopping.seconds_left() <= 22.5
             later = []
-            stopping.then(lambda: later.append(1))
+            stopping.call_at_stop(lambda: later.append(1))
             assert later == [1]
         print("done")
         """
@@ -81,7 +81,7 @@ def test_a_second_signal_ends_it_now(second):
         f"""
         with Stopping(3000) as stopping:
             told = threading.Event()
-            stopping.then(told.set)
+            stopping.call_at_stop(told.set)
             tell()
             told.wait()
             tell(signal.{second})

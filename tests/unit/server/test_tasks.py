@@ -82,7 +82,7 @@ def test_the_first_answer_counts_and_other_projects_cannot_give_it(server):
 def test_a_task_that_servers_leave_half_way_is_interrupted_in_the_end(server):
     task = create(server)
     table = server.application.services.registry.tasks
-    [stored] = table.due(server.clock.now_ms(), 10)
+    [stored] = table.list_due(server.clock.now_ms(), 10)
     table.save(replace(stored, state=TaskState.RUNNING, attempts=MOST_ATTEMPTS))
     carry(server)
     assert get(server, task)["state"] == "running", "its node may still answer"

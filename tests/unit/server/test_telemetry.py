@@ -20,7 +20,7 @@ PROMTOOL = shutil.which("promtool") or ""
 def shown(statistics):
     telemetry = Telemetry(SystemClock())
     telemetry.register(lambda: store_metrics(statistics))
-    return telemetry.text().decode()
+    return telemetry.render().decode()
 
 
 def test_what_waits_in_the_journal_is_shown():
@@ -43,7 +43,7 @@ def test_processes_are_this_one_and_its_workers():
     assert telemetry.processes == 2
     pids.append(os.getppid())
     assert telemetry.processes == 3
-    assert 'jobmeter_connections{port="http"} 3.0' in telemetry.text().decode()
+    assert 'jobmeter_connections{port="http"} 3.0' in telemetry.render().decode()
 
 
 def test_parts_and_merges_are_shown_by_table():
@@ -103,7 +103,7 @@ def test_the_cache_of_questions_is_shown():
     cache.get("a", 1)
     cache.get("b", 1)
     telemetry.register(lambda: cache_metrics(cache))
-    lines = telemetry.text().decode().splitlines()
+    lines = telemetry.render().decode().splitlines()
     assert "jobmeter_cache_entries 1.0" in lines
     assert "jobmeter_cache_hits_total 1.0" in lines
     assert "jobmeter_cache_misses_total 1.0" in lines

@@ -69,7 +69,7 @@ def test_an_account_sees_itself_alone(server: Serving) -> None:
 
 def test_free_calls_run_out_and_what_follows_costs(server: Serving) -> None:
     services = server.application.services
-    month = services.calendar.at(server.clock.now_ms())
+    month = services.calendar.find_month(server.clock.now_ms())
     for number in range(1_003):
         services.usage.count("team-a", "pai-studio", "GetUserViewMetrics", failed=number % 2 == 0)
     body = json.loads(server.call("GET", "/usage").body)

@@ -36,7 +36,7 @@ def exported(server):
     journal = dict.fromkeys(("rows", "bytes", "flushes", "failures"), 1)
     others.register(lambda: store_metrics(StoreStatistics(rows={}, bytes={}, journal=journal)))
     others.register(lambda: scheduler_metrics([SchedulerStatus(kind="slurm")]))
-    text = server.raw("GET", "/metrics").body.decode() + others.text().decode()
+    text = server.raw("GET", "/metrics").body.decode() + others.render().decode()
     families = re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE)
     return {f"{name}_bucket" if kind == "histogram" else name for name, kind in families}
 

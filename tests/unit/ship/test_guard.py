@@ -46,7 +46,7 @@ def _resolving(monkeypatch, *answers):
 def test_no_list_allows_link_local_metadata_and_multicast(monkeypatch, address):
     _resolving(monkeypatch, [address])
     with pytest.raises(SinkError, match="do not allow"):
-        DestinationPolicy.of(["0.0.0.0/0", "::/0", "sink.example.org"]).resolve("sink.example.org", 80)
+        DestinationPolicy.from_settings(["0.0.0.0/0", "::/0", "sink.example.org"]).resolve("sink.example.org", 80)
 
 
 IPV4 = st.ip_addresses(v=4)
@@ -90,7 +90,10 @@ FORMS = [
 @example(inside=ipaddress.IPv4Address("8.8.8.8"), prefix=ipaddress.IPv6Address("2a00::"))
 def test_an_address_that_stands_for_another_allows_no_more_than_that(form, inside, prefix):
     address = ipaddress.ip_address(embedded(form, inside, prefix))
-    by_name, everything = DestinationPolicy.of(["sink.example.org"]), DestinationPolicy.of(["0.0.0.0/0", "::/0"])
+    by_name, everything = (
+        DestinationPolicy.from_settings(["sink.example.org"]),
+        DestinationPolicy.from_settings(["0.0.0.0/0", "::/0"]),
+    )
     if by_name.allows("sink.example.org", address):
         assert inside.is_global
         assert by_name.allows("sink.example.org", inside)
@@ -101,8 +104,8 @@ def test_an_address_that_stands_for_another_allows_no_more_than_that(form, insid
 @pytest.mark.parametrize("form", ["mapped", "translated", "compatible", "nat64", "6to4", "isatap"])
 def test_an_address_that_stands_for_a_public_one_is_public(form):
     address = ipaddress.ip_address(embedded(form, ipaddress.IPv4Address(PUBLIC), ipaddress.IPv6Address("2a00::")))
-    assert DestinationPolicy.of(["sink.example.org"]).allows("sink.example.org", address)
-    assert not DestinationPolicy.of([]).allows("sink.example.org", address)
+    assert DestinationPolicy.from_settings(["sink.example.org"]).allows("sink.example.org", address)
+    assert not DestinationPolicy.from_settings([]).allows("sink.example.org", address)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +115,8 @@ def test_an_address_that_stands_for_a_public_one_is_public(form):
 )  # fmt: skip
 def test_an_address_that_is_not_of_the_public_internet_has_to_be_listed(address):
     parsed = ipaddress.ip_address(address)
-    assert not DestinationPolicy.of(["sink.example.org"]).allows("sink.example.org", parsed)
-    listed = DestinationPolicy.of(["sink.example.org", address])
+    assert not DestinationPolicy.from_settings(["sink.example.org"]).allows("sink.example.org", parsed)
+    listed = DestinationPolicy.from_settings(["sink.example.org", address])
     assert listed.allows("sink.example.org", parsed)
 
 
@@ -144,7 +147,7 @@ def test_an_address_that_is_not_of_the_public_internet_has_to_be_listed(address)
 )
 def test_a_name_allows_public_addresses_and_a_network_its_own(monkeypatch, allow, address, allowed):
     _resolving(monkeypatch, [address])
-    guard = DestinationPolicy.of(allow)
+    guard = DestinationPolicy.from_settings(allow)
     if allowed:
         assert len(guard.resolve("sink.example.org", 80)) == 1
     else:
@@ -155,7 +158,7 @@ def test_a_name_allows_public_addresses_and_a_network_its_own(monkeypatch, allow
 def test_one_address_that_is_not_allowed_is_enough(monkeypatch):
     _resolving(monkeypatch, [PUBLIC, "10.0.0.1"])
     with pytest.raises(SinkError, match=r"10\.0\.0\.1"):
-        DestinationPolicy.of(["sink.example.org"]).resolve("sink.example.org", 80)
+        DestinationPolicy.from_settings(["sink.example.org"]).resolve("sink.example.org", 80)
 
 
 def test_a_name_that_answers_otherwise_a_moment_later_changes_nothing(monkeypatch):
@@ -168,7 +171,7 @@ def test_a_name_that_answers_otherwise_a_moment_later_changes_nothing(monkeypatc
         raise ConnectionRefusedError
 
     monkeypatch.setattr("jobmeter.ship.guard.socket.create_connection", create_connection)
-    endpoint = SinkEndpoint("http://sink.example.org:3100", DestinationPolicy.of(["sink.example.org"]))
+    endpoint = SinkEndpoint("http://sink.example.org:3100", DestinationPolicy.from_settings(["sink.example.org"]))
     with pytest.raises(SinkError):
         endpoint.request("POST", "/", b"", {})
     assert asked == [(PUBLIC, 3100)]
@@ -181,10 +184,10 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     _resolving(monkeypatch, ["10.0.0.1"])
     with pytest.raises(SinkError, match=r"10\.0\.0\.1"):
-        SinkEndpoint("http://sink.example.org", DestinationPolicy.of([])).request("POST", "/", b"", {})
+        SinkEndpoint("http://sink.example.org", DestinationPolicy.from_settings([])).request("POST", "/", b"", {})
 
 
 @pytest.mark.parametrize("entry", ["", "a b", "host:80", "http://host", "10.0.0.0/99"])
 def test_entries_that_are_none(entry):
     with pytest.raises(ConfigurationError, match="allow"):
-        DestinationPolicy.of([entry])
+        DestinationPolicy.from_settings([entry])

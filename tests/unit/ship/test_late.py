@@ -32,18 +32,18 @@ class Way(House):
     def write(self, *texts, job="new", before_ms=0, **fields):
         now_ns = (self.clock.now_ms() - before_ms) * 1_000_000
         lines = [LogLine(time_ns=now_ns + at, text=text, job=job, **fields) for at, text in enumerate(texts)]
-        self.pipeline.logs(lines, WRITER)
+        self.pipeline.submit_logs(lines, WRITER)
         self.forward(0.001)
 
     def name(self, group="rg", job="new", **fields):
-        self.pipeline.records(Records(jobs=[JobRecord(job_id=job, resource_group=group, **fields)]), WRITER)
+        self.pipeline.submit_records(Records(jobs=[JobRecord(job_id=job, resource_group=group, **fields)]), WRITER)
 
     def say(self, *texts, node="late", **fields):
         self.write(*texts, **{"job": "", "node": node, "facility": "kern", "stream": "kernel", **fields})
 
     def describe(self, group="rg", node="late", project=None):
         writer = WRITER if project is None else Principal(id="k", name="w", role=Role.WRITER, project=project)
-        self.pipeline.records(Records(nodes=[NodeRecord(name=node, resource_group=group)]), writer)
+        self.pipeline.submit_records(Records(nodes=[NodeRecord(name=node, resource_group=group)]), writer)
 
     def shipped(self, shipper):
         pump = self.pump(shipper)
@@ -85,7 +85,7 @@ def test_repeated_records_and_other_groups_ship_no_duplicates(way):
     way.name("rg")
     way.write("c", job="other")
     way.name(None, job="other", name="train")
-    way.pipeline.records(Records(jobs=[JobRecord(job_id="other", resource_group="rg")] * 2), WRITER)
+    way.pipeline.submit_records(Records(jobs=[JobRecord(job_id="other", resource_group="rg")] * 2), WRITER)
     assert way.shipped(shipper) == ["b", "c"]
 
 
@@ -114,7 +114,7 @@ def test_too_many_are_counted_and_reported(way, monkeypatch):
     way.name()
     assert way.shipped(shipper) == ["4", "5", "6", "7", "8", "9"]
     assert (way.state(shipper).dropped, way.state(shipper).shipped) == (4, 6)
-    last_event = way.registry.events(EventFilter(types=frozenset({EventType.SHIPPER}))).events[-1]
+    last_event = way.registry.list_events(EventFilter(types=frozenset({EventType.SHIPPER}))).events[-1]
     assert last_event.reason == "ShipperDropped"
     expected = "4 log lines of job new arrived before its group rg was known. They exceeded the limit"
     assert last_event.message.startswith(expected)
@@ -164,7 +164,7 @@ def test_lines_that_come_while_the_group_is_written_keep_their_order(way, monkey
     assert begun.wait(60)
     now_ns = (way.clock.now_ms() + 10) * 1_000_000
     lines = [[LogLine(time_ns=now_ns + at, text=str(at), job="new")] for at in range(5)]
-    writers = [threading.Thread(target=way.pipeline.logs, args=(one, WRITER)) for one in lines]
+    writers = [threading.Thread(target=way.pipeline.submit_logs, args=(one, WRITER)) for one in lines]
     for writer in writers:
         writer.start()
     go_on.set()
@@ -220,7 +220,7 @@ def test_lines_of_a_node_about_jobs_go_with_the_jobs_group_else_with_the_nodes(w
 
 def test_lines_of_nodes_about_a_job_from_before_its_group_are_shipped_with_its_own(way):
     shipper = way.create()
-    way.pipeline.records(
+    way.pipeline.submit_records(
         Records(jobs=[JobRecord(job_id="new", replicas=[ReplicaRecord(name="worker-0", node="late")])]), WRITER
     )
     way.describe("nodes")
@@ -238,7 +238,7 @@ def test_lines_of_nodes_about_a_job_from_before_its_group_are_shipped_with_its_o
 
 def test_lines_of_a_node_of_the_same_group_about_a_job_are_not_shipped_again(way):
     shipper = way.create()
-    way.pipeline.records(
+    way.pipeline.submit_records(
         Records(jobs=[JobRecord(job_id="new", replicas=[ReplicaRecord(name="worker-0", node="late")])]), WRITER
     )
     way.describe("rg")
@@ -266,5 +266,5 @@ def test_too_many_lines_of_a_node_are_counted(way, monkeypatch):
     way.describe()
     assert way.shipped(shipper) == ["3", "4", "5", "6"]
     assert way.state(shipper).dropped == 3
-    last_event = way.registry.events(EventFilter(types=frozenset({EventType.SHIPPER}))).events[-1]
+    last_event = way.registry.list_events(EventFilter(types=frozenset({EventType.SHIPPER}))).events[-1]
     assert last_event.message.startswith("3 log lines of node late arrived before its group rg was known")

@@ -77,7 +77,7 @@ class House:
             SinkSettings(project="p", logstore=name, kind="file", directory=str(folder / name)) for name in ("l", "m")
         ]
         self.shipping = Shipping(
-            self.store, self.registry, self.clock, Sinks(rows, DestinationPolicy.of(())), self.outbox
+            self.store, self.registry, self.clock, Sinks(rows, DestinationPolicy.from_settings(())), self.outbox
         )
         self.sink = TakingSink()
 
@@ -95,7 +95,7 @@ class House:
         self.outbox.put(lines, KEEP)
 
     def state(self, shipper):
-        return next(one for one in self.registry.shippers.all() if one.id == shipper.id)
+        return next(one for one in self.registry.shippers.list_shippers() if one.id == shipper.id)
 
     def forward(self, seconds):
         self.clock.time_ms += int(seconds * SECOND)
@@ -383,7 +383,7 @@ def test_shippers_are_looked_for_again_after_an_unexpected_error(house, monkeypa
             raise ValueError("a bug")
         return read()
 
-    monkeypatch.setattr(house.shipping, "all", every)
+    monkeypatch.setattr(house.shipping, "list_shippers", every)
     house.shipping.start()
     wait_until(lambda: len(seen) > 6)
     house.shipping.stop()

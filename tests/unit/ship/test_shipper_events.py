@@ -19,7 +19,7 @@ def house(tmp_path):
 def shipper_events(house, **wanted):
     """The events of shippers, in their order."""
     filter_ = EventFilter(types=frozenset({EventType.SHIPPER}), limit=1000, **wanted)
-    return house.registry.events(filter_).events
+    return house.registry.list_events(filter_).events
 
 
 def reasons(house, **wanted):

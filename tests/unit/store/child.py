@@ -113,16 +113,16 @@ def _fall(owner: Any, name: str, *, after: bool) -> None:
 def risen(folder: str) -> None:
     """What is there after that; and that a newer sample stays the newer one."""
     store = open_folder(folder)
-    stored = store.lacks_descriptor(SeriesKeys.of([LATE])).tolist() == [False]
+    stored = store.lacks_descriptor(SeriesKeys.from_series([LATE])).tolist() == [False]
     described = store.find(SeriesSelector(jobs=(LATE.job_key,))) == [LATE] and stored
     found = read_all(store, SERIES, SPAN)
     span = TimeRange(START, START + HOUR)
-    rolled = store.rolled_up_ranges(JOBS, span)
+    rolled = store.find_rolled_up_ranges(JOBS, span)
     store.append(batch_of({(SERIES[1], START): 9.0}), FOREVER)
     store.roll_up(START + HOUR)
     expected = found | {(SERIES[1], START): 9.0}
     right = stored_buckets(store, SERIES, span, Tier.MINUTE) == brute_buckets(expected, SERIES, span, Tier.MINUTE)
-    last = store.previous(SeriesKeys.of(SERIES[:2]), START + 1, ReadBudget()).value.tolist()
+    last = store.read_previous(SeriesKeys.from_series(SERIES[:2]), START + 1, ReadBudget()).value.tolist()
     values = [found[one, START] for one in SERIES]
     say(values=values, rows=len(found), trusted=bool(rolled), right=right, last=last, described=described)
     store.close()
@@ -146,17 +146,17 @@ def after_damage(folder: str) -> None:
     """What is there of that: the damaged parts, and whether roll-ups are right and trusted before and after a round."""
     store = open_folder(folder)
     span = TimeRange(START, START + 3 * DAY)
-    damaged = [(part.table, part.name, part.rows) for part in store.damaged()]
-    trusted = store.rolled_up_ranges(JOBS, span) == [span]
+    damaged = [(part.table, part.name, part.rows) for part in store.list_damaged()]
+    trusted = store.find_rolled_up_ranges(JOBS, span) == [span]
     marked = len(cast("ClickHouseStore", store).rollup_state.take())
     store.roll_up(START + 3 * DAY)
     found = read_all(store, SERIES, SPAN)
     right = all(
         stored_buckets(store, SERIES, part, tier) == brute_buckets(found, SERIES, part, tier)
-        for part in store.rolled_up_ranges(JOBS, span)
+        for part in store.find_rolled_up_ranges(JOBS, span)
         for tier in Tier
     )
-    whole = store.rolled_up_ranges(JOBS, span) == [span]
+    whole = store.find_rolled_up_ranges(JOBS, span) == [span]
     say(damaged=damaged, trusted=trusted, marked=marked, right=right, whole=whole, found=len(found))
     store.close()
 
@@ -186,7 +186,7 @@ def die_apart(folder: str) -> None:
 def start_and_end(folder: str) -> None:
     """Open it, say what is known of the damage, and close it."""
     store = open_store(f"chdb://{folder}", _Then())
-    say(damaged=[(part.table, part.rows, part.at_most) for part in store.damaged()])
+    say(damaged=[(part.table, part.rows, part.at_most) for part in store.list_damaged()])
     store.close()
 
 
@@ -214,7 +214,7 @@ def check(folder: str, until: str) -> None:
     extra = {time for key in found if key not in expected for time in (key[1],)}
     original = set(store.find(SeriesSelector(jobs=JOBS)))
     wrong = 0
-    for part in store.rolled_up_ranges(JOBS, SPAN):
+    for part in store.find_rolled_up_ranges(JOBS, SPAN):
         for tier in Tier:
             wrong += stored_buckets(store, SERIES, part, tier) != brute_buckets(found, SERIES, part, tier)
     say(
@@ -326,7 +326,7 @@ def read_as_before(folder: str, source: str) -> None:
     if source:
         store.restore(Path(source))
     expected = {(AS_BEFORE, START + at * 15_000): value for at, value in enumerate(AS_BEFORE_VALUES)}
-    say(same=_same(store, expected), trusted=store.rolled_up_ranges((AS_BEFORE.job_key,), SPAN) != [])
+    say(same=_same(store, expected), trusted=store.find_rolled_up_ranges((AS_BEFORE.job_key,), SPAN) != [])
     late = {(AS_BEFORE, START + 7): 0.125, (AS_BEFORE, START + 15_000): 12.5}
     store.append(batch_of(late), FOREVER)
     store.roll_up(START + 3 * HOUR)
@@ -365,7 +365,7 @@ def restore_refused(folder: str, source: str) -> None:
         error, message = "", ""
     except JobmeterError as problem:
         error, message = type(problem).__name__, problem.message
-    say(error=error, message=message, rows=sum(store.statistics().rows.values()))
+    say(error=error, message=message, rows=sum(store.read_statistics().rows.values()))
     store.close()
 
 

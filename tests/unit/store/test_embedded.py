@@ -23,7 +23,7 @@ class TestEmbedded(StoreTests):
 
     def test_what_is_new_is_called_unwritten_and_what_an_earlier_process_wrote_is_not(self, chdb_store, slot):
         one, two = slot.gauge("worker-0"), slot.gauge("worker-1")
-        keys = SeriesKeys.of([one, two])
+        keys = SeriesKeys.from_series([one, two])
         assert chdb_store.lacks_descriptor(keys).tolist() == [True, True]
         chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
         assert chdb_store.lacks_descriptor(keys).tolist() == [False, True]
@@ -66,7 +66,7 @@ class TestEmbedded(StoreTests):
         chdb_store.commit_log.flush()
         one, other = slot.gauge("worker-0"), slot.gauge("worker-1")
         chdb_store.append(batch_of({(one, slot.start): 1.0, (one, slot.start + DAY): 2.0}), FOREVER)
-        assert chdb_store.commit_log.pending().descriptors()
+        assert chdb_store.commit_log.get_pending().list_descriptors()
         selectors = [
             SeriesSelector(jobs=(one.job_key,)),
             SeriesSelector(jobs=(one.job_key,), metrics=frozenset({one.metric}), projects=frozenset({one.project})),
@@ -81,12 +81,12 @@ class TestEmbedded(StoreTests):
         for _ in ("waiting", "inserted"):
             assert [chdb_store.find(selector) for selector in selectors] == [[one]] * 3
             assert [chdb_store.find(selector) for selector in others] == [[]] * 4
-            assert chdb_store.names(SeriesSelector(jobs=(one.job_key,)), NamePart.REPLICA) == ["worker-0"]
-            assert chdb_store.names(SeriesSelector(jobs=(one.job_key,)), NamePart.REPLICA, "x") == []
+            assert chdb_store.list_names(SeriesSelector(jobs=(one.job_key,)), NamePart.REPLICA) == ["worker-0"]
+            assert chdb_store.list_names(SeriesSelector(jobs=(one.job_key,)), NamePart.REPLICA, "x") == []
             with pytest.raises(LimitExceededError):
                 chdb_store.find(SeriesSelector(jobs=(one.job_key,), limit=0))
             chdb_store.commit_log.flush()
-            assert not chdb_store.commit_log.pending().descriptors()
+            assert not chdb_store.commit_log.get_pending().list_descriptors()
 
     def test_the_index_of_words_answers_patterns_too(self, chdb_store, slot):
         texts = ["step loss"] * 40_000

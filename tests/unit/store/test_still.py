@@ -32,7 +32,7 @@ class Still:
         self.store = store
         slot = Slot()
         self.series = [slot.gauge(f"worker-{number}") for number in range(SERIES)]
-        self.keys = SeriesKeys.of(self.series)
+        self.keys = SeriesKeys.from_series(self.series)
         self.value = np.round(np.random.default_rng(seed).random((SERIES, len(TIMES))) * 100, 2)
         self.total = self.value.reshape(SERIES, -1, HOUR // STEP).sum(axis=2)
 

@@ -100,8 +100,8 @@ def test_time_goes_on_and_every_question_is_answered_as_by_the_engine_alone(seed
         span = TimeRange(start, start + generator.choice([SECOND, 5 * MINUTE, 4 * HOUR]))
         asked = generator.sample(series, generator.randint(1, 4))
         assert read_all(store, asked, span) == read_all(engine, asked, span)
-        ours = store.previous(SeriesKeys.of(asked), start, ReadBudget())
-        theirs = engine.previous(SeriesKeys.of(asked), start, ReadBudget())
+        ours = store.read_previous(SeriesKeys.from_series(asked), start, ReadBudget())
+        theirs = engine.read_previous(SeriesKeys.from_series(asked), start, ReadBudget())
         for name in ("index", "time", "value"):
             assert np.array_equal(getattr(ours, name), getattr(theirs, name))
         selector = SeriesSelector(jobs=(series[0].job_key,), since=span.start_ms)
@@ -188,7 +188,7 @@ def test_a_deleted_job_is_gone_from_the_window_too() -> None:
 def test_its_size_is_reported() -> None:
     store = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
     store.append(batch_of({(gauge("worker-0"), BEGIN): 1.0, (gauge("worker-1"), BEGIN): 1.0}), FOREVER)
-    window = store.statistics().window
+    window = store.read_statistics().window
     assert window["series"] == 2
     assert window["seconds"] == 3600
     assert window["bytes"] > 0
@@ -237,9 +237,9 @@ def test_any_number_of_series_is_brought_in_page_by_page_those_of_the_last_day_f
         def find(self, selector):
             raise LimitExceededError("more than a million series match")
 
-        def live(self, since_ms, most, place=NEWEST):
+        def list_live_series(self, since_ms, most, place=NEWEST):
             self.pages += 1
-            found = super().live(since_ms, most, place)
+            found = super().list_live_series(since_ms, most, place)
             assert len(found.keys) <= most == 7
             return found
 
@@ -254,7 +254,7 @@ def test_any_number_of_series_is_brought_in_page_by_page_those_of_the_last_day_f
     assert rounds <= (60 + 60) // 4 + engine.pages
     engine.reads = 0
     span = TimeRange(clock.now - HOUR, clock.now + 1)
-    held = [one for one in late + early if not store.window.missing(SeriesKeys.of([one])).any()]
+    held = [one for one in late + early if not store.window.find_missing(SeriesKeys.from_series([one])).any()]
     assert held == (late + early if bound == 2**30 else [one for one in late if one in held])
     assert held
     for one in held:
@@ -350,7 +350,7 @@ def test_reading_in_parts_equals_reading_at_once(seed: int) -> None:
         if len(part) < most:
             break
         place = {"first": int(part.index[-1]), "first_ms": int(part.time[-1]) + 1}
-    joined = SampleColumns.joined(parts)
+    joined = SampleColumns.concatenate(parts)
     for name in ("index", "time", "value"):
         assert np.array_equal(getattr(joined, name), getattr(whole, name))
 
@@ -386,7 +386,7 @@ def test_a_slow_reader_gets_every_sample_once_while_the_window_changes(
     before = dict(written)
     span = TimeRange(BEGIN - generator.choice([MINUTE, 10 * MINUTE]), clock.now + HOUR)
     found = list[tuple[Series, int, float]]()
-    for block in store.read(SeriesKeys.of(series), span, ReadBudget()):
+    for block in store.read(SeriesKeys.from_series(series), span, ReadBudget()):
         rows = zip(block.index.tolist(), block.time.tolist(), block.value.tolist(), strict=True)
         found += [(series[index], time, value) for index, time, value in rows]
         match generator.randrange(5):
@@ -398,7 +398,7 @@ def test_a_slow_reader_gets_every_sample_once_while_the_window_changes(
             case 2:
                 store.window.sweep(clock.now)
             case 3:
-                store.window.drop(SeriesKeys.of(generator.sample(series, 1)))
+                store.window.drop(SeriesKeys.from_series(generator.sample(series, 1)))
             case _:
                 pass
     places = [(series.index(one), time) for one, time, _ in found]
@@ -421,11 +421,11 @@ def test_slow_readers_hold_a_block_each(monkeypatch: pytest.MonkeyPatch) -> None
     each = 250_000
     index = np.repeat(np.arange(8, dtype=np.uint32), each)
     time = np.tile(np.arange(each) * 4 + BEGIN - 4 * each, 8)
-    store.append_all([SampleBatch(series, index, time, time / 8, SeriesKeys.of(series))], FOREVER)
+    store.append_all([SampleBatch(series, index, time, time / 8, SeriesKeys.from_series(series))], FOREVER)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        keys, span = SeriesKeys.of(series), TimeRange(BEGIN - 2 * HOUR, BEGIN)
+        keys, span = SeriesKeys.from_series(series), TimeRange(BEGIN - 2 * HOUR, BEGIN)
         readers = [store.read(keys, span, ReadBudget()) for _ in range(4)]
         rows = sum(sum(map(len, together)) for together in zip(*readers, strict=True))
         _, peak = tracemalloc.get_traced_memory()
@@ -440,7 +440,7 @@ def test_a_reader_that_takes_longer_than_its_budget_is_stopped() -> None:
     store = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
     store.append(batch_of({(gauge("worker-0"), BEGIN): 1.0}), FOREVER)
     with pytest.raises(QueryTimeoutError):
-        list(store.read(SeriesKeys.of([gauge("worker-0")]), TimeRange(0, BEGIN + 1), ReadBudget(seconds=0.0)))
+        list(store.read(SeriesKeys.from_series([gauge("worker-0")]), TimeRange(0, BEGIN + 1), ReadBudget(seconds=0.0)))
 
 
 class Interrupted(MemoryStore):
@@ -467,13 +467,13 @@ def test_samples_that_come_in_while_their_hour_is_rolled_up_invalidate_it() -> N
     def roll_up_and_ask() -> None:
         clock.now = BEGIN + 2 * HOUR
         store.roll_up(hour.end_ms)
-        taken.append(store.revision([one.job_key]))
-        assert store.rolled_up_ranges([one.job_key], hour) == [hour]
+        taken.append(store.get_revision([one.job_key]))
+        assert store.find_rolled_up_ranges([one.job_key], hour) == [hour]
 
     engine.meanwhile = roll_up_and_ask
     store.append(batch_of({(one, BEGIN + 2 * MINUTE): 2.0}), FOREVER)
-    assert store.revision([one.job_key]) not in taken
-    assert store.rolled_up_ranges([one.job_key], hour) == engine.rolled_up_ranges([one.job_key], hour) == []
+    assert store.get_revision([one.job_key]) not in taken
+    assert store.find_rolled_up_ranges([one.job_key], hour) == engine.find_rolled_up_ranges([one.job_key], hour) == []
 
 
 def test_hours_that_were_rolled_up_before_the_clock_was_set_back_are_found_after_a_restart() -> None:
@@ -481,9 +481,9 @@ def test_hours_that_were_rolled_up_before_the_clock_was_set_back_are_found_after
     WindowedStore(engine, HandClock(BEGIN + 5 * HOUR), length_ms=HOUR, bound=2**20).roll_up(BEGIN + 5 * HOUR)
     store = WindowedStore(engine, HandClock(BEGIN + HOUR), length_ms=2 * HOUR, bound=2**20)
     store.append(batch_of({(one, BEGIN + HOUR): 1.0}), FOREVER)
-    before = store.revision([one.job_key])
+    before = store.get_revision([one.job_key])
     store.append(batch_of({(one, BEGIN + 2 * HOUR): 2.0}), FOREVER)
-    assert store.revision([one.job_key]) != before
+    assert store.get_revision([one.job_key]) != before
 
 
 def test_the_state_of_the_roll_ups_of_many_jobs_takes_bounded_memory() -> None:
@@ -491,7 +491,7 @@ def test_the_state_of_the_roll_ups_of_many_jobs_takes_bounded_memory() -> None:
     windowed = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**20, cache=cache)
     for first in range(0, 1_000, 50):
         jobs, span = list(range(first, first + 100)), TimeRange(0, (first + 1) * HOUR)
-        assert windowed.rolled_up_ranges(jobs, span) == windowed.rolled_up_ranges(jobs, span)
+        assert windowed.find_rolled_up_ranges(jobs, span) == windowed.find_rolled_up_ranges(jobs, span)
         assert cache.statistics.bytes <= 50_000
     assert cache.statistics.entries
 
@@ -501,6 +501,6 @@ def test_lists_of_keys_that_never_come_again_take_no_memory() -> None:
     rows = list[weakref.ref[np.ndarray]]()
     for _ in range(50):
         keys = SeriesKeys(np.arange(10, dtype=np.uint64), np.arange(10, dtype=np.uint64))
-        assert window.missing(keys).all()
+        assert window.find_missing(keys).all()
         rows.append(weakref.ref(keys.derived[window].rows))
     assert [one() is not None for one in rows] == [False] * 49 + [True], "those of the last list"

@@ -19,4 +19,4 @@ class FileHandleCollector:
     def collect(self, now_ms: int) -> Samples:
         """Read the number of open file handles."""
         opened = files.read_required(self._path).split()[0]
-        return [Sample(self._place.of_node(self.metrics[0]), now_ms, float(opened))]
+        return [Sample(self._place.make_node_series(self.metrics[0]), now_ms, float(opened))]

@@ -40,7 +40,7 @@ class ExampleDevice(Accelerator):
         self.uuid = files.read_text(str(self._folder / "uuid"))
         self.name, self.details = "Example One", {"vendor": "example"}
         self._open = True
-        self.answered()
+        self.note_answer()
 
     def detach(self) -> None:
         """Mark the device as absent."""
@@ -50,15 +50,15 @@ class ExampleDevice(Accelerator):
         """Read the number in a file. Raises NotSupportedError without a number, DeviceLostError without the device."""
         found = files.read_number(str(self._folder / name))
         if found is None and not self._folder.is_dir():
-            self.failed(DeviceState.LOST, "its folder is gone")
-            self.retry.failed()
+            self.note_failure(DeviceState.LOST, "its folder is gone")
+            self.retry.note_failure()
             raise DeviceLostError(self.reason)
         if found is None:
             raise NotSupportedError(f"no {name}", lasting=True)
-        self.answered()
+        self.note_answer()
         return found
 
-    def processes(self) -> Sequence[DeviceProcess]:
+    def list_processes(self) -> Sequence[DeviceProcess]:
         """Raise NotSupportedError. Environments and the kubelet name the job of the device."""
         raise NotSupportedError("no processes", lasting=True)
 
@@ -77,7 +77,7 @@ class ExampleDriver:
         self._folder = Path(machine.sys, "class/example")
         self._devices: dict[int, ExampleDevice] = {}
 
-    def devices(self, now_ms: int | None = None) -> Sequence[ExampleDevice]:
+    def list_devices(self, now_ms: int | None = None) -> Sequence[ExampleDevice]:
         """Return the devices by number."""
         for folder in self._folder.glob("[0-9]*"):
             number = int(folder.name)

@@ -52,13 +52,13 @@ class Acs3:
             raise UnauthenticatedError(f"not signed, or missing: {', '.join(sorted(unsigned))}", "incomplete-signature")
         if any(len(header_values(call, name)) > 1 for name in signed if name in REQUIRED):
             raise UnauthenticatedError("a header that must be signed appears more than once", "malformed")
-        nonce = call.header("x-acs-signature-nonce").strip()
+        nonce = call.get_header("x-acs-signature-nonce").strip()
         if not 1 <= len(nonce) <= MAX_NONCE:
             raise UnauthenticatedError(f"x-acs-signature-nonce must have 1 to {MAX_NONCE} characters", "malformed")
         return Claim(
             kind=ClaimKind.ACCESS_KEY,
             value=parsed["key"],
-            date_ms=date_ms(call.header("x-acs-date").strip(), "%Y-%m-%dT%H:%M:%SZ", _WRONG_DATE),
+            date_ms=date_ms(call.get_header("x-acs-date").strip(), "%Y-%m-%dT%H:%M:%SZ", _WRONG_DATE),
             nonce=nonce,
         )
 
@@ -67,7 +67,7 @@ class Acs3:
         parsed = _parse(call)
         if parsed is None:
             return False
-        request = build_canonical_request(call, parsed["headers"], call.header("x-acs-content-sha256").strip())
+        request = build_canonical_request(call, parsed["headers"], call.get_header("x-acs-content-sha256").strip())
         return is_same(sign(parsed["algorithm"], request, secret), parsed["signature"])
 
     def verify(self, call: Call, secret: str) -> bool:
@@ -76,7 +76,7 @@ class Acs3:
         if parsed is None:
             return False
         hashed = _digest(parsed["algorithm"], call.body)
-        return is_same(hashed, call.header("x-acs-content-sha256").strip()) and self.verify_headers(call, secret)
+        return is_same(hashed, call.get_header("x-acs-content-sha256").strip()) and self.verify_headers(call, secret)
 
 
 def build_canonical_request(call: Call, signed_headers: str, hashed_body: str) -> bytes:

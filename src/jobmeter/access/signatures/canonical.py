@@ -84,7 +84,7 @@ def credential(
 
     Raises UnauthenticatedError if the header does not match ``form`` or its hash algorithm is unavailable.
     """
-    text = call.header("authorization").strip()
+    text = call.get_header("authorization").strip()
     if not text.startswith(begins):
         return None
     match = pattern.fullmatch(text)

@@ -44,16 +44,16 @@ class Roa:
         names = [name for name, _ in call.headers if name.startswith("x-acs-") or name in _PLAIN]
         if len(names) != len(set(names)):
             raise UnauthenticatedError("a signed header appears more than once", "malformed")
-        method = call.header("x-acs-signature-method", "HMAC-SHA1").strip()
+        method = call.get_header("x-acs-signature-method", "HMAC-SHA1").strip()
         if method.upper() != "HMAC-SHA1":
             raise UnauthenticatedError(f"the signature method {method[:64]!r} is not supported here", "malformed")
-        nonce = call.header("x-acs-signature-nonce").strip()
+        nonce = call.get_header("x-acs-signature-nonce").strip()
         if len(nonce) > MAX_NONCE:
             raise UnauthenticatedError(f"x-acs-signature-nonce may have {MAX_NONCE} characters", "malformed")
         return Claim(
             kind=ClaimKind.ACCESS_KEY,
             value=match["key"],
-            date_ms=_date(call.header("date").strip()),
+            date_ms=_date(call.get_header("date").strip()),
             nonce=nonce,
         )
 
@@ -71,7 +71,7 @@ class Roa:
 
     def verify(self, call: Call, secret: str) -> bool:
         """Verify Content-MD5, if present, and the signature of the headers."""
-        md5 = call.header("content-md5").strip()
+        md5 = call.get_header("content-md5").strip()
         if md5 and not is_same(md5, _content_md5(call.body)):
             return False
         return self.verify_headers(call, secret)
@@ -79,7 +79,7 @@ class Roa:
 
 def strings_to_sign(call: Call) -> Iterator[bytes]:
     """Generate each form in which a client may have signed the call, without duplicates."""
-    types = dict.fromkeys((call.header("content-type").strip(), *(() if call.body else ("",))))
+    types = dict.fromkeys((call.get_header("content-type").strip(), *(() if call.body else ("",))))
     # As sent; as generated, before the HTTP library unescaped parts of it; as written in the program, never escaped.
     forms = to_bytes(call.raw_path), encode_path(call.raw_path).encode(), unescape_path(call.raw_path)
     paths = dict.fromkeys(form for form in forms if form is not None)
@@ -91,7 +91,7 @@ def strings_to_sign(call: Call) -> Iterator[bytes]:
         if name.startswith("x-acs-")
     )
     for content_type, path, query in product(types, paths, queries):
-        values = {**{name: call.header(name).strip() for name in _PLAIN}, "content-type": content_type}
+        values = {**{name: call.get_header(name).strip() for name in _PLAIN}, "content-type": content_type}
         head = to_bytes("\n".join((call.method, *(values[name] for name in _PLAIN))))
         yield head + b"\n" + extra + path + query
 
@@ -102,7 +102,7 @@ def _query(pairs: list[tuple[bytes, bytes]], empty: bytes) -> bytes:
 
 
 def _parse(call: Call) -> re.Match[str] | None:
-    text = call.header("authorization").strip()
+    text = call.get_header("authorization").strip()
     if text.partition(" ")[0] != "acs":
         return None
     match = _CREDENTIAL.fullmatch(text)

@@ -33,12 +33,12 @@ class Rpc:
 
     def claim(self, call: Call) -> Claim | None:
         """Return the claim; None for a call with a bearer token in its query."""
-        if call.parameter("Signature") is None or call.raw_path != "/" or call.header("authorization").strip():
+        if call.get_parameter("Signature") is None or call.raw_path != "/" or call.get_header("authorization").strip():
             return None
-        if (call.parameter("SignatureType") or "").strip().upper() == "BEARERTOKEN":
+        if (call.get_parameter("SignatureType") or "").strip().upper() == "BEARERTOKEN":
             return None
         _check_form(call)
-        nonce, key = call.parameter("SignatureNonce") or "", call.parameter("AccessKeyId") or ""
+        nonce, key = call.get_parameter("SignatureNonce") or "", call.get_parameter("AccessKeyId") or ""
         if len(nonce) > MAX_NONCE:
             raise UnauthenticatedError(f"SignatureNonce may have {MAX_NONCE} characters", "malformed")
         if len(key) > MAX_KEY:
@@ -46,7 +46,7 @@ class Rpc:
         return Claim(
             kind=ClaimKind.ACCESS_KEY,
             value=key,
-            date_ms=date_ms(call.parameter("Timestamp") or "", "%Y-%m-%dT%H:%M:%SZ", _WRONG_DATE),
+            date_ms=date_ms(call.get_parameter("Timestamp") or "", "%Y-%m-%dT%H:%M:%SZ", _WRONG_DATE),
             nonce=nonce,
         )
 
@@ -60,7 +60,7 @@ class Rpc:
         if algorithm is None or call.raw_path != "/":
             return False
         digest = hmac.new(f"{secret}&".encode(), string_to_sign(call), algorithm).digest()
-        return is_same(base64.b64encode(digest).decode(), call.parameter("Signature") or "")
+        return is_same(base64.b64encode(digest).decode(), call.get_parameter("Signature") or "")
 
 
 def string_to_sign(call: Call) -> bytes:
@@ -71,7 +71,7 @@ def string_to_sign(call: Call) -> bytes:
 
 
 def _check_form(call: Call) -> None:
-    missing = [name for name in _NEEDED if not call.parameter(name)]
+    missing = [name for name in _NEEDED if not call.get_parameter(name)]
     if missing:
         raise UnauthenticatedError(f"missing from the signed query: {', '.join(missing)}", "incomplete-signature")
     names = [name for name, _ in call.parameters]
@@ -81,12 +81,12 @@ def _check_form(call: Call) -> None:
     if _method(call) not in _HASHES:
         raise UnauthenticatedError(f"the signature method {_method(call)[:64]!r} is not supported here", "malformed")
     for header, name in _ALSO_IN_HEADERS:
-        if call.header(header) not in {"", call.parameter(name)}:
+        if call.get_header(header) not in {"", call.get_parameter(name)}:
             raise UnauthenticatedError(f"{header} differs from the signed {name}", "malformed")
 
 
 def _method(call: Call) -> str:
-    return (call.parameter("SignatureMethod") or "HMAC-SHA1").strip().upper()
+    return (call.get_parameter("SignatureMethod") or "HMAC-SHA1").strip().upper()
 
 
 def _form(call: Call) -> Pairs:
@@ -94,7 +94,7 @@ def _form(call: Call) -> Pairs:
 
 
 def _is_form(call: Call) -> bool:
-    return call.header("content-type").partition(";")[0].strip().lower() == _FORM
+    return call.get_header("content-type").partition(";")[0].strip().lower() == _FORM
 
 
 RPC = Rpc()

@@ -78,7 +78,7 @@ class SdkHmac:
             raise UnauthenticatedError(f"not signed, or missing: {names}", "incomplete-signature")
         if any(present.count(name) > 1 for name in parsed.headers):
             raise UnauthenticatedError("a signed header appears more than once", "malformed")
-        date = call.header(DATE_HEADER).strip()
+        date = call.get_header(DATE_HEADER).strip()
         _check_info(parsed, date)
         moment = date_ms(date, "%Y%m%dT%H%M%SZ", "X-Sdk-Date must be like 20261120T153356Z")
         return Claim(kind=ClaimKind.ACCESS_KEY, value=parsed.key, date_ms=moment)
@@ -124,7 +124,7 @@ def _matches(parsed: _Parsed, text: bytes, secret: str) -> bool:
 
 
 def _string_to_sign(parsed: _Parsed, call: Call, request: bytes) -> bytes:
-    lines = [parsed.algorithm, call.header(DATE_HEADER).strip()]
+    lines = [parsed.algorithm, call.get_header(DATE_HEADER).strip()]
     if parsed.info:
         lines.append(parsed.info)
     return to_bytes("\n".join((*lines, _digest(parsed, request))))
@@ -151,7 +151,7 @@ def _canonical_requests(call: Call, parsed: _Parsed, payloads: tuple[str, ...]) 
 def _payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
     """Return the hashes that may stand for the body. A hash named by the client counts only if it is the body's."""
     hashed = _digest(parsed, call.body)
-    named = call.header(_CONTENT_HEADERS[parsed.hash]).strip()
+    named = call.get_header(_CONTENT_HEADERS[parsed.hash]).strip()
     if not named:
         return (hashed,)
     if named == UNSIGNED:
@@ -161,7 +161,7 @@ def _payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
 
 def _read_payload_hash(call: Call, parsed: _Parsed) -> tuple[str, ...]:
     """Return the hash that the header names, without reading the body; empty if none."""
-    named = call.header(_CONTENT_HEADERS[parsed.hash]).strip()
+    named = call.get_header(_CONTENT_HEADERS[parsed.hash]).strip()
     if named == UNSIGNED:
         return (UNSIGNED, _digest(parsed, b""))
     return (named,) if named else ()

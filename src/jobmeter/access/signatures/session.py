@@ -39,14 +39,14 @@ def _session(call: Call) -> Claim | None:
         return None
     if len(value) > MAX_COOKIE:
         raise UnauthenticatedError(f"a session may have {MAX_COOKIE} characters", "malformed")
-    if call.method not in SAFE and not (call.header(PAGE_HEADER) and is_same_origin(call)):
+    if call.method not in SAFE and not (call.get_header(PAGE_HEADER) and is_same_origin(call)):
         raise UnauthenticatedError("a session cannot change data on behalf of another site", "cross-origin")
     return Claim(kind=ClaimKind.SESSION, value=value)
 
 
 def _link(call: Call) -> Claim | None:
     """Return the claim of ``Authorization: Link CODE``: the code of a one-time sign-in link."""
-    scheme, _, code = call.header("authorization").strip().partition(" ")
+    scheme, _, code = call.get_header("authorization").strip().partition(" ")
     if scheme.lower() != "link":
         return None
     if not 1 <= len(code) <= MAX_COOKIE:
@@ -59,21 +59,21 @@ def is_same_origin(call: Call) -> bool:
 
     Browsers add Sec-Fetch-Site if they trust the origin (TLS, or this machine), and Origin to every POST.
     """
-    site = call.header("sec-fetch-site")
+    site = call.get_header("sec-fetch-site")
     if site:
         return site == "same-origin"
     host = _host(call)
-    return bool(host) and urlsplit(call.header("origin")).netloc == host
+    return bool(host) and urlsplit(call.get_header("origin")).netloc == host
 
 
 def _host(call: Call) -> str:
     """Return the host and port that the browser used, at this server or at a trusted proxy in front of it."""
-    return call.authority or call.header("host")
+    return call.authority or call.get_header("host")
 
 
 def is_over_tls(call: Call) -> bool:
     """True if the browser uses TLS, to this server or to a proxy in front of it."""
-    return call.scheme == "https" or urlsplit(call.header("origin")).scheme == "https"
+    return call.scheme == "https" or urlsplit(call.get_header("origin")).scheme == "https"
 
 
 def _cookie(call: Call) -> str:

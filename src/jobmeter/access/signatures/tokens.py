@@ -34,7 +34,7 @@ class TokenScheme:
 
 def _bearer(call: Call) -> Claim | None:
     """Return the claim of ``Authorization: Bearer TOKEN`` or ``Api-Key TOKEN``, in any case."""
-    name, _, token = call.header("authorization").strip().partition(" ")
+    name, _, token = call.get_header("authorization").strip().partition(" ")
     return _claim(token) if name.lower() in {"bearer", "api-key"} else None
 
 
@@ -43,7 +43,7 @@ def _basic(call: Call) -> Claim | None:
 
     Clients of systems without tokens (Grafana, collectd) can send a user and a password.
     """
-    name, _, sent = call.header("authorization").strip().partition(" ")
+    name, _, sent = call.get_header("authorization").strip().partition(" ")
     if name.lower() != "basic":
         return None
     try:
@@ -55,7 +55,7 @@ def _basic(call: Call) -> Claim | None:
 
 def _make_header_scheme(name: str) -> TokenScheme:
     """Make a scheme for a token in a header of that lower-case name."""
-    return TokenScheme(name, lambda call: _claim(call.header(name)) if call.header(name) else None)
+    return TokenScheme(name, lambda call: _claim(call.get_header(name)) if call.get_header(name) else None)
 
 
 def _acs_bearer(call: Call) -> Claim | None:
@@ -63,10 +63,10 @@ def _acs_bearer(call: Call) -> Claim | None:
 
     Either comes with a signature type (header ``x-acs-signature-type`` or query ``SignatureType``) of ``BEARERTOKEN``.
     """
-    token = call.header("x-acs-bearer-token") or call.parameter("BearerToken") or ""
+    token = call.get_header("x-acs-bearer-token") or call.get_parameter("BearerToken") or ""
     if not token:
         return None
-    kind = call.header("x-acs-signature-type") or call.parameter("SignatureType") or ""
+    kind = call.get_header("x-acs-signature-type") or call.get_parameter("SignatureType") or ""
     if kind.strip().upper() != "BEARERTOKEN":
         raise UnauthenticatedError("a bearer token needs the signature type BEARERTOKEN", "malformed")
     return _claim(token)
@@ -81,7 +81,7 @@ def _claim(text: str) -> Claim:
 
 def _share(call: Call) -> Claim | None:
     """Return the claim of ``?Token=...``, which opens one job's measurements. An empty parameter counts as absent."""
-    token = call.parameter("Token")
+    token = call.get_parameter("Token")
     if not token:
         return None
     if len(token) > _MOST_SEALED:
@@ -95,7 +95,7 @@ def _trace(call: Call) -> Claim | None:
     https://www.alibabacloud.com/help/en/opentelemetry/. A token of a key is not a trace token.
     """
     for header in ("authentication", "authorization"):
-        scheme, _, token = call.header(header).strip().rpartition(" ")
+        scheme, _, token = call.get_header(header).strip().rpartition(" ")
         if scheme.lower() in {"", "bearer"} and token.startswith(TRACE_PREFIX):
             if len(token) > _MOST_SEALED:
                 raise UnauthenticatedError(f"a trace token may have {_MOST_SEALED} characters", "malformed")

@@ -41,7 +41,7 @@ class Encoder:
         self.skipped = 0
         """Rows skipped because of an illegal name."""
 
-    def chunks(self, rows: Rows) -> Iterator[Chunk]:
+    def encode(self, rows: Rows) -> Iterator[Chunk]:
         """Yield payloads of all rows, each with at most ``MAX_SERIES`` series.
 
         Raises BadRowError for an illegal name, unless such rows are skipped.
@@ -52,11 +52,11 @@ class Encoder:
         descriptors = [self._describe(key) for key in keys]
         problems = {at: found for at, found in enumerate(descriptors) if isinstance(found, InvalidRequestError)}
         if problems:
-            yield from self.chunks(self._drop_bad_rows(rows, codes, problems))
+            yield from self.encode(self._drop_bad_rows(rows, codes, problems))
             return
         if len(keys) > MAX_SERIES:
-            for part in rows.parts(-(-len(rows) // 2)):
-                yield from self.chunks(part)
+            for part in rows.split(-(-len(rows) // 2)):
+                yield from self.encode(part)
             return
         texts = [text for text in descriptors if isinstance(text, bytes)]
         # Rows with and without the name of a replica may be one series.

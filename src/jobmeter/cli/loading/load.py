@@ -64,7 +64,7 @@ def bodies(plan: ImportPlan, tally: Tally, progress: Callable[[int], None]) -> I
                 continue
             # Find bad names anywhere in the block before its first rows are sent.
             before = encoder.skipped
-            chunks = [chunk for part in block.rows.parts(plan.batch_rows) for chunk in encoder.chunks(part)]
+            chunks = [chunk for part in block.rows.split(plan.batch_rows) for chunk in encoder.encode(part)]
             tally.skipped += encoder.skipped - before
             for chunk in chunks:
                 tally.count(chunk)

@@ -51,7 +51,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.time)
 
-    def parts(self, size: int) -> Iterator["Rows"]:
+    def split(self, size: int) -> Iterator["Rows"]:
         """Split the rows into as few parts of at most ``size`` as possible, of about equal length."""
         count = -(-len(self) // size)
         if count <= 1:
@@ -94,7 +94,7 @@ class RowSource:
     skip_bad: bool = False
     batch_rows: int = 500_000
 
-    def line(self, number: int) -> str:
+    def name_line(self, number: int) -> str:
         """Name a line of the file."""
         return f"{self.name}, line {number}"
 

@@ -29,7 +29,7 @@ _NAME = pa.dictionary(pa.int32(), pa.string())
 def read_csv(file: IO[bytes], source: RowSource) -> Iterator[Block]:
     """Read the samples of a CSV file with a header line."""
     lines = _Lines(file, source, CSV_BLOCK)
-    header = lines.first()
+    header = lines.pop_first()
     columns = [name.strip() for name in next(csv.reader([header]), [])]
     check_columns(source, columns)
     read = _CsvBlocks(source, columns)
@@ -83,7 +83,7 @@ class _CsvBlocks:
         lines = enumerate(_decode_block(block, self._source, number).split("\n"), number)
         good, numbers, skipped = _parse_each(((at, text) for at, text in lines if text), self._source, self._row)
         block_of = _table({name: [row[i] for row in good] for i, name in enumerate(self._columns)})
-        rows, left_out = convert_table(block_of, self._source, lambda row: self._source.line(numbers[row]))
+        rows, left_out = convert_table(block_of, self._source, lambda row: self._source.name_line(numbers[row]))
         return Block(rows=rows, skipped=skipped + left_out)
 
     def _row(self, place: str, line: str) -> list[str]:
@@ -105,7 +105,7 @@ def _parse_each(
     skipped = 0
     for number, line in lines:
         try:
-            found.append(parse(source.line(number), line))
+            found.append(parse(source.name_line(number), line))
             numbers.append(number)
         except BadRowError:
             if not source.skip_bad:
@@ -122,7 +122,7 @@ def _copy_to_arrow(block: bytes) -> IO[bytes]:
 
 
 def _name_lines(source: RowSource, first: int) -> Callable[[int], str]:
-    return lambda row: source.line(first + row)
+    return lambda row: source.name_line(first + row)
 
 
 class _SampleLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -158,7 +158,7 @@ def _json_lines(number: int, block: bytes, source: RowSource) -> Block:
     samples = [one for one in found if isinstance(one, _SampleLine)]
     records = [one for one in found if isinstance(one, JobRecord)]
     places = [at for at, one in zip(numbers, found, strict=True) if isinstance(one, _SampleLine)]
-    return _block(samples, records, skipped, source, lambda row: source.line(places[row]))
+    return _block(samples, records, skipped, source, lambda row: source.name_line(places[row]))
 
 
 def _json_line(place: str, line: bytes) -> _SampleLine | JobRecord:
@@ -221,7 +221,7 @@ def _decode_block(block: bytes, source: RowSource, number: int) -> str:
     try:
         return block.decode()
     except UnicodeDecodeError as error:
-        place = source.line(number + block.count(b"\n", 0, error.start))
+        place = source.name_line(number + block.count(b"\n", 0, error.start))
         raise BadRowError(place, "", "not UTF-8") from error
 
 
@@ -234,7 +234,7 @@ class _Lines:
         self._size = size
         self._next = 1
 
-    def first(self) -> str:
+    def pop_first(self) -> str:
         """Remove and return the first line."""
         line = self._file.readline(MAX_LINE)
         self._next += 1
@@ -248,7 +248,7 @@ class _Lines:
             if not block.endswith(b"\n"):
                 block += self._file.readline(MAX_LINE)
             if not block.endswith(b"\n") and len(block) >= MAX_LINE + self._size:
-                raise BadRowError(self._source.line(self._next), "", "a line is longer than 4 MiB")
+                raise BadRowError(self._source.name_line(self._next), "", "a line is longer than 4 MiB")
             number, count = self._next, block.count(b"\n") + (not block.endswith(b"\n"))
             self._next += count
             yield number, block, count

@@ -51,10 +51,10 @@ def read_wandb(file: IO[bytes], source: RowSource) -> Iterator[Block]:
         except (InvalidRequestError, msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError) as error:
             run.damage(f"record {number}", str(error))
         if len(run.times) >= source.batch_rows:
-            yield Block(rows=run.rows())
+            yield Block(rows=run.take_rows())
     if not run.job:
-        raise InvalidRequestError(f"{source.name} has no run")
-    yield Block(rows=run.rows() if run.times else None, records=(run.record(),), skipped=run.skipped)
+        raise InvalidRequestError(f"{source.name} has no run: name the run-ID.wandb file of an offline run")
+    yield Block(rows=run.take_rows() if run.times else None, records=(run.make_record(),), skipped=run.skipped)
 
 
 class _RunFile:
@@ -96,7 +96,7 @@ class _RunFile:
         for content in record.get(_HISTORY, ()):
             self._take_history(_message(content))
 
-    def rows(self) -> Rows:
+    def take_rows(self) -> Rows:
         """Return the samples since the last call."""
         count = len(self.times)
         columns = {
@@ -108,7 +108,7 @@ class _RunFile:
         self.times, self._values, self._codes = [], [], []
         return Rows(columns, time, value, lambda row: f"{self._source.name}, value {row + 1}")
 
-    def record(self) -> JobRecord:
+    def make_record(self) -> JobRecord:
         """Return the record of the job. Names of metrics that had to be changed are in ``extra.wandb.names``.
 
         A configuration, then names, for which the record has no room are left out.
@@ -144,12 +144,12 @@ class _RunFile:
         self._config_bytes += len(config)
         if self._config_bytes > _MAX_RECORD:
             raise InvalidRequestError(f"a configuration may have {_MAX_RECORD} bytes")
-        self._config |= _items(_message(config), 1)
+        self._config |= _items(_message(config))
 
     def _take_history(self, history: Message) -> None:
         if not self.job:
             raise InvalidRequestError("values come before their run")
-        values = _items(history, 1)
+        values = _items(history)
         seconds = values.get(_TIMESTAMP)
         if not isinstance(seconds, int | float) or not 0 <= seconds < MAX_TIME_MS / 1000:
             raise InvalidRequestError(f"{_TIMESTAMP} is missing or wrong")
@@ -229,10 +229,10 @@ def _message(data: bytes) -> Message:
     return found
 
 
-def _items(message: Message, number: int) -> dict[str, Any]:
+def _items(message: Message) -> dict[str, Any]:
     """Return the values of items: a key, or a path of keys, and JSON. NaN and infinities are None."""
     found: dict[str, Any] = {}
-    for content in message.get(number, ()):
+    for content in message.get(1, ()):
         item = _message(content)
         path = _texts(item, 2) or [_text(item, 1)]
         text = item[16][-1] if 16 in item else b"null"

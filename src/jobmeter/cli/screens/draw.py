@@ -54,7 +54,7 @@ def spark(course: TrendColumn | None, width: int, top: float) -> Text:
     """Draw values on a scale from 0 to ``top``; a blank is a time without a measurement."""
     if course is None:
         return Text("")
-    means = course.means(width)
+    means = course.average(width)
     top = top or max((mean for mean in means if mean is not None), default=0.0) or 1.0
     return Text("".join(" " if mean is None else _level(mean / top) for mean in means), USE_STYLE)
 

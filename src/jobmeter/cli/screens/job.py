@@ -59,9 +59,9 @@ class JobScreen(LiveScreen):
     def on_mount(self) -> None:
         """Begin to poll: usage often, the rest less often."""
         self.query_one("#ranks").focus()
-        self.follow(self._pause, lambda: self._watch.parts(self._job, self._project), self._show)
+        self.follow(self._pause, lambda: self._watch.query_parts(self._job, self._project), self._show)
         self.follow(COURSE_SECONDS, self._read_courses, self._show_courses)
-        self.follow(FINDING_SECONDS, lambda: self._watch.findings(self._job, self._project), self._show_findings)
+        self.follow(FINDING_SECONDS, lambda: self._watch.query_findings(self._job, self._project), self._show_findings)
 
     def on_resize(self, _: events.Resize) -> None:
         """Show ranks and devices together on a tall terminal."""
@@ -80,7 +80,7 @@ class JobScreen(LiveScreen):
         await self.app.push_screen(FindingsScreen(self._job, self._findings or []))
 
     def _read_courses(self) -> Courses:
-        return self._watch.courses(self._parts or self._watch.parts(self._job, self._project))
+        return self._watch.query_courses(self._parts or self._watch.query_parts(self._job, self._project))
 
     def _show(self, found: WatchParts) -> None:
         self._parts = found
@@ -102,8 +102,8 @@ class JobScreen(LiveScreen):
         if self._parts is None:
             return
         ranks = rank_rows(self._parts, self._courses, self._findings or ())
-        self.query_one("#ranks", LiveTable).present(RANK_COLUMNS, ranks)
-        self.query_one("#devices", LiveTable).present(DEVICE_COLUMNS, device_rows(self._parts, self._findings or ()))
+        self.query_one("#ranks", LiveTable).show_rows(RANK_COLUMNS, ranks)
+        self.query_one("#devices", LiveTable).show_rows(DEVICE_COLUMNS, device_rows(self._parts, self._findings or ()))
         self._arrange()
 
     def _arrange(self) -> None:

@@ -78,7 +78,7 @@ class JobsScreen(LiveScreen):
         table = self.query_one(LiveTable)
         rows = [_row(one, found.now_ms) for one in found.jobs]
         table.display = bool(rows)
-        table.present(self.COLUMNS, rows)
+        table.show_rows(self.COLUMNS, rows)
         lines = [
             f"{one.job.id}: {summary_line(one.found, one.job.state)}"
             for one in found.jobs

@@ -61,7 +61,7 @@ class LiveTable(DataTable[Text]):
         some = [one.name for at, one in enumerate(self._all) if has_values([row.cells for row in self._rows], at)]
         return [name for name in some if name not in {one.name for one in shown}]
 
-    def present(self, columns: Sequence[TableColumn], rows: Sequence[TableRow]) -> None:
+    def show_rows(self, columns: Sequence[TableColumn], rows: Sequence[TableRow]) -> None:
         """Show these rows; in their own order unless a column was chosen for sorting."""
         self._all, self._rows = columns, rows
         self._draw()

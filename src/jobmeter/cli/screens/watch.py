@@ -99,14 +99,14 @@ class WatchScreen:
             used.sort(key=lambda one: (one.is_critical, load(one.values)), reverse=True)
         return WatchOverview(self._clock.now_ms(), page.total, used)
 
-    def parts(self, job: str, project: str | None) -> WatchParts:
+    def query_parts(self, job: str, project: str | None) -> WatchParts:
         """Query a job now. Raises NotFoundError."""
         detail = self._api.job(job, project, summary=False)
         values = self._api.latest(job, by="device", project=detail.job.project or project)
         ranks = {one.name: one.rank for one in detail.replicas if one.rank is not None}
         return WatchParts(self._clock.now_ms(), detail.job, ranks, values)
 
-    def courses(self, parts: WatchParts) -> Courses:
+    def query_courses(self, parts: WatchParts) -> Courses:
         """Query usage over time of the job and of each replica."""
         measured = {value.metric for value in parts.values}
         metric = next((one for one in BUSY if one in measured), "")
@@ -122,7 +122,7 @@ class WatchScreen:
             whole={line.metric: (_course(whole, line.points), line.unit) for line in whole.lines},
         )
 
-    def findings(self, job: str, project: str | None) -> list[Finding]:
+    def query_findings(self, job: str, project: str | None) -> list[Finding]:
         """Query the findings; empty on a server of an earlier release."""
         with suppress(NotFoundError):
             return self._api.findings(job, project)

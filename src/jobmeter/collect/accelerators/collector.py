@@ -133,24 +133,24 @@ class AcceleratorCollector(Generic[D]):
         closed = self._driver.close()  # a call that had not returned may have returned since
         if self._asked:
             self._asked, self._opens_ms = False, now_ms + RELEASE_MS
-            self.states.released(now_ms, RELEASE_MS // 1_000, closed=closed)
+            self.states.note_release(now_ms, RELEASE_MS // 1_000, closed=closed)
         if self._opens_ms is not None and not 0 < self._opens_ms - now_ms <= RELEASE_MS:
             self._opens_ms = None
         return self.released
 
     def _collect(self, now_ms: int) -> Samples:
         vendor = self.vendor
-        self.devices = devices = self._driver.devices(now_ms)
-        self.device_name.place(devices)
+        self.devices = devices = self._driver.list_devices(now_ms)
+        self.device_name.assign_places(devices)
         self._ended.begin()
         unknown = {device.index: self._ended.select_pids(device.index) for device in devices}
         answers = self._query(devices, lambda device: (_processes_of(device), _ended_on(device, unknown[device.index])))
         users = {
-            index: [(process, self._members.member_of(process.pid)) for process in processes]
+            index: [(process, self._members.find_member(process.pid)) for process in processes]
             for index, (processes, _) in answers.items()
             if processes is not None
         }
-        ended = {index: uses for index, (_, found) in answers.items() if (uses := self._ended.uses(index, found))}
+        ended = {index: uses for index, (_, found) in answers.items() if (uses := self._ended.take_uses(index, found))}
         owned = self._find_claims(devices, users, ended, now_ms)
         whole = self._find_owners(owned, users)
         mine = {
@@ -193,7 +193,7 @@ class AcceleratorCollector(Generic[D]):
         return samples + self._sample_states(devices, owned, now_ms)
 
     def _make_sample(self, metric: str, index: int, owner: Owner | None, now_ms: int, value: float) -> Sample:
-        return Sample(self._place.of_device(metric, self.device_name(index), owner), now_ms, value)
+        return Sample(self._place.make_device_series(metric, self.device_name(index), owner), now_ms, value)
 
     def _find_owners(
         self,
@@ -236,7 +236,7 @@ class AcceleratorCollector(Generic[D]):
         ended: Mapping[int, Sequence[tuple[Member, EndedUse]]],
         now_ms: int,
     ) -> dict[int, list[DeviceClaim]]:
-        members = [member for member in self._members.members() if not member.measured]
+        members = [member for member in self._members.list_members() if not member.measured]
         alive = {member.owner for member in members}
         working = {
             index: [member for _, member in some if member and not member.measured] for index, some in users.items()
@@ -250,7 +250,7 @@ class AcceleratorCollector(Generic[D]):
         given = allocations_by_source(self._allocated, devices, now_ms)
         permitted = self._list_permitted(devices, now_ms)
         known = DeviceSet(
-            devices, self._select_variables() if devices else (), self.device_name, self.device_name.number
+            devices, self._select_variables() if devices else (), self.device_name, self.device_name.get_number
         )
         found = claims(known, working, members, given, permitted)
         self.allocations.update(now_ms, found)
@@ -271,7 +271,7 @@ class AcceleratorCollector(Generic[D]):
         own = openable if self._alone and len(openable) < len(devices) else None
 
         def permitted(member: Member) -> Sequence[int] | None:
-            found = groups.permitted(member, devices, now_ms) if groups else None
+            found = groups.list_permitted(member, devices, now_ms) if groups else None
             return own if found is None else found
 
         return permitted
@@ -291,7 +291,7 @@ class AcceleratorCollector(Generic[D]):
 def _processes_of(device: Accelerator) -> Sequence[DeviceProcess] | None:
     """Return the processes that compute on a device; None if unknown."""
     try:
-        return device.processes()
+        return device.list_processes()
     except NotSupportedError:
         return None
 
@@ -299,7 +299,7 @@ def _processes_of(device: Accelerator) -> Sequence[DeviceProcess] | None:
 def _ended_on(device: Accelerator, pids: Collection[int]) -> Sequence[EndedUse]:
     """Return the use of a device by these processes if they have ended; empty if unknown."""
     try:
-        return device.ended_uses(pids) if pids else ()
+        return device.list_ended_uses(pids) if pids else ()
     except NotSupportedError:
         return ()
 

@@ -81,7 +81,7 @@ class Accelerator:
 
     Calls of the driver may block for ever: ``begin`` runs them in the device's own thread. Any may raise
     NotSupportedError or DeviceLostError. ``retry`` says when a device that could not be read is opened again. The
-    subclass opens it in ``begin``'s thread and calls ``answered`` after each successful call.
+    subclass opens it in ``begin``'s thread and calls ``note_answer`` after each successful call.
     """
 
     def __init__(self, index: int, clock: Clock, thread: str) -> None:
@@ -149,18 +149,18 @@ class Accelerator:
                 self._missed = True
                 self._late_since = self._late_since if self._late else self._clock.monotonic()
             raise TimeoutError(f"device {self.index} has not answered yet")
-        return self._calls.result()
+        return self._calls.get_result()
 
-    def report(self, reason: str, level: Level, text: str) -> None:
+    def add_event(self, reason: str, level: Level, text: str) -> None:
         """Add an event of the device, from any thread. Beyond the bound the oldest events are dropped."""
         self._events.append((self._clock.monotonic(), DeviceEvent(reason, level, text)))
 
-    def events(self) -> list[DeviceEvent]:
+    def take_events(self) -> list[DeviceEvent]:
         """Return the events since the last call, without a call of the driver."""
         now, found = self._clock.monotonic(), [self._events.popleft() for _ in range(len(self._events))]
         return [event._replace(age_ms=int((now - at) * SECOND)) for at, event in found]
 
-    def processes(self) -> Sequence[DeviceProcess]:
+    def list_processes(self) -> Sequence[DeviceProcess]:
         """Return the processes that compute on it."""
         raise NotImplementedError
 
@@ -171,25 +171,25 @@ class Accelerator:
         """
         raise NotImplementedError
 
-    def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:  # noqa: ARG002 - of drivers that remember them
+    def list_ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:  # noqa: ARG002 - of drivers that remember them
         """Return the use by these processes if they have ended. Empty if the driver does not remember them."""
         return ()
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """Note that a call has succeeded."""
         if self._state is not DeviceState.MEASURED:
             self._state, self.reason = DeviceState.MEASURED, ""
-        self.retry.succeeded()
+        self.retry.note_success()
 
-    def failed(self, state: DeviceState, reason: str) -> None:
+    def note_failure(self, state: DeviceState, reason: str) -> None:
         """Note that the device can no longer be read, and drop its handle."""
         self._state, self.reason = state, reason
         self.detach()
 
     def give_up(self, error: NotSupportedError) -> None:
         """Give the device up for a while after all calls of a collection failed."""
-        self.failed(error.state, str(error))
-        self.retry.failed()
+        self.note_failure(error.state, str(error))
+        self.retry.note_failure()
 
     def detach(self) -> None:
         """Drop the handle and its data."""

@@ -45,7 +45,7 @@ class EndedProcesses:
 
     def begin(self) -> None:
         """Begin a collection: take the processes that have ended since the last one."""
-        present = {one.stat.key: one for one in self._members.ended() if not one.member.measured}
+        present = {one.stat.key: one for one in self._members.list_ended() if not one.member.measured}
         for key, one in list(self._ended.items()):
             one.left -= 1
             if one.left <= 0 and key not in present:  # a zombie is present for as long as its parent wants
@@ -57,7 +57,7 @@ class EndedProcesses:
         """Return the numbers of ended processes whose use of the device is not known yet."""
         return frozenset(self._due(index))
 
-    def uses(self, index: int, found: Iterable[EndedUse]) -> list[tuple[Member, EndedUse]]:
+    def take_uses(self, index: int, found: Iterable[EndedUse]) -> list[tuple[Member, EndedUse]]:
         """Return each use that is to be counted, once, with the process's membership.
 
         A use from before the last collection is of another process with this number.

@@ -41,23 +41,23 @@ class DeviceNames:
         self._places = self._file.load() or {}
         self._chosen: dict[str, str] = {}
 
-    def of(self, vendor: Vendor[D]) -> "VendorNames[D]":
+    def get_vendor_names(self, vendor: Vendor[D]) -> "VendorNames[D]":
         """Return the names of a vendor's devices."""
         return VendorNames(self, vendor)
 
-    def addresses(self, vendor: Vendor[Any]) -> list[str]:
+    def list_addresses(self, vendor: Vendor[Any]) -> list[str]:
         """Return the PCI addresses of all devices of a vendor on the node."""
-        return vendor.addresses(self.machine)
+        return vendor.list_addresses(self.machine)
 
-    def places(self, vendor: Vendor[Any], devices: Mapping[str, str]) -> list[str]:
+    def list_places(self, vendor: Vendor[Any], devices: Mapping[str, str]) -> list[str]:
         """Return the PCI addresses by which a vendor's devices are numbered, and store them; see ``device_places``."""
         with self._lock:
             before = self._places.get(vendor.name, {})
-            self._places[vendor.name] = found = device_places(before, devices, self.addresses(vendor))
+            self._places[vendor.name] = found = device_places(before, devices, self.list_addresses(vendor))
             self._file.save(self._places)
         return sorted(found)
 
-    def prefix(self, vendor: Vendor[Any]) -> str:
+    def choose_prefix(self, vendor: Vendor[Any]) -> str:
         """Return the text that precedes the number of each device of a vendor."""
         with self._lock:
             if vendor.name not in self._chosen:
@@ -109,14 +109,14 @@ class VendorNames(Generic[D]):
         """Return the name of a device by its number among those that the driver shows."""
         part = self._parts.get(index)
         if part is None:
-            return f"{self._names.prefix(self.vendor)}{self.number(index)}"
+            return f"{self._names.choose_prefix(self.vendor)}{self.get_number(index)}"
         return f"{self(part.parent)}:{part.instance}{f':{part.place}' if part.place else ''}"
 
-    def number(self, index: int) -> int:
+    def get_number(self, index: int) -> int:
         """Return the node's number of a device, by its number among the devices that the driver shows."""
         return self._numbers.get(index, index)
 
-    def place(self, devices: Sequence[Accelerator]) -> None:
+    def assign_places(self, devices: Sequence[Accelerator]) -> None:
         """Name devices by the order of all PCI addresses of the node, also in a container with some of the devices.
 
         A vendor without a ``pci_driver`` numbers its devices for the node already.
@@ -127,10 +127,10 @@ class VendorNames(Generic[D]):
         self._parts |= {device.index: device.part for device in devices if device.part is not None}
         placed = tuple((device.index, device.pci, device.uuid) for device in devices if device.part is None)
         if self.vendor.pci_driver and placed and placed != self._placed:
-            places = self._names.places(self.vendor, {pci: uuid for _, pci, uuid in placed if pci})
+            places = self._names.list_places(self.vendor, {pci: uuid for _, pci, uuid in placed if pci})
             self._numbers = node_numbers([(index, pci) for index, pci, _ in placed], places)
             self._placed = placed
 
     def are_plain(self) -> bool:
         """True if the devices are ``gpu0`` and so on: then Slurm's numbers of GPUs on the node are theirs."""
-        return self._names.prefix(self.vendor) == gpu_name(0)[:-1]
+        return self._names.choose_prefix(self.vendor) == gpu_name(0)[:-1]

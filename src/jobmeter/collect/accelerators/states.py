@@ -132,11 +132,11 @@ class DeviceStates:
         """
         for name, device in named.items():
             mine = owners.get(device.index, ())
-            for event in device.events():
+            for event in device.take_events():
                 whose = () if event.reason == XID and not self._alone else mine
                 self._report(now_ms - event.age_ms, event.reason, event.level, f"{name} {event.text}", whose, name)
 
-    def released(self, now_ms: int, seconds: int, *, closed: bool) -> None:
+    def note_release(self, now_ms: int, seconds: int, *, closed: bool) -> None:
         """Report that the driver is released on request. ``closed``: all of its files are closed."""
         if closed:
             text = f"The driver of {self._title} is released on request: its {self._noun}s can be reset or partitioned."
@@ -145,7 +145,7 @@ class DeviceStates:
         text += f" Nothing is measured of them for {seconds} s."
         self._report(now_ms, DRIVER_RELEASED, Level.INFO if closed else Level.WARNING, text, ())
 
-    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their looks
+    def take_records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their looks
         """Return the events since the last call."""
         return Records(events=[self._events.popleft() for _ in range(len(self._events))])
 
@@ -155,5 +155,5 @@ class DeviceStates:
         _log.log(logging.INFO if level is Level.INFO else logging.WARNING, "%s: %s", reason, text)
         subject = f"device {device}" if device else ""
         for owner in owners or (() if self._alone else (None,)):
-            event = self._place.event(now_ms, level, reason, text, owner=owner, subject=subject)
+            event = self._place.make_event(now_ms, level, reason, text, owner=owner, subject=subject)
             self._events.append(event)

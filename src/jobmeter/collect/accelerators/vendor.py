@@ -32,7 +32,7 @@ class Driver(Protocol[D_co]):
         """Reason why the driver cannot be used; None while it can."""
         ...
 
-    def devices(self, now_ms: int | None = None) -> Sequence[D_co]:
+    def list_devices(self, now_ms: int | None = None) -> Sequence[D_co]:
         """Return the devices, including those that cannot be opened; empty without a driver.
 
         Opens at the first call. A failed opening is retried after growing pauses up to a minute; without ``now_ms`` at
@@ -122,7 +122,7 @@ class Vendor(Generic[D]):
         """Catalogue names that its measures may give."""
         return [metric for measure in (*self.measures, *self.slow_measures) for metric in measure.metrics]
 
-    def files(self, machine: Machine) -> list[Path]:
+    def list_files(self, machine: Machine) -> list[Path]:
         """Return the files of its devices in /dev."""
         names = self.device_files.removeprefix("/dev/")
         found = Path(machine.dev).glob(f"{names}[0-9]*")
@@ -132,10 +132,10 @@ class Vendor(Generic[D]):
         """Return the minor numbers of the devices by major number, from their files in /dev: the kernel chose them."""
         if self.device_numbers:
             return self.device_numbers
-        majors = {files.major_number(str(path)) for path in self.files(machine)}
+        majors = {files.major_number(str(path)) for path in self.list_files(machine)}
         return {major: range(2**20) for major in majors if major}
 
-    def addresses(self, machine: Machine) -> list[str]:
+    def list_addresses(self, machine: Machine) -> list[str]:
         """Return the PCI addresses of all its devices on the node, in order; empty if /sys does not list them.
 
         A container sees them too, whichever devices it may open.
@@ -148,4 +148,4 @@ class Vendor(Generic[D]):
     def is_present(self, machine: Machine) -> bool:
         """True if the machine has its devices or its driver. Reads files alone."""
         loaded = bool(self.driver_folder) and Path(machine.proc, self.driver_folder).is_dir()
-        return loaded or bool(self.files(machine)) or bool(self.addresses(machine))
+        return loaded or bool(self.list_files(machine)) or bool(self.list_addresses(machine))

@@ -46,8 +46,8 @@ class GroupCount:
                 self.earlier[name] = self.earlier.get(name, 0.0) + last
             self.last[name], self.spans[name] = count, (usage.began, usage.ended)
 
-    def totals(self) -> dict[str, float]:
-        """Return the counts of the group and of removed ones of its path, by name as in ``GroupCounters.totals``."""
+    def sum_totals(self) -> dict[str, float]:
+        """Return the counts of the group and of removed ones of its path, named as in ``GroupCounters.sum_totals``."""
         return {name: count + self.earlier.get(name, 0.0) for name, count in self.last.items()}
 
 
@@ -70,7 +70,7 @@ class GroupCounters:
             for key, usage in groups.items():
                 self._groups[owner][key].take(usage)
 
-    def totals(self) -> dict[Owner, dict[str, float]]:
+    def sum_totals(self) -> dict[Owner, dict[str, float]]:
         """Return by replica ``cpu``, ``throttled`` in seconds, ``read``, ``write`` in bytes, ``oom`` kills.
 
         Further counters have the names of their metrics.
@@ -79,7 +79,7 @@ class GroupCounters:
         for owner, groups in self._groups.items():
             found: _Counts = {}
             for group in groups.values():
-                for name, count in group.totals().items():
+                for name, count in group.sum_totals().items():
                     found[name] = found.get(name, 0.0) + count
             if floors := self._floors.pop(owner, None):
                 self._missing[owner] = {name: max(floors.get(name, 0.0) - count, 0.0) for name, count in found.items()}

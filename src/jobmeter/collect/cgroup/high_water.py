@@ -18,7 +18,7 @@ class HighWater:
     def __init__(self) -> None:
         self._last: dict[Owner, Mapping[Key, float]] = {}
 
-    def marks(
+    def take_marks(
         self,
         owner: Owner,
         usages: Iterable[CgroupUsage],

@@ -66,7 +66,7 @@ class _Job:
         self.whole.take(usage.whole)
         self.extern.take(usage.extern)
         # The two are read one after the other: the difference may fall, but the tasks' usage does not.
-        tasks = self.whole.totals().get("cpu", 0.0) - self.extern.totals().get("cpu", 0.0)
+        tasks = self.whole.sum_totals().get("cpu", 0.0) - self.extern.sum_totals().get("cpu", 0.0)
         self.seconds = max(self.seconds, tasks)
 
 
@@ -79,7 +79,7 @@ class JobGroupCounters:
     def __init__(self) -> None:
         self._jobs: dict[tuple[GroupKey, int], _Job] = {}
 
-    def replicas(self, found: Iterable[tuple[GroupKey, Owner]]) -> None:
+    def set_replicas(self, found: Iterable[tuple[GroupKey, Owner]]) -> None:
         """Set the replicas of jobs: ``found`` has the groups of the job for each."""
         for groups, owner in found:
             self._jobs.setdefault((groups, owner.attempt), _Job()).owners.add(owner)

@@ -55,7 +55,7 @@ class Hierarchies:
         self._mounts = _hierarchies(text)
         self._prefix = prefix
 
-    def directory(self, controller: str, path: str) -> str | None:
+    def find_directory(self, controller: str, path: str) -> str | None:
         """Return the folder of a group; None if the hierarchy is not mounted or the group lies outside it."""
         mount = self._mounts.get(controller)
         if mount is None:
@@ -68,7 +68,7 @@ class Hierarchies:
             return None
         return f"{self._prefix}{mount.point}{path}".rstrip("/")
 
-    def top(self, controller: str) -> str | None:
+    def find_top(self, controller: str) -> str | None:
         """The top folder of the mounted hierarchy."""
         mount = self._mounts.get(controller)
         return None if mount is None else f"{self._prefix}{mount.point}"
@@ -140,11 +140,11 @@ class InsideTime:
         """Continue from the state saved by an earlier process of the agent."""
         self._ahead = dict(ahead)
 
-    def seconds(self, owner: Owner, by_process: float, by_group: float) -> float:
+    def count_seconds(self, owner: Owner, by_process: float, by_group: float) -> float:
         """Return the CPU time of a replica, without processes found outside."""
         return max(by_group, by_process - self._ahead.setdefault(owner, by_process - by_group))
 
-    def saved(self, owner: Owner, by_process: float, by_group: float) -> float:
+    def save_state(self, owner: Owner, by_process: float, by_group: float) -> float:
         """Return the state for ``resume`` after a restart, when all outside usage is counted by process."""
         return min(self._ahead[owner], by_process - by_group)
 

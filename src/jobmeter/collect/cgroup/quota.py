@@ -36,7 +36,7 @@ class QuotasAbove:
         found: dict[Owner, dict[GroupKey, CgroupUsage]] = {}
         for owner, process in processes.items():
             groups = groups_of(self._proc, process.stat.key.pid)
-            quota = self._reader.quota(groups) if groups else None
+            quota = self._reader.find_quota(groups) if groups else None
             if quota is None or process.member.groups.get(quota.controller) == quota.path:
                 continue
             key = ((f"quota:{quota.controller}", quota.path),)

@@ -38,7 +38,7 @@ class GroupReader:
             return v2.read_usage(directories[UNIFIED], tops[UNIFIED], self._sys_root)
         return CgroupUsage()
 
-    def limits(self, groups: Mapping[str, str]) -> tuple[float | None, float | None]:
+    def read_limits(self, groups: Mapping[str, str]) -> tuple[float | None, float | None]:
         """Return cores and bytes that a process in these groups may use; None without a limit.
 
         Unlike in ``read``, the groups may be shared.
@@ -51,10 +51,10 @@ class GroupReader:
             memory = lowest(memory, v2.memory_limit(directories[UNIFIED], tops[UNIFIED]))
         return cpu, memory
 
-    def quota(self, groups: Mapping[str, str]) -> Quota | None:
+    def find_quota(self, groups: Mapping[str, str]) -> Quota | None:
         """Find the nearest group with a CPU quota on the way up; None without one.
 
-        As in ``limits``, the groups may be shared.
+        As in ``read_limits``, the groups may be shared.
         """
         directories, tops = self._find_places(groups)
         for controller, version in (("cpu", v1), (UNIFIED, v2)):
@@ -71,7 +71,7 @@ class GroupReader:
         directories: dict[str, str] = {}
         tops: dict[str, str] = {}
         for controller, path in groups.items():
-            directory, top = self._hierarchies.directory(controller, path), self._hierarchies.top(controller)
+            directory, top = self._hierarchies.find_directory(controller, path), self._hierarchies.find_top(controller)
             if directory is not None and top is not None:
                 directories[controller], tops[controller] = directory, top
         return directories, tops

@@ -69,7 +69,7 @@ class NodeClassifier:
         )
         """Sources of memberships, most trusted first."""
 
-    def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
+    def find_member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
         """Classify a process. A process with an illegal job or replica name belongs to no job."""
         if stat.key.pid == 2 or stat.parent == 2:
             return None  # the kernel's own threads
@@ -85,9 +85,9 @@ class NodeClassifier:
         group = groups.get("devices", "")
         return member if member is None or member.device_group == group else replace(member, device_group=group)
 
-    def displaced(self) -> set[str]:
+    def take_displaced(self) -> set[str]:
         """Return the jobs whose members may have changed since the last call."""
-        return self._owners.displaced()
+        return self._owners.take_displaced()
 
     def _find_member(self, candidate: "_Candidate") -> Member | None:
         """Return the membership by the first source that decides, else the parent's."""
@@ -112,7 +112,7 @@ class NodeClassifier:
         pod = candidate.pod
         if pod is None:
             return _UNDECIDED
-        run = self._containers.number(pod.uid, pod.container)
+        run = self._containers.find_number(pod.uid, pod.container)
         # A sandbox only holds the pod's network. A container's link appears shortly after its process.
         if run is None:
             return None
@@ -150,7 +150,7 @@ class NodeClassifier:
         place = candidate.pod or candidate.slurm
         group = tuple(ProcessOwner("group", path) for path in sorted({*place.groups.values()})[:1]) if place else ()
         if candidate.pod is not None:
-            return ProcessOwner("namespace", self._containers.namespace(candidate.pod.uid)), *group
+            return ProcessOwner("namespace", self._containers.find_namespace(candidate.pod.uid)), *group
         uid = real_user(self._proc, candidate.pid)
         return () if uid is None else (ProcessOwner("user", str(uid)), *group)
 
@@ -169,7 +169,7 @@ class NodeClassifier:
             return parent
         if not job:
             return None
-        cluster = self._clusters.cluster(job, place, variables, parent)
+        cluster = self._clusters.find_cluster(job, place, variables, parent)
         task = number(variables, "SLURM_PROCID")
         if task is None and parent is not None and self._clusters.is_job(parent, job):
             return parent
@@ -182,7 +182,7 @@ class NodeClassifier:
             task = number(variables, "SLURM_PROCID")
         replica = f"{self._node}-task-{place.task}" if task is None else f"worker-{task}"
         restarts = number(variables, "SLURM_RESTART_COUNT") or 0
-        owner = Owner(check_job_id(self._clusters.job_id(job, cluster)), check_name(replica, "replica"), restarts)
+        owner = Owner(check_job_id(self._clusters.make_job_id(job, cluster)), check_name(replica, "replica"), restarts)
         if owner.job == place.job:
             self._owners.assign(owner.job, self._read_principals(candidate))
         elif not self._accepts(owner.job, candidate):

@@ -49,7 +49,7 @@ class SlurmClusters:
         self._of_roots: dict[str, str] = {}
         self._others: set[str] = set()
 
-    def cluster(self, number: str, place: SlurmPlace, variables: Mapping[str, str], parent: Member | None) -> str:
+    def find_cluster(self, number: str, place: SlurmPlace, variables: Mapping[str, str], parent: Member | None) -> str:
         """Return the cluster of a job; empty if unknown.
 
         Children are in the cluster of their parent, whatever their environment says. A task without it is in the
@@ -65,7 +65,7 @@ class SlurmClusters:
                 self._of_roots[place.root] = named
         return named or self._of_roots.get(place.root, "")
 
-    def job_id(self, number: str, cluster: str) -> str:
+    def make_job_id(self, number: str, cluster: str) -> str:
         """The id of a job with that number in that cluster, empty for the node's own."""
         cluster = cluster or self._own
         if cluster and (cluster != self._own or self._ids is JobIds.CLUSTER):
@@ -81,4 +81,4 @@ class SlurmClusters:
 
     def is_job(self, member: Member, number: str) -> bool:
         """True if a member works for a job of that number, in its own cluster."""
-        return member.source is MembershipSource.SLURM and member.owner.job == self.job_id(number, member.cluster)
+        return member.source is MembershipSource.SLURM and member.owner.job == self.make_job_id(number, member.cluster)

@@ -20,7 +20,7 @@ class ContainerRuns:
         self._runs: dict[str, int] = {}
         self._pods: dict[str, str] = {}
 
-    def number(self, pod: str, container: str) -> int | None:
+    def find_number(self, pod: str, container: str) -> int | None:
         """Return the number of the run; 0 if there are no links to the pod.
 
         None if there are, but none to this container: the pod's sandbox, or a container that has just begun.
@@ -29,7 +29,7 @@ class ContainerRuns:
             self._read()
         return self._runs.get(container, None if container and pod in self._pods else 0)
 
-    def namespace(self, pod: str) -> str:
+    def find_namespace(self, pod: str) -> str:
         """The namespace of a pod, empty if there are no links to it."""
         if pod not in self._pods:
             self._read()

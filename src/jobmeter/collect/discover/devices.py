@@ -27,18 +27,18 @@ class DeviceSet:
     name: DeviceName = gpu_name
     number: Callable[[int], int] = int
 
-    def named_by(self, member: Member) -> tuple[VisibleVariable, str] | None:
+    def find_variable(self, member: Member) -> tuple[VisibleVariable, str] | None:
         """Return the most specific variable in the process's environment, with its value; None without any."""
         values = dict(member.devices)
         return next(((one, values[one.name]) for one in self.variables if one.name in values), None)
 
-    def visible(self, member: Member, permitted: Sequence[int] | None = None) -> list[int]:
+    def list_visible(self, member: Member, permitted: Sequence[int] | None = None) -> list[int]:
         """Return the numbers of the permitted devices in the process's environment, in its order.
 
         Relative numbers count from the first device that the process may open. If that is unknown they are ignored
         inside a pod, and are the node's numbers elsewhere.
         """
-        named = self.named_by(member)
+        named = self.find_variable(member)
         if named is None:
             return []
         variable, text = named
@@ -96,7 +96,7 @@ class DeviceAllocator(Protocol):
 
     source: AllocationSource
 
-    def owners(self, devices: Sequence[Accelerator], now_ms: int) -> Mapping[int, Sequence[Owner]]:
+    def find_owners(self, devices: Sequence[Accelerator], now_ms: int) -> Mapping[int, Sequence[Owner]]:
         """Return the owners of each device number; empty if unknown."""
         ...
 
@@ -116,7 +116,7 @@ def allocations_by_source(
     """Return the allocations of each device number by source, most trusted first."""
     found: dict[int, list[DeviceClaim]] = {}
     for source in sources:
-        for index, owners in source.owners(devices, now_ms).items():
+        for index, owners in source.find_owners(devices, now_ms).items():
             found.setdefault(index, []).extend(DeviceClaim(owner, None, source.source) for owner in owners)
     return found
 
@@ -157,7 +157,7 @@ def _claim_visible(
 ) -> None:
     for member in members:
         allowed = permitted(member)
-        names = devices.visible(member, allowed)
+        names = devices.list_visible(member, allowed)
         if member.local_rank is not None and member.local_rank < len(names):
             names = [names[member.local_rank]]
         source = AllocationSource.ENVIRONMENT if allowed is None else AllocationSource.CGROUP
@@ -228,7 +228,7 @@ class AllocationTracker:
         """End every interval when the jobs are over."""
         self.update(now_ms, {})
 
-    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - every interval has its own times
+    def take_records(self, now_ms: int) -> Records:  # noqa: ARG002 - every interval has its own times
         """Return the allocations since the last call."""
         news, self._news = self._news, []
         by_job: dict[str, list[AllocationRecord]] = {}

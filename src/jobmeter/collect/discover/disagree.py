@@ -102,7 +102,7 @@ def _givers(given: Sequence[DeviceClaim]) -> str:
 
 
 def _variable(member: Member, devices: DeviceSet) -> str:
-    named = devices.named_by(member)
+    named = devices.find_variable(member)
     return named[0].name if named else ""
 
 
@@ -115,14 +115,14 @@ def _list_visible(member: Member, devices: DeviceSet) -> list[int]:
 
     Relative numbers count from the first device that a container or a group shows to the process.
     """
-    named = devices.named_by(member)
+    named = devices.find_variable(member)
     if named is None:
         return []
     variable, text = named
     words = [word.strip() for word in text.split(",")]
     if variable.relative and any(word.isdigit() for word in words):
         return []
-    names = devices.visible(member)
+    names = devices.list_visible(member)
     return names if len(names) == len(words) else []
 
 
@@ -143,12 +143,12 @@ class DisagreementWatch:
             self._scans[key] = scans = before.get(key, 0) + 1
             if scans == HOLD:
                 subject = f"device {self._device_name(one.device)}"
-                event = self._place.event(
+                event = self._place.make_event(
                     now_ms, Level.WARNING, ALLOCATION_MISMATCH, one.message, owner=one.owner, subject=subject
                 )
                 self._events = [*self._events, event]
 
-    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their scans
+    def take_records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their scans
         """Return the events since the last call."""
         events, self._events = self._events, []
         return Records(events=events)

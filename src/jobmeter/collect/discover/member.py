@@ -64,15 +64,15 @@ class Process:
 class MemberTable(Protocol):
     """Processes of jobs on the node."""
 
-    def member_of(self, pid: int) -> Member | None:
+    def find_member(self, pid: int) -> Member | None:
         """Return the membership of a process; None without a job."""
         ...
 
-    def members(self) -> Iterable[Member]:
+    def list_members(self) -> Iterable[Member]:
         """Return the memberships of all processes of jobs."""
         ...
 
-    def ended(self) -> Iterable[Process]:
+    def list_ended(self) -> Iterable[Process]:
         """Return the processes of jobs that ended before the last scan, and were there at the scan before or later."""
         ...
 
@@ -80,10 +80,10 @@ class MemberTable(Protocol):
 class Classifier(Protocol):
     """Assigns processes to jobs."""
 
-    def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
+    def find_member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
         """Return the membership of a process; None without a job. ``parent`` is its parent's membership."""
         ...
 
-    def displaced(self) -> set[str]:
+    def take_displaced(self) -> set[str]:
         """Return the jobs whose members may have changed since the last call."""
         ...

@@ -112,7 +112,7 @@ class JobOwners:
             return False
         return True
 
-    def displaced(self) -> set[str]:
+    def take_displaced(self) -> set[str]:
         """Return the jobs whose owner changed since the last call, so that their processes are classified again."""
         found, self._displaced = self._displaced, set()
         return found
@@ -164,7 +164,7 @@ class OwnerReporter:
         self._owners = owners
         self._processes = processes
 
-    def records(self, now_ms: int) -> Records:
+    def take_records(self, now_ms: int) -> Records:
         """Return the events since the last call."""
         jobs = {process.member.owner.job for process in self._processes()}
         return Records(events=[self._make_event(now_ms, refusal) for refusal in self._owners.refresh(jobs, now_ms)])
@@ -175,4 +175,4 @@ class OwnerReporter:
             f"{refusal.owner}. The process is not counted for that job."
         )
         _log.warning("%s", message)
-        return self._place.event(now_ms, Level.WARNING, "JobNameRefused", message)
+        return self._place.make_event(now_ms, Level.WARNING, "JobNameRefused", message)

@@ -26,7 +26,7 @@ class DeviceGroups:
         self._lists: dict[str, frozenset[int] | None] = {}
         self._read_ms: int | None = None
 
-    def permitted(self, member: Member, devices: Sequence[Accelerator], now_ms: int) -> list[int] | None:
+    def list_permitted(self, member: Member, devices: Sequence[Accelerator], now_ms: int) -> list[int] | None:
         """Return the numbers of the devices that a process may open, in order; None if its group does not tell.
 
         Partitions come with their whole device: the files that open one of them alone are not compared.
@@ -46,7 +46,7 @@ class DeviceGroups:
         return [one.index for one in devices if (one.part.parent if one.part else one.index) in open_to]
 
     def _read_minors(self, path: str) -> frozenset[int] | None:
-        folder = self._hierarchies.directory("devices", path)
+        folder = self._hierarchies.find_directory("devices", path)
         text = files.read(f"{folder}/devices.list") if folder else None
         return None if text is None else minors_of(text.decode(errors="replace"), self._device_numbers())
 

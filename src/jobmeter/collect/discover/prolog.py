@@ -50,7 +50,7 @@ class PrologAllocations:
         self._number = number
         self._problem = ""
 
-    def owners(self, devices: Sequence[Accelerator], now_ms: int) -> dict[int, list[Owner]]:  # noqa: ARG002 - see DeviceAllocator
+    def find_owners(self, devices: Sequence[Accelerator], now_ms: int) -> dict[int, list[Owner]]:  # noqa: ARG002 - see DeviceAllocator
         """Return the replicas of the jobs to which each device number was allocated."""
         jobs = self._read_jobs(devices)
         if not jobs:

@@ -50,7 +50,7 @@ class JobReporter:
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._sightings: dict[Owner, _Sighting] = {}
 
-    def records(self, now_ms: int) -> Records:
+    def take_records(self, now_ms: int) -> Records:
         """Return the records since the last call."""
         fresh: dict[Owner, _Sighting] = {}
         for process in self._processes():
@@ -123,7 +123,7 @@ class NodeReporter:
         self._machine: dict[str, Any] = {}
         self._read_ms = -_MACHINE_MS
 
-    def records(self, now_ms: int) -> Records:
+    def take_records(self, now_ms: int) -> Records:
         """Return the node's record if it is due."""
         info = self._describe(now_ms)
         if info == self._sent and 0 <= now_ms - self._sent_ms < _AGAIN_MS:

@@ -30,7 +30,7 @@ class Left:
 
 
 class ProcessTable:
-    """Finds the processes of jobs. ``refresh`` belongs to one thread; ``member_of`` and ``look`` are thread-safe.
+    """Finds the processes of jobs. ``refresh`` belongs to one thread; ``find_member`` and ``look`` are thread-safe.
 
     A process without a job is not read again while it runs the same program, so the cost of a scan depends on the
     processes of jobs, not on all processes of the machine. With a ``watch``, processes that begin and end between two
@@ -65,7 +65,7 @@ class ProcessTable:
         self._turn += 1
         turn = self._turn % _FORGET_AFTER  # a part at each scan, so that no scan takes long
         self._strangers = {pid for pid in self._strangers.intersection(pids) if pid % _FORGET_AFTER != turn}
-        changed = self._watch.changed()
+        changed = self._watch.take_changed()
         self._strangers -= changed
         due = [pid for pid in pids if pid not in self._strangers]
         self._stats.close_others(due)
@@ -77,27 +77,27 @@ class ProcessTable:
             self._members = {key: self._members[key] for key in current if key in self._members}
             self._scans = {key: self._scans[key] for key in current if key in self._scans and key.pid not in changed}
             found = [(stat, self._look(stat)) for stat in stats]
-            if again := self._forget_members(self._classifier.displaced()):
+            if again := self._forget_members(self._classifier.take_displaced()):
                 found = [(stat, self._look(stat) if stat.key in again else member) for stat, member in found]
             processes = [Process(stat, member) for stat, member in found if member]
             living = [process for process in processes if not process.stat.ended]
-            self.left = [self._make_left(gone) for gone in self._watch.scanned(pids, living)]
+            self.left = [self._make_left(gone) for gone in self._watch.compare_scan(pids, living)]
             self._found = [*processes, *(left.process for left in self.left)]
         self._count_missed(self._forks.count_unseen(pids))
         return processes
 
-    def processes(self) -> list[Process]:
+    def list_processes(self) -> list[Process]:
         """Return the processes of the last ``refresh``, including those that ended before it. Thread-safe."""
         with self._lock:
             return self._found
 
-    def members(self) -> list[Member]:
+    def list_members(self) -> list[Member]:
         """Return the memberships of the processes of the last ``refresh``. Thread-safe."""
-        return [process.member for process in self.processes()]
+        return [process.member for process in self.list_processes()]
 
-    def ended(self) -> list[Process]:
+    def list_ended(self) -> list[Process]:
         """Return the processes that ended between the last two ``refresh`` calls, and zombies. Thread-safe."""
-        return [process for process in self.processes() if process.stat.ended]
+        return [process for process in self.list_processes() if process.stat.ended]
 
     def look(self, pid: int, parent: Member | None) -> Process | None:
         """Classify a process that has begun to run a program.
@@ -106,7 +106,7 @@ class ProcessTable:
         """
         with self._lock:
             # Nothing else is read while a process belongs to no job, as most do.
-            member = self._classifier.member(ProcessStat(Key(pid, 0), 0, "R", 0, 0, 0), parent)
+            member = self._classifier.find_member(ProcessStat(Key(pid, 0), 0, "R", 0, 0, 0), parent)
         if member is None:
             os.stat(f"{self._proc}/{pid}")  # noqa: PTH116 - what is gone has no group and no environment
             return None
@@ -115,14 +115,14 @@ class ProcessTable:
             raise ProcessLookupError(pid)
         return Process(stat, member)
 
-    def member_of(self, pid: int) -> Member | None:
+    def find_member(self, pid: int) -> Member | None:
         """Return the membership of a process; a new process is classified now."""
         with self._lock:
             key = self._current.get(pid)
             if key is not None:
                 return self._members.get(key)
             stat = None if pid in self._strangers else read_stat(self._proc, pid)
-            return self._classifier.member(stat, self._find_parent(stat)) if stat else None
+            return self._classifier.find_member(stat, self._find_parent(stat)) if stat else None
 
     def _forget_members(self, jobs: set[str]) -> set[Key]:
         """Remove the members of these jobs, so that they are classified again."""
@@ -137,11 +137,11 @@ class ProcessTable:
     def _look(self, stat: ProcessStat) -> Member | None:
         scans = self._scans.get(stat.key, 0)
         if scans < _SCANS and not (scans and stat.ended):
-            parent = self._find_parent(stat) or self._watch.inherited(stat.key.pid)
+            parent = self._find_parent(stat) or self._watch.find_inherited(stat.key.pid)
             before = self._members.get(stat.key)
             if parent is None and before is not None and before.source is MembershipSource.TAGS:
                 parent = before  # its parent has ended since
-            self._members[stat.key] = self._classifier.member(stat, parent)
+            self._members[stat.key] = self._classifier.find_member(stat, parent)
             self._scans[stat.key] = scans = scans + 1
         member = self._members[stat.key]
         if member is None and scans >= _SCANS:

@@ -20,16 +20,14 @@ _MOST = 4
 """Most devices that are named with their states."""
 
 
-def device_checks(
-    machine: Machine, patience: float = _PATIENCE
-) -> dict[tuple[str, str], Callable[[], Iterable[Check]]]:
-    """Return a check of each vendor by area and name. ``patience``: seconds for a driver."""
-    return {(_AREA, vendor.name): partial(_check_vendor, machine, vendor, patience) for vendor in registry.vendors()}
+def device_checks(machine: Machine) -> dict[tuple[str, str], Callable[[], Iterable[Check]]]:
+    """Return a check of each vendor by area and name."""
+    return {(_AREA, vendor.name): partial(_check_vendor, machine, vendor) for vendor in registry.vendors()}
 
 
-def _check_vendor(machine: Machine, vendor: Vendor[Any], patience: float) -> list[Check]:
-    driver: Driver[Accelerator] = vendor.open(SystemClock(), machine, patience)
-    check = check_found(machine, vendor, driver.devices(), driver.problem)
+def _check_vendor(machine: Machine, vendor: Vendor[Any]) -> list[Check]:
+    driver: Driver[Accelerator] = vendor.open(SystemClock(), machine, _PATIENCE)
+    check = check_found(machine, vendor, driver.list_devices(), driver.problem)
     driver.close()
     return [check]
 
@@ -46,8 +44,8 @@ def check_found(
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.advice.get(problem.state, vendor.help))
     if not found:
         return Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the driver shows no {vendor.title} {noun}")
-    device_name = DeviceNames(registry.vendors(), machine).of(vendor)
-    device_name.place(found)
+    device_name = DeviceNames(registry.vendors(), machine).get_vendor_names(vendor)
+    device_name.assign_places(found)
     states = [(device, DeviceState.HANGS if device.busy else device.state) for device in found]
     missing = [(device, state) for device, state in states if state is not DeviceState.MEASURED]
     products = ", ".join(sorted({device.name for device in found if device.name}))
@@ -59,7 +57,7 @@ def check_found(
         text = f"{len(found) - len(missing)} of {len(found)} {noun}s are measured ({products}); {each}{more}"
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.advice.get(missing[0][1], vendor.help))
     whole = sum(device.part is None for device in found)
-    if len(files := vendor.files(machine)) > whole:
+    if len(files := vendor.list_files(machine)) > whole:
         text = f"{whole} of {len(files)} {noun}s answer ({products})"
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.help)
     parts = f" and {len(found) - whole} partitions of them" if len(found) > whole else ""

@@ -31,8 +31,8 @@ def check_kernel(machine: Machine) -> Iterator[Check]:
 def check_groups(machine: Machine) -> Check:
     """Check the version of control groups and their controllers, which measure the usage of jobs."""
     hierarchies = Hierarchies(machine.proc)
-    first = [name for name in _NEEDED_V1 if hierarchies.top(name)]
-    unified = hierarchies.top(UNIFIED)
+    first = [name for name in _NEEDED_V1 if hierarchies.find_top(name)]
+    unified = hierarchies.find_top(UNIFIED)
     if first:
         missing = [name for name in _NEEDED_V1 if name not in first]
         text = f"version 1: {', '.join(first)}" + (" (hybrid, with version 2 beside it)" if unified else "")
@@ -108,7 +108,7 @@ def _check_energy(machine: Machine) -> Check:
 
 def _check_controller(machine: Machine) -> Check:
     power = IpmiPower(machine.dev)
-    if power.command():
+    if power.find_command():
         return Check(_AREA, "ipmi", SourceStatus.OK, "the power of the node is read from its management controller")
     if power.present:
         text = "the power of the node is not read: neither ipmitool nor ipmi-dcmi is installed"

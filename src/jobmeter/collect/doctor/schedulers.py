@@ -104,7 +104,7 @@ def _check_kubernetes(machine: Machine, environment: Mapping[str, str], kubeconf
 def _kubernetes_version(kubeconfig: str | None) -> str:
     from jobmeter.collect.scheduler.kubernetes.api import HttpApi  # noqa: PLC0415 - its library may not be there
 
-    return msgspec.json.decode(HttpApi(kubeconfig, None).page("version", ""), type=_Version).gitVersion
+    return msgspec.json.decode(HttpApi(kubeconfig, None).read_page("version", ""), type=_Version).gitVersion
 
 
 def _check_flink(address: str | None) -> Check:

@@ -66,7 +66,7 @@ class NodeUse:
     """Use of each device by its replicas."""
 
     @classmethod
-    def of(cls, samples: Samples) -> "NodeUse":
+    def from_samples(cls, samples: Samples) -> "NodeUse":
         """Read the state in the samples of a tick."""
         use = cls()
         for sample in samples:
@@ -133,7 +133,7 @@ class _Meter:
         self._allocated: defaultdict[Owner, float] = defaultdict(float)
         self._used: defaultdict[Owner, float] = defaultdict(float)
 
-    def share(self, seconds: float, allocated: Shares, used: Shares) -> None:
+    def add_shares(self, seconds: float, allocated: Shares, used: Shares) -> None:
         """Add the shares of some seconds."""
         for sums, shares in ((self._allocated, allocated), (self._used, used)):
             for owner, share in shares.items():
@@ -190,7 +190,7 @@ class EnergyDivision:
     def divide(self, samples: Samples) -> Samples:
         """Return the energy of each replica, and the energy of no replica; empty without measured energy."""
         now_ms = max((sample.time_ms for sample in samples), default=0)
-        use = NodeUse.of(samples)
+        use = NodeUse.from_samples(samples)
         claims = self._claims()
         self._present = use.cpu.keys() | {owner for some in claims.values() for owner, _ in some}
         then_ms, before = self._before or (now_ms, use)
@@ -236,7 +236,7 @@ class EnergyDivision:
     def _share(self, name: str, seconds: float, shares: tuple[Shares, Shares]) -> None:
         """Add the shares of some seconds to a meter that has been read."""
         if meter := self._meters.get(name):
-            meter.share(seconds, *shares)
+            meter.add_shares(seconds, *shares)
 
     def _measure_delta(self, name: str, readings: Mapping[str, float], now_ms: int) -> _Delta | None:
         return self._meters.setdefault(name, _Meter()).read(readings, now_ms) if readings else None
@@ -275,17 +275,19 @@ class EnergyDivision:
             named["energy.total"] = sum(counts.values())
             began = None if owner in self._resumed else use.began.get(owner)
             for metric, joules in named.items():
-                series = self._place.of_replica(metric, owner)
+                series = self._place.make_replica_series(metric, owner)
                 if began is not None and began < now_ms:
                     samples.append(Sample(series, began, 0.0))
                 samples.append(Sample(series, now_ms, joules))
         for kind in sorted(self._measured):
             joules = self.totals.setdefault(_NOBODY, {}).setdefault(kind, 0.0)
-            series = self._place.of_node("node.energy.unattributed", (("kind", kind),))
+            series = self._place.make_node_series("node.energy.unattributed", (("kind", kind),))
             samples.append(Sample(series, now_ms, joules))
         for meter in self._meters:
             if (watts := self._idle.find_watts(meter)) is not None:
-                samples.append(Sample(self._place.of_node("node.power.idle", (("meter", meter),)), now_ms, watts))
+                samples.append(
+                    Sample(self._place.make_node_series("node.power.idle", (("meter", meter),)), now_ms, watts)
+                )
         self._forget(now_ms)
         return samples
 

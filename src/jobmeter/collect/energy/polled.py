@@ -77,7 +77,7 @@ class IpmiPower:
         """True if the kernel's driver of the controller is loaded."""
         return any(device.exists() for device in self._devices)
 
-    def command(self) -> list[str] | None:
+    def find_command(self) -> list[str] | None:
         """Return the command that reads the power; None if this machine cannot read it."""
         if not self.present:
             return None
@@ -85,7 +85,7 @@ class IpmiPower:
 
     def read(self) -> float | None:
         """Return the power in watts. Raises OSError or subprocess.SubprocessError."""
-        command = self.command()
+        command = self.find_command()
         if command is None:
             return None
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True, errors="replace")
@@ -219,7 +219,7 @@ class PowerPoller:
 
     def _take_result(self) -> tuple[float, float] | None:
         try:
-            watts, at_ns = self._calls.result()
+            watts, at_ns = self._calls.get_result()
         except _FAILURES as error:
             self._fail(error)
             return None
@@ -259,8 +259,8 @@ class PowerCollector:
             if found := poller.poll():
                 labels = (("kind", poller.kind), ("source", poller.source))
                 if poller.kind == NODE:
-                    samples.append(Sample(self._place.of_node("node.power", labels[1:]), now_ms, found[0]))
-                samples.append(Sample(self._place.of_node("node.energy", labels), now_ms, found[1]))
+                    samples.append(Sample(self._place.make_node_series("node.power", labels[1:]), now_ms, found[0]))
+                samples.append(Sample(self._place.make_node_series("node.energy", labels), now_ms, found[1]))
         return samples
 
 
@@ -270,7 +270,7 @@ def power_pollers(redfish: RedfishSettings | None) -> Iterator[PowerPoller]:
         sensor = SensorPower(kind=kind)
         if sensor.read() is not None:
             yield PowerPoller(sensor.source, sensor.read, kind=kind)
-    if IpmiPower().command():
+    if IpmiPower().find_command():
         yield PowerPoller(IpmiPower.source, IpmiPower().read)
     if redfish:
         yield PowerPoller(RedfishPower.source, RedfishPower(redfish).read)

@@ -132,7 +132,7 @@ class EnergyCollector:
             if total is None:
                 continue
             labels = (("kind", reading.kind), ("source", reading.source))
-            samples.append(Sample(self._place.of_node("node.energy", labels), now_ms, total))
+            samples.append(Sample(self._place.make_node_series("node.energy", labels), now_ms, total))
         return samples
 
     def _has_joined_modules(self) -> bool:

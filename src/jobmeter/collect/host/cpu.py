@@ -39,14 +39,14 @@ class CpuCollector:
             elif words[0].startswith(b"cpu"):
                 count += 1
             elif words[0] in _PROCESSES:
-                samples.append(Sample(self._place.of_node(_PROCESSES[words[0]]), now_ms, float(words[1])))
-        samples.append(Sample(self._place.of_node("node.cpu.count"), now_ms, float(count)))
+                samples.append(Sample(self._place.make_node_series(_PROCESSES[words[0]]), now_ms, float(words[1])))
+        samples.append(Sample(self._place.make_node_series("node.cpu.count"), now_ms, float(count)))
         return samples
 
     def _sample_times(self, now_ms: int, ticks: list[bytes]) -> Samples:
         samples = []
         for mode, text in zip(_MODES, ticks, strict=False):
             self._highest[mode] = highest = max(self._highest[mode], int(text))
-            series = self._place.of_node("node.cpu.time", (("mode", mode),))
+            series = self._place.make_node_series("node.cpu.time", (("mode", mode),))
             samples.append(Sample(series, now_ms, highest / self._ticks))
         return samples

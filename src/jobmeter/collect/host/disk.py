@@ -46,7 +46,7 @@ class DiskCollector:
                 continue
             disk = (("disk", words[2].decode()),)
             samples += [
-                Sample(self._place.of_node(metric, direction + disk), now_ms, int(words[column]) * scale)
+                Sample(self._place.make_node_series(metric, direction + disk), now_ms, int(words[column]) * scale)
                 for metric, direction, column, scale in _COLUMNS
             ]
         return samples

@@ -65,7 +65,7 @@ class FilesystemCollector:
         patience = self._patience / max(len(self._calls), 1)
         for path, call in list(self._calls.items()):
             hangs = not call.wait(patience)
-            samples.append(Sample(self._place.of_node(_HANGS, (("mount", path),)), now_ms, float(hangs)))
+            samples.append(Sample(self._place.make_node_series(_HANGS, (("mount", path),)), now_ms, float(hangs)))
             if hangs:
                 continue
             del self._calls[path]
@@ -79,7 +79,10 @@ class FilesystemCollector:
             values |= zip(_FILES, (found.f_files, found.f_favail), strict=True)
         values[_READ_ONLY] = bool(found.f_flag & os.ST_RDONLY)
         labels = (("mount", path),)
-        return [Sample(self._place.of_node(metric, labels), now_ms, float(value)) for metric, value in values.items()]
+        return [
+            Sample(self._place.make_node_series(metric, labels), now_ms, float(value))
+            for metric, value in values.items()
+        ]
 
 
 def mount_points(mountinfo: bytes) -> list[str]:

@@ -19,6 +19,6 @@ class LoadCollector:
         """Read /proc/loadavg."""
         text = files.read_required(self._path)
         return [
-            Sample(self._place.of_node(metric), now_ms, float(word))
+            Sample(self._place.make_node_series(metric), now_ms, float(word))
             for metric, word in zip(self.metrics, text.split(), strict=False)
         ]

@@ -66,7 +66,7 @@ class MemoryCollector:
         }
         if stalls := [count for key, count in counts.items() if key.startswith(b"allocstall")]:
             found[_STALLS] = sum(stalls)  # the kernel counts each zone of memory separately
-        return [Sample(self._place.of_node(metric), now_ms, float(value)) for metric, value in found.items()]
+        return [Sample(self._place.make_node_series(metric), now_ms, float(value)) for metric, value in found.items()]
 
     def _read(self, name: str) -> dict[bytes, int]:
         values = files.read_pairs(f"{self._root}/{name}")

@@ -64,12 +64,13 @@ class NetworkCollector:
         found = interfaces(files.read_required(*(f"{folder}/dev" for folder in self._folders)))
         snmp = next((text for one in self._folders if (text := files.read(f"{one}/snmp")) is not None), b"")
         samples: Samples = [
-            Sample(self._place.of_node(metric), now_ms, float(value)) for metric, value in tcp_segments(snmp).items()
+            Sample(self._place.make_node_series(metric), now_ms, float(value))
+            for metric, value in tcp_segments(snmp).items()
         ]
         for name in hardware(found, self._sys) or found:
             for metric, direction, column in _COLUMNS:
                 labels = (*((("direction", direction),) if direction else ()), ("interface", name))
-                samples.append(Sample(self._place.of_node(metric, labels), now_ms, float(found[name][column])))
+                samples.append(Sample(self._place.make_node_series(metric, labels), now_ms, float(found[name][column])))
         return samples
 
 
@@ -122,11 +123,12 @@ class LinkCollector:
         """See ``Collector.collect``. A link that is down has no speed."""
         found = (*self._read_interfaces(), *self._read_ports())
         samples = [
-            Sample(self._place.of_node(metric, (("interface", name),)), now_ms, value) for metric, name, value in found
+            Sample(self._place.make_node_series(metric, (("interface", name),)), now_ms, value)
+            for metric, name, value in found
         ]
         for metric, name, kind, value in self._read_kinds():
             labels = (("interface", name), ("kind", kind))
-            samples.append(Sample(self._place.of_node(metric, labels), now_ms, value))
+            samples.append(Sample(self._place.make_node_series(metric, labels), now_ms, value))
         return samples
 
     def _read_interfaces(self) -> Iterator[tuple[str, str, float]]:

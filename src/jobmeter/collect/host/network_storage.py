@@ -56,7 +56,7 @@ class NetworkStorageCollector:
         """Read the statistics; a machine without network filesystems has none."""
         text = next((text for path in self._mounts if (text := files.read(path)) is not None), b"")
         readings = (*nfs_readings(text), *self._read_lustre())
-        return [Sample(self._place.of_node(one.metric, one.labels), now_ms, one.value) for one in readings]
+        return [Sample(self._place.make_node_series(one.metric, one.labels), now_ms, one.value) for one in readings]
 
     def _read_lustre(self) -> Iterator[StorageReading]:
         """Yield the readings of each filesystem and target once; versions of Lustre differ in the folder."""

@@ -34,12 +34,12 @@ class NumaCollector:
     def collect(self, now_ms: int) -> Samples:
         """Read the nodes and the controllers; a machine without error-correcting memory has no controllers."""
         samples = [
-            Sample(self._place.of_node(metric, (("numa", numa),)), now_ms, value)
+            Sample(self._place.make_node_series(metric, (("numa", numa),)), now_ms, value)
             for metric, numa, value in self._read_nodes()
         ]
         for controller, kind, count in self._read_errors():
             labels = (("controller", controller), ("kind", kind))
-            samples.append(Sample(self._place.of_node(_ERRORS, labels), now_ms, float(count)))
+            samples.append(Sample(self._place.make_node_series(_ERRORS, labels), now_ms, float(count)))
         return samples
 
     def _read_nodes(self) -> Iterator[tuple[str, str, float]]:

@@ -35,7 +35,7 @@ class PressureCollector:
         """Read /proc/pressure."""
         read = [stalled_seconds(f"{self._root}/pressure/{resource}", resource) for resource in RESOURCES]
         return [
-            Sample(self._place.of_node(metric), now_ms, value)
+            Sample(self._place.make_node_series(metric), now_ms, value)
             for found in read
             for name, value in found.items()
             if (metric := f"node.pressure.{name}") in _METRICS

@@ -36,11 +36,13 @@ class SensorCollector:
     def collect(self, now_ms: int) -> Samples:
         """Read the sensors. A sensor that has a fault, or is not connected, is absent."""
         samples = [
-            Sample(self._place.of_node(metric, (("chip", chip), ("sensor", sensor))), now_ms, value)
+            Sample(self._place.make_node_series(metric, (("chip", chip), ("sensor", sensor))), now_ms, value)
             for metric, chip, sensor, value in self._read_sensors()
         ]
         for package, count in self._count_throttles().items():
-            samples.append(Sample(self._place.of_node(_THROTTLED, (("package", package),)), now_ms, float(count)))
+            samples.append(
+                Sample(self._place.make_node_series(_THROTTLED, (("package", package),)), now_ms, float(count))
+            )
         return samples
 
     def _read_sensors(self) -> Iterator[tuple[str, str, str, float]]:

@@ -45,7 +45,7 @@ class KubeletAllocations:
         self._given: list[PodDevices] = []
         self._problem = ""
 
-    def owners(self, devices: Sequence[Accelerator], now_ms: int) -> dict[int, list[Owner]]:
+    def find_owners(self, devices: Sequence[Accelerator], now_ms: int) -> dict[int, list[Owner]]:
         """Return the pods that have each device number; empty if the kubelet does not answer."""
         if self._listed_ms is None or not 0 <= now_ms - self._listed_ms < _LIST_MS:
             self._listed_ms = now_ms
@@ -69,7 +69,7 @@ class KubeletAllocations:
         if not self._kubelet.present:
             return []
         try:
-            given = self._kubelet.devices()
+            given = self._kubelet.list_devices()
         except UnavailableError as error:
             if error.message != self._problem:
                 _log.warning("%s: allocations of devices are unknown", error.message)

@@ -96,7 +96,7 @@ class PodResources:
         self._missing = False
 
     @classmethod
-    def of(cls, machine: Machine) -> "PodResources":
+    def for_machine(cls, machine: Machine) -> "PodResources":
         """Return the client of a machine's kubelet."""
         return cls(Path(machine.var, SOCKET.relative_to("/var")))
 
@@ -108,7 +108,7 @@ class PodResources:
         except OSError:
             return False
 
-    def devices(self) -> list[PodDevices]:
+    def list_devices(self) -> list[PodDevices]:
         """Return the devices of every container of the node.
 
         Raises UnavailableError if the kubelet does not answer, or gRPC is not installed.

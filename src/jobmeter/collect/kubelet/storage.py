@@ -105,11 +105,11 @@ class KubeletApi:
             timeout=_SECONDS, ca_certs=str(ca) if ca.exists() else None, assert_hostname=node
         )
 
-    def usage(self) -> list[_PodUsage]:
+    def read_usage(self) -> list[_PodUsage]:
         """Return the usage of each pod. Raises UnavailableError."""
         return self._get("/stats/summary", _Summary).pods or []
 
-    def pods(self) -> list[PodObject]:
+    def list_pods(self) -> list[PodObject]:
         """Return the pods of the node. Raises UnavailableError."""
         return self._get("/pods", _Pods).items or []
 
@@ -148,7 +148,7 @@ class PodStorageCollector:
         if not owners:
             return []
         try:
-            pods = self._api.usage()
+            pods = self._api.read_usage()
         except UnavailableError as error:
             if error.message != self._problem:
                 _log.warning("%s: the storage of pods is not measured", error.message)
@@ -157,7 +157,7 @@ class PodStorageCollector:
         self._problem = ""
         limits = self._read_limits()
         return [
-            Sample(self._place.of_replica(metric, owners[pod.reference.uid]), now_ms, float(value))
+            Sample(self._place.make_replica_series(metric, owners[pod.reference.uid]), now_ms, float(value))
             for pod in pods
             if pod.reference.uid in owners
             for metric, value in _values(pod, limits.get(pod.reference.uid))
@@ -170,7 +170,7 @@ class PodStorageCollector:
         A kubelet before version 1.33 needs a right for the list that also lets its holder run commands in pods.
         """
         try:
-            pods = self._api.pods()
+            pods = self._api.list_pods()
         except UnavailableError as error:
             _log.debug("the limits of pods are unknown: %s", error.message)
             return {}

@@ -109,7 +109,7 @@ class Attachment:
         limits = read_limits(_PROC, self._target.end.stat.key.pid, Hierarchies())
         recorder = JobRecorder(self._plan, self._place, limits, self._target.start_ms)
         loop = self._make_loop(interval_ms)
-        loop.spool_records(recorder.attached(self._life, start, self._target.end.stat.key.pid))
+        loop.spool_records(recorder.record_attach(self._life, start, self._target.end.stat.key.pid))
         self._measurement.programs.open(self._plan.programs, os.getpid())
         stop = Event()
         ticking = Thread(target=loop.run, args=(stop, interval_ms), name="loop", daemon=True)
@@ -140,22 +140,22 @@ class Attachment:
         moved = read_io(_PROC, end.stat.key.pid)
         if stat is not None:
             waited = stat.waited_ticks / _TICKS
-            self._collectors.jobs.ended(
+            self._collectors.jobs.note_end(
                 Ended(stat.key, self._owner, stat.cpu_ticks / _TICKS, 0.0, moved, waited_seconds=waited)
             )
         self._life.end = max(self._clock.now_ms(), self._life.start)
-        self._life.exit_code = end.status()
+        self._life.exit_code = end.read_status()
 
     def _finish(self, loop: Loop, recorder: JobRecorder, start: int, last: int) -> Result:
         life = self._life
-        remaining = self._measurement.living()
+        remaining = self._measurement.find_living()
         self._measurement.close_allocations(loop, last)
         if self._detached:
-            records = recorder.detached(life, last, self._target.end.stat.key.pid)
+            records = recorder.record_detach(life, last, self._target.end.stat.key.pid)
         elif life.exit_code is None:
             records = recorder.end_unknown(life, last)
         else:
-            records = recorder.ended([life], last, stopped=False)
+            records = recorder.record_end([life], last, stopped=False)
         loop.spool_records(records)
         delivered = self._delivery.flush(_FLUSH_SECONDS)
         self._delivery.stop()
@@ -176,7 +176,7 @@ class Attachment:
 
     def _make_loop(self, interval_ms: int) -> Loop:
         sources = [*self._collectors.allocations, *self._collectors.device_events, self._incidents]
-        return self._measurement.loop(turn_seconds(interval_ms), sources, [self._watch])
+        return self._measurement.make_loop(turn_seconds(interval_ms), sources, [self._watch])
 
     def _watch(self, samples: Samples) -> None:
         self._incidents.watch(samples)

@@ -39,7 +39,7 @@ class OwnGroups:
         stat = read_stat(proc_root, os.getpid())
         key = stat.key if stat else Key(os.getpid(), 0)
         # Beside version 1, the group of version 2 counts only pressure.
-        self._counts_cpu = UNIFIED if hierarchies.top("memory") is None else "cpuacct"
+        self._counts_cpu = UNIFIED if hierarchies.find_top("memory") is None else "cpuacct"
         for controller in (UNIFIED,) if self._counts_cpu == UNIFIED else (UNIFIED, "memory", "cpuacct"):
             if controller in own:
                 above = own[controller].rstrip("/")
@@ -47,14 +47,15 @@ class OwnGroups:
                 problem = self._make(controller, f"{above}/jobmeter-{job}-{key.pid}-{key.start}", replicas)
                 self.problem = problem if controller == self._counts_cpu else self.problem
 
-    def entries(self, replica: str) -> list[str]:
+    def list_entries(self, replica: str) -> list[str]:
         """Return the files into which a process writes its number to enter the groups of a replica."""
         directories = (
-            self._hierarchies.directory(controller, path) for controller, path in self.paths.get(replica, {}).items()
+            self._hierarchies.find_directory(controller, path)
+            for controller, path in self.paths.get(replica, {}).items()
         )
         return [f"{directory}/cgroup.procs" for directory in directories if directory]
 
-    def entered(self, replica: str, pid: int) -> Groups:
+    def find_entered(self, replica: str, pid: int) -> Groups:
         """Return the groups of a replica that the process is in."""
         found = groups_of(self._proc, pid) or {}
         entered = {name: path for name, path in self.paths.get(replica, {}).items() if found.get(name) == path}
@@ -62,7 +63,7 @@ class OwnGroups:
             self.problem = "the control group could not be entered"
         return entered
 
-    def replica_of(self, pid: int) -> tuple[str, bool] | None:
+    def find_replica(self, pid: int) -> tuple[str, bool] | None:
         """Find the replica of a process, which may have ended, by its groups. Also returns whether it is in them.
 
         A program that this process starts for itself stays in the groups of this process. A process of the command
@@ -78,7 +79,7 @@ class OwnGroups:
         left = any(found.get(name, self._own[name]) != self._own[name] for name in paths)
         return (replica, False) if left else None
 
-    def remaining(self) -> set[int]:
+    def list_remaining(self) -> set[int]:
         """The processes that are still in the groups."""
         return {int(word) for folder in self._made for word in (files.read(f"{folder}/cgroup.procs") or b"").split()}
 
@@ -88,7 +89,7 @@ class OwnGroups:
             _remove(directory)
 
     def _sweep(self, controller: str, above: str) -> None:
-        directory = self._hierarchies.directory(controller, above)
+        directory = self._hierarchies.find_directory(controller, above)
         if directory is None:
             return
         for folder in Path(directory).glob("jobmeter-*"):
@@ -103,7 +104,7 @@ class OwnGroups:
     def _make(self, controller: str, path: str, replicas: Sequence[str]) -> str:
         """Create the groups. Returns the reason of a failure, else an empty text."""
         for replica in ("", *replicas):
-            directory = self._hierarchies.directory(controller, f"{path}/{replica}".rstrip("/"))
+            directory = self._hierarchies.find_directory(controller, f"{path}/{replica}".rstrip("/"))
             if directory is None:
                 return "the control group of this process is not visible here"
             try:

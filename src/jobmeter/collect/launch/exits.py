@@ -44,7 +44,7 @@ class ProcessEnd:
         found = read_stat(self._proc, self.stat.key.pid)
         return found if found is not None and found.key == self.stat.key else None
 
-    def status(self) -> int | None:
+    def read_status(self) -> int | None:
         """Return the exit status of the ended process as a shell shows it; None if unknown."""
         raw = self._read_zombie_status()
         if raw is None:

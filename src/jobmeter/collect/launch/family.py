@@ -27,7 +27,7 @@ class Family:
         """Set the first process of a replica."""
         self._roots[pid] = member
 
-    def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
+    def find_member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
         """Classify a process."""
         pid = stat.key.pid
         if pid in self._roots:
@@ -42,7 +42,7 @@ class Family:
             return None
         return self._find_tagged_member(pid)
 
-    def displaced(self) -> set[str]:
+    def take_displaced(self) -> set[str]:
         """Return an empty set: memberships never change."""
         return set()
 

@@ -42,7 +42,7 @@ class StepFigures:
         """Highest step of a rate, whose weights are seconds."""
         return max((sum(parts) for parts in self._average_steps()), default=0.0)
 
-    def mean(self, *, adds_up: bool) -> float:
+    def compute_mean(self, *, adds_up: bool) -> float:
         """Mean of the steps, as ``job_mean`` of the server's summary: more frequent samples have no more weight.
 
         A step has the sum of its parts, or their mean where they do not add up.
@@ -82,7 +82,7 @@ class Figure:
     def mean(self) -> float:
         """Mean of the steps, of a rate and of a bare figure weighted by time."""
         if self.values:
-            return self.values.mean(adds_up=self.adds_up)
+            return self.values.compute_mean(adds_up=self.adds_up)
         return self._sum / self._weight if self._weight else 0.0
 
     def add_value(self, series: Series, time_ms: int, value: float) -> None:
@@ -150,7 +150,7 @@ class RunFigures:
         """Note that a counter was 0 then: its first sample counts as usage."""
         self._counters[series] = _Counter(0.0, 0.0, time_ms, 0.0)
 
-    def total(self, metric: str) -> float:
+    def sum_growth(self, metric: str) -> float:
         """Total growth of the counters of that metric."""
         return sum(
             counter.latest - counter.first for series, counter in self._counters.items() if series.metric == metric

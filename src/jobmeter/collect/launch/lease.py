@@ -28,13 +28,13 @@ class RunLease:
         self._clock = clock
         self._renewed: float | None = None
 
-    def frame(self) -> bytes:
+    def make_frame(self) -> bytes:
         """The frame of a renewal, empty while the last one is recent."""
         every = self.lease.seconds / MISSED
         recent = self._renewed is not None and self._clock.monotonic() - self._renewed < every
         return b"" if recent else self._frame
 
-    def renewed(self) -> None:
+    def note_renewal(self) -> None:
         """Note that the server received a renewal."""
         self._renewed = self._clock.monotonic()
 

@@ -105,20 +105,20 @@ class LineSplitter:
         last = self._save_state(self._state, now_ns) if self._drawn and shown != self._state else []
         repeated = self._rewritten and (shown is None or shown == self._last_shown)
         self._rewritten, self._drawn, self._state, self._last_shown = False, False, None, None
-        return last if repeated or shown is None else [*last, (self.moment(now_ns), shown)]
+        return last if repeated or shown is None else [*last, (self.get_moment(now_ns), shown)]
 
     def _save_state(self, shown: str | None, now_ns: int) -> list[Timed]:
         self._state = None
         if not shown or shown == self._last_shown:
             return []
         self._last_shown, self._state_ns = shown, now_ns
-        return [(self.moment(now_ns), shown)]
+        return [(self.get_moment(now_ns), shown)]
 
     def _clear(self) -> None:
         self._partial.clear()
         self._length = 0
 
-    def moment(self, now_ns: int) -> int:
+    def get_moment(self, now_ns: int) -> int:
         """The time of the next line."""
         self._last_ns = max(now_ns, self._last_ns + 1)
         return self._last_ns

@@ -160,7 +160,7 @@ class LogSender:
         missing = self._missing.pop(key, 0)
         if missing:
             text = f"[jobmeter: {missing} lines are missing here, they came faster than they could be recorded]"
-            self._add(key, self._get_splitter(key).moment(time_ns), text, Level.WARNING)
+            self._add(key, self._get_splitter(key).get_moment(time_ns), text, Level.WARNING)
 
     def _add(self, key: _Key, time_ns: int, text: str, level: Level | None) -> None:
         replica, stream = key

@@ -9,14 +9,14 @@ class OomWatch:
 
     def __init__(self, hierarchies: Hierarchies, groups: Groups, proc_root: str = "/proc") -> None:
         self._proc = proc_root
-        memory = hierarchies.directory("memory", groups["memory"]) if "memory" in groups else None
-        unified = hierarchies.directory(UNIFIED, groups[UNIFIED]) if UNIFIED in groups else None
+        memory = hierarchies.find_directory("memory", groups["memory"]) if "memory" in groups else None
+        unified = hierarchies.find_directory(UNIFIED, groups[UNIFIED]) if UNIFIED in groups else None
         self._files = [f"{memory}/memory.oom_control"] if memory else []
         self._files += [f"{unified}/memory.events"] if unified else []
         self._group = self._count_group_kills()
         self._node = self._count_node_kills()
 
-    def evidence(self, group_kills: float = 0.0) -> str:
+    def find_evidence(self, group_kills: float = 0.0) -> str:
         """Evidence of an out-of-memory kill since then, empty for none.
 
         ``group_kills`` are those that the job's own groups counted.

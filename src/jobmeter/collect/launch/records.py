@@ -80,7 +80,7 @@ class JobRecorder:
         self._limits = dict(limits)
         self._start = start
 
-    def started(self, lives: list[ReplicaLife]) -> Records:
+    def record_start(self, lives: list[ReplicaLife]) -> Records:
         """Return the record of the job's start."""
         records = self._make_records(JobState.RUNNING, lives)
         if self._plan.attempt:
@@ -90,7 +90,7 @@ class JobRecorder:
             )
         return records
 
-    def ended(self, lives: list[ReplicaLife], end: int, *, stopped: bool) -> Records:
+    def record_end(self, lives: list[ReplicaLife], end: int, *, stopped: bool) -> Records:
         """The record of the job's end. ``stopped``: by a terminating signal."""
         code = exit_status(lives)
         state = end_state(code, stopped=stopped)
@@ -105,14 +105,14 @@ class JobRecorder:
                 )
         return records
 
-    def attached(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
+    def record_attach(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
         """Return the record of a running process's job, measured from ``time_ms`` on; its state is left open."""
         records = self._make_records(None, [life])
         message = f"Measured from here on: attached to process {pid}, which was already running."
         records.events.append(self._make_event(life, time_ms, Level.INFO, "Attached", message))
         return records
 
-    def detached(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
+    def record_detach(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
         """Return the event that a running job is no longer measured."""
         message = f"No longer measured: detached from process {pid}, which is still running."
         return Records(events=[self._make_event(life, time_ms, Level.WARNING, "Detached", message)])
@@ -126,7 +126,7 @@ class JobRecorder:
 
     def _make_event(self, life: ReplicaLife, time_ms: int, level: Level, reason: str, message: str) -> EventRecord:
         owner = Owner(self._plan.job, life.name, self._plan.attempt)
-        return self._place.event(time_ms, level, reason, message, owner=owner)
+        return self._place.make_event(time_ms, level, reason, message, owner=owner)
 
     def _make_records(
         self,

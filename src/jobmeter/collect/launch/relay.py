@@ -221,7 +221,7 @@ class MlflowRelay:
         if answer is not None:
             return answer
         run = self._find(request)
-        newest = self._runs.newest(run.id)
+        newest = self._runs.find_newest(run.id)
         return {"run": body(run, [newest[key].body for key in sorted(newest)])}
 
     def _get_history(self, request: RelayRequest) -> Any:  # noqa: ANN401
@@ -232,7 +232,7 @@ class MlflowRelay:
         answer = self._fetch_about_run(id_, f"{PREFIX}/metrics/get-history?{urlencode(given)}")
         if answer is not None:
             return answer
-        page, more = page_of(self._runs.history(self._find(request).id, key), request.page_token, size)
+        page, more = page_of(self._runs.read_history(self._find(request).id, key), request.page_token, size)
         return {"metrics": [point.body for point in page], **more}
 
     def _search(self, request: RelayRequest) -> Any:  # noqa: ANN401
@@ -242,7 +242,7 @@ class MlflowRelay:
         clauses, orders, shown = parse(request.filter), parse_order(request.order_by), parse_view(request.run_view_type)
         size = min(check_size(request.max_results or MOST_PAGE, MOST_RESULTS), MOST_PAGE)
         runs = [run for run in self._runs.all if run.experiment in request.experiment_ids and run.deleted in shown]
-        newest = {run.id: self._runs.newest(run.id) for run in runs}
+        newest = {run.id: self._runs.find_newest(run.id) for run in runs}
         found = sort((run for run in runs if meets_all(clauses, run, newest[run.id])), orders, newest)
         page, more = page_of(found, request.page_token, size)
         bodies = [body(run, [point.body for _, point in sorted(newest[run.id].items())]) for run in page]
@@ -370,7 +370,7 @@ class _RelayHandler(LocalHandler):
             self.answer(*_refusal(UnauthenticatedError(f"This address needs the token of {TOKEN}.", "malformed")))
             return
         self.connection.settimeout(_IDLE_SECONDS)
-        self.answer(*self.server.serve(self.command, self.path, self.body()))
+        self.answer(*self.server.serve(self.command, self.path, self.read_body()))
 
 
 def _request_of(call: str, query: str, sent: bytes) -> RelayRequest:

@@ -207,7 +207,7 @@ class JobRun:
         self._recorder = JobRecorder(
             self._plan, self._place, read_limits(_PROC, os.getpid(), self._hierarchies), start, lease.lease
         )
-        loop.spool_records(self._recorder.started(self._lives))
+        loop.spool_records(self._recorder.record_start(self._lives))
         return loop
 
     def _record_end(self, loop: Loop | None, end: int, *, stopped: bool) -> Records | None:
@@ -215,11 +215,11 @@ class JobRun:
             return None
         for life in self._lives:
             if life.exit_code == _KILLED and self._oom:
-                life.reason = self._oom.evidence(self._oom_kills.get(life.name, 0.0))
+                life.reason = self._oom.find_evidence(self._oom_kills.get(life.name, 0.0))
         self._measurement.close_allocations(loop, end)
         out_of_memory = {life.name for life in self._lives if life.exit_code == _KILLED and life.reason}
         loop.spool_records(self._incidents.finish(out_of_memory.__contains__))
-        records = self._recorder.ended(self._lives, end, stopped=stopped)
+        records = self._recorder.record_end(self._lives, end, stopped=stopped)
         loop.spool_records(records)
         return records
 
@@ -232,7 +232,7 @@ class JobRun:
 
     def _list_living(self) -> frozenset[int]:
         """The processes of the command that still run."""
-        return self._measurement.living(self._groups.remaining() if self._groups else ())
+        return self._measurement.find_living(self._groups.list_remaining() if self._groups else ())
 
     @property
     def _lives(self) -> list[ReplicaLife]:
@@ -245,7 +245,7 @@ class JobRun:
             added = self._relay.extend_environment(added)
         for rank, own in enumerate(environments(self._plan, added)):
             name = self._plan.names[rank]
-            entries = self._groups.entries(name) if self._groups else []
+            entries = self._groups.list_entries(name) if self._groups else []
             output = self._output.open(name) if self._output else {}
             try:
                 pid = self._children.start(self._plan.command, own, entries, with_input=rank == 0, output=output)
@@ -258,11 +258,11 @@ class JobRun:
             member = Member(owner=owner, source=MembershipSource.TAGS, rank=rank, groups=groups)
             self._family.add(pid, member)
             self._roots[pid] = _Root(life, member, groups)
-            self._figures.begin(self._place.of_replica("cpu.time", owner), start)
+            self._figures.begin(self._place.make_replica_series("cpu.time", owner), start)
 
     def _enter_groups(self, replica: str, pid: int) -> Groups:
         groups = self._groups
-        return self._guard("entering control groups", lambda: groups.entered(replica, pid), {}) if groups else {}
+        return self._guard("entering control groups", lambda: groups.find_entered(replica, pid), {}) if groups else {}
 
     def _take(self, replica: str, stream: str, data: bytes) -> None:
         if logs := self._logs:
@@ -298,7 +298,7 @@ class JobRun:
 
     def _make_loop(self, interval_ms: int) -> Loop:
         sources = [*self._collectors.allocations, *self._collectors.device_events, self._incidents]
-        return self._measurement.loop(turn_seconds(interval_ms), sources, [self._watch])
+        return self._measurement.make_loop(turn_seconds(interval_ms), sources, [self._watch])
 
     def measure(self, loop: Loop | None, interval_ms: int) -> int:
         """Sample and deliver in threads while the replicas run. Return the time of the last sample."""
@@ -344,14 +344,14 @@ class JobRun:
         if stat is None:
             return
         root = self._roots.get(pid)
-        member = root.member if root else self._collectors.table.member_of(pid)
+        member = root.member if root else self._collectors.table.find_member(pid)
         owner, place = (member.owner, CgroupPlace.INSIDE) if member else self._find_owner_at_end(pid)
         self._final_stats[pid] = _FinalStat(stat.key, read_io(_PROC, pid), owner, stat.waited_ticks / _TICKS, place)
 
     def _find_owner_at_end(self, pid: int) -> tuple[Owner | None, CgroupPlace]:
         """Return the replica of an orphan that no scan has found: its environment is gone, unlike its groups."""
         by_group = self._roots.get(os.getpgid(pid))
-        found = self._groups.replica_of(pid) if self._groups else None
+        found = self._groups.find_replica(pid) if self._groups else None
         name = found[0] if found else by_group.life.name if by_group else None
         place = CgroupPlace.OUTSIDE if found and not found[1] else CgroupPlace.INSIDE
         return Owner(self._plan.job, name, self._plan.attempt) if name else None, place
@@ -371,7 +371,7 @@ class JobRun:
         # Until its exec a process is a copy of this one: a peak that is not above ours is not the command's.
         peak = ended.memory_peak if ended.memory_peak > self._own_peak else 0.0
         groups = next((other.groups for other in self._roots.values() if other.member.owner == look.owner), {})
-        self._collectors.jobs.ended(
+        self._collectors.jobs.note_end(
             Ended(look.key, look.owner, ended.cpu_seconds, peak, look.io, groups, look.waited_seconds, look.place)
         )
 

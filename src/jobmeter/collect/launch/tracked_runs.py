@@ -115,12 +115,12 @@ class TrackedRuns:
                 f"Some values were not stored because of their timestamp: {early} are ahead of the clock.", "timestamp"
             )
 
-    def newest(self, run: str) -> dict[str, LoggedPoint]:
+    def find_newest(self, run: str) -> dict[str, LoggedPoint]:
         """Return the newest value of each metric that was logged here."""
         with self._lock:
             return dict(self._newest.get(run, {}))
 
-    def history(self, run: str, key: str) -> list[LoggedPoint]:
+    def read_history(self, run: str, key: str) -> list[LoggedPoint]:
         """Return every value of a metric, in order of time. Raises UnavailableError if only the server has them."""
         with self._lock:
             known = self._histories.get(run)

@@ -64,7 +64,7 @@ class PodDirectory:
 class PodJobs:
     """Renames samples and records of pods to their jobs, once these are known.
 
-    ``samples``, ``records`` and ``released`` are for one thread; the others are thread-safe.
+    ``rename_samples``, ``records`` and ``take_released`` are for one thread; the others are thread-safe.
 
     A pod with an unknown job waits, unless no pod of this node ever had a known one: without a watcher in the cluster
     no pod waits after the first minute. Nothing is dropped: after the longest wait samples are sent under the name that
@@ -90,16 +90,16 @@ class PodJobs:
         with self._lock:
             return sum(len(pod.samples) for pod in self._pods.values())
 
-    def owner(self, owner: Owner) -> Owner | None:
+    def find_owner(self, owner: Owner) -> Owner | None:
         """Return the replica of a process by its node's name for it; None while a pod waits for its job."""
         uid = pod_of_job(owner.job)
         if not uid:
             return owner
         with self._lock:
             pod = self._pods.get(uid)
-            return pod.owner(owner.attempt) if pod is not None and pod.resolved else None
+            return pod.find_owner(owner.attempt) if pod is not None and pod.resolved else None
 
-    def samples(self, samples: Samples) -> Samples:
+    def rename_samples(self, samples: Samples) -> Samples:
         """Return these samples and earlier ones whose names are now known, each with its own time."""
         now = self._monotonic()
         with self._lock:
@@ -110,19 +110,19 @@ class PodJobs:
                 if not uid:
                     ready.append(sample)
                 elif (pod := self._get_pod(uid, now)).resolved:
-                    ready.append(pod.sample(sample))
+                    ready.append(pod.rename_sample(sample))
                 else:
                     pod.samples.append(sample)
             self._abandon_overdue(now)
             for pod in self._pods.values():
                 if pod.resolved and pod.samples:
-                    ready += [pod.sample(sample) for sample in pod.samples]
+                    ready += [pod.rename_sample(sample) for sample in pod.samples]
                     pod.samples.clear()
             self._forget(now)
         return ready
 
-    def records(self, records: Records) -> Records:
-        """Return the records whose names are known; the others are ``released`` later."""
+    def rename_records(self, records: Records) -> Records:
+        """Return the records whose names are known; the others are returned by ``take_released``."""
         now = self._monotonic()
         jobs: list[JobRecord] = []
         events: list[EventRecord] = []
@@ -131,7 +131,7 @@ class PodJobs:
                 if not (uid := pod_of_job(job.job_id)):
                     jobs.append(job)
                 elif (pod := self._get_pod(uid, now)).resolved:
-                    jobs += filter(None, [pod.job(job)])
+                    jobs += filter(None, [pod.rename_job(job)])
                 else:
                     pod.jobs.append(job)
                     pod.abandoned = len(pod.jobs) > MOST_RECORDS
@@ -139,21 +139,21 @@ class PodJobs:
                 if not (uid := pod_of_job(event.job)):
                     events.append(event)
                 elif (pod := self._get_pod(uid, now)).resolved:
-                    events.append(pod.event(event))
+                    events.append(pod.rename_event(event))
                 else:
                     pod.events.append(event)
                     pod.abandoned = len(pod.events) > MOST_RECORDS
         return Records(jobs=jobs, nodes=records.nodes, events=events)
 
-    def released(self) -> Records:
+    def take_released(self) -> Records:
         """Return earlier records whose names are now known."""
         jobs: list[JobRecord] = []
         events: list[EventRecord] = []
         with self._lock:
             for pod in self._pods.values():
                 if pod.resolved:
-                    jobs += filter(None, map(pod.job, pod.jobs))
-                    events += map(pod.event, pod.events)
+                    jobs += filter(None, map(pod.rename_job, pod.jobs))
+                    events += map(pod.rename_event, pod.events)
                     pod.jobs.clear()
                     pod.events.clear()
         return Records(jobs=jobs, events=events)

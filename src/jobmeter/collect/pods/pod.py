@@ -43,7 +43,7 @@ class Pod:
         """True if any of its data waits."""
         return bool(self.samples or self.jobs or self.events)
 
-    def owner(self, attempt: int) -> Owner:
+    def find_owner(self, attempt: int) -> Owner:
         """Return the replica of a run of its containers, as known now."""
         if self.replica is not None:
             found = self.replica
@@ -52,10 +52,10 @@ class Pod:
             return replace(self.guess, attempt=attempt)
         return Owner(job_of_pod(self.uid), "worker-0", attempt)
 
-    def sample(self, sample: Sample) -> Sample:
+    def rename_sample(self, sample: Sample) -> Sample:
         """Rename the sample to that replica."""
         series = sample.series
-        owner = self.owner(series.attempt)
+        owner = self.find_owner(series.attempt)
         renamed = replace(
             series,
             project=owner.project or series.project,
@@ -65,9 +65,9 @@ class Pod:
         )
         return sample._replace(series=renamed)
 
-    def event(self, event: EventRecord) -> EventRecord:
+    def rename_event(self, event: EventRecord) -> EventRecord:
         """Rename the event to that replica."""
-        owner = self.owner(event.attempt)
+        owner = self.find_owner(event.attempt)
         return msgspec.structs.replace(
             event,
             project=owner.project or event.project,
@@ -76,13 +76,13 @@ class Pod:
             attempt=owner.attempt,
         )
 
-    def job(self, record: JobRecord) -> JobRecord | None:
+    def rename_job(self, record: JobRecord) -> JobRecord | None:
         """Rename the record to that replica's job, reduced to ranks and devices, which the watcher cannot know.
 
         None if nothing is left; the watcher reports starts and ends.
         """
         replicas = [self._make_replica(one) for one in record.replicas or () if isinstance(one, ReplicaRecord)]
-        owner = self.owner(0)
+        owner = self.find_owner(0)
         allocations = [msgspec.structs.replace(one, replica=owner.replica) for one in record.allocations or ()]
         if self.replica is None:
             return msgspec.structs.replace(record, job_id=owner.job, replicas=replicas, allocations=allocations)
@@ -94,7 +94,7 @@ class Pod:
         )
 
     def _make_replica(self, record: ReplicaRecord) -> ReplicaRecord:
-        owner = self.owner(record.attempt)
+        owner = self.find_owner(record.attempt)
         if self.replica is None:
             return msgspec.structs.replace(record, name=owner.replica)
         return ReplicaRecord(

@@ -130,13 +130,13 @@ class ProcessCounters:
         } | places
         self._accounts = {key: reading.owner for key, reading in cpu.items()}
 
-    def totals(self) -> dict[Owner, dict[str, float]]:
+    def sum_totals(self) -> dict[Owner, dict[str, float]]:
         """Return by replica: ``cpu`` and ``outside`` in seconds, and the bytes of ``ProcessIo``, if known."""
         sums: dict[Owner, dict[str, float]] = {}
-        for account, values in self._cpu.totals().items():
+        for account, values in self._cpu.get_totals().items():
             if (name := _NAMES.get(account.place)) is not None:
                 sums.setdefault(account.owner, {})[name] = values[0]
-        for owner, values in self._io.totals().items():
+        for owner, values in self._io.get_totals().items():
             sums.setdefault(owner, {}).update(zip(_IO_NAMES, values, strict=True))
         return sums
 

@@ -130,7 +130,7 @@ class ProcessMemory:
         measure = MemoryMeasure.RESIDENT if resident or (unread and not read) else MemoryMeasure.PROPORTIONAL
         return found + part * sum(unread) + resident, measure
 
-    def highest(self, stat: ProcessStat) -> float | None:
+    def read_peak(self, stat: ProcessStat) -> float | None:
         """Return the peak memory of this process; None if the kernel does not tell."""
         reading = self._highest.readings.get(stat.key)
         if reading is None:

@@ -28,7 +28,7 @@ def allowance(proc_root: str, pid: int, reader: GroupReader, machine: Allowance)
     groups = groups_of(proc_root, pid)
     if groups is None:
         return None, None
-    cpu, memory = reader.limits(groups)
+    cpu, memory = reader.read_limits(groups)
     return lowest(cpu, affinity(proc_root, pid), machine[0]), lowest(memory, machine[1])
 
 

@@ -129,7 +129,7 @@ class ProcessTotals(Generic[K, O]):
             key: values for key, values in self._foreign.items() if key in self._last or key in self._missing
         }
 
-    def totals(self) -> dict[O, Values]:
+    def get_totals(self) -> dict[O, Values]:
         """The sums of every owner until it is forgotten. They never decrease."""
         sums = {**dict.fromkeys(self._highest, self._zero), **self._gone}
         for key, reading in self._last.items():

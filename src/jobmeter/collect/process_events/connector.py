@@ -68,7 +68,7 @@ class Connector(EventSocket):
             super().close()
             raise
 
-    def changes(self) -> Iterator[tuple[int, int, int, int, int]]:
+    def read_changes(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Yield the waiting changes, oldest first, at most 256.
 
         FORK has the number of the parent in the third place, and of the child in the last. EXEC and EXIT have the

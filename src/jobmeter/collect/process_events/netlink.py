@@ -131,14 +131,14 @@ class EventSocket:
             return 0
         raise OSError(code, os.strerror(code))
 
-    def length(self, at: int) -> int:
+    def measure(self, at: int) -> int:
         """Return the length of a message."""
         return int(self._slots[at].length)
 
-    def messages(self) -> Iterator[bytes]:
+    def read_messages(self) -> Iterator[bytes]:
         """Read the waiting messages as a whole, for answers. Raises OSError if one is an error."""
         for at in range(self.receive()):
-            message = bytes(self.buffer[at * self.stride : at * self.stride + self.length(at)])
+            message = bytes(self.buffer[at * self.stride : at * self.stride + self.measure(at)])
             kind = _MESSAGE.unpack_from(message)[1]
             if kind == _ERROR:
                 (code,) = struct.unpack_from("=i", message, HEADER)

@@ -73,11 +73,11 @@ class TaskStats(EventSocket):
             self.close()
             raise
 
-    def ends(self) -> Iterator[TaskExit]:
+    def read_ends(self) -> Iterator[TaskExit]:
         """Yield the waiting ends, oldest first, at most 256."""
         buffer, stride = self.buffer, self.stride
         for slot in range(self.receive()):
-            start, length = slot * stride, self.length(slot)
+            start, length = slot * stride, self.measure(slot)
             if length < self._end:
                 continue
             flags, ran, pid, lived, most, *called, read, written = _FIGURES.unpack_from(buffer, start + self._at)
@@ -116,7 +116,7 @@ class TaskStats(EventSocket):
         poll.register(self.fileno(), select.POLLIN)
         if not poll.poll(_ANSWER_MS):
             raise TimeoutError("the kernel does not answer")
-        return next(self.messages(), b"")
+        return next(self.read_messages(), b"")
 
 
 def _read_group_usage(body: bytes) -> tuple[int, int] | None:

@@ -179,14 +179,14 @@ class ProcessWatch:
         with self._lock:
             self._turn += 1
 
-    def changed(self) -> set[int]:
+    def take_changed(self) -> set[int]:
         """Return the processes that run another program than at the last call, or were found since."""
         with self._lock:
             changed = self._found | self._unseen.keys()
             self._found = set()
         return changed
 
-    def inherited(self, pid: int) -> Member | None:
+    def find_inherited(self, pid: int) -> Member | None:
         """Return the membership of a process's parent, which may have ended since; None without one."""
         life = self._lives.get(pid)
         return life.inherited if life else None
@@ -196,7 +196,7 @@ class ProcessWatch:
         with self._lock:
             self._lives = {pid: life for pid, life in self._lives.items() if life.member.owner.job not in jobs}
 
-    def scanned(self, pids: Iterable[int], processes: Iterable[Process]) -> list[Gone]:
+    def compare_scan(self, pids: Iterable[int], processes: Iterable[Process]) -> list[Gone]:
         """Compare with a scan's processes, and with the processes of jobs.
 
         Returns the processes of jobs that have ended.
@@ -258,8 +258,8 @@ class ProcessWatch:
         """Read the waiting events. Returns their number."""
         with self._reading:
             # Ends first: a process that begins before it ends is then among the changes read afterwards.
-            finals = _read_all(self._stats.ends, _MOST_READINGS) if self._stats else []
-            changes = _read_all(self._connector.changes, 4 * _MOST_READINGS) if self._connector else []
+            finals = _read_all(self._stats.read_ends, _MOST_READINGS) if self._stats else []
+            changes = _read_all(self._connector.read_changes, 4 * _MOST_READINGS) if self._connector else []
             with self._lock:
                 for what, _, first, _, second in changes:
                     if what == FORK:

@@ -116,7 +116,7 @@ class _MetricsHandler(LocalHandler):
         if self.command != "POST" or self.path.partition("?")[0] != _PATH:
             self._answer(404, kind, f"only {_PATH} is served here")
             return
-        sent = self.body()
+        sent = self.read_body()
         if sent is None:
             self._answer(413, kind, f"a request needs Content-Length, of at most {MOST_BODY} bytes")
             return
@@ -189,7 +189,7 @@ class OtlpPort:
 
     def _take_request(self, sender: tuple[str, int], body: bytes, *, json: bool) -> tuple[int, str]:
         process = self._owners.find("tcp", sender, self._server.server_address[1])
-        reporter = self._reports.reporter(process) if process else None
+        reporter = self._reports.find_reporter(process) if process else None
         if reporter is None:
             self._reports.unattributed += 1
             return 403, "the sender belongs to no job that is measured here"

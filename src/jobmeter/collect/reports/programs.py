@@ -107,7 +107,7 @@ class EventFileCollector:
             return
         if not stat.S_ISREG(found.st_mode) or len(self._files) >= MOST_FILES:
             return
-        reporter = self._reports.reporter(process)
+        reporter = self._reports.find_reporter(process)
         if reporter is not None:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             self._files[key] = _FollowedFile(descriptor, reporter, now_ms)
@@ -223,10 +223,10 @@ class ProgramReceiver:
         return DatagramSocket(place, self.reports.receive)
 
     def _find_member(self, pid: int) -> Member | None:
-        return self._roots(pid) or self._collectors.table.member_of(pid)
+        return self._roots(pid) or self._collectors.table.find_member(pid)
 
     def _processes(self) -> list[int]:
-        return [process.stat.key.pid for process in self._collectors.table.processes()]
+        return [process.stat.key.pid for process in self._collectors.table.list_processes()]
 
     def _list_products(self) -> set[str]:
-        return {device.name for device in self._collectors.devices().values()}
+        return {device.name for device in self._collectors.find_devices().values()}

@@ -87,7 +87,7 @@ class _ReplicaReports:
 
 
 class ProgramReports:
-    """Receives reports in any thread; ``collect`` and ``records`` are for the loop."""
+    """Receives reports in any thread; ``collect`` and ``take_records`` are for the loop."""
 
     name = "program"
     metrics = (STEP, DROPPED, *DERIVED)
@@ -126,7 +126,7 @@ class ProgramReports:
         with self._lock:
             self._receive(pid, data, 0)
 
-    def reporter(self, pid: int) -> Reporter | None:
+    def find_reporter(self, pid: int) -> Reporter | None:
         """Return the replica of a process if its reports are stored here."""
         with self._lock:
             found = self._reporters.get(pid)
@@ -153,11 +153,13 @@ class ProgramReports:
             for owner, replica in self.replicas.items():
                 if replica.changed:
                     replica.changed = False
-                    samples.append(Sample(self._place.of_replica(DROPPED, owner), now_ms, float(replica.dropped)))
+                    samples.append(
+                        Sample(self._place.make_replica_series(DROPPED, owner), now_ms, float(replica.dropped))
+                    )
             self._forget(now_ms)
         return samples
 
-    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have times of their own
+    def take_records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have times of their own
         """Return the events and facts since the last call."""
         with self._lock:
             events, self._events = self._events, []
@@ -307,7 +309,7 @@ class ProgramReports:
         if metric != name:
             shown = "".join(one if one.isprintable() else "_" for one in name)[:MAX_LABEL_VALUE]
             labels = _labels(((NAME_LABEL, shown),), labels)
-        return self._place.of_replica(PREFIX + (metric or "_"), owner, labels)
+        return self._place.make_replica_series(PREFIX + (metric or "_"), owner, labels)
 
     def _report_non_finite(
         self, reporter: Reporter, replica: _ReplicaReports, point: ReportedPoint, name: str, value: float
@@ -331,7 +333,7 @@ class ProgramReports:
             return
         word = "".join(part[:1].upper() + part[1:] for part in _WORD.split(reason))[:MAX_REASON] or "Reported"
         time_ms = min(max(time_ms, now_ms - DAY), now_ms)
-        self._events.append(self._place.event(time_ms, level, word, message, owner=reporter.owner))
+        self._events.append(self._place.make_event(time_ms, level, word, message, owner=reporter.owner))
 
     def _find_replica(self, owner: Owner, now_ms: int) -> _ReplicaReports | None:
         found = self.replicas.get(owner)

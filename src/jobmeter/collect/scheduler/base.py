@@ -20,7 +20,7 @@ class Scheduler(Protocol):
         """
         ...
 
-    def problem(self) -> str:
+    def describe_problem(self) -> str:
         """Return the reason why the last successful ``poll`` is incomplete; empty if it is complete."""
         return ""
 

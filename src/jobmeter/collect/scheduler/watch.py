@@ -55,7 +55,7 @@ class SchedulerWatch:
             self._health.update(error.message)
             return error.message
         self._failures = 0
-        self._health.update(self._scheduler.problem())
+        self._health.update(self._scheduler.describe_problem())
         return ""
 
     def _spool_records(self, records: Records) -> None:
@@ -83,9 +83,9 @@ class ClusterScopedIds(Scheduler):
         events = [msgspec.structs.replace(one, job=self._name_cluster_job(one.job)) for one in found.events]
         return msgspec.structs.replace(found, jobs=jobs, events=events)
 
-    def problem(self) -> str:
+    def describe_problem(self) -> str:
         """Return the reason of missing data."""
-        return self._scheduler.problem()
+        return self._scheduler.describe_problem()
 
     def measure(self, now_ms: int) -> list[Sample]:
         """Return the samples with cluster-scoped ids."""

@@ -86,7 +86,7 @@ class StackCollector:
 
     def _collect_evidence(self, job: str) -> NodeEvidence | None:
         end = time.monotonic() + BUDGET_SECONDS
-        ranks = self.ranks(list(self.processes(job)))
+        ranks = self.find_ranks(list(self.processes(job)))
         gone = [
             RankEvidence(
                 replica=one.owner.replica,
@@ -156,7 +156,7 @@ class StackCollector:
         address = next((one.variables[_RAS] for one in ranks if one.variables.get(_RAS)), "")
         return query_ras([one.pid for one in ranks], address, self._proc)
 
-    def ranks(self, processes: Sequence[tuple[Process, Owner]]) -> list[_Rank]:
+    def find_ranks(self, processes: Sequence[tuple[Process, Owner]]) -> list[_Rank]:
         """Return the process of each rank, in the order of replicas and ranks."""
         members: dict[RankKey, list[Process]] = {}
         for process, owner in processes:

@@ -75,7 +75,7 @@ class Spot:
     head: int = 0
     tail: int = 0
 
-    def position(self) -> Position:
+    def make_position(self) -> Position:
         """Return the position as JSON."""
         return asdict(self)
 
@@ -86,7 +86,7 @@ class Spot:
 
 
 def spot_of(position: Position) -> Spot:
-    """Read a position written by ``Spot.position``."""
+    """Read a position written by ``Spot.make_position``."""
     return Spot(*(int(position[name]) for name in ("device", "inode", "offset", "head", "tail")))
 
 

@@ -147,7 +147,7 @@ class Changes:
         waiting |= {move.file.live for move in self._moves.values() if move.file is not None}
         found: dict[Path, int] = {}
         for live, born in list(self._born.items()):
-            missing = born - self._files.opened(live)
+            missing = born - self._files.count_opened(live)
             if missing > 0 and live not in waiting:
                 found[live] = missing
                 del self._born[live]

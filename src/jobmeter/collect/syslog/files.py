@@ -101,7 +101,7 @@ class FileSource:
 
     def gather(self) -> None:
         """Open the path's file, and those into which it was rotated, unless they belong to the past."""
-        self._later.gather(None)
+        self._later.gather()
 
     def release(self, file: tuple[int, int]) -> Spot | None:
         """Release a file that another path has by now. Returns its read position, None for an unknown one."""
@@ -193,7 +193,7 @@ class FileSource:
 
     def _start_over(self, note: str) -> LogReading | None:
         """Open the file whose lines come next."""
-        self._later.gather(None)
+        self._later.gather()
         found = self._later.take()
         if found is None:
             return None
@@ -214,13 +214,13 @@ class FileSource:
         last = cutter.finish()
         self._cutter = LineCutter()
         self._spot = end
-        return LogReading(_entries([*pieces, *([last] if last else [])]), end.position())
+        return LogReading(_entries([*pieces, *([last] if last else [])]), end.make_position())
 
     def _make_reading(
         self, descriptor: int, offset: int, entries: list[SystemLogEntry], *, more: bool = False
     ) -> LogReading:
         self._spot = spot_at(descriptor, offset)
-        return LogReading(entries, self._spot.position(), more or not entries)
+        return LogReading(entries, self._spot.make_position(), more or not entries)
 
     def _use(self, descriptor: int | None) -> None:
         """Switch to another file, or to none."""

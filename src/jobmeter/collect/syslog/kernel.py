@@ -87,7 +87,7 @@ class KernelReader:
         self._floor = -1
         """Number above which all records that were read are in memory."""
 
-    def after(self, last: int, most: int) -> list[KernelRecord]:
+    def read_after(self, last: int, most: int) -> list[KernelRecord]:
         """Return the oldest ``most`` records after number ``last``. Raises OSError if the device cannot be read."""
         with self._lock:
             if self._device is None or last < self._floor:
@@ -104,10 +104,10 @@ class KernelReader:
                     found.append(record)
             return found
 
-    def newest(self) -> int:
+    def find_newest(self) -> int:
         """Return the number of the newest record, -1 without any. Raises OSError if the device cannot be read."""
         last = -1
-        while records := self.after(last, _RECORDS):
+        while records := self.read_after(last, _RECORDS):
             last = records[-1].sequence
         return last
 
@@ -172,7 +172,7 @@ class KernelSource:
             return LogReading([], {"boot": self._boot, "sequence": -1, "anchor": self._anchor()}, more=True)
         last, anchor = int(position["sequence"]), int(position["anchor"])
         most = None if until is None else int(until["sequence"])
-        records = self._reader.after(last, _RECORDS)
+        records = self._reader.read_after(last, _RECORDS)
         entries: list[SystemLogEntry] = []
         for record in records:
             if most is not None and record.sequence > most:

@@ -64,7 +64,7 @@ def system_logs(
 def _can_read(kernel: KernelReader) -> bool:
     """True if the device opens: its mode is not reliable if ``kernel.dmesg_restrict`` is set."""
     try:
-        kernel.newest()
+        kernel.find_newest()
     except OSError as error:
         _log.info("%s cannot be read (%s): kernel lines are read from the journal instead, if present", DEVICE, error)
         return False

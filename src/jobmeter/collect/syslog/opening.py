@@ -41,7 +41,7 @@ def open_trusted(path: Path) -> int:
     Raises RefusedError if the rules of this module forbid it, other OSErrors as ``os.open``.
     """
     with _Walk() as walk:
-        end = walk.to(path)
+        end = walk.open_path(path)
         status = os.fstat(end)
         if not stat.S_ISREG(status.st_mode):
             raise FileRefusedError("it is not a regular file")
@@ -74,7 +74,7 @@ class _Walk:
         if self._found is not None:
             os.close(self._found)
 
-    def to(self, path: Path) -> int:
+    def open_path(self, path: Path) -> int:
         """Walk to a path and return the descriptor of its file, open until the walk ends."""
         names = deque(path.parts[1:])
         while names:

@@ -63,7 +63,7 @@ class LogPattern:
                 seen.add(directory)
                 yield directory
 
-    def names(self, directory: str, budget: MatchBudget) -> Iterator[str]:
+    def list_names(self, directory: str, budget: MatchBudget) -> Iterator[str]:
         """Yield the names in a folder that match."""
         if not _MAGIC.search(self.name.text):
             if os.path.lexists(f"{directory}/{self.name.text}"):

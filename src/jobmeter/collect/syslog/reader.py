@@ -186,7 +186,7 @@ class SystemLogReader:
 
     def _report_losses(self) -> None:
         """Write a line in place of files that were removed before they could be opened."""
-        losses = self._watch.losses() if self._outbox.size <= self._outbox.capacity // 2 else {}
+        losses = self._watch.count_losses() if self._outbox.size <= self._outbox.capacity // 2 else {}
         if not losses:
             return
         lines = []

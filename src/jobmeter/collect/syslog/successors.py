@@ -68,14 +68,14 @@ class Successors:
         """Waiting files."""
         return {identity_of(one.descriptor) for one in self._waiting}
 
-    def gather(self, current: tuple[int, int] | None) -> None:
-        """Open the path's file, and those into which it was rotated since, except ``current``, which is being read.
+    def gather(self) -> None:
+        """Open the path's file, and those into which it was rotated since.
 
         The path comes first: a file that is rotated meanwhile is then found under its other name.
         """
-        self.follow(self._path, current)
+        self.follow(self._path, None)
         for path in rotated(self._path):
-            self.follow(path, current)
+            self.follow(path, None)
 
     def follow(
         self, path: Path, current: tuple[int, int] | None, at: Spot | None = None, *, is_new: bool = False

@@ -90,7 +90,7 @@ class FileWatch:
                 names.setdefault(directory, set()).add(pattern.name)
                 if self._inotify is not None:
                     self._inotify.watch(directory)
-                found = set(pattern.names(directory, budget))
+                found = set(pattern.list_names(directory, budget))
                 for path in self._find_new_files(directory, found, read[directory], stored[directory]):
                     if path in self._sources:
                         continue  # another pattern matches it too
@@ -123,7 +123,7 @@ class FileWatch:
         """Wait for the kernel's next report. True if there is one, None if reports are not available."""
         return self._inotify.wait(seconds) if self._inotify is not None else None
 
-    def losses(self) -> dict[Path, int]:
+    def count_losses(self) -> dict[Path, int]:
         """Return how many files of each path were removed before they could be opened, since the last call."""
         found, self._losses = dict(self._losses), Counter()
         return found
@@ -173,7 +173,7 @@ class FileWatch:
         """
         return self._begin(live, path, reader, self._looked_ns or 0, is_new=is_new)
 
-    def opened(self, live: Path) -> int:
+    def count_opened(self, live: Path) -> int:
         """Return how many files of a live path were opened since ``balance``."""
         return self._sources[live].opened if live in self._sources else 0
 

@@ -15,12 +15,12 @@ from jobmeter.model.alert import LabelMatcher
 
 
 class _Reader(ParameterReader):
-    def values(self, call: Call, context: Context) -> Mapping[str, Any]:
+    def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the first value of each parameter, and all values of ``filter``."""
         filters = [value for name, value in call.parameters if name == "filter"]
-        return {**super().values(call, context), "filter": filters}
+        return {**super().list_values(call, context), "filter": filters}
 
-    def wrong(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401, ARG002
+    def make_wrong_error(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401, ARG002
         """Return the error for a flag, the only parameter with a choice of words."""
         return InvalidRequestError(f"{slot.name} must be true or false", slot.name)
 

@@ -10,7 +10,7 @@ from jobmeter.errors import NotFoundError
 class Gateway(Product, frozen=True, kw_only=True):
     """A product without operations, which answers with the vendor's error."""
 
-    def match(self, call: Call) -> Match | None:
+    def find_operation(self, call: Call) -> Match | None:
         """Raise NotFoundError for a call in the vendor's form; None for any other call."""
         version, action = read_action(call)
         form = url_form(call.raw_path)

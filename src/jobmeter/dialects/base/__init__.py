@@ -366,7 +366,7 @@ class Dialect(Protocol):
         """The function that returns its call for the data of a chart; ``no_view_call`` for none."""
         ...
 
-    def match(self, call: Call) -> Match | None:
+    def find_operation(self, call: Call) -> Match | None:
         """Return the operation of the call; None if the call is for another dialect. The body is not read yet.
 
         Raises NotFoundError if the call is clearly for this dialect but has no known operation (kind ``path``), or a

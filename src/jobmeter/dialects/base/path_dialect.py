@@ -36,7 +36,7 @@ class PathDialect:
         each = [(one, method) for one in self.operations for method in one.method.split(", ")]
         self._routes = Routes([replace(one, method=method) for one, method in each])
 
-    def match(self, call: Call) -> Match | None:
+    def find_operation(self, call: Call) -> Match | None:
         """Return the operation of the call; None if the call is for another dialect."""
         path = call.raw_path
         if self.owns is not None and not self.owns(path):
@@ -44,7 +44,7 @@ class PathDialect:
         found = self._routes.find(call.method, path)
         if found is not None:
             return Match(*found)
-        allowed = ", ".join(self._routes.methods(path))
+        allowed = ", ".join(self._routes.list_methods(path))
         if allowed:
             raise NotFoundError(self.wrong_method.format(method=call.method[:20], allowed=allowed), "method", allowed)
         if self.owns is not None:

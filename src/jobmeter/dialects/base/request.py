@@ -87,24 +87,24 @@ class ParameterSlot(msgspec.Struct, frozen=True, kw_only=True):
         low = self.meta.ge if self.meta.ge is not None else -(10**18)
         return int(low), int(self.meta.le if self.meta.le is not None else 10**18)
 
-    def parameter(self) -> Parameter:
+    def describe(self) -> Parameter:
         """Return the parameter for the reference page: description, form and default."""
         text, mark, default = self.text.partition("Default: ")
         if not mark and not self.required and (default := self.kind.describe_default(self.default)):
             mark, default = "Default: ", f"{default}."
-        parts = (text.strip(), self.kind.form(self), mark + default)
-        invalid, example = self.kind.examples(self)
+        parts = (text.strip(), self.kind.describe_form(self), mark + default)
+        invalid, example = self.kind.list_examples(self)
         return Parameter(self.name, self.where, " ".join(filter(None, parts)), self.required, invalid, example)
 
 
 class ParameterKind:
     """A way to read a value; the base class reads a text."""
 
-    def form(self, slot: ParameterSlot) -> str:
+    def describe_form(self, slot: ParameterSlot) -> str:
         """Return a sentence about the possible values; empty for none."""
         return f"At most {slot.meta.max_length} characters." if slot.meta.max_length else ""
 
-    def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+    def list_examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
         """Return values that the form excludes, and a valid one."""
         return (), "x"
 
@@ -114,16 +114,16 @@ class ParameterKind:
 
     def read(self, reader: "ParameterReader", slot: ParameterSlot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of any kind
         """Return the value of a slot. Raises InvalidRequestError naming it."""
-        value = reader.value(values, slot)
+        value = reader.get_value(values, slot)
         if value is None:
-            return reader.absent(slot) if slot.required else slot.default
+            return reader.resolve_absent(slot) if slot.required else slot.default
         return self.convert(reader, slot, value)
 
     def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Convert a value that is present."""
-        text = reader.text(slot, value)
+        text = reader.read_text(slot, value)
         if slot.meta.max_length is not None and len(text) > slot.meta.max_length:
-            raise reader.too_long(slot)
+            raise reader.make_length_error(slot)
         return text
 
 
@@ -133,14 +133,14 @@ _NO_DEFAULTS: Sequence[Any] = (None, "", (), {}, [])
 class Whole(ParameterKind):
     """A whole number within the bounds of the Meta."""
 
-    def form(self, slot: ParameterSlot) -> str:
+    def describe_form(self, slot: ParameterSlot) -> str:
         """Return the bounds that are no mere limits of size."""
         low, high = slot.bounds
         if high < _SHOWN_BOUND:
             return f"{low} to {high}."
         return f"At least {low}." if low > 0 else ""
 
-    def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:
+    def list_examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:
         """Return the numbers beside the bounds and a fraction, and the least number."""
         low, high = slot.bounds
         return (str(low - 1), str(high + 1), "1.5"), str(low)
@@ -151,7 +151,7 @@ class Whole(ParameterKind):
 
     def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return the number."""
-        return reader.whole(slot, value)
+        return reader.read_whole(slot, value)
 
 
 class Choice(ParameterKind):
@@ -163,12 +163,12 @@ class Choice(ParameterKind):
         self._shown = shown
         self.fold: Callable[[str], str] = str if exact else str.casefold
 
-    def form(self, slot: ParameterSlot) -> str:  # noqa: ARG002
+    def describe_form(self, slot: ParameterSlot) -> str:  # noqa: ARG002
         """List the words."""
         words = f"One of {list_names(self.meanings)}." if len(self.meanings) > 1 else f"{list_names(self.meanings)}."
         return words if self._shown else ""
 
-    def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+    def list_examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
         """Return a word that is not among them, and the first one."""
         return ("no such word",), next(iter(self.meanings))
 
@@ -178,7 +178,7 @@ class Choice(ParameterKind):
 
     def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return the meaning of a word."""
-        return reader.choice(slot, value, self)
+        return reader.read_choice(slot, value, self)
 
 
 class Flag(Choice):
@@ -187,7 +187,7 @@ class Flag(Choice):
     def __init__(self) -> None:
         super().__init__(_FLAGS, shown=False)
 
-    def form(self, slot: ParameterSlot) -> str:
+    def describe_form(self, slot: ParameterSlot) -> str:
         """Name both words, unless the default shows one."""
         return "" if slot.default is not None else "`true` or `false`."
 
@@ -195,29 +195,29 @@ class Flag(Choice):
 class ParameterNames(ParameterKind):
     """Several texts, at most ``max_length`` of the Meta."""
 
-    def form(self, slot: ParameterSlot) -> str:
+    def describe_form(self, slot: ParameterSlot) -> str:
         """Return the most members."""
         return f"At most {slot.meta.max_length}." if slot.meta.max_length else ""
 
     def read(self, reader: "ParameterReader", slot: ParameterSlot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Return the texts as a tuple."""
-        found = reader.names(slot, values)
+        found = reader.read_names(slot, values)
         most = slot.meta.max_length
         if most is not None and len(found) > most:
-            raise reader.too_many(slot, len(found))
-        return found or (reader.absent(slot) if slot.required else slot.default)
+            raise reader.make_count_error(slot, len(found))
+        return found or (reader.resolve_absent(slot) if slot.required else slot.default)
 
 
 class Time(ParameterKind):
     """A time; the value is epoch milliseconds."""
 
-    def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+    def list_examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
         """Return a word, and a time."""
         return ("no such time",), "2026-11-20T15:33:56Z"
 
     def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return epoch milliseconds."""
-        return reader.time(slot, value)
+        return reader.read_time(slot, value)
 
 
 class Typed(ParameterNames):
@@ -228,7 +228,7 @@ class Typed(ParameterNames):
 
     read = ParameterKind.read
 
-    def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+    def list_examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
         """Return no invalid value, and an empty list or object."""
         return (), "[]" if get_origin(self.shape) is list else "{}"
 
@@ -238,9 +238,9 @@ class Typed(ParameterNames):
 
     def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return the value as the type of its field."""
-        found = reader.typed(slot, value, self.shape)
+        found = reader.read_typed(slot, value, self.shape)
         if slot.meta.max_length is not None and len(found) > slot.meta.max_length:
-            raise reader.too_many(slot, len(found))
+            raise reader.make_count_error(slot, len(found))
         return found
 
 
@@ -266,11 +266,11 @@ RAW = Raw()
 class ParameterReader:
     """Reads the values of calls in one wire style. Its methods have the usual rules; a vendor's reader has others."""
 
-    def values(self, call: Call, context: Context) -> Mapping[str, Any]:
+    def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values by name: of the query and the path."""
         return {**dict(reversed(call.parameters)), **context.path}
 
-    def request(self, shape: type[R], slots: Sequence[ParameterSlot]) -> Callable[[Call, Context], R]:
+    def make_converter(self, shape: type[R], slots: Sequence[ParameterSlot]) -> Callable[[Call, Context], R]:
         """Return the function that reads a request of this type."""
         # Most parameters are absent: the default of the field stands, and nothing reads them.
         reads = [
@@ -281,7 +281,7 @@ class ParameterReader:
         needs_values = any(not isinstance(slot.kind, Header | Raw) for slot in slots)
 
         def read(call: Call, context: Context) -> R:
-            values = self.values(call, context) if needs_values else {}
+            values = self.list_values(call, context) if needs_values else {}
             fields = {
                 attribute: convert(self, slot, values)
                 for slot, attribute, convert, always in reads
@@ -291,59 +291,59 @@ class ParameterReader:
 
         return read
 
-    def value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
+    def get_value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
         """Return the raw value; None if it is absent. An empty text is absent, except in a path."""
         value = values.get(slot.name)
         return None if value == "" and slot.where != "path" else value
 
-    def absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401 - of any kind
+    def resolve_absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401 - of any kind
         """Raise the error for a required parameter that is absent, or return a value for the operation to check."""
         raise MissingFieldError(f"{slot.name} is required", slot.name)
 
-    def too_long(self, slot: ParameterSlot) -> InvalidRequestError:
+    def make_length_error(self, slot: ParameterSlot) -> InvalidRequestError:
         """Return the error for a text with too many characters."""
         return InvalidRequestError(f"{slot.name} may have {slot.meta.max_length} characters", slot.name)
 
-    def wrong(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401
+    def make_wrong_error(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401
         """Return the error for a value that is not ``rule``: "a whole number from 1 to 9"."""
         return InvalidRequestError(f"{slot.name} {str(value)[:64]!r} is not {rule}", slot.name)
 
-    def too_many(self, slot: ParameterSlot, count: int) -> InvalidRequestError:
+    def make_count_error(self, slot: ParameterSlot, count: int) -> InvalidRequestError:
         """Return the error for a list with too many members."""
         return InvalidRequestError(f"{slot.name} may have {slot.meta.max_length} members, it has {count}", slot.name)
 
-    def text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401, ARG002
+    def read_text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401, ARG002
         """Return a text."""
         return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
-    def whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
+    def read_whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return a whole number within the bounds of the slot."""
-        text, (low, high) = self.text(slot, value), slot.bounds
+        text, (low, high) = self.read_text(slot, value), slot.bounds
         if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
-            raise self.wrong(slot, text, f"a whole number from {low} to {high}")
+            raise self.make_wrong_error(slot, text, f"a whole number from {low} to {high}")
         return int(text)
 
-    def choice(self, slot: ParameterSlot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
+    def read_choice(self, slot: ParameterSlot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
         """Return the meaning of a word."""
-        word = self.text(slot, value)
+        word = self.read_text(slot, value)
         folded = choice.fold(word)
         if folded not in choice.folded:
             words = ", ".join(choice.meanings)
-            raise self.wrong(slot, word, f"one of {words}" if len(choice.meanings) > 1 else words)
+            raise self.make_wrong_error(slot, word, f"one of {words}" if len(choice.meanings) > 1 else words)
         return choice.folded[folded]
 
-    def time(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
+    def read_time(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds."""
-        return parse_time(self.text(slot, value), slot.name)
+        return parse_time(self.read_text(slot, value), slot.name)
 
-    def names(self, slot: ParameterSlot, values: Mapping[str, Any]) -> tuple[str, ...]:
+    def read_names(self, slot: ParameterSlot, values: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the members of a comma-separated text, or of a list in a JSON body."""
         value = values.get(slot.name)
         value = "" if value is None else value
-        parts = value if isinstance(value, list) else self.text(slot, value).split(",")
+        parts = value if isinstance(value, list) else self.read_text(slot, value).split(",")
         return tuple(part.strip() for part in map(str, parts) if part.strip())
 
-    def typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+    def read_typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
         """Return a JSON value of another type."""
         try:
             return msgspec.convert(value, shape)
@@ -443,8 +443,8 @@ class Operations:
                 action=action,
                 method=method,
                 path=path,
-                answer=_starter(self.reader.request(shape, slots)),
-                parameters=tuple(slot.parameter() for slot in slots),
+                answer=_starter(self.reader.make_converter(shape, slots)),
+                parameters=tuple(slot.describe() for slot in slots),
                 text=" ".join((shape.__doc__ or "").split()),
                 **{"name": shape.__name__, "rate": self.rate, **options},  # type: ignore[arg-type]
             )

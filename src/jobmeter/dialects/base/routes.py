@@ -41,7 +41,7 @@ class Routes(Generic[R]):
         group = self._groups.get((method, raw_path.count("/")))
         return None if group is None else group.find(raw_path)
 
-    def methods(self, raw_path: str) -> list[str]:
+    def list_methods(self, raw_path: str) -> list[str]:
         """Return the methods of the path, sorted."""
         count = raw_path.count("/")
         return sorted(

@@ -36,33 +36,33 @@ _WORDS: Mapping[Any, str] = {
 
 
 class _Reader(ParameterReader):
-    def values(self, call: Call, context: Context) -> Mapping[str, Any]:
+    def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values of the query or the body, and of the path."""
         if call.method == "GET":
-            return super().values(call, context)
+            return super().list_values(call, context)
         try:
             body = msgspec.json.decode(call.body, type=dict[str, Any] | None) if call.body.strip() else {}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequestError("the body is not a JSON object", "body") from error
         return {**(body or {}), **context.path}
 
-    def value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
+    def get_value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
         """Return the raw value; None if it is absent."""
         return values.get(slot.name)
 
-    def text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401
+    def read_text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401
         """Return a text."""
-        found: str = self.typed(slot, value, str)
+        found: str = self.read_typed(slot, value, str)
         return found
 
-    def whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
+    def read_whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return a whole number, from a text, an integer, or a float without a fraction."""
         number, (low, high) = _to_integer(value), slot.bounds
         if number is None or not low <= number <= high:
             raise InvalidRequestError(f"{slot.name} must be a whole number from {low} to {high}", slot.name)
         return number
 
-    def typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+    def read_typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
         """Return a JSON value of that type."""
         try:
             return msgspec.convert(value, shape)

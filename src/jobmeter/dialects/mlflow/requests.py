@@ -19,7 +19,7 @@ _FIELD = re.compile(r"`\$\.(\w+)")
 
 
 class _Reader(ParameterReader):
-    def request(self, shape: type[R], slots: Sequence[ParameterSlot]) -> Callable[[Call, Context], R]:  # noqa: ARG002
+    def make_converter(self, shape: type[R], slots: Sequence[ParameterSlot]) -> Callable[[Call, Context], R]:  # noqa: ARG002
         """Return the function that converts all parameters at once, as the JSON of protocol buffers."""
         names_run = issubclass(shape, RunRequest)
 

@@ -85,7 +85,7 @@ def _credential(call: Call, error: UnauthenticatedError) -> str:
         claim = SDK_HMAC.claim(call)
     except UnauthenticatedError:
         claim = None
-    key = "" if claim is None or call.header("x-auth-token") else claim.value
+    key = "" if claim is None or call.get_header("x-auth-token") else claim.value
     if error.reason == "missing":
         return "x-auth-token not found"
     if error.reason == "unknown-key":

@@ -27,7 +27,7 @@ class SearchFilter(msgspec.Struct, frozen=True):
     conditions: tuple[Condition, ...] = ()
     states: frozenset[JobState] | None = None
 
-    def and_also(self, other: "SearchFilter") -> "SearchFilter":
+    def intersect(self, other: "SearchFilter") -> "SearchFilter":
         """Return the conjunction of both."""
         states = other.states if self.states is None else self.states
         if self.states is not None and other.states is not None:
@@ -49,7 +49,7 @@ def filter_by(filters: Sequence[ModelArtsFilter]) -> SearchFilter:
         if one.operator not in OPERATORS:
             text = f"{one.operator[:64]!r} is not one of {', '.join(OPERATORS)}"
             raise RefusedError(UNSUPPORTED_OPERATOR, text, "filters.operator")
-        found = found.and_also(read(one, values))
+        found = found.intersect(read(one, values))
     return found
 
 

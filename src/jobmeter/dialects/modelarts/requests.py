@@ -23,7 +23,7 @@ JOB_PATH = "/v2/{project_id}/training-jobs/{training_job_id}"
 class _Reader(ParameterReader):
     """Texts in the query of GET and DELETE, JSON values in any other body. An operation checks required values."""
 
-    def values(self, call: Call, context: Context) -> Mapping[str, Any]:
+    def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values; a body may have any Content-Type, and an absent one is an empty object."""
         if call.method in {"GET", "DELETE"}:
             return {**{name: value.strip() for name, value in reversed(call.parameters)}, **context.path}
@@ -33,51 +33,51 @@ class _Reader(ParameterReader):
             raise RefusedError(INVALID_JSON, f"Invalid JSON body: {error}") from error
         return {**body, **context.path}
 
-    def absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401, ARG002 - of any kind
+    def resolve_absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401, ARG002 - of any kind
         """Return an empty text."""
         return ""
 
-    def wrong(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401
+    def make_wrong_error(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401
         """Return the error, which names the parameter for itself."""
         return self._error(slot, f"{str(value)[:64]!r} is not {rule}")
 
-    def too_long(self, slot: ParameterSlot) -> InvalidRequestError:
+    def make_length_error(self, slot: ParameterSlot) -> InvalidRequestError:
         """Return the error for a text with too many characters."""
         return self._error(slot, f"it may have {slot.meta.max_length} characters")
 
-    def too_many(self, slot: ParameterSlot, count: int) -> InvalidRequestError:
+    def make_count_error(self, slot: ParameterSlot, count: int) -> InvalidRequestError:
         """Return the error for a list with too many members."""
         return self._error(slot, f"at most {slot.meta.max_length}, these are {count}")
 
-    def text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401
+    def read_text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401
         """Return a text; a body must have a JSON string."""
-        found: str = self.typed(slot, value, str) if slot.where == "body" else value
+        found: str = self.read_typed(slot, value, str) if slot.where == "body" else value
         return found
 
-    def whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
+    def read_whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return a whole number; a body must have a JSON number."""
         if slot.where != "body":
-            return super().whole(slot, value)
-        number: int = self.typed(slot, value, int)
+            return super().read_whole(slot, value)
+        number: int = self.read_typed(slot, value, int)
         low, high = slot.bounds
         if not low <= number <= high:
             raise self._error(slot, f"{number} is not between {low} and {high}")
         return number
 
-    def choice(self, slot: ParameterSlot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
+    def read_choice(self, slot: ParameterSlot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
         """Return the value that a word stands for. An unknown word of a body is refused with all valid words."""
-        if slot.where == "body" and self.text(slot, value).casefold() not in choice.folded:
+        if slot.where == "body" and self.read_text(slot, value).casefold() not in choice.folded:
             raise self._error(slot, f"{value[:64]!r} is neither {' nor '.join(choice.meanings)}")
-        return super().choice(slot, value, choice)
+        return super().read_choice(slot, value, choice)
 
-    def time(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
+    def read_time(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds of a time in milliseconds or ISO 8601."""
         try:
-            return super().time(slot, value)
+            return super().read_time(slot, value)
         except InvalidRequestError as error:
             raise self._error(slot, error.message) from error
 
-    def typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+    def read_typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
         """Return a JSON value of that type."""
         try:
             return msgspec.convert(value, shape if slot.required else shape | None)
@@ -104,7 +104,7 @@ class ModelArtsProjectRequest(Request, frozen=True, kw_only=True):
     @property
     def project(self) -> str:
         """The project. Raises NotFoundError if the key, or X-Project-Id, has another project."""
-        for own in (self.context.project, self.call.header("x-project-id").strip()):
+        for own in (self.context.project, self.call.get_header("x-project-id").strip()):
             if own and own != self.project_id:
                 raise _mismatch(self.project_id, own)
         try:
@@ -129,15 +129,15 @@ class TaskRequest(ModelArtsJobRequest, frozen=True, kw_only=True):
 
     task_id: Annotated[str, "The task (our replica), `worker-0`."]
 
-    def task(self, view: JobView) -> str:
+    def find_task(self, view: JobView) -> str:
         """Return the task. Raises InvalidRequestError if the job has no such task."""
         if self.task_id not in tasks_of(view):
             raise InvalidRequestError(f"the job has no task {self.task_id[:64]!r}", "task_id")
         return self.task_id
 
-    def replicas(self, view: JobView) -> frozenset[str]:
+    def select_replicas(self, view: JobView) -> frozenset[str]:
         """Return the replicas of the task for a query: all of them if no replica is known. Raises as ``task``."""
-        task = self.task(view)
+        task = self.find_task(view)
         return frozenset({task}) if view.replicas else frozenset()
 
 

@@ -20,14 +20,14 @@ _GAP_PATH = re.compile(rf"/api/(?:{'|'.join(_GAPS)})(?:/.*)?")
 class OpenTsdb(PathDialect):
     """A dialect whose paths may have a version, and a slash at their end."""
 
-    def match(self, call: Call) -> Match | None:
+    def find_operation(self, call: Call) -> Match | None:
         """Return the operation of the call. ``/api/v1/put`` is ``/api/put``: each has a single version."""
         versioned = _VERSIONED.fullmatch(call.raw_path)
         path = f"/api{versioned[1]}" if versioned else call.raw_path
         found = self._routes.find(call.method, path.rstrip("/"))
         if found is not None:
             return Match(*found)
-        allowed = ", ".join(self._routes.methods(path.rstrip("/")))
+        allowed = ", ".join(self._routes.list_methods(path.rstrip("/")))
         if allowed:
             raise NotFoundError(f"{call.method} is not permitted", "method", allowed)
         if _GAP_PATH.fullmatch(path):

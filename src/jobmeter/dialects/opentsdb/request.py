@@ -112,15 +112,15 @@ class OpenTsdbQueryRequest(PostRequest, frozen=True, kw_only=True):
         "`noAnnotations` and `globalAnnotations` change nothing.",
     ] = b""
 
-    def flag(self, name: str) -> bool:
+    def has_flag(self, name: str) -> bool:
         """Return True if a parameter without a field is present."""
-        value = self.call.parameter(name)
+        value = self.call.get_parameter(name)
         return value is not None and value.strip().lower() != "false"
 
 
 def parse_body(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
     """Parse the query of a POST. Raises InvalidRequestError."""
-    body = request.content(QueryBody)
+    body = request.decode_content(QueryBody)
     if truth(body.delete):
         raise InvalidRequestError("Deleting data is not enabled", "delete")
     zone, calendar = zone_of(body.timezone), truth(body.useCalendar)
@@ -138,9 +138,9 @@ def parse_body(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
 def parse_string(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
     """Parse the query of a GET. Raises InvalidRequestError."""
     zone = zone_of(request.tz or request.timezone)
-    if request.flag("delete"):
+    if request.has_flag("delete"):
         raise InvalidRequestError("Deleting data is not enabled", "delete")
-    calendar = request.use_calendar or request.flag("useCalendar")
+    calendar = request.use_calendar or request.has_flag("useCalendar")
     texts = [(name, value) for name, value in request.call.parameters if name in {"m", "tsuid", "tsuids"}]
     queries = [
         _parse_metric(at, split_metric(text), zone, calendar=calendar) if name == "m" else _parse_tsuids(at, text)
@@ -153,7 +153,7 @@ def parse_string(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
         arrays=request.arrays,
         show_query=request.show_query,
         show_tsuids=request.show_tsuids,
-        show_summary=request.show_summary or request.flag("show_stats"),
+        show_summary=request.show_summary or request.has_flag("show_stats"),
     )
 
 

@@ -16,11 +16,11 @@ T = TypeVar("T")
 class Present(Flag):
     """Flag that a parameter sets by its presence; ``false`` counts as absent."""
 
-    def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+    def list_examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
         """Return no invalid value."""
         return (), ""
 
-    def form(self, slot: ParameterSlot) -> str:  # noqa: ARG002
+    def describe_form(self, slot: ParameterSlot) -> str:  # noqa: ARG002
         """Return an empty text: the description says it."""
         return ""
 
@@ -47,7 +47,7 @@ class Count(ParameterKind):
 
 
 class _Reader(ParameterReader):
-    def values(self, call: Call, context: Context) -> Mapping[str, Any]:  # noqa: ARG002
+    def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:  # noqa: ARG002
         """Return the first value of each parameter of the query string."""
         return dict(reversed(call.parameters))
 
@@ -67,7 +67,7 @@ class PostRequest(Request, frozen=True, kw_only=True):
         """True for a POST, whose body has the parameters."""
         return self.call.method == "POST"
 
-    def content(self, kind: type[T]) -> T:
+    def decode_content(self, kind: type[T]) -> T:
         """Decode the body as ``kind``, for any content type. Raises InvalidRequestError (field ``body``)."""
         if not self.call.body.strip():
             raise InvalidRequestError("Missing request content", "body")

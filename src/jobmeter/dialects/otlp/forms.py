@@ -22,12 +22,12 @@ BODY_BYTES = 32 * 2**20
 
 def media_of(call: Call) -> str:
     """Return Content-Type without its parameters, in lower case."""
-    return call.header("content-type").partition(";")[0].strip().lower()
+    return call.get_header("content-type").partition(";")[0].strip().lower()
 
 
 def encoding_of(call: Call) -> str:
     """Return Content-Encoding in lower case."""
-    return call.header("content-encoding").strip().lower()
+    return call.get_header("content-encoding").strip().lower()
 
 
 def encoding_of_body(call: Call) -> str:

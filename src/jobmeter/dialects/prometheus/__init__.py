@@ -25,7 +25,7 @@ class Prometheus(PathDialect):
     prefix = _PREFIX
     """Prefix of the paths that no other dialect has."""
 
-    def match(self, call: Call) -> Match | None:
+    def find_operation(self, call: Call) -> Match | None:
         """Find the operation of a call; a path below the prefix is always Prometheus'. Raises NotFoundError."""
         path = call.raw_path
         prefixed = path.startswith(_PREFIX)
@@ -36,7 +36,7 @@ class Prometheus(PathDialect):
             found = self._routes.find(call.method, candidate)
             if found is not None:
                 return Match(*found)
-            allowed = ", ".join(self._routes.methods(candidate))
+            allowed = ", ".join(self._routes.list_methods(candidate))
             if allowed:
                 raise NotFoundError(f"{call.method[:20]} is not allowed here", "method", allowed)
         if prefixed:
@@ -46,9 +46,9 @@ class Prometheus(PathDialect):
 
 def _is_promql(call: Call) -> bool:
     """Return whether the parameters of a shared path are Prometheus'."""
-    if call.parameter("query") is not None:
+    if call.get_parameter("query") is not None:
         return True
-    return call.header("content-type").partition(";")[0].strip().lower() == FORM
+    return call.get_header("content-type").partition(";")[0].strip().lower() == FORM
 
 
 PROMETHEUS = Prometheus(

@@ -27,10 +27,10 @@ _PART = re.compile(r"(\d+)(ms|[smhdwy])")
 class PrometheusReader(ParameterReader):
     """Reads parameters of the query API. The first value of a parameter counts."""
 
-    def values(self, call: Call, context: Context) -> Mapping[str, Any]:
+    def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values; a parameter with ``[]`` has the list of all its values."""
         pairs = call.parameters
-        if call.header("content-type").partition(";")[0].strip().lower() == FORM:
+        if call.get_header("content-type").partition(";")[0].strip().lower() == FORM:
             try:
                 posted = parse_qsl(call.body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
             except ValueError as error:
@@ -42,21 +42,21 @@ class PrometheusReader(ParameterReader):
         firsts = {name: values if name.endswith("[]") else values[0] for name, values in several.items()}
         return {**firsts, **context.path}
 
-    def absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401 - of any kind
+    def resolve_absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401 - of any kind
         """Raise the error for a required parameter that is absent."""
         raise MissingFieldError(f'invalid parameter "{slot.name}": it is required', slot.name)
 
-    def wrong(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401, ARG002
+    def make_wrong_error(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401, ARG002
         """Return the error for an invalid value."""
         return InvalidRequestError(f'invalid parameter "{slot.name}": {rule}', slot.name)
 
-    def whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
+    def read_whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return a number from 0 on."""
         if not (value.isascii() and value.isdigit() and len(value) < 10):
-            raise self.wrong(slot, value, "a number from 0 on is needed")
+            raise self.make_wrong_error(slot, value, "a number from 0 on is needed")
         return int(value)
 
-    def time(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
+    def read_time(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return a time in ms, from seconds or RFC 3339."""
         try:
             found = round(float(value) * 1000)
@@ -64,11 +64,11 @@ class PrometheusReader(ParameterReader):
             try:
                 moment = datetime.fromisoformat(value)
             except ValueError:
-                raise self.wrong(slot, value, f'cannot parse "{value[:64]}" to a valid timestamp') from None
+                raise self.make_wrong_error(slot, value, f'cannot parse "{value[:64]}" to a valid timestamp') from None
             zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
             found = round(zoned.timestamp() * 1000)
         if not 0 <= found <= MAX_TIME_MS:
-            raise self.wrong(slot, value, f"{value[:64]} is not between 1970 and 2262")
+            raise self.make_wrong_error(slot, value, f"{value[:64]} is not between 1970 and 2262")
         return found
 
 
@@ -86,7 +86,7 @@ class Duration(ParameterKind):
         try:
             return round(float(value) * 1000)
         except (ValueError, OverflowError):
-            raise reader.wrong(slot, value, f'cannot parse "{value[:64]}" to a valid duration') from None
+            raise reader.make_wrong_error(slot, value, f'cannot parse "{value[:64]}" to a valid duration') from None
 
 
 class Selectors(ParameterKind):
@@ -101,7 +101,7 @@ class Selectors(ParameterKind):
         for text in texts:
             node = parse(text)
             if not isinstance(node, VectorSelector) or node.range_ms or node.offset_ms or node.at is not None:
-                raise reader.wrong(slot, text, f"{text[:200]} is not a selector")
+                raise reader.make_wrong_error(slot, text, f"{text[:200]} is not a selector")
             found += node.alternatives
         return tuple(found)
 
@@ -125,7 +125,7 @@ class EvaluationRequest(QueryRequest, frozen=True, kw_only=True):
     limit: Annotated[int, "Most series of the answer; 0 is all."] = 0
     lookback_delta: Annotated[int, "Age up to which a sample counts.", Duration()] = LOOKBACK_MS
 
-    def lookback(self) -> int:
+    def find_lookback(self) -> int:
         """Return the age up to which a sample counts, in ms. Raises InvalidRequestError for none."""
         if self.lookback_delta <= 0:
             raise InvalidRequestError('invalid parameter "lookback_delta": it must be above 0', "lookback_delta")

@@ -84,7 +84,7 @@ class StoredRows(msgspec.Struct, frozen=True, eq=False):
     divisors: Float64s | None
 
     @classmethod
-    def of(cls, rows: Sequence[Exposed]) -> "StoredRows":
+    def from_rows(cls, rows: Sequence[Exposed]) -> "StoredRows":
         """Find the distinct series of rows."""
         series: dict[Series, int] = {}
         places = [series.setdefault(row.series, len(series)) for row in rows]
@@ -101,7 +101,7 @@ class StoredRows(msgspec.Struct, frozen=True, eq=False):
             divisors=None if (divisors == 1.0).all() else divisors,
         )
 
-    def in_units(self, values: Float64s, rows: Int64s, counts: Int64s) -> Float64s:
+    def convert_units(self, values: Float64s, rows: Int64s, counts: Int64s) -> Float64s:
         """Return values in the units of their rows: ``counts`` values of each of ``rows``, one row after the other."""
         return values if self.divisors is None else _convert_units(values, np.repeat(self.divisors[rows], counts))
 
@@ -112,7 +112,7 @@ class SelectedRows(list[Row]):
     @cached_property
     def stored(self) -> StoredRows:
         """The rows of stored series."""
-        return StoredRows.of([row for row in self if isinstance(row, Exposed)])
+        return StoredRows.from_rows([row for row in self if isinstance(row, Exposed)])
 
     @cached_property
     def facts(self) -> list[FactSeries]:
@@ -174,15 +174,15 @@ def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owne
 
     size = sum(_MATCHER_BYTES + len(one.label) + len(one.value) for one in matchers)
     order = [one.holder for one in by_time if one.holder in last]
-    return answer.derived((Exposed, tuple(matchers), of_owners, *order), rows, size)
+    return answer.derive((Exposed, tuple(matchers), of_owners, *order), rows, size)
 
 
 def _find_sent_names(
     answer: FoundSeries,
 ) -> Generator[Question[Any], Any, tuple[Sequence[SentNames], dict[Series, int]]]:
     """Find the sent names and labels of mapped series, and the time of the last of several for one series and name."""
-    sent = answer.derived(SentNames, lambda series: list(list_sent_names(series)))
-    rivals = answer.derived((SentNames, "rivals"), lambda _: _rivals(sent))
+    sent = answer.derive(SentNames, lambda series: list(list_sent_names(series)))
+    rivals = answer.derive((SentNames, "rivals"), lambda _: _rivals(sent))
     if not rivals:
         return sent, {}
     columns = (yield from ask(LastQuestion(series=tuple(rivals)))).columns
@@ -379,10 +379,10 @@ def _samples_of_rows(columns: SampleColumns, rows: StoredRows) -> tuple[WindowSa
     counts = bounds[1:] - bounds[:-1]
     if rows.each and counts.all():
         kept = rows.places
-        values = rows.in_units(columns.value, kept, counts)
+        values = rows.convert_units(columns.value, kept, counts)
         return WindowSamples(rows.labels, columns.time, values, bounds), kept
     kept, starts, taken = _rows_of(bounds, rows.places)
-    values = rows.in_units(columns.value[taken], kept, np.diff(starts))
+    values = rows.convert_units(columns.value[taken], kept, np.diff(starts))
     return WindowSamples([rows.labels[at] for at in kept.tolist()], columns.time[taken], values, starts), kept
 
 
@@ -450,7 +450,7 @@ def _read_rolled(rows: StoredRows, span: TimeRange, read: SelectorRead) -> Gener
     counts = np.diff(starts)
 
     def values(column: Float64s) -> Float64s:
-        return rows.in_units(column[taken], kept, counts)
+        return rows.convert_units(column[taken], kept, counts)
 
     rolled = RolledSamples(
         count=columns.count[taken].astype(np.int64),

@@ -130,7 +130,7 @@ class _LabelCache:
         rules = [(one.factor, one.lowest, one.highest, *one.measured) for one in accepted]
         self._rules[:, numbers[good]] = np.reshape(rules, (-1, len(_NO_RULE))).T
 
-    def list(self, numbers: Int64s) -> _ResolvedKeys:
+    def look_up(self, numbers: Int64s) -> _ResolvedKeys:
         """Return the series of the keys with these numbers."""
         reasons = self._reasons[numbers]
         factors, lowest, highest, *measured = (rule[numbers] for rule in self._rules)
@@ -147,17 +147,17 @@ class _LabelCache:
         bounds = lowest, highest, np.array(measured)
         return _ResolvedKeys(reasons, own, places, None if plain else factors, *bounds, floor, ceiling)
 
-    def unconfirmed(self, numbers: Int64s, day: int) -> Int64s:
+    def find_unconfirmed(self, numbers: Int64s, day: int) -> Int64s:
         """Return the keys whose sent labels are not stored on that day."""
         due: Int64s = numbers[self._days[numbers] < day]
         return due
 
-    def sent(self, numbers: Int64s) -> SeriesList:
+    def find_sent(self, numbers: Int64s) -> SeriesList:
         """Return the series that hold the sent labels of these keys."""
         return find_distinct(list_of(self._sent[numbers].tolist()))[0]
 
     def confirm(self, numbers: Int64s, day: int) -> None:
-        """Leave these keys out of ``unconfirmed`` for a day."""
+        """Leave these keys out of ``find_unconfirmed`` for a day."""
         self._days[numbers] = day
 
 
@@ -186,7 +186,7 @@ class LabelResolver:
         with self._lock:
             return sum(cache.table.size for cache in self._caches.values())
 
-    def batch(
+    def resolve_batch(
         self,
         names: _Names,
         keys: Sequence[bytes],
@@ -201,7 +201,7 @@ class LabelResolver:
         by position; ``columns`` are index, time and value of the samples. Keys in the same order again give a batch
         with the same list object of series.
         """
-        resolved, sent = self._look_up(names, Texts.of(keys), labels, now_ms)
+        resolved, sent = self._look_up(names, Texts.from_texts(keys), labels, now_ms)
         refused: Counter[str] = Counter()
         index, time, value = _select_timely(*_select_resolved(resolved, *columns, refused), refused)
         if resolved.factors is not None:
@@ -231,9 +231,9 @@ class LabelResolver:
             return self._list(names, cache, numbers), self._sent(cache, numbers, now_ms)
 
     def _sent(self, cache: _LabelCache, numbers: Int64s, now_ms: int | None) -> SentLabels | None:
-        if now_ms is None or not len(numbers := cache.unconfirmed(numbers, now_ms // DAY)):
+        if now_ms is None or not len(numbers := cache.find_unconfirmed(numbers, now_ms // DAY)):
             return None
-        series = cache.sent(numbers)
+        series = cache.find_sent(numbers)
         index = np.arange(len(series), dtype=np.uint32)
         batch = make_batch(series, index, np.full(len(series), now_ms, np.int64), np.full(len(series), STALE_CODE))
         return SentLabels(batch, partial(self._confirm, cache, numbers, now_ms // DAY))
@@ -244,13 +244,13 @@ class LabelResolver:
 
     def _list(self, names: _Names, cache: _LabelCache, numbers: Int64s) -> _ResolvedKeys:
         if self._caches.get(names) is not cache:  # dropped meanwhile
-            return cache.list(numbers)
+            return cache.look_up(numbers)
         key = names, numbers.astype(np.uint32).tobytes()
         found = self._lists.get(key)
         if found is not None:
             self._lists.move_to_end(key)
             return found
-        found = self._lists[key] = cache.list(numbers)
+        found = self._lists[key] = cache.look_up(numbers)
         self._listed += len(numbers)
         while self._listed > _MOST_LISTED and len(self._lists) > 1:
             self._listed -= len(self._lists.popitem(last=False)[1].reasons)

@@ -48,7 +48,7 @@ class SeriesGroups:
         """True if any two series share a group."""
         return len(np.unique(self.owner)) < len(self.owner)
 
-    def parts(self, columns: SeriesColumns) -> Mapping[int, SeriesColumns]:
+    def split(self, columns: SeriesColumns) -> Mapping[int, SeriesColumns]:
         """Columns of each group that has points."""
         if not len(columns):
             return {}
@@ -117,7 +117,7 @@ def points(
     aggregator = AGGREGATORS[query.aggregator]
     missing = _choose_missing(query, aggregator)
     found: dict[int, tuple[Int64s, Float64s]] = {}
-    for owner, part in groups.parts(columns).items():
+    for owner, part in groups.split(columns).items():
         time, value = aggregate(part, aggregator, missing)
         inside = (time >= span.start_ms) & (time < span.end_ms)
         if inside.any():
@@ -127,10 +127,10 @@ def points(
 
 def _grid(spec: Downsample, query: PointQuery, span: TimeRange) -> Int64s:
     """Return the answered intervals and, for rates, one more before them."""
-    grid = spec.grid(span.start_ms, span.end_ms - 1)
+    grid = spec.make_grid(span.start_ms, span.end_ms - 1)
     if query.rate is None or not spec.interval_ms:
         return grid
-    before = spec.grid(max(0, span.start_ms - 2 * spec.interval_ms), span.start_ms - 1)
+    before = spec.make_grid(max(0, span.start_ms - 2 * spec.interval_ms), span.start_ms - 1)
     return np.concatenate([before[-1:], grid])
 
 

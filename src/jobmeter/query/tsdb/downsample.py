@@ -52,7 +52,7 @@ class Downsample(msgspec.Struct, frozen=True, kw_only=True):
         """True if roll-ups of the interval's length give its points; else every sample is needed."""
         return bool(self.interval_ms) and self.unit is None and self.function.name in STEPPED
 
-    def grid(self, start_ms: int, end_ms: int) -> Int64s:
+    def make_grid(self, start_ms: int, end_ms: int) -> Int64s:
         """Starts of the intervals that begin in ``[start_ms, end_ms]``. Raises LimitExceededError."""
         if not self.interval_ms:
             return np.array([start_ms], np.int64)

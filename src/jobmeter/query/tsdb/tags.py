@@ -29,12 +29,12 @@ class TagView(msgspec.Struct, frozen=True):
     node: str = HOST
 
     @classmethod
-    def of(cls, keys: Sequence[str], project: str | None) -> "TagView":
+    def for_query(cls, keys: Sequence[str], project: str | None) -> "TagView":
         """Build the view for a query that uses those tags, by a caller with that project (None: all)."""
         node = next((key for key in keys if key in NODE_TAGS), HOST)
         return cls(project is None, node)
 
-    def tags(self, series: Series) -> dict[str, str]:
+    def read_tags(self, series: Series) -> dict[str, str]:
         """Tags of a series, sorted by name."""
         found = dict(series.labels)
         node = next((name for name in (self.node, *NODE_TAGS) if name not in found), self.node)
@@ -70,5 +70,5 @@ class Tagged(msgspec.Struct, frozen=True):
 
 def tag_series(series: Sequence[Series], view: TagView) -> list[Tagged]:
     """Add the tags to series, and sort them by metric and tags."""
-    found = [Tagged(one, view.tags(one), make_opentsdb_name(one.metric)) for one in series]
+    found = [Tagged(one, view.read_tags(one), make_opentsdb_name(one.metric)) for one in series]
     return sorted(found, key=lambda one: (one.metric, list(one.tags.items()), one.series.project))

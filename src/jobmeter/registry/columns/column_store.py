@@ -66,7 +66,7 @@ class ColumnStore:
         with self._lock:
             self._start()
 
-    def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
+    def list_jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """Return one page of jobs and the number of all that match."""
         predicates = check(question)
         with self._open_current() as current:
@@ -74,17 +74,17 @@ class ColumnStore:
             rows, demands = row_filter.find_matching(table, question, predicates, now_ms)
             orders = [_key(table, name, now_ms) for name in row_filter.ORDERS[question.sort]]
             if not demands:
-                keys, total = table.keys(_page(question, rows, orders)), len(rows)
+                keys, total = table.list_keys(_page(question, rows, orders)), len(rows)
                 current.release()
             else:
                 chosen, values = _Chosen(table, rows), [order(rows) for order in orders]
                 places = np.flatnonzero(self._mark_matching(current, chosen, demands)).astype(np.int32)
                 page = _page(question, places, [one.take for one in values])
                 with self._lock_columns():
-                    keys, total = chosen.keys(page), len(places)
+                    keys, total = chosen.list_keys(page), len(places)
             return JobPage(_jobs(current.connection, keys, now_ms), total)
 
-    def state_counts(self, question: JobFilter, now_ms: int) -> dict[JobState, int]:
+    def count_states(self, question: JobFilter, now_ms: int) -> dict[JobState, int]:
         """Return the number of matching jobs of each state that has some."""
         predicates = check(question)
         with self._open_current() as current:
@@ -95,7 +95,7 @@ class ColumnStore:
             counts = np.bincount(ranks, minlength=len(JobState)).tolist()
             return {state: count for state, count in zip(sorted(JobState), counts, strict=True) if count}
 
-    def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
+    def list_job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         """Return the resource groups of jobs."""
         with self._open_current() as current:
             return job_groups(current.table, row_filter.find_grouped(current.table, projects))
@@ -105,7 +105,7 @@ class ColumnStore:
     ) -> Iterator[JobView]:
         """Yield the jobs of a resource group (None: of all groups) that overlap the span."""
         with self._open_current() as current:
-            keys = current.table.keys(row_filter.find_living(current.table, projects, group, span))
+            keys = current.table.list_keys(row_filter.find_living(current.table, projects, group, span))
             current.release()
             yield from views_of(current.connection, keys, span, now_ms)
 
@@ -181,7 +181,7 @@ class ColumnStore:
         current.release()
         left = np.ones(chosen.count, np.bool_)
         for one in demands:
-            left &= one.met(left, partial(self._look_up, current.connection, chosen))
+            left &= one.mark_jobs(left, partial(self._look_up, current.connection, chosen))
         return left
 
     def _look_up(self, connection: sa.Connection, chosen: "_Chosen", one: Predicate, left: Mask) -> Mask:
@@ -192,14 +192,14 @@ class ColumnStore:
             within = None
             if name == OPEN_FINDING and np.count_nonzero(left) <= _MOST_WITHIN:
                 with self._lock_columns():
-                    within = chosen.keys(np.flatnonzero(left))
+                    within = chosen.list_keys(np.flatnonzero(left))
             related = list(_find_related(connection, name, one.texts, within))
             with self._lock_columns():
-                found[chosen.places(related)] = True
+                found[chosen.find_places(related)] = True
             return found
         places = np.flatnonzero(left)
         with self._lock_columns():
-            keys, count = chosen.keys(places), chosen.table.count
+            keys, count = chosen.list_keys(places), chosen.table.count
         by_key = dict(zip(keys, places.tolist(), strict=True))
         for key, text in _read_texts(connection, jobs.c[name], by_key, count):
             if one.fits_document(text, path) if path else one.fits_text(text):
@@ -288,21 +288,21 @@ class _Chosen:
 
     def __init__(self, table: JobTable, rows: Rows) -> None:
         self.table = table
-        self._ids = table.names["id"].numbers(table.count)[rows]
-        self._projects = table.texts["project"].numbers(table.count)[rows]
+        self._ids = table.names["id"].get_numbers(table.count)[rows]
+        self._projects = table.texts["project"].get_numbers(table.count)[rows]
         self.count = len(self._ids)
         self._order = np.argsort(self._ids, kind="stable")
         self._sorted = self._ids[self._order]
 
-    def keys(self, places: NDArray[np.integer[Any]]) -> list[Key]:
+    def list_keys(self, places: NDArray[np.integer[Any]]) -> list[Key]:
         """Return project and id of the jobs at these positions."""
         projects = self.table.texts["project"].values
-        ids = self.table.names["id"].texts(self._ids[places])
+        ids = self.table.names["id"].get_texts(self._ids[places])
         return list(zip([projects[number] for number in self._projects[places].tolist()], ids, strict=True))
 
-    def places(self, keys: Iterable[Key]) -> list[int]:
+    def find_places(self, keys: Iterable[Key]) -> list[int]:
         """Return the positions of the given jobs that are in the snapshot."""
-        projects, numbers = self.table.texts["project"].values, self.table.names["id"].number
+        projects, numbers = self.table.texts["project"].values, self.table.names["id"].find_number
         found = list[int]()
         for project, job in keys:
             number = numbers(job)

@@ -67,29 +67,29 @@ class DictionaryColumn(Generic[T]):
                     self._folded.append(_folded(codes))
         return number
 
-    def of(self, row: int) -> T:
+    def get_text(self, row: int) -> T:
         """Return the text of a row."""
         return self.values[int(self._rows[row])]
 
-    def numbers(self, count: int) -> NDArray[np.int32]:
+    def get_numbers(self, count: int) -> NDArray[np.int32]:
         """Return the text numbers of the first ``count`` rows."""
-        return self._rows.first(count)
+        return self._rows.get_first(count)
 
-    def codes(self, values: Iterable[T]) -> list[int]:
+    def find_codes(self, values: Iterable[T]) -> list[int]:
         """Return the numbers of those texts that any row has, or had."""
         return [number for value in values if (number := self._numbers.get(value)) is not None]
 
-    def at(self, numbers: Sequence[int], count: int) -> Mask:
+    def mark_numbers(self, numbers: Sequence[int], count: int) -> Mask:
         """Mark the first ``count`` rows that have one of these text numbers."""
-        return rows_with(numbers, self.numbers(count), len(self.values))
+        return rows_with(numbers, self.get_numbers(count), len(self.values))
 
     def mark_among(self, texts: Iterable[T], count: int) -> Mask:
         """Mark the first ``count`` rows that have one of these texts."""
-        return self.at(self.codes(texts), count)
+        return self.mark_numbers(self.find_codes(texts), count)
 
-    def holding(self, parts: Iterable[str], count: int) -> Mask:
+    def mark_holding(self, parts: Iterable[str], count: int) -> Mask:
         """Mark the first ``count`` rows whose text contains one of these case-folded parts."""
-        return self.at(self.find_codes_holding(parts), count)
+        return self.mark_numbers(self.find_codes_holding(parts), count)
 
     def find_codes_holding(self, parts: Iterable[str]) -> list[int]:
         """Return the numbers of the texts that contain one of these case-folded parts."""
@@ -98,11 +98,11 @@ class DictionaryColumn(Generic[T]):
             return [n for n, value in enumerate(self.values) if any(part in _folded(value) for part in encoded)]
         found = np.zeros(len(self.values), np.bool_)
         for part in encoded:
-            found |= self._folded.holding(part)
+            found |= self._folded.mark_holding(part)
         numbers: list[int] = np.flatnonzero(found).tolist()
         return numbers
 
-    def ranks(self) -> NDArray[np.int64]:
+    def rank_numbers(self) -> NDArray[np.int64]:
         """Return the rank of each text number in byte order."""
         if len(self._ranks) != len(self.values):
             # Code points and the bytes of UTF-8 sort alike.

@@ -42,7 +42,7 @@ class Fields:
         for kind, text in (("labels", labels), ("extra", extra)):
             digest = hash(text) if text else 0
             codes = self._digests[kind]
-            before = codes.first(row + 1)[row]
+            before = codes.get_first(row + 1)[row]
             if before == digest:
                 continue
             codes[row] = digest
@@ -88,12 +88,12 @@ class Fields:
         found: list[int] = []
         if predicate.operator is Operator.IN and not inner:
             # Equal values are found by their JSON, without parsing each: a text, or a number as it is written.
-            found = column.codes(form for value in predicate.texts for form in _forms(value))
+            found = column.find_codes(form for value in predicate.texts for form in _forms(value))
             sought = self._odd[field]
         elif predicate.operator is Operator.CONTAINS and not inner:
             sought = {*column.find_codes_holding(predicate.texts), *self._odd[field]} - {0}
         found += [number for number in sought if predicate.fits_json(column.values[number], inner)]
-        return column.at(sorted(set(found)), count)
+        return column.mark_numbers(sorted(set(found)), count)
 
     def _number(self, field: Field, value: bytes) -> int | None:
         """Return the number of a value in its field's column; None for a field that is not stored.

@@ -63,7 +63,7 @@ class NameColumn:
             found.update(self._insert(fresh))
         return found
 
-    def number(self, text: str) -> int | None:
+    def find_number(self, text: str) -> int | None:
         """Return the number of a text; None for a text that no row ever had."""
         codes = self._near.get(text)
         if codes is not None:
@@ -81,34 +81,34 @@ class NameColumn:
         """Set the text numbers of the rows from ``row`` on."""
         self._rows.put(row, numbers)
 
-    def of(self, rows: NDArray[np.int32], count: int) -> list[str]:
+    def get_row_texts(self, rows: NDArray[np.int32], count: int) -> list[str]:
         """Return the texts of some of the first ``count`` rows."""
-        return self.texts(self.numbers(count)[rows])
+        return self.get_texts(self.get_numbers(count)[rows])
 
-    def texts(self, numbers: NDArray[np.int32]) -> list[str]:
+    def get_texts(self, numbers: NDArray[np.int32]) -> list[str]:
         """Return the texts with these numbers."""
-        return self._texts.texts(numbers)
+        return self._texts.get_texts(numbers)
 
-    def numbers(self, count: int) -> NDArray[np.int32]:
+    def get_numbers(self, count: int) -> NDArray[np.int32]:
         """Return the text numbers of the first ``count`` rows."""
-        return self._rows.first(count)
+        return self._rows.get_first(count)
 
-    def ranks(self) -> NDArray[np.int64]:
+    def rank_numbers(self) -> NDArray[np.int64]:
         """Return the rank of each text number: larger ranks come later in byte order."""
-        return self._ranks.first(len(self))
+        return self._ranks.get_first(len(self))
 
     def mark_among(self, texts: Sequence[str], count: int) -> Mask:
         """Mark the first ``count`` rows that have one of these texts."""
-        selected = [number for text in texts if (number := self.number(text)) is not None]
-        return rows_with(selected, self.numbers(count), len(self))
+        selected = [number for text in texts if (number := self.find_number(text)) is not None]
+        return rows_with(selected, self.get_numbers(count), len(self))
 
-    def holding(self, parts: Iterable[str], count: int) -> Mask:
+    def mark_holding(self, parts: Iterable[str], count: int) -> Mask:
         """Mark the first ``count`` rows whose text contains one of these case-folded parts."""
         heap = self._texts if self._folded is None else self._folded
         table = np.zeros(max(1, len(self)), np.bool_)
         for part in parts:
-            table[: len(self)] |= heap.holding(part.encode("utf-8", "surrogatepass"))
-        found: Mask = table[self.numbers(count)]
+            table[: len(self)] |= heap.mark_holding(part.encode("utf-8", "surrogatepass"))
+        found: Mask = table[self.get_numbers(count)]
         return found
 
     def _append(self, text: str) -> int:
@@ -152,7 +152,7 @@ class NameColumn:
 
     def _spread(self) -> None:
         step = min(_STEP, _TOP // (len(self) + 1))
-        self._ranks.first(len(self))[self._order] = np.arange(1, len(self) + 1, dtype=np.int64) * step
+        self._ranks.get_first(len(self))[self._order] = np.arange(1, len(self) + 1, dtype=np.int64) * step
 
     def _find(self, text: str) -> tuple[int, int | None]:
         """Return the number of texts that sort before ``text``, and the text's own number; None for an unknown text."""

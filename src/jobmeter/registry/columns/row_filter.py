@@ -43,12 +43,12 @@ class Demand(msgspec.Struct, frozen=True, eq=False):
     present: "Demand | None" = None
     otherwise: "Demand | None" = None
 
-    def met(self, left: Mask, lookup: Lookup) -> Mask:
+    def mark_jobs(self, left: Mask, lookup: Lookup) -> Mask:
         """Mark the jobs that meet the condition. The result is undefined outside of ``left``."""
         found = lookup(self.predicate, left) if self.found is None else self.found
         if self.present is not None and self.otherwise is not None:
-            there = self.present.met(left, lookup)
-            found = (there & found) | (~there & self.otherwise.met(left, lookup))
+            there = self.present.mark_jobs(left, lookup)
+            found = (there & found) | (~there & self.otherwise.mark_jobs(left, lookup))
         return ~found if self.predicate.negated else found
 
     @property
@@ -72,7 +72,7 @@ def find_matching(table: JobTable, question: JobFilter, predicates: Iterable[Pre
     demands = [_demand(table, one, now_ms) for one in predicates]
     for one in demands:
         if not one.open:
-            found &= one.met(found, lambda _, left: left)  # never called
+            found &= one.mark_jobs(found, lambda _, left: left)  # never called
     rows = np.flatnonzero(found).astype(np.int32)
     return MatchingRows(rows, [_restrict_demand(one, rows) for one in demands if one.open])
 
@@ -92,7 +92,7 @@ def find_living(
     found = table.there if group is None else table.there & _mark_among(table, "resource_group", [group])
     if projects is not None:
         found = found & _mark_among(table, "project", projects)
-    start, end = (table.times[name].first(table.count) for name in ("start_sort", "end_sort"))
+    start, end = (table.times[name].get_first(table.count) for name in ("start_sort", "end_sort"))
     status = table.texts["status"]
     sampled = status.mark_among([SAMPLED], table.count)
     # A job lives on between two samples.
@@ -119,7 +119,7 @@ def state_ranks(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArra
     places = {state.value: place for place, state in enumerate(sorted(JobState))}
     status = table.texts["status"]
     by_number = np.array([places.get(value, -1) for value in status.values], np.int64)
-    ranks = by_number[status.numbers(table.count)[rows]]
+    ranks = by_number[status.get_numbers(table.count)[rows]]
     alive = table.sort_values("last_sample", rows) > now_ms - ALIVE_MS
     sampled = np.where(alive, places[JobState.RUNNING.value], places[JobState.UNKNOWN.value])
     return np.where(ranks < 0, sampled, ranks)
@@ -157,8 +157,8 @@ def _masks(table: JobTable, question: JobFilter, now_ms: int) -> Iterable[Mask]:
         yield table.names["id"].mark_among([clean_text(name) for name in question.ids], count)
     if question.name_contains:
         part = clean_text(question.name_contains).casefold()
-        yield table.names["name"].holding([part], count) | table.names["id"].holding([part], count)
-    created = table.times["created_sort"].first(count)
+        yield table.names["name"].mark_holding([part], count) | table.names["id"].mark_holding([part], count)
+    created = table.times["created_sort"].get_first(count)
     if question.created_from is not None:
         yield created >= question.created_from
     if question.created_to is not None:
@@ -173,7 +173,7 @@ def _states(table: JobTable, states: frozenset[JobState], now_ms: int) -> Mask:
     status = table.texts["status"]
     found = status.mark_among((state.value for state in states), table.count)
     sampled = status.mark_among([SAMPLED], table.count)
-    alive = table.times["last_sample"].first(table.count) > now_ms - ALIVE_MS
+    alive = table.times["last_sample"].get_first(table.count) > now_ms - ALIVE_MS
     if JobState.RUNNING in states:
         found |= sampled & alive
     if JobState.UNKNOWN in states:
@@ -204,11 +204,11 @@ def _mark_by_columns(table: JobTable, one: Predicate, now_ms: int) -> Mask:
     if len(one.field) > 1:
         return table.fields.mark_meeting(one, table.count)
     if name in TIMES:
-        return _mark_by_number(one, table.times[TIMES[name]].first(table.count))
+        return _mark_by_number(one, table.times[TIMES[name]].get_first(table.count))
     if name == "duration":
         return _mark_by_number(one, durations(table, np.arange(table.count, dtype=np.int32), now_ms))
-    column = table.column(name)
-    return (column.holding if one.operator is Operator.CONTAINS else column.mark_among)(one.texts, table.count)
+    column = table.get_column(name)
+    return (column.mark_holding if one.operator is Operator.CONTAINS else column.mark_among)(one.texts, table.count)
 
 
 def _mark_by_number(one: Predicate, numbers: NDArray[np.int64]) -> Mask:

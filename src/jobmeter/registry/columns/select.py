@@ -107,13 +107,13 @@ def job_groups(table: JobTable, rows: Rows) -> list[JobGroup]:
     columns = [table.texts[name] for name in _KEY]
     code = np.zeros(len(rows), np.int64)
     for column in columns:
-        code = code * len(column.values) + column.numbers(table.count)[rows]
+        code = code * len(column.values) + column.get_numbers(table.count)[rows]
     _, first, place, counts = np.unique(code, return_index=True, return_inverse=True, return_counts=True)
     created, updated = (table.sort_values(name, rows) for name in ("created_sort", "updated"))
     least, most = created[first], updated[first]
     np.minimum.at(least, place, created)
     np.maximum.at(most, place, updated)
-    texts = [[column.values[number] for number in column.numbers(table.count)[rows[first]]] for column in columns]
+    texts = [[column.values[number] for number in column.get_numbers(table.count)[rows[first]]] for column in columns]
     found: dict[tuple[str, str], list[JobGroup]] = {}
     for project, name, workspace, *rest in zip(*texts, counts.tolist(), least.tolist(), most.tolist(), strict=True):
         one = JobGroup(

@@ -69,7 +69,7 @@ class JobTable:
     @property
     def there(self) -> Mask:
         """Mark the rows that belong to a job."""
-        return self._there.first(self.count)
+        return self._there.get_first(self.count)
 
     def put(self, jobs: Sequence[JobRow]) -> None:
         """Set the rows of these jobs to their current values."""
@@ -105,7 +105,7 @@ class JobTable:
         missing = []
         status, times = self.texts["status"], [self.times[name] for name in TIMES]
         for project, job, state, *values in sampled:
-            row = self.row(project, job)
+            row = self.find_row(project, job)
             if row is None:
                 missing.append((project, job))
                 continue
@@ -117,10 +117,10 @@ class JobTable:
     def drop(self, keys: Iterable[Key]) -> None:
         """Remove these jobs; unknown jobs are skipped."""
         for project, job in keys:
-            row = self.row(project, job)
+            row = self.find_row(project, job)
             if row is None:
                 continue
-            number = int(self.names["id"].numbers(self.count)[row])
+            number = int(self.names["id"].get_numbers(self.count)[row])
             rest = [other for other in self._rows_of(number) if other != row]
             self._firsts[number] = rest[0] + 1 if rest else 0
             self._further.pop(number, None)
@@ -129,20 +129,24 @@ class JobTable:
             self._there[row] = False
             self._free.append(row)
 
-    def row(self, project: str, job: str) -> int | None:
+    def find_row(self, project: str, job: str) -> int | None:
         """Return the row of a job; None for an unknown job."""
-        number = self.names["id"].number(job)
+        number = self.names["id"].find_number(job)
         if number is None:
             return None
         projects = self.texts["project"]
-        return next((row for row in self._rows_of(number) if projects.of(row) == project), None)
+        return next((row for row in self._rows_of(number) if projects.get_text(row) == project), None)
 
-    def keys(self, rows: NDArray[np.int32]) -> list[Key]:
+    def list_keys(self, rows: NDArray[np.int32]) -> list[Key]:
         """Return project and id of each row."""
         projects = self.texts["project"]
-        numbers = projects.numbers(self.count)[rows].tolist()
+        numbers = projects.get_numbers(self.count)[rows].tolist()
         return list(
-            zip([projects.values[number] for number in numbers], self.names["id"].of(rows, self.count), strict=True)
+            zip(
+                [projects.values[number] for number in numbers],
+                self.names["id"].get_row_texts(rows, self.count),
+                strict=True,
+            )
         )
 
     @property
@@ -159,25 +163,25 @@ class JobTable:
     def sort_values(self, name: str, rows: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the sort keys of rows, for any of the columns except ``LONG``."""
         if name in self.times:
-            return self.times[name].first(self.count)[rows]
-        column = self.column(name)
-        return column.ranks()[column.numbers(self.count)[rows]]
+            return self.times[name].get_first(self.count)[rows]
+        column = self.get_column(name)
+        return column.rank_numbers()[column.get_numbers(self.count)[rows]]
 
-    def column(self, name: str) -> DictionaryColumn[str] | NameColumn:
+    def get_column(self, name: str) -> DictionaryColumn[str] | NameColumn:
         """Return the column of a text."""
         return self.names[name] if name in self.names else self.texts[name]
 
     def _row_for(self, number: int, project: str) -> int:
         projects = self.texts["project"]
         for row in self._rows_of(number):
-            if projects.of(row) == project:
+            if projects.get_text(row) == project:
                 return row
         return self._allocate_row(number)
 
     def _allocate_row(self, number: int) -> int:
         row = self._free.pop() if self._free else self.count
         self.count = max(self.count, row + 1)
-        if not self._firsts.first(number + 1)[number]:
+        if not self._firsts.get_first(number + 1)[number]:
             self._firsts[number] = row + 1
         else:
             self._further.setdefault(number, []).append(row)
@@ -185,7 +189,7 @@ class JobTable:
         return row
 
     def _rows_of(self, number: int) -> list[int]:
-        first = int(self._firsts.first(number + 1)[number])
+        first = int(self._firsts.get_first(number + 1)[number])
         if not first:
             return []
         return [first - 1, *self._further.get(number, ())]

@@ -28,12 +28,12 @@ class TextArena:
         return self._count
 
     def __getitem__(self, number: int) -> bytes:
-        start, stop = self._starts.first(number + 2)[number:].tolist()
+        start, stop = self._starts.get_first(number + 2)[number:].tolist()
         return bytes(self._buffer[start : stop - 1])
 
-    def texts(self, numbers: NDArray[np.int32]) -> list[str]:
+    def get_texts(self, numbers: NDArray[np.int32]) -> list[str]:
         """Return the texts with these numbers."""
-        starts = self._starts.first(self._count + 1)
+        starts = self._starts.get_first(self._count + 1)
         ends = starts[numbers + 1] - 1
         return [
             self._buffer[start:end].decode() for start, end in zip(starts[numbers].tolist(), ends.tolist(), strict=True)
@@ -47,7 +47,7 @@ class TextArena:
         self._starts[self._count] = len(self._buffer)
         return self._count - 1
 
-    def holding(self, part: bytes) -> NDArray[np.bool_]:
+    def mark_holding(self, part: bytes) -> NDArray[np.bool_]:
         """Mark the texts that contain a part."""
         if not part or not self._count:
             return np.full(self._count, not part)
@@ -55,7 +55,7 @@ class TextArena:
         often = self._count_bytes(buffer)
         order = sorted(range(len(part)), key=lambda place: int(often[part[place]]))
         begins = self._mark_begins(buffer, part, order[:_DENSE])
-        starts = self._starts.first(self._count)
+        starts = self._starts.get_first(self._count)
         if len(part) <= _DENSE and np.count_nonzero(begins) > self._count // 4:
             found: NDArray[np.bool_] = np.bitwise_or.reduceat(begins.view(np.uint8), starts).view(np.bool_)
             return found

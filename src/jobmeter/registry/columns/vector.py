@@ -38,7 +38,7 @@ class ColumnVector(Generic[N]):
         self._reserve(rows[-1] + 1)
         self._values[np.asarray(rows)] = values
 
-    def first(self, count: int) -> NDArray[N]:
+    def get_first(self, count: int) -> NDArray[N]:
         """Return the values of the first ``count`` rows, as a view."""
         self._reserve(count)
         return self._values[:count]

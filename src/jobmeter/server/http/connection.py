@@ -170,11 +170,11 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._unsent = self._transport.get_write_buffer_size()
         self._write_deadline = self._connections.clock() + STALL_SECONDS
-        self._connections.writing(self, blocked=True)
+        self._connections.mark_writing(self, blocked=True)
 
     def resume_writing(self) -> None:
         """Resume writing and answering."""
-        self._connections.writing(self, blocked=False)
+        self._connections.mark_writing(self, blocked=False)
         self._wake()
         self._begin_next()
 
@@ -258,7 +258,7 @@ class Connection(asyncio.Protocol):
             # Data after a request that ends the connection is dropped (RFC 9112, section 9.6).
             self._ending = self._ending or not cycle.keep_alive
             if cycle is self._active:
-                self._connections.working(self)
+                self._connections.mark_working(self)
             elif self._active is None:
                 self._begin_next()
 
@@ -379,7 +379,7 @@ class Connection(asyncio.Protocol):
     def _begin(self, cycle: Cycle, work: Awaitable[None]) -> None:
         """Answer a request in a new task."""
         if cycle.complete:
-            self._connections.working(self)
+            self._connections.mark_working(self)
         if not self._queue and cycle.unread <= UNREAD_BYTES:
             self._pause(paused=False)
         self._task = self._loop.create_task(work)  # type: ignore[arg-type]
@@ -410,7 +410,7 @@ class Connection(asyncio.Protocol):
             self._close(whole=cycle.complete)
         else:
             self._deadline = self._connections.clock() + (KEYED_IDLE_SECONDS if self.keyed else IDLE_SECONDS)
-            self._connections.waiting(self)
+            self._connections.mark_waiting(self)
             return True
         return False
 
@@ -435,7 +435,7 @@ class Connection(asyncio.Protocol):
         self._transport.write_eof()
         self._transport.resume_reading()
         self._paused, self._deadline = False, self._connections.clock() + LINGER_SECONDS
-        self._connections.waiting(self)
+        self._connections.mark_waiting(self)
 
     def _refuse(self, why: _RefusedError) -> None:
         """Answer an invalid request after the answers to earlier requests, and close."""

@@ -129,19 +129,19 @@ class Connections:
         """Remove a closed connection."""
         self._open.discard(one)
         self._writing.discard(one)
-        self.working(one)
+        self.mark_working(one)
 
-    def waiting(self, one: Limited) -> None:
+    def mark_waiting(self, one: Limited) -> None:
         """Mark the connection as waiting for its client."""
-        self.working(one)
+        self.mark_working(one)
         (self._keyed if one.keyed else self._strangers)[one] = None
 
-    def working(self, one: Limited) -> None:
+    def mark_working(self, one: Limited) -> None:
         """Mark the connection as working: its client waits for the server."""
         self._strangers.pop(one, None)
         self._keyed.pop(one, None)
 
-    def writing(self, one: Limited, *, blocked: bool) -> None:
+    def mark_writing(self, one: Limited, *, blocked: bool) -> None:
         """Mark the connection as ``blocked`` (its client reads too slowly) or not."""
         (self._writing.add if blocked else self._writing.discard)(one)
 

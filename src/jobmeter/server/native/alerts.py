@@ -46,7 +46,7 @@ def _alerts(context: CallContext) -> JobAlerts:
 def _silence(context: CallContext) -> Silence:
     """Silence the alerts of one name about a job."""
     job = context.ask(HeadQuestion(job_ref(context)))
-    given = context.body(NewSilence)
+    given = context.decode_body(NewSilence)
     now_ms = context.services.clock.now_ms()
     labels = {ALERT_NAME: given.alert, "project": job.project, "job_id": job.id}
     return context.ask(

@@ -52,7 +52,7 @@ def _show(context: CallContext) -> Annotations:
 )
 def _change(context: CallContext) -> Annotations:
     """Add tags to a job, and remove tags."""
-    return context.ask(ChangeTags(_job(context), context.body(TagChange)))
+    return context.ask(ChangeTags(_job(context), context.decode_body(TagChange)))
 
 
 @Endpoint(
@@ -67,7 +67,7 @@ def _change(context: CallContext) -> Annotations:
 )
 def _write(context: CallContext) -> JobNote:
     """Write a note about a job, or about a moment of the job."""
-    return context.ask(WriteNote(_job(context), context.body(NewNote)))
+    return context.ask(WriteNote(_job(context), context.decode_body(NewNote)))
 
 
 @Endpoint("deleteJobNote", "DELETE /jobs/{job}/notes/{note}", "jobs:write", queries=(PROJECT,), lane="control")

@@ -57,12 +57,12 @@ class Arguments:
             if query.required and not any(self._values.get(query.name, ())):
                 raise InvalidRequestError(f"{query.name} is required", query.name)
 
-    def text(self, name: str, default: str = "") -> str:
+    def read_text(self, name: str, default: str = "") -> str:
         """Return the value; the default when it is absent or empty."""
         values = self._values.get(name)
         return (values[0] if values else "") or default
 
-    def texts(self, name: str) -> tuple[str, ...]:
+    def read_texts(self, name: str) -> tuple[str, ...]:
         """Return every value once, in order; values may be repeated or comma separated."""
         values = self._values.get(name)
         if values is None:
@@ -73,48 +73,48 @@ class Arguments:
             raise InvalidRequestError(f"{name} has {len(found)} values, more than {MAX_LIST}", name)
         return found
 
-    def integer(self, name: str, default: int, low: int, high: int) -> int:
+    def read_integer(self, name: str, default: int, low: int, high: int) -> int:
         """Return a whole number from ``low`` to ``high``."""
-        text = self.text(name)
+        text = self.read_text(name)
         if not text:
             return default
         if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
             raise InvalidRequestError(f"{name} {text[:100]!r} is not a whole number from {low} to {high}", name)
         return int(text)
 
-    def time(self, name: str) -> int | None:
+    def read_time(self, name: str) -> int | None:
         """Parse ISO 8601 or epoch milliseconds to epoch milliseconds."""
-        text = self.text(name)
+        text = self.read_text(name)
         return parse_time(text, name) if text else None
 
-    def duration(self, name: str) -> int | None:
+    def read_duration(self, name: str) -> int | None:
         """Parse a duration like ``5m`` to milliseconds."""
-        text = self.text(name)
+        text = self.read_text(name)
         return parse_duration(text, name) if text else None
 
-    def times(self) -> tuple[int | None, int | None, int | None]:
+    def read_times(self) -> tuple[int | None, int | None, int | None]:
         """Return ``start``, ``end`` (epoch milliseconds) and ``since`` (milliseconds before the end), or None."""
-        start, end, since = self.time("start"), self.time("end"), self.duration("since")
+        start, end, since = self.read_time("start"), self.read_time("end"), self.read_duration("since")
         if start is not None and since is not None:
             raise InvalidRequestError("give start or since, not both", "since")
         return start, end, since
 
-    def flag(self, name: str, *, default: bool = False) -> bool:
+    def read_flag(self, name: str, *, default: bool = False) -> bool:
         """Parse ``true`` or ``false``."""
-        return self.choice(name, {"true": True, "false": False}, "true" if default else "false")
+        return self.read_choice(name, {"true": True, "false": False}, "true" if default else "false")
 
-    def descending(self, default: str = "asc") -> bool:
+    def is_descending(self, default: str = "asc") -> bool:
         """True for ``desc``, False for ``asc``."""
-        return self.choice("order", {"asc": False, "desc": True}, default)
+        return self.read_choice("order", {"asc": False, "desc": True}, default)
 
-    def choice(self, name: str, choices: Mapping[str, T], default: str) -> T:
+    def read_choice(self, name: str, choices: Mapping[str, T], default: str) -> T:
         """Return the value of one of the allowed words."""
-        return choose(self.text(name, default), choices, name)
+        return choose(self.read_text(name, default), choices, name)
 
-    def choices(self, name: str, allowed: Iterable[T]) -> frozenset[T]:
+    def read_choices(self, name: str, allowed: Iterable[T]) -> frozenset[T]:
         """Return the given words; ``allowed`` are words or an enumeration. Raises InvalidRequestError naming them."""
         words = {str(one): one for one in allowed}
-        return frozenset(choose(text, words, name) for text in self.texts(name))
+        return frozenset(choose(text, words, name) for text in self.read_texts(name))
 
 
 def choose(text: str, choices: Mapping[str, T], field: str) -> T:

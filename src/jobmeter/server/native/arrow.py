@@ -84,7 +84,7 @@ def batches(blocks: Iterator[SampleColumns], rows: int) -> Iterator[SampleColumn
         columns_read.append(block)
         size += len(block)
         if size >= rows:
-            whole = _join_blocks(columns_read)
+            whole = SampleColumns.concatenate(columns_read)
             first = 0
             while size - first >= 2 * rows:
                 yield _cut(whole, first, first + rows)
@@ -92,20 +92,11 @@ def batches(blocks: Iterator[SampleColumns], rows: int) -> Iterator[SampleColumn
             yield _cut(whole, first, size)
             columns_read, size = [], 0
     if size:
-        yield _join_blocks(columns_read)
+        yield SampleColumns.concatenate(columns_read)
 
 
 def _cut(block: SampleColumns, first: int, end: int) -> SampleColumns:
     return SampleColumns(block.index[first:end], block.time[first:end], block.value[first:end])
-
-
-def _join_blocks(blocks: Sequence[SampleColumns]) -> SampleColumns:
-    if len(blocks) == 1:
-        return blocks[0]
-    index, time, value = (
-        np.concatenate([getattr(block, name) for block in blocks]) for name in ("index", "time", "value")
-    )
-    return SampleColumns(index, time, value)
 
 
 def _drain(sink: BytesIO) -> bytes:

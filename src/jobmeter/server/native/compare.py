@@ -56,12 +56,12 @@ def _compare(context: CallContext) -> Comparison:
     Lines are aligned at the jobs' starts.
     """
     refs = _refs(context)
-    metrics = requested_metrics(context.arguments.texts("metric"))
+    metrics = requested_metrics(context.arguments.read_texts("metric"))
     now_ms = context.services.clock.now_ms()
     jobs = [context.ask(HeadQuestion(ref)) for ref in refs]
     spans = [life(job, now_ms) for job in jobs]
-    step_ms = context.arguments.duration("step") or max(map(default_step, spans))
-    aggregate = context.arguments.choice("per", _AGGREGATES, "job")
+    step_ms = context.arguments.read_duration("step") or max(map(default_step, spans))
+    aggregate = context.arguments.read_choice("per", _AGGREGATES, "job")
     return Comparison(
         jobs=_compare_jobs(context, jobs),
         step=step_ms,
@@ -88,7 +88,7 @@ def _compare_jobs(context: CallContext, jobs: Sequence[Job]) -> list[ComparedJob
 
 
 def _refs(context: CallContext) -> list[JobRef]:
-    names = context.arguments.texts("job")
+    names = context.arguments.read_texts("job")
     if len(names) > MOST_JOBS:
         raise InvalidRequestError(f"at most {MOST_JOBS} jobs can be compared, got {len(names)}", "job")
     return [JobRef(check_job_id(name, "job"), context.project) for name in names]

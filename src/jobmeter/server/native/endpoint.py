@@ -138,20 +138,20 @@ class CallContext(msgspec.Struct, kw_only=True, eq=False):
         """Project that the call names; None for all that the caller may see."""
         return None if self.project is None else frozenset({self.project})
 
-    def span(self) -> tuple[int | None, int | None]:
+    def read_span(self) -> tuple[int | None, int | None]:
         """Return ``start`` and ``end`` in epoch milliseconds; ``since`` counts back from the end or from now."""
-        start, end, since = self.arguments.times()
+        start, end, since = self.arguments.read_times()
         if since is not None:
             start = (self.services.clock.now_ms() if end is None else end) - since
         return start, end
 
-    def body(self, kind: type[T]) -> T:
+    def decode_body(self, kind: type[T]) -> T:
         """Decode the JSON body. Raises InvalidRequestError naming the field that is wrong."""
-        body = self.plain_body()
+        body = self.read_plain_body()
         self.call.take(shape_of(body).read_bytes)
         return read_json(body, kind)
 
-    def plain_body(self) -> bytes:
+    def read_plain_body(self) -> bytes:
         """Return the uncompressed body. The caller accounts for the structures decoded from it."""
         return decode_body(self.call, self.most_bytes)
 
@@ -277,7 +277,7 @@ def job_ref(context: CallContext) -> JobRef:
 
 def node_ref(context: CallContext) -> NodeRef:
     """Reference to the node in the path and the cluster in the query."""
-    name, cluster = check_name(context.path["node"], "node"), context.arguments.text("cluster") or None
+    name, cluster = check_name(context.path["node"], "node"), context.arguments.read_text("cluster") or None
     return NodeRef(name, cluster, context.project)
 
 
@@ -338,7 +338,7 @@ def work(endpoint: Endpoint, context: CallContext) -> Result:
     """Answer an authorised call. An answer about several jobs may lack the rows of shards that are away."""
     damaged: Sequence[DamagedPart] = ()
     if endpoint.is_question:
-        damaged = context.services.executor.from_memory(_DAMAGE, EVERYTHING) or ()
+        damaged = context.services.executor.answer_from_memory(_DAMAGE, EVERYTHING) or ()
     with may_lack(damaged) as missing:
         answer = endpoint.work(context)
         if isinstance(answer, Generator):

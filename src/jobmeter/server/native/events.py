@@ -75,7 +75,7 @@ _TEXT = (
 def _list_job_events(context: CallContext) -> JobEvents:
     """List the events of a job and its replicas."""
     job = context.ask(HeadQuestion(job_ref(context)))
-    replicas = frozenset(context.arguments.texts("replica"))
+    replicas = frozenset(context.arguments.read_texts("replica"))
     page = _page(context, projects=frozenset({job.project}), jobs=(job.id,), replicas=replicas)
     return JobEvents(job.id, job.project, [copied(EventBody, event) for event in page.events], page.total)
 
@@ -125,10 +125,10 @@ def _list(context: CallContext) -> EventList:
     page = _page(
         context,
         projects=context.projects,
-        jobs=given.texts("job"),
-        replicas=frozenset(given.texts("replica")),
-        nodes=frozenset(given.texts("node")),
-        clusters=frozenset(given.texts("cluster")),
+        jobs=given.read_texts("job"),
+        replicas=frozenset(given.read_texts("replica")),
+        nodes=frozenset(given.read_texts("node")),
+        clusters=frozenset(given.read_texts("cluster")),
         without=_list_hidden_types(context),
     )
     return EventList([copied(EventBody, event) for event in page.events], page.total)
@@ -159,19 +159,19 @@ def _list_hidden_types(context: CallContext) -> frozenset[EventType]:
 
 def _page(context: CallContext, **whose: Any) -> EventPage:  # noqa: ANN401 - fields of EventFilter
     given = context.arguments
-    start, end = context.span()
-    least = given.choice("level", {level.value: level for level in Level}, Level.DEBUG.value)
+    start, end = context.read_span()
+    least = given.read_choice("level", {level.value: level for level in Level}, Level.DEBUG.value)
     question = EventFilter(
         **whose,
-        sources=given.choices("source", EventSource),
+        sources=given.read_choices("source", EventSource),
         levels=frozenset() if least is Level.DEBUG else frozenset(_LEVELS[_LEVELS.index(least) :]),
-        types=given.choices("type", EventType),
-        contains=given.text("contains"),
+        types=given.read_choices("type", EventType),
+        contains=given.read_text("contains"),
         start=start,
         end=end,
-        descending=given.descending(),
-        after=given.text("after"),
-        offset=given.integer("offset", 0, 0, MAX_OFFSET),
-        limit=given.integer("limit", 100, 0, MAX_EVENTS),
+        descending=given.is_descending(),
+        after=given.read_text("after"),
+        offset=given.read_integer("offset", 0, 0, MAX_OFFSET),
+        limit=given.read_integer("limit", 100, 0, MAX_EVENTS),
     )
     return context.ask(question)

@@ -65,15 +65,15 @@ def _list(context: CallContext) -> FindingList:
     finding reported several times is in the list once, with its last report. A list reads the newest 20,000 reports.
     """
     given = context.arguments
-    start, end = context.span()
+    start, end = context.read_span()
     question = FindingListQuestion(
         projects=context.projects,
         values=finding_condition(given),
         start=start,
         end=end,
-        open=given.flag("open"),
-        offset=given.integer("offset", 0, 0, MAX_OFFSET),
-        limit=given.integer("limit", 100, 1, MOST_LISTED),
+        open=given.read_flag("open"),
+        offset=given.read_integer("offset", 0, 0, MAX_OFFSET),
+        limit=given.read_integer("limit", 100, 1, MOST_LISTED),
     )
     page = context.ask(question)
     return FindingList(findings=[_entry(one) for one in page.findings], more=page.more)
@@ -89,7 +89,7 @@ def finding_condition(given: Arguments) -> tuple[str, ...]:
 
     Raises InvalidRequestError for an unknown rule.
     """
-    severities, names = given.choices("severity", Severity), given.texts("finding")
+    severities, names = given.read_choices("severity", Severity), given.read_texts("finding")
     existing = (*sorted(rule.name for rule in rules()), ANY)
     for name in names:
         if name not in existing:
@@ -119,8 +119,8 @@ def _timeline(context: CallContext) -> list[Moment]:
     State changes, events, events of its nodes while it ran on them, findings (at their start), warning lines, minutes
     with many warnings, and changes of its usage. Many warnings are shortened to the first and the last.
     """
-    kinds = context.arguments.choices("kind", _KINDS) or _KINDS
-    limit = context.arguments.integer("limit", 1_000, 1, MOST_MOMENTS)
+    kinds = context.arguments.read_choices("kind", _KINDS) or _KINDS
+    limit = context.arguments.read_integer("limit", 1_000, 1, MOST_MOMENTS)
     diagnosis = _diagnosis(context)
     of_nodes = events_of_nodes(context.services.executor, diagnosis.case, context.scope) if "node" in kinds else []
     moments = [moment for moment in timeline(diagnosis, of_nodes) if moment.kind in kinds]

@@ -233,8 +233,8 @@ def _users(context: CallContext) -> UserList:
 
     Corresponds to GetUserViewMetrics, in the units of this API: ratios from 0 to 1, bytes, cores.
     """
-    group = context.arguments.text("resource_group")
-    length = context.arguments.choice("last", LAST, "15m")
+    group = context.arguments.read_text("resource_group")
+    length = context.arguments.read_choice("last", LAST, "15m")
     now_ms = context.services.clock.now_ms()
     span = TimeRange(max(0, now_ms - length), now_ms)
     found = context.ask(GroupQuestion(group=GroupRef(group, context.project), range=span))
@@ -278,10 +278,10 @@ def _list(context: CallContext) -> NodeList:
     with the newest description.
     """
     given = context.arguments
-    groups, names = frozenset(given.texts("resource_group")), frozenset(given.texts("name"))
+    groups, names = frozenset(given.read_texts("resource_group")), frozenset(given.read_texts("name"))
     nodes = [one.node for one in context.ask(NodesQuestion(names=names))]
     bodies = [copied(NodeBody, node) for node in nodes if not groups or node.resource_group in groups]
-    if not given.flag("faults"):
+    if not given.read_flag("faults"):
         return NodeList(bodies, None)
     faulty = context.ask(NodeFaultsQuestion(names=names, resource_groups=groups))
     return NodeList(bodies, [_faults(one) for one in faulty])
@@ -307,10 +307,10 @@ def _pods(context: CallContext) -> NodePods:
     An agent asks about unknown pods of its own node. The answer contains the pods that the cluster's watcher has
     reported, and leaves out others.
     """
-    node, cluster = check_name(context.path["node"], "node"), context.arguments.text("cluster")
+    node, cluster = check_name(context.path["node"], "node"), context.arguments.read_text("cluster")
     if cluster:
         check_name(cluster, "cluster")
-    uids = context.arguments.texts("uid")
+    uids = context.arguments.read_texts("uid")
     if len(uids) > MOST_PODS:
         raise LimitExceededError(f"at most {MOST_PODS} pods can be requested at once, got {len(uids)}", "uid")
     for uid in uids:

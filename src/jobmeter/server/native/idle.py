@@ -150,13 +150,13 @@ def _device(one: IdleDevice, price: Decimal | None) -> IdleDeviceBody:
 )
 def _hours(context: CallContext) -> DeviceHoursBody:
     """Show the device time of projects or users over a range."""
-    start, end, since = context.arguments.times()
+    start, end, since = context.arguments.read_times()
     end = context.services.clock.now_ms() if end is None else end
     start = max(0, end - (30 * DAY if since is None else since)) if start is None else start
     span = TimeRange(start, end)
     default = "1h" if span.length_ms <= _HOURLY_MS else "1d" if span.length_ms <= _DAILY_MS else "7d"
-    every_ms = context.arguments.choice("every", _EVERY, default)
-    by = context.arguments.choice("by", {one.value: one for one in HoursBy}, HoursBy.PROJECT)
+    every_ms = context.arguments.read_choice("every", _EVERY, default)
+    by = context.arguments.read_choice("by", {one.value: one for one in HoursBy}, HoursBy.PROJECT)
     found = context.ask(DeviceHoursQuestion(range=span, every_ms=every_ms, by=by, projects=context.projects))
     prices = context.services.prices
     return DeviceHoursBody(

@@ -66,10 +66,10 @@ async def _finish(context: CallContext, pending: Awaitable[Receipt]) -> Answer:
 
 
 def _check(context: CallContext) -> None:
-    kind = context.call.header("content-type").partition(";")[0].strip().lower()
+    kind = context.call.get_header("content-type").partition(";")[0].strip().lower()
     if kind != FRAMES:
         raise InvalidRequestError(f"Content-Type must be {FRAMES}, got {kind[:100]!r}", "Content-Type")
-    if context.call.header("content-encoding", "identity").lower() != "identity":
+    if context.call.get_header("content-encoding", "identity").lower() != "identity":
         raise InvalidRequestError(
             "Content-Encoding must be absent: frames carry their own compression", "Content-Encoding"
         )

@@ -97,32 +97,32 @@ def _list(context: CallContext) -> JobList:
     given = context.arguments
     question = JobFilter(
         projects=context.scope.projects,
-        ids=given.texts("id"),
-        name_contains=given.text("name"),
+        ids=given.read_texts("id"),
+        name_contains=given.read_text("name"),
         states=_states(context),
-        types=frozenset(given.texts("type")),
-        users=frozenset(given.texts("user")),
-        resource_groups=frozenset(given.texts("resource_group")),
-        workspaces=frozenset(given.texts("workspace")),
+        types=frozenset(given.read_texts("type")),
+        users=frozenset(given.read_texts("user")),
+        resource_groups=frozenset(given.read_texts("resource_group")),
+        workspaces=frozenset(given.read_texts("workspace")),
         conditions=tuple(_conditions(context)),
-        created_from=given.time("created_from"),
-        created_to=given.time("created_to"),
-        sort=given.choice("sort", _SORTS, "created"),
-        descending=given.descending("desc"),
-        offset=given.integer("offset", 0, 0, MAX_OFFSET),
-        limit=given.integer("limit", 100, 1, 1000),
+        created_from=given.read_time("created_from"),
+        created_to=given.read_time("created_to"),
+        sort=given.read_choice("sort", _SORTS, "created"),
+        descending=given.is_descending("desc"),
+        offset=given.read_integer("offset", 0, 0, MAX_OFFSET),
+        limit=given.read_integer("limit", 100, 1, 1000),
     )
     page = context.ask(question)
     names = tuple((job.project, job.id) for job in page.jobs)
     found, sizes, states, tags = None, None, None, None
-    if given.flag("findings"):
+    if given.read_flag("findings"):
         found = context.ask(FindingsQuestion(names))
-    if given.flag("sizes"):
+    if given.read_flag("sizes"):
         sizes = [copied(JobSizeBody, one) for one in context.ask(SizesQuestion(jobs=names, places=True))]
-    if given.flag("states"):
+    if given.read_flag("states"):
         counts = context.ask(StateCountsQuestion(jobs=replace(question, states=frozenset())))
         states = {state.value: count for state, count in counts.items()}
-    if given.flag("tags"):
+    if given.read_flag("tags"):
         tags = context.ask(TagsQuestion(names))
     return JobList(
         jobs=[copied(JobBody, job) for job in page.jobs],
@@ -136,18 +136,18 @@ def _list(context: CallContext) -> JobList:
 
 def _states(context: CallContext) -> frozenset[JobState]:
     """The states to list: only a job that runs has open findings, and such jobs are few."""
-    states = context.arguments.choices("state", JobState)
-    return states or (frozenset({JobState.RUNNING}) if context.arguments.flag("open") else states)
+    states = context.arguments.read_choices("state", JobState)
+    return states or (frozenset({JobState.RUNNING}) if context.arguments.read_flag("open") else states)
 
 
 def _conditions(context: CallContext) -> Iterator[Condition]:
     for field in ("node", TAG):
-        names = context.arguments.texts(field)
+        names = context.arguments.read_texts(field)
         if names:
             yield Condition(field, Operator.IN, names)
-    is_open = context.arguments.flag("open")
+    is_open = context.arguments.read_flag("open")
     wanted = finding_condition(context.arguments)
-    if wanted or is_open or context.arguments.texts("finding"):
+    if wanted or is_open or context.arguments.read_texts("finding"):
         yield Condition(OPEN_FINDING if is_open else FINDING, Operator.IN, wanted or ("/",))
 
 
@@ -161,7 +161,7 @@ def _conditions(context: CallContext) -> Iterator[Condition]:
 def _show(context: CallContext) -> JobDetail:
     """Show a job with its replicas, devices, nodes and summary."""
     view = context.ask(JobQuestion(job_ref(context)))
-    with_summary = context.arguments.flag("summary", default=True)
+    with_summary = context.arguments.read_flag("summary", default=True)
     summary = context.ask(SummaryQuestion(JobRef(view.job.id, view.job.project))) if with_summary else None
     return job_detail(view, summary)
 
@@ -180,7 +180,7 @@ def _record(context: CallContext) -> Recorded:
 
     Fields absent from a record keep their values.
     """
-    body, most = context.plain_body(), context.services.settings.limits.request_records
+    body, most = context.read_plain_body(), context.services.settings.limits.request_records
     shape = shape_of(body)
     if body.lstrip()[:1] == b"[":
         shape.check(1, most, "records")
@@ -193,7 +193,7 @@ def _record(context: CallContext) -> Recorded:
         else:
             shape.check(2, most, "records")
             records = decode_records(body)
-    return Recorded(context.services.pipeline.records(records, context.principal))
+    return Recorded(context.services.pipeline.submit_records(records, context.principal))
 
 
 @Endpoint(
@@ -211,7 +211,7 @@ def _attempt(context: CallContext) -> NextAttempt:
     """
     job = check_job_id(context.path["job"], "job")
     project = write_project(context.principal, context.project)
-    return NextAttempt(context.ask(NextAttemptQuestion(project, job, context.arguments.text("owner"))))
+    return NextAttempt(context.ask(NextAttemptQuestion(project, job, context.arguments.read_text("owner"))))
 
 
 @Endpoint("deleteJob", "DELETE /jobs/{job}", "jobs:delete", queries=(PROJECT,), lane="write")

@@ -149,7 +149,7 @@ def _create(context: CallContext) -> CreatedKeyBody:
     without a `role` only the policies decide. For an invalid policy `field` names it: `policies[0]`.
     """
     services = context.services
-    new_key = context.body(NewKey)
+    new_key = context.decode_body(NewKey)
     project = key_project(context.principal, new_key.project)
     if new_key.role is None and not new_key.policies:
         raise InvalidRequestError("a key needs a role, policies, or both", "role")
@@ -170,7 +170,7 @@ def _change(context: CallContext) -> KeyBody:
     """
     services, key = context.services, context.path["key"]
     key_project(context.principal)  # refuses callers that may not create keys: they could extend their own access
-    policies = _encode_policies(context.body(NewPolicies).policies)
+    policies = _encode_policies(context.decode_body(NewPolicies).policies)
     whose, actor = context.scope.projects, context.principal.id
     changed = change_policies(services.registry, services.clock, key, policies, whose, actor=actor)
     services.authenticator.forget(key)

@@ -47,7 +47,7 @@ def _job(context: CallContext) -> Job:
 
 
 def _life_seconds(context: CallContext) -> int:
-    return (context.body(NewLink) if context.call.body.strip() else NewLink()).expires_in
+    return (context.decode_body(NewLink) if context.call.body.strip() else NewLink()).expires_in
 
 
 HEADING = "jobs"

@@ -122,10 +122,10 @@ _TEXT = (
 def _follow_job(context: CallContext) -> Feed:
     """Follow a job while it runs."""
     given = context.arguments
-    metrics = requested_metrics(given.texts("metric")) or CORE_METRICS
-    step_ms = given.choice("step", STEPS, "5s")
-    by = given.choice("by", _BY, By.DEVICE.value)
-    bodies = given.choice("format", LINE_FORMATS, "json")
+    metrics = requested_metrics(given.read_texts("metric")) or CORE_METRICS
+    step_ms = given.read_choice("step", STEPS, "5s")
+    by = given.read_choice("by", _BY, By.DEVICE.value)
+    bodies = given.read_choice("format", LINE_FORMATS, "json")
     job = context.ask(HeadQuestion(job_ref(context)))
     ref = JobRef(job.id, job.project)
     question = partial(_job_now, context.services, context.scope, ref, metrics, step_ms, by, bodies)

@@ -123,7 +123,9 @@ def _follow_job(context: CallContext) -> Feed:
     services, scope = context.services, context.scope
     job = context.ask(HeadQuestion(job_ref(context)))
     ref = JobRef(job.id, job.project)
-    question = replace(base_question(context, ref, MOST_LINES), replicas=frozenset(context.arguments.texts("replica")))
+    question = replace(
+        base_question(context, ref, MOST_LINES), replicas=frozenset(context.arguments.read_texts("replica"))
+    )
     newest = NewestLines(services, scope, question)
     return Feed(("logs", question, scope), partial(_job_now, services, scope, ref, newest), context.renew)
 

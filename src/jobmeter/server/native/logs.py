@@ -141,11 +141,11 @@ def _read(context: CallContext) -> LogList | Stream:
 def answer_lines(context: CallContext, question: Callable[[int], LogQuestion]) -> LogPage | Stream:
     """Answer the question with a limit: one page; with ``format`` text or jsonl, all lines as a stream."""
     given = context.arguments
-    form = given.choice("format", _FORMATS, "json")
+    form = given.read_choice("format", _FORMATS, "json")
     if form is None:
-        return context.ask(question(given.integer("limit", 100, 0, MAX_LINES)))
+        return context.ask(question(given.read_integer("limit", 100, 0, MAX_LINES)))
     write, content_type = form
-    limit = given.integer("limit", 2**53, 1, 2**53)
+    limit = given.read_integer("limit", 2**53, 1, 2**53)
     return Stream(write(context.ask(LogLinesQuestion(question(0), limit))), content_type)
 
 
@@ -153,52 +153,52 @@ def _question(context: CallContext, limit: int) -> LogQuestion:
     given = context.arguments
     return replace(
         base_question(context, job_ref(context), limit),
-        node=given.text("node"),
-        replicas=frozenset(given.texts("replica")),
-        attempt=given.integer("attempt", 0, 0, 2**31 - 1) if given.text("attempt") else None,
+        node=given.read_text("node"),
+        replicas=frozenset(given.read_texts("replica")),
+        attempt=given.read_integer("attempt", 0, 0, 2**31 - 1) if given.read_text("attempt") else None,
     )
 
 
 def base_question(context: CallContext, ref: JobRef | NodeRef, limit: int) -> LogQuestion:
     """Build the question from the parameters that logs of jobs and nodes share: ``SEARCH`` and ``PAGE``."""
     given = context.arguments
-    start, end, since = _time(context, "start"), _time(context, "end"), given.duration("since")
+    start, end, since = _time(context, "start"), _time(context, "end"), given.read_duration("since")
     if since is not None:
         if start is not None:
             raise InvalidRequestError("give start or since, not both", "since")
         start = (context.services.clock.now_ms() * NS_PER_MS if end is None else end) - since * NS_PER_MS
-    least, severity = given.text("level"), given.text("severity")
+    least, severity = given.read_text("level"), given.read_text("severity")
     return LogQuestion(
         ref=ref,
-        query=parse_log_query(given.text("query")),
+        query=parse_log_query(given.read_text("query")),
         max_severity=parse_severity(severity) if severity else None,
-        stream=given.text("stream"),
+        stream=given.read_text("stream"),
         min_level=_parse_least_level(least) if least else None,
-        contains=given.text("contains"),
+        contains=given.read_text("contains"),
         start_ns=start,
         end_ns=end,
-        descending=given.descending(),
-        offset=given.integer("offset", 0, 0, MAX_OFFSET),
+        descending=given.is_descending(),
+        offset=given.read_integer("offset", 0, 0, MAX_OFFSET),
         limit=limit,
-        count=given.flag("count"),
+        count=given.read_flag("count"),
     )
 
 
 def _time(context: CallContext, name: str) -> int | None:
-    text = context.arguments.text(name)
+    text = context.arguments.read_text(name)
     return parse_time_ns(text, name) if text else None
 
 
 def _parse_least_level(word: str) -> Level | None:
     # The lowest level matches everything, including lines without a level.
-    level = _level(word, "level")
+    level = _level(word)
     return None if level is Level.DEBUG else level
 
 
-def _level(word: str, field: str) -> Level:
+def _level(word: str) -> Level:
     level = level_of(word)
     if level is None:
-        raise InvalidRequestError(f"{field} {word[:100]!r} is not one of {', '.join(WORDS)}", field)
+        raise InvalidRequestError(f"level {word[:100]!r} is not one of {', '.join(WORDS)}", "level")
     return level
 
 
@@ -269,14 +269,14 @@ def _push(context: CallContext) -> Pushed:
 
 def store_lines(context: CallContext, lines: list[LogLine]) -> Pushed:
     """Store lines; on return the accepted ones are durable."""
-    receipt = context.services.pipeline.logs(lines, context.principal)
+    receipt = context.services.pipeline.submit_logs(lines, context.principal)
     context.services.telemetry.count_ingested(receipt)
     return Pushed(receipt.lines, receipt.rejected_lines)
 
 
 def read_pushed_lines(context: CallContext, kind: type[T]) -> T:
     """Read the lines that a program pushes. Raises LimitExceededError (field ``lines``) for too many lines."""
-    body = context.plain_body()
+    body = context.read_plain_body()
     shape = shape_of(body)
     shape.check(2, context.services.settings.limits.request_lines, "lines")
     context.call.take(shape.read_bytes)
@@ -293,7 +293,7 @@ def _make_line(line: PushedLine, job: Job, now_ns: int) -> LogLine:
         attempt=line.attempt,
         node=line.node,
         stream=line.stream,
-        level=level_in(line.text) if line.level in {None, ""} else _level(str(line.level), "level"),
+        level=level_in(line.text) if line.level in {None, ""} else _level(str(line.level)),
     )
 
 

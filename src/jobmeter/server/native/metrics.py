@@ -81,7 +81,7 @@ def requested_metrics(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _node_range(context: CallContext) -> TimeRange:
-    start, end, since = context.arguments.times()
+    start, end, since = context.arguments.read_times()
     end = min(context.services.clock.now_ms() + 1, MAX_TIME_MS) if end is None else end
     return TimeRange(max(0, end - (since or HOUR)) if start is None else start, end)
 
@@ -98,11 +98,11 @@ class _How(TypedDict):
 
 def _parse_options(given: Arguments, by: Mapping[str, By], default: By) -> _How:
     return {
-        "metrics": requested_metrics(given.texts("metric")),
-        "by": given.choice("by", by, default),
-        "statistic": given.choice("statistic", _STATISTICS, Statistic.MEAN),
-        "aggregate": given.choice("aggregate", _AGGREGATES, "mean") if given.text("aggregate") else None,
-        "devices": frozenset(given.texts("device")),
+        "metrics": requested_metrics(given.read_texts("metric")),
+        "by": given.read_choice("by", by, default),
+        "statistic": given.read_choice("statistic", _STATISTICS, Statistic.MEAN),
+        "aggregate": given.read_choice("aggregate", _AGGREGATES, "mean") if given.read_text("aggregate") else None,
+        "devices": frozenset(given.read_texts("device")),
     }
 
 
@@ -132,9 +132,9 @@ def _job_metrics(context: CallContext) -> Operation:
     range: the whole life of a finished job, the last hour of a running one.
     """
     given = context.arguments
-    how, replicas = _parse_options(given, _JOB_BY, By.REPLICA), frozenset(given.texts("replica"))
-    answer = given.choice("format", _FORMATS, "json")
-    step_ms, (start, end, since) = given.duration("step"), given.times()
+    how, replicas = _parse_options(given, _JOB_BY, By.REPLICA), frozenset(given.read_texts("replica"))
+    answer = given.read_choice("format", _FORMATS, "json")
+    step_ms, (start, end, since) = given.read_duration("step"), given.read_times()
     job = yield from ask(HeadQuestion(job_ref(context)))
     now_ms = context.services.clock.now_ms()
     span = default_range(job, now_ms, start=start, end=end, since=since, step_ms=step_ms)
@@ -172,9 +172,9 @@ def _node_metrics(context: CallContext) -> Answer | Stream:
     given = context.arguments
     span, how = _node_range(context), _parse_options(given, _NODE_BY, By.NODE)
     query = MetricQuery(
-        subject=node_ref(context), range=span, step_ms=given.duration("step") or default_step(span), **how
+        subject=node_ref(context), range=span, step_ms=given.read_duration("step") or default_step(span), **how
     )
-    answer = given.choice("format", _FORMATS, "json")
+    answer = given.read_choice("format", _FORMATS, "json")
     return answer(context.ask(query), context.path["node"])
 
 
@@ -275,8 +275,8 @@ _FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
 def _read_latest(context: CallContext) -> LatestList:
     """Read the newest values of a job."""
     given = context.arguments
-    metrics = requested_metrics(given.texts("metric"))
-    by = given.choice("by", _JOB_BY, By.REPLICA)
+    metrics = requested_metrics(given.read_texts("metric"))
+    by = given.read_choice("by", _JOB_BY, By.REPLICA)
     return LatestList(context.ask(LatestQuestion(job_ref(context), metrics, by)))
 
 

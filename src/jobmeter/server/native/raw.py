@@ -97,4 +97,4 @@ def _texts(found: Readings, before: Texts, between: Texts, after: Texts) -> Gene
     lines = kernel.Lines(list(zip(before, between, after, strict=True)))
     for block in found.blocks:
         yield from lines.add(block.index, block.time, block.value)
-    yield lines.rest()
+    yield lines.take_rest()

@@ -76,7 +76,7 @@ def _resolve(context: CallContext) -> JobBody:
     Its id; `last` for the newest job; its name, for the newest job of that name; or a unique prefix of its id. 404
     lists similar jobs, 409 the matching jobs.
     """
-    text = context.arguments.text("job")
+    text = context.arguments.read_text("job")
     if len(text) > _LONGEST:
         raise InvalidRequestError(f"job has {len(text)} characters, more than {_LONGEST}", "job")
     return copied(JobBody, find_job(context, text))

@@ -120,7 +120,7 @@ class NativeHandler:
         endpoint = self._endpoint
         if call.query or endpoint.allowed:
             self._arguments = Arguments(endpoint.allowed, call.parameters)
-        named = self._path.get("project") or (self._arguments.text("project") if endpoint.of_project else "")
+        named = self._path.get("project") or (self._arguments.read_text("project") if endpoint.of_project else "")
         return check_project(named) if named else None
 
     def from_memory(self, request: ServedRequest) -> Answer | Awaitable[Answer] | None:
@@ -131,11 +131,11 @@ class NativeHandler:
             return endpoint.begin(context)
         if not endpoint.is_operation:
             return None
-        if services.executor.from_memory(_DAMAGE, EVERYTHING):
+        if services.executor.answer_from_memory(_DAMAGE, EVERYTHING):
             return None  # a worker has to find the damaged parts that the answer names
         operation = cast("Operation", endpoint.work(context))
-        run, read = OperationRun(operation), partial(services.executor.from_memory, scope=context.scope)
-        with services.admission.from_memory(context.principal.id, self._account()) as attempt:
+        run, read = OperationRun(operation), partial(services.executor.answer_from_memory, scope=context.scope)
+        with services.admission.attempt_from_memory(context.principal.id, self._account()) as attempt:
             result = run.advance(read)
             attempt.answered = result is not None
         return result if isinstance(result, Answer) else None
@@ -161,7 +161,7 @@ class NativeHandler:
 
     def _account(self) -> QueryCost:
         """Cost account of the question, in memory and on a worker thread."""
-        self._spent = self._spent or self.services.admission.account()
+        self._spent = self._spent or self.services.admission.open_account()
         return self._spent
 
     def _context(self, request: ServedRequest) -> CallContext:
@@ -243,7 +243,7 @@ def _find(call: Call) -> tuple[Endpoint, Mapping[str, str]]:
 def _methods(call: Call) -> list[str]:
     """List the methods of the endpoints at that path. Raises NotFoundError when the path is unknown."""
     path = call.raw_path.removeprefix(BASE)
-    found = _ROUTES.methods(path)
+    found = _ROUTES.list_methods(path)
     if not found or _is_odd(path):
         raise NotFoundError(f"no such path: {call.raw_path[:200]}", "path")
     return sorted([*found, "HEAD"] if "GET" in found else found)

@@ -67,17 +67,17 @@ def _samples(context: CallContext) -> Stream:
     finished job, the last hour of a running one.
     """
     given = context.arguments
-    metrics = requested_metrics(given.texts("metric"))
-    answer = given.choice("format", _FORMATS, "json")
+    metrics = requested_metrics(given.read_texts("metric"))
+    answer = given.read_choice("format", _FORMATS, "json")
     job = context.ask(HeadQuestion(job_ref(context)))
-    start, end, since = given.times()
+    start, end, since = given.read_times()
     span = default_range(job, context.services.clock.now_ms(), start=start, end=end, since=since)
     question = ReadingsQuestion(
         ref=JobRef(job.id, job.project),
         metrics=metrics,
         range=span,
-        replicas=frozenset(given.texts("replica")),
-        devices=frozenset(given.texts("device")),
+        replicas=frozenset(given.read_texts("replica")),
+        devices=frozenset(given.read_texts("device")),
     )
     give_back = export_slot(context.services, context.request)
     try:

@@ -70,7 +70,7 @@ def _link(context: CallContext) -> Answer:
     It signs in as the key that created it, once, within fifteen minutes.
     """
     services = context.services
-    code, expires = services.sessions.link(context.principal.access_key_id)
+    code, expires = services.sessions.create_link(context.principal.access_key_id)
     return Answer(200, msgspec.json.encode(SessionLink(code, expires, services.public_url)), (_PRIVATE,))
 
 

@@ -59,7 +59,7 @@ def _create(context: CallContext) -> ShipperBody:
     From now on, to the sink that the server's settings (`JOBMETER_SINKS`) define for `sink_project` and `logstore`.
     With `project`, or a key of one project, only the lines of that project. An existing shipper is returned unchanged.
     """
-    new_shipper = context.body(NewShipper)
+    new_shipper = context.decode_body(NewShipper)
     made = context.services.shipping.create(
         shipper_project(context.scope),
         new_shipper.resource_group,

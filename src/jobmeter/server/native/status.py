@@ -61,13 +61,13 @@ def _status(context: CallContext) -> Status:
         bytes=found.bytes,
         window=found.window,
         queue_bytes=services.pipeline.queue_bytes,
-        work={lane.name: lane.busy for lane in services.lanes.all()},
+        work={lane.name: lane.busy for lane in services.lanes.list_lanes()},
         rolled_until=services.telemetry.rolled_until_ms,
         damaged=[_describe_damage(part) for part in found.damaged],
         replicas={name: bool(complete) for name, complete in found.replicas.items()},
         shards={name: bool(up) for name, up in found.shards.items()},
         role=found.role,
-        schedulers=services.pipeline.schedulers.all(),
+        schedulers=services.pipeline.schedulers.list_states(),
     )
 
 
@@ -89,7 +89,7 @@ def _backup(context: CallContext) -> BackupDone:
 
     The folder also contains the secret key: protect it like the data folder.
     """
-    directory = Path(context.body(BackupBody).directory)
+    directory = Path(context.decode_body(BackupBody).directory)
     if not directory.is_absolute():
         raise InvalidRequestError("directory must be an absolute path on the server's machine", "directory")
     back_up(context.services, directory)
@@ -114,7 +114,7 @@ def _move(context: CallContext) -> Stream:
     started again with the other engine. The same call continues a move that ended early. If the client disconnects, the
     move stops and writes are accepted again.
     """
-    return Stream(_lines(context.services.store.move(context.body(MoveOrder))), "application/x-ndjson")
+    return Stream(_lines(context.services.store.move(context.decode_body(MoveOrder))), "application/x-ndjson")
 
 
 def _lines(steps: Iterator[MoveLine]) -> Generator[bytes]:
@@ -198,7 +198,7 @@ def _set_retention(context: CallContext) -> RetentionBody:
 
     Samples already stored keep the retention that was set when they arrived.
     """
-    days = context.body(RetentionBody)
+    days = context.decode_body(RetentionBody)
     for field in RetentionBody.__struct_fields__:
         if not 1 <= getattr(days, field) <= MAX_DAYS:
             raise InvalidRequestError(f"{field} must be from 1 to {MAX_DAYS} days", field)

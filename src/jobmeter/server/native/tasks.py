@@ -84,7 +84,7 @@ _TEXT = (
 )
 def _create(context: CallContext) -> DiagnosticTask:
     """Start a diagnosis of nodes, a job, or log lines."""
-    return context.ask(context.body(NewTask))
+    return context.ask(context.decode_body(NewTask))
 
 
 @Endpoint(
@@ -107,10 +107,10 @@ def _list(context: CallContext) -> TaskPage:
     given = context.arguments
     question = TaskFilter(
         projects=context.projects,
-        types=given.choices("type", TaskType),
-        states=given.choices("state", TaskState),
-        after=given.text("after"),
-        limit=given.integer("limit", 20, 1, MAX_PAGE),
+        types=given.read_choices("type", TaskType),
+        states=given.read_choices("state", TaskState),
+        after=given.read_text("after"),
+        limit=given.read_integer("limit", 20, 1, MAX_PAGE),
     )
     return context.ask(question)
 
@@ -135,7 +135,7 @@ def _show_task(context: CallContext) -> DiagnosticTask:
 )
 def _report(context: CallContext) -> AgentRequests:
     """Deliver an agent's results of checks, and return the checks to run next."""
-    node, report = check_name(context.path["node"], "node"), context.body(AgentReport)
+    node, report = check_name(context.path["node"], "node"), context.decode_body(AgentReport)
     if report.cluster:
         check_name(report.cluster, "cluster")
     project = write_project(context.principal, report.project or None)

@@ -59,8 +59,8 @@ def _list(context: CallContext) -> TraceList:
     and `attribute` select traces in which a single span matches all of them.
     """
     given = context.arguments
-    limit = given.integer("limit", 20, 0, MOST_TRACES - 1)
-    order = TraceOrder(given.choice("sort", {one.value: one.value for one in TraceOrder}, TraceOrder.START))
+    limit = given.read_integer("limit", 20, 0, MOST_TRACES - 1)
+    order = TraceOrder(given.read_choice("sort", {one.value: one.value for one in TraceOrder}, TraceOrder.START))
     question = _filter(context, order, limit + 1 if limit else 0)
     page = context.ask(question)
     shown, more = page.traces[:limit], len(page.traces) > limit
@@ -75,30 +75,30 @@ def _list(context: CallContext) -> TraceList:
 def _filter(context: CallContext, order: TraceOrder, limit: int) -> TraceFilter:
     given = context.arguments
     projects = context.projects
-    job = given.text("job")
+    job = given.read_text("job")
     if job:
         head = context.ask(HeadQuestion(JobRef(job, context.project)))
         job, projects = head.id, frozenset({head.project})
-    start, end = context.span()
+    start, end = context.read_span()
     at = _place_of(context)
     return TraceFilter(
         projects=projects,
         job=job,
         start_ns=None if start is None else start * NS_PER_MS,
         end_ns=None if end is None else end * NS_PER_MS,
-        names=frozenset(given.texts("name")),
-        services=frozenset(given.texts("service")),
-        replicas=frozenset(given.texts("replica")),
-        statuses=given.choices("status", SpanStatus),
-        conditions=tuple(_condition(text) for text in given.texts("attribute")),
-        contains=given.text("contains"),
+        names=frozenset(given.read_texts("name")),
+        services=frozenset(given.read_texts("service")),
+        replicas=frozenset(given.read_texts("replica")),
+        statuses=given.read_choices("status", SpanStatus),
+        conditions=tuple(_condition(text) for text in given.read_texts("attribute")),
+        contains=given.read_text("contains"),
         min_ns=_length(context, "min_duration"),
         max_ns=_length(context, "max_duration"),
         order=order,
-        descending=given.descending("desc"),
+        descending=given.is_descending("desc"),
         after=None if at is None else (at[0], at[1], at[2]),
         limit=limit,
-        count=given.flag("count"),
+        count=given.read_flag("count"),
     )
 
 
@@ -111,8 +111,8 @@ def _condition(text: str) -> SpanCondition:
 
 def _length(context: CallContext, name: str) -> int | None:
     """Convert a number of milliseconds to nanoseconds."""
-    text = context.arguments.text(name)
-    return context.arguments.integer(name, 0, 0, 10**12) * NS_PER_MS if text else None
+    text = context.arguments.read_text(name)
+    return context.arguments.read_integer(name, 0, 0, 10**12) * NS_PER_MS if text else None
 
 
 @Endpoint(
@@ -133,7 +133,7 @@ def _spans(context: CallContext) -> SpanList:
     trace = context.path["trace"].lower()
     if len(trace) != 32 or not _DIGITS.issuperset(trace):
         raise InvalidRequestError(f"trace {trace[:64]!r} is not 32 hexadecimal digits", "trace")
-    limit = context.arguments.integer("limit", 1_000, 1, MOST_SPANS - 1)
+    limit = context.arguments.read_integer("limit", 1_000, 1, MOST_SPANS - 1)
     at = _place_of(context)
     projects = context.projects
     after = None if at is None else (at[0], at[1], at[2], at[3], at[4])
@@ -180,7 +180,7 @@ def _place_of(context: CallContext) -> list[Any] | None:
     Raises InvalidRequestError (field ``cursor``) for a cursor that is invalid, belongs to another question or has
     expired.
     """
-    text, services = context.arguments.text("cursor"), context.services
+    text, services = context.arguments.read_text("cursor"), context.services
     if not text:
         return None
     place = unseal(services.vault, _question_hash(context), text, services.clock.now_ms(), "cursor")

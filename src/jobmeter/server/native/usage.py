@@ -38,8 +38,8 @@ def _usage(context: CallContext) -> UsageBody:
     Calls to this server are counted at once, calls to other servers within a second.
     """
     services = context.services
-    name = context.arguments.text("month")
-    month = services.calendar.named(name) if name else services.calendar.at(services.clock.now_ms())
+    name = context.arguments.read_text("month")
+    month = services.calendar.parse_month(name) if name else services.calendar.find_month(services.clock.now_ms())
     services.usage.flush()
     found = context.ask(UsageQuestion(month.name))
     rows = [(one, services.prices.bill(one.api, one.operation, one.calls)) for one in found]

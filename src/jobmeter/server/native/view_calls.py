@@ -59,15 +59,15 @@ def _calls(context: CallContext) -> CallList:
     """
     given = context.arguments
     found = context.ask(JobQuestion(job_ref(context)))
-    start, end = given.time("start"), given.time("end")
+    start, end = given.read_time("start"), given.read_time("end")
     if start is None or end is None or not 0 <= start < end <= MAX_TIME_MS:
         raise InvalidRequestError("give start and end, with the end after the start", "start")
-    metric = find(name := given.text("metric"))
+    metric = find(name := given.read_text("metric"))
     if metric is None:
         raise InvalidRequestError(f"metric {name[:100]!r} is not in the catalogue", "metric")
     names = sorted({replica.name for replica in found.replicas}, key=make_natural_key)
-    replica = given.text("replica") or (names[0] if names else "")
-    step_ms = given.integer("step", 60, 1, MAX_TIME_MS // SECOND) * SECOND
+    replica = given.read_text("replica") or (names[0] if names else "")
+    step_ms = given.read_integer("step", 60, 1, MAX_TIME_MS // SECOND) * SECOND
     view = View(job=found.job, metric=metric, span=TimeRange(start, end), step_ms=step_ms, replica=replica)
     calls = [copied(CallBody, call, api=title) for title, call in view_calls(view)]
     return CallList(found.job.id, found.job.project, calls)

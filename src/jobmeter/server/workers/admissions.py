@@ -1,13 +1,13 @@
 """Nonces, rates and budgets of a worker's own answers: the storage process admits an answer before it is sent."""
 
-import asyncio
-from collections.abc import Mapping
-from itertools import count
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from jobmeter.access.limit import Rate, RateLimiter
 from jobmeter.access.principal import Principal
 from jobmeter.model.time import Clock
 from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult
+from jobmeter.server.workers.requests import Requests
 from jobmeter.store.channel import Channel
 
 
@@ -26,12 +26,12 @@ class NotedNonces:
         """Date of the signature; None for a call without a signature."""
         self.access_key_id = self.nonce = ""
 
-    def fresh(self, date_ms: int) -> bool:
+    def is_fresh(self, date_ms: int) -> bool:
         """Note the date. True: the storage process compares the date with its memory."""
         self.date_ms = date_ms
         return True
 
-    def first(self, key: str, nonce: str, date_ms: int) -> bool:
+    def remember(self, key: str, nonce: str, date_ms: int) -> bool:
         """Note the nonce. True: the storage process compares the nonce with its memory."""
         self.access_key_id, self.nonce, self.date_ms = key, nonce, date_ms
         return True
@@ -52,55 +52,48 @@ class NotedRates(RateLimiter):
 
     def take(self, key: str, operation: str, documented: Rate | None = None, account: str = "") -> None:  # noqa: ARG002
         """Note the operation. The storage process counts the call."""
-        if self.rate_of(operation, documented) is not None:
+        if self.find_rate(operation, documented) is not None:
             self.operation, self.documented = operation, documented
 
 
 class Admissions:
-    """Admission requests of a worker. Belongs to the event loop."""
+    """Admission of a worker's answers by the storage process. Belongs to the event loop."""
 
     def __init__(self, channel: Channel, nonces: NotedNonces, rates: NotedRates) -> None:
-        self._channel, self._nonces, self._rates = channel, nonces, rates
-        self._numbers = count()
-        self._waiting: dict[int, asyncio.Future[bool]] = {}
+        self._nonces, self._rates = nonces, rates
+        self._requests = Requests[bool](channel)
 
     def clear(self) -> None:
         """Forget the notes of the last call: another call begins."""
         self._nonces.clear()
         self._rates.clear()
 
-    def request(self, caller: Principal, costs: list[tuple[int, float]] | None) -> AdmissionRequest | None:
-        """Build the request for the running call. None if the call has no nonce and no limit.
+    def request(
+        self, caller: Principal, costs: list[tuple[int, float]] | None
+    ) -> Callable[[int], AdmissionRequest] | None:
+        """Return the function that makes the request for the running call. None if it has no nonce and no limit.
 
         ``costs`` are None if no budget limits the call.
         """
         nonces, rates = self._nonces, self._rates
         if nonces.date_ms is None and not rates.operation and costs is None:
             return None
-        return AdmissionRequest(
-            next(self._numbers),
-            caller.id,
-            caller.account,
-            nonces.access_key_id,
-            nonces.nonce,
-            nonces.date_ms,
-            rates.operation,
-            rates.documented,
-            costs,
+        return partial(
+            AdmissionRequest,
+            key=caller.id,
+            account=caller.account,
+            access_key_id=nonces.access_key_id,
+            nonce=nonces.nonce,
+            date_ms=nonces.date_ms,
+            operation=rates.operation,
+            rate=rates.documented,
+            costs=costs,
         )
 
-    async def admit(self, about: AdmissionRequest) -> bool:
+    async def admit(self, about: Callable[[int], AdmissionRequest]) -> bool:
         """Send the request, and return the result."""
-        result: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting[about.number] = result
-        self._channel.send(about)
-        try:
-            return await result
-        finally:
-            del self._waiting[about.number]
+        return await self._requests.send(about)
 
     def take(self, found: AdmissionResult) -> None:
         """Take the result of a request."""
-        waiting = self._waiting.get(found.number)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(found.is_admitted)
+        self._requests.take(found.number, found.is_admitted)

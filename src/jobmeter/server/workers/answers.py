@@ -33,13 +33,14 @@ from jobmeter.server.admission import Admission
 from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import AsgiScope, Exchange, Message, Receive, Reply, Send
 from jobmeter.server.native.metrics import ENCODERS
-from jobmeter.server.pipeline import Handler, PublicHandler, ServedRequest, answer_from_memory, finish
+from jobmeter.server.pipeline import Handler, PublicHandler, ServedRequest, answer_from_memory, check_headers, finish
 from jobmeter.server.routing import routers_of
 from jobmeter.server.services import Services
 from jobmeter.server.workers.admissions import Admissions, NotedNonces, NotedRates
-from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult, Counts, LookupResult
+from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult, Counts, LookupResult, SamplesStored
 from jobmeter.server.workers.owned import OwnedPart, OwnerNeededError
 from jobmeter.server.workers.records import RecordSearch, WorkerRegistry, WorkerStore
+from jobmeter.server.workers.samples import WorkerPipeline, WorkerTelemetry
 from jobmeter.settings import Settings
 from jobmeter.store.cache import Cache
 from jobmeter.store.channel import Channel
@@ -60,8 +61,8 @@ _SEARCHES_A_SECOND, _SEARCHES_AT_ONCE = 50, 200
 """Rate limit and burst of a worker's searches. A search costs the storage process more than an answer."""
 _MOST_WAITING = 100
 """Largest number of waiting and running searches."""
-_BODY_BYTES = 4 * 2**20
-"""Bytes of all bodies that a worker reads at a time."""
+_BODY_BYTES = 8 * 2**20
+"""Bytes of all bodies that a worker reads at a time. A body counts twice: as announced, and as read."""
 _BODY_SECONDS = 1.0
 """Seconds that a worker waits for a body before it forwards the call."""
 
@@ -113,14 +114,15 @@ class _OwnCall(msgspec.Struct, eq=False):
     began: float
 
     @property
-    def reads_body(self) -> bool:
-        """True for a question whose small body may be read before the call is authenticated."""
+    def body_bytes(self) -> int:
+        """Announced bytes of a small body that the worker may read; 0 for any other body."""
         call = self.exchange.call
-        length = call.header("content-length")
-        if not (self.handler.rule.is_question and length.isascii() and length.isdigit() and len(length) < 9):
-            return False
+        length = call.get_header("content-length")
+        if not (length.isascii() and length.isdigit() and len(length) < 9):
+            return 0
         others = ("transfer-encoding", "content-encoding", "expect")
-        return int(length) <= self.handler.memory_bytes and not any(call.header(name) for name in others)
+        is_small = int(length) <= self.handler.memory_bytes and not any(call.get_header(name) for name in others)
+        return int(length) if is_small else 0
 
     def authenticated(self) -> None:
         """Keep the connection open after the answer: its client has a key."""
@@ -132,10 +134,10 @@ class _NotingExecutor(Executor):
 
     missed: tuple[Hashable, Callable[[], object] | None] | None = None
 
-    def from_memory(self, question: Question[R], scope: Scope) -> R | None:
-        found = super().from_memory(question, scope)
+    def answer_from_memory(self, question: Question[R], scope: Scope) -> R | None:
+        found = super().answer_from_memory(question, scope)
         if found is None:
-            self.missed = question, self.preparation(question, scope)
+            self.missed = question, self.make_preparation(question, scope)
         return found
 
 
@@ -172,8 +174,9 @@ class WorkerAnswers:
             self._clock,
             cast("Any", nonces),
             owned,
-            lambda: window.revisions.of((KEYS,)),
+            lambda: window.revisions.get_revision((KEYS,)),
         )
+        self._pipeline = WorkerPipeline(channel, settings.limits)
         parts: dict[str, Any] = dict.fromkeys(Services.__struct_fields__, owned)
         services = Services(
             **{
@@ -185,7 +188,8 @@ class WorkerAnswers:
                 "authenticator": self._authenticator,
                 "limiter": rates,
                 "admission": Admission(self._clock, Budget(), self._note_cost),
-                "pipeline": SimpleNamespace(senders=None),
+                "pipeline": self._pipeline,
+                "telemetry": WorkerTelemetry(),
                 "lanes": SimpleNamespace(read=None, write=None, control=None),
             }
         )
@@ -220,7 +224,7 @@ class WorkerAnswers:
         if scope["method"] in _METHODS and not self._window.ended:
             own = self._read_own_call(scope, receive, send)
             if own is not None and own.exchange.has_body:
-                answer = self._answer_with_body(own, receive) if own.reads_body else None
+                answer = self._answer_with_body(own, receive) if self._may_read_body(own) else None
             elif own is not None:
                 answer = self._answer(own, receive)
         if answer is None:
@@ -236,17 +240,36 @@ class WorkerAnswers:
             return None
         return _OwnCall(scope, exchange, ServedRequest(exchange, router.name), handler, began)
 
+    def _may_read_body(self, own: _OwnCall) -> bool:
+        """Return True if the worker may read the body: that of a question, or of a caller who may write.
+
+        A call whose rate is limited is forwarded: another call may begin before its body is complete.
+        """
+        if not own.body_bytes or own.handler.rule.is_question:
+            return bool(own.body_bytes)
+        self._admissions.clear()
+        own.request.rule = own.handler.rule
+        try:
+            known = check_headers(own.handler.services, own.request, own.handler.project, from_memory=True)
+        except (JobmeterError, OwnerNeededError):
+            return False
+        if not known:
+            self._prepare(own)
+        return known and self._admissions.request(own.request.principal, None) is None
+
     async def _answer_with_body(self, own: _OwnCall, receive: Receive) -> Reply | Receive:
         body, exchange = _ReadBody(receive), own.exchange
-        answer = None
+        answer, memory = None, self._memory.open_account()
         try:
+            memory.take(own.body_bytes)
             if await body.is_complete():
                 exchange.receive = body.again()
-                await exchange.read_body(own.handler.memory_bytes, self._memory.account())
+                await exchange.read_body(own.handler.memory_bytes, memory)
                 answer = self._answer(own, body.again())
         except JobmeterError:
             pass  # the storage process reports the error to the client
         finally:
+            memory.close()
             exchange.close()
         if answer is None:
             self._send_counts()
@@ -266,9 +289,11 @@ class WorkerAnswers:
         except Exception:  # noqa: BLE001 - the storage process can answer it
             _log.exception("a worker could not answer %s; the storage process answers", exchange.call.raw_path)
             return None
-        if not isinstance(answer, Answer):
+        if answer is None:
             self._prepare(own)
             return None
+        if not isinstance(answer, Answer):
+            return self._await_answer(own, answer, receive)
         costs = self._costs.copy()
         limited = costs if self._has_budget and request.rule.is_question else None
         about = self._admissions.request(request.principal, limited)
@@ -276,8 +301,25 @@ class WorkerAnswers:
             return self._await_admission(own, answer, about, costs if limited is None else [], receive)
         return self._finish(own, answer, costs)
 
+    async def _await_answer(self, own: _OwnCall, answer: Awaitable[Answer], receive: Receive) -> Reply | Receive:
+        """Return the reply once the storage process has stored the body, else the function for a call to forward.
+
+        Such a call has no nonce and no limited rate (``_may_read_body``).
+        """
+        try:
+            found = await answer
+        except (JobmeterError, OwnerNeededError):
+            self._send_counts()
+            return receive
+        return self._finish(own, found, [])
+
     async def _await_admission(
-        self, own: _OwnCall, answer: Answer, about: AdmissionRequest, costs: list[tuple[int, float]], receive: Receive
+        self,
+        own: _OwnCall,
+        answer: Answer,
+        about: Callable[[int], AdmissionRequest],
+        costs: list[tuple[int, float]],
+        receive: Receive,
     ) -> Reply | Receive:
         """Return the reply once the storage process has admitted the answer, else the function for a call to forward.
 
@@ -291,7 +333,7 @@ class WorkerAnswers:
     def _finish(self, own: _OwnCall, answer: Answer, costs: list[tuple[int, float]]) -> Reply:
         request = own.request
         own.authenticated()
-        reply = own.exchange.whole(answer)
+        reply = own.exchange.build_reply(answer)
         self._counts.requests.append((request.router, reply.status, self._clock.monotonic() - own.began))
         self._counts.questions.extend(costs)
         finish(self, request)
@@ -311,10 +353,12 @@ class WorkerAnswers:
         """Allow searches: the channel is connected."""
         self._search.begin()
 
-    def take(self, found: LookupResult | AdmissionResult) -> None:
-        """Take the result of a search, or of an admission request."""
+    def take(self, found: LookupResult | AdmissionResult | SamplesStored) -> None:
+        """Take the result of a search, of an admission request, or of a body of samples."""
         if isinstance(found, AdmissionResult):
             self._admissions.take(found)
+        elif isinstance(found, SamplesStored):
+            self._pipeline.take(found)
         else:
             self._search.take(found)
 

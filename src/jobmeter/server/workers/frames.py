@@ -3,14 +3,18 @@
 A number identifies each call of a connection, so several calls run at a time.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from jobmeter.access.limit import Rate
+from jobmeter.access.principal import Principal
+from jobmeter.ingest.receipt import Receipt
 from jobmeter.settings import Settings
 from jobmeter.store.base import SeriesSelector
+from jobmeter.wire.native.decode import FrameColumns
 
 PIECE_BYTES = 256 * 1024
 """Most bytes of a body in one message."""
@@ -78,6 +82,13 @@ class AdmissionResult(msgspec.Struct, tag=7, array_like=True, frozen=True):
 
     number: int
     is_admitted: bool
+
+
+class SamplesStored(msgspec.Struct, tag=8, array_like=True, frozen=True):
+    """Receipt of a ``SamplesRead``: the samples are durable. None if the worker must forward the call."""
+
+    number: int
+    receipt: Receipt | None
 
 
 class Ready(msgspec.Struct, tag=0, array_like=True, frozen=True):
@@ -205,8 +216,28 @@ class AdmissionRequest(msgspec.Struct, tag=9, array_like=True, frozen=True):
     costs: list[tuple[int, float]] | None
 
 
-ToWorker = Setup | Want | AnswerStart | Part | End | Stop | LookupResult | AdmissionResult
-ToStorage = Ready | Head | BodyPart | ClientGone | Taken | Figures | Closed | RecordLookup | Counts | AdmissionRequest
+class SamplesRead(msgspec.Struct, tag=10, array_like=True, frozen=True):
+    """Samples of a body that a worker has read, of a caller who may write them."""
+
+    number: int
+    principal: Principal
+    frames: Sequence[FrameColumns]
+
+
+ToWorker = Setup | Want | AnswerStart | Part | End | Stop | LookupResult | AdmissionResult | SamplesStored
+ToStorage = (
+    Ready
+    | Head
+    | BodyPart
+    | ClientGone
+    | Taken
+    | Figures
+    | Closed
+    | RecordLookup
+    | Counts
+    | AdmissionRequest
+    | SamplesRead
+)
 
 
 def _path(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's

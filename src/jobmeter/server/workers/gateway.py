@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from jobmeter.ingest.receipt import Receipt
 from jobmeter.server.exchange import AsgiScope, Message, Reply
 from jobmeter.server.http.connection import FAILED_HEADERS, Application
 from jobmeter.server.workers.frames import (
@@ -25,7 +26,10 @@ from jobmeter.server.workers.frames import (
     Headers,
     LookupResult,
     Part,
+    Ready,
     RecordLookup,
+    SamplesRead,
+    SamplesStored,
     Searched,
     Taken,
     ToStorage,
@@ -149,6 +153,10 @@ class SharedRecords(Protocol):
         """Use up the nonce, the rate and the budget of a worker's answer. False if the worker must forward the call."""
         ...
 
+    def store(self, read: SamplesRead, done: Callable[[Receipt | None], None]) -> None:
+        """Store samples. ``done`` gets the receipt when it is true, None if the worker must forward the call."""
+        ...
+
 
 class WorkerGateway:
     """Storage process's end of the connection with one worker."""
@@ -183,13 +191,6 @@ class WorkerGateway:
     def _take(self, message: ToStorage) -> None:
         if isinstance(message, Head):
             self._begin(message)
-        elif isinstance(message, Counts):
-            if self._records is not None:
-                self._records.count(message)
-        elif isinstance(message, AdmissionRequest):
-            self._admit(message)
-        elif isinstance(message, RecordLookup):
-            self._look_up(message)
         elif isinstance(message, BodyPart | Taken | ClientGone):
             call = self._calls.get(message.call)
             if call is not None:  # else the call has ended
@@ -198,9 +199,22 @@ class WorkerGateway:
             self.connections = message.connections
         elif isinstance(message, Closed):
             self._closed(message.reason)
-        else:
+        elif isinstance(message, Ready):
             self.ready.set()
             self._on_ready()
+        else:
+            self._take_own_answer(message)
+
+    def _take_own_answer(self, message: Counts | AdmissionRequest | SamplesRead | RecordLookup) -> None:
+        """Take a message about a call that the worker answers itself."""
+        if isinstance(message, AdmissionRequest):
+            self._admit(message)
+        elif isinstance(message, SamplesRead):
+            self._store(message)
+        elif isinstance(message, RecordLookup):
+            self._look_up(message)
+        elif self._records is not None:
+            self._records.count(message)
 
     def _look_up(self, lookup: RecordLookup) -> None:
         records, loop = self._records, asyncio.get_running_loop()
@@ -225,6 +239,19 @@ class WorkerGateway:
         except Exception:  # noqa: BLE001 - the worker that waits must get a result
             _log.exception("an answer of a worker could not be admitted")
         self.channel.send(AdmissionResult(about.number, is_admitted))
+
+    def _store(self, read: SamplesRead) -> None:
+        def send(receipt: Receipt | None) -> None:
+            self.channel.send(SamplesStored(read.number, receipt))
+
+        try:
+            if self._records is None:
+                send(None)
+            else:
+                self._records.store(read, send)
+        except Exception:  # noqa: BLE001 - the worker that waits must get a result
+            _log.exception("samples of a worker could not be stored")
+            send(None)
 
     def _begin(self, head: Head) -> None:
         call = _ReceivedCall(head, self.channel)

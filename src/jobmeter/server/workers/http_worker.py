@@ -21,6 +21,7 @@ from jobmeter.server.workers.frames import (
     Figures,
     LookupResult,
     Ready,
+    SamplesStored,
     Setup,
     Stop,
     ToWorker,
@@ -73,7 +74,7 @@ class HttpWorker:
             if self._answers is not None:
                 self._answers.stop()
             self._stopping.begin()
-        elif isinstance(message, LookupResult | AdmissionResult):
+        elif isinstance(message, LookupResult | AdmissionResult | SamplesStored):
             if self._answers is not None:
                 self._answers.take(message)
         elif not isinstance(message, Setup):

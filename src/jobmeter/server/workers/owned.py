@@ -6,9 +6,6 @@ that cannot be used. So annotations and imports work, and every use raises Owner
 """
 
 import sys
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Never
 
@@ -50,22 +47,6 @@ class _OwnedModule(ModuleType):
         return _OwnedName(name, (), {})
 
 
-class _OwnedModules(MetaPathFinder, Loader):
-    """Finder of the replaced modules."""
-
-    def __init__(self, names: frozenset[str]) -> None:
-        self._names = names
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:  # noqa: ANN401, ARG002 - of the interface
-        return ModuleSpec(fullname, self) if fullname in self._names else None
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _OwnedModule(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the module is complete."""
-
-
 OWNED_MODULES = frozenset(
     {
         "jobmeter.alerts.messages",
@@ -94,4 +75,4 @@ OWNED_MODULES = frozenset(
 
 def replace_modules() -> None:
     """Replace ``OWNED_MODULES`` in this process. Call it before anything imports them."""
-    sys.meta_path.insert(0, _OwnedModules(OWNED_MODULES))
+    sys.modules.update((name, _OwnedModule(name)) for name in OWNED_MODULES)

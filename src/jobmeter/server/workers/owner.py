@@ -1,12 +1,14 @@
 """Records of the storage process that workers cache, and the revisions that invalidate them."""
 
-from collections.abc import Collection, Iterator
+import asyncio
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import msgspec
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from jobmeter.errors import JobmeterError, ThrottledError
+from jobmeter.ingest.receipt import Receipt
 from jobmeter.server.services import Services
 from jobmeter.server.workers.frames import (
     PIECE_BYTES,
@@ -16,6 +18,7 @@ from jobmeter.server.workers.frames import (
     JobLookup,
     KeyLookup,
     NodesLookup,
+    SamplesRead,
     Searched,
     SeriesLookup,
 )
@@ -69,7 +72,7 @@ class OwnedRecords:
         self.answers += len(counts.requests)
         telemetry.note_activity()
         for router, status, seconds in counts.requests:
-            telemetry.requests.answered(router, status, seconds)
+            telemetry.requests.count_request(router, status, seconds)
         for account, api, operation, failed in counts.calls:
             usage.count(account, api, operation, failed=failed)
         for rows, seconds in counts.questions:
@@ -85,7 +88,7 @@ class OwnedRecords:
         signature = about.access_key_id, about.nonce, date_ms or 0
         if not nonces.is_alone:  # another server has come since the worker answered
             return False
-        if date_ms is not None and (not nonces.fresh(date_ms) or (about.nonce and nonces.contains(*signature))):
+        if date_ms is not None and (not nonces.is_fresh(date_ms) or (about.nonce and nonces.contains(*signature))):
             return False
         admission = self._services.admission
         try:
@@ -95,11 +98,31 @@ class OwnedRecords:
                 self._services.limiter.take(about.key, about.operation, about.rate, about.account)
         except ThrottledError:
             return False
-        if about.nonce and not nonces.first(*signature):  # a thread has used the nonce meanwhile
+        if about.nonce and not nonces.remember(*signature):  # a thread has used the nonce meanwhile
             return False
         for rows, seconds in about.costs or ():
             admission.charge(about.key, rows, seconds)
         return True
+
+    def store(self, read: SamplesRead, done: Callable[[Receipt | None], None]) -> None:
+        """Store samples that a worker has read. Every failure makes the worker forward the call, which reports it."""
+
+        def finish(durable: asyncio.Future[None]) -> None:
+            if durable.cancelled() or durable.exception() is not None:
+                done(None)
+            else:
+                self._services.telemetry.count_ingested(receipt)
+                done(receipt)
+
+        try:
+            begun = self._services.pipeline.submit_columns(read.frames, read.principal)
+        except JobmeterError:
+            begun = None
+        if begun is None:
+            done(None)
+            return
+        waiting, receipt = begun
+        waiting.add_done_callback(finish)
 
     def metrics(self) -> Iterator[Metric]:
         """Return the number of workers' own answers as a metric."""
@@ -110,27 +133,27 @@ class OwnedRecords:
     def _find_records(self, about: Searched) -> Any:  # noqa: ANN401 - each search has its own result
         """Return the records. Raises LookupError if no worker may cache them."""
         registry, store, now_ms = self._services.registry, self._services.store, self._services.clock.now_ms()
-        if isinstance(about, KeyLookup | AccessKeyLookup) and store.damaged():
+        if isinstance(about, KeyLookup | AccessKeyLookup) and store.list_damaged():
             raise LookupError("answers have to name the damaged parts")
         match about:
             case KeyLookup():
-                return registry.keys.by_token(about.token_hash)
+                return registry.keys.find_by_token(about.token_hash)
             case AccessKeyLookup():
-                key = registry.keys.by_access_key(about.access_key_id)
+                key = registry.keys.find_by_access_key(about.access_key_id)
                 is_active = key is not None and key.revoked is None
                 secret = self._services.vault.open(key.sealed_secret, key.access_key_id) if key and is_active else ""
                 return key, secret
             case JobLookup(projects=projects, job=job, is_head=is_head):
                 if is_head:
-                    registry.job_head(projects, job, now_ms)
+                    registry.find_job_head(projects, job, now_ms)
                 else:
-                    registry.job(projects, job, now_ms)
+                    registry.find_job(projects, job, now_ms)
                 memory = registry.memory.heads if is_head else registry.memory.views
-                found = memory.entry(job, projects)
+                found = memory.get_entry(job, projects)
                 if found is None:
                     raise LookupError(job)
                 return found
             case NodesLookup():
-                return registry.nodes(about.projects, about.names)
+                return registry.list_nodes(about.projects, about.names)
             case SeriesLookup():
                 return store.find(about.selector)

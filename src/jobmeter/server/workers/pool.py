@@ -135,7 +135,7 @@ class WorkerPool:
         lives = [loop.create_task(self._maintain(connected, worker)) for worker in tuple(self._workers)]
         await self._await_start(len(lives))
         listening()
-        stopping.then(lambda: loop.call_soon_threadsafe(self._stop.set))
+        stopping.call_at_stop(lambda: loop.call_soon_threadsafe(self._stop.set))
         while not self._stop.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), 1.0)

@@ -123,11 +123,11 @@ class WorkerKeys:
         self._search = search
         self.vault = Vault(secrets.token_bytes(KEY_BYTES))
 
-    def by_token(self, token_hash: bytes) -> StoredKey | None:
+    def find_by_token(self, token_hash: bytes) -> StoredKey | None:
         """Return the key with that token digest, revoked or not."""
         return self._search.find(KeyLookup(token_hash), _KEY)
 
-    def by_access_key(self, access_key_id: str) -> StoredKey | None:
+    def find_by_access_key(self, access_key_id: str) -> StoredKey | None:
         """Return the key with that access key id, revoked or not, with its secret sealed by ``vault``."""
         key, secret = self._search.find(AccessKeyLookup(access_key_id), _SIGNING_KEY)
         return key and msgspec.structs.replace(key, sealed_secret=self.vault.seal(secret, key.access_key_id))
@@ -140,11 +140,11 @@ class WorkerJobs:
         self._search, self._revisions = search, revisions
         self._cache = Cache(_CACHE_BYTES)
 
-    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+    def get_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
         """Return the cached jobs of that id."""
         return self._get_cached(JobLookup(projects, job, is_head=False), now_ms)
 
-    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+    def get_job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
         """Return the cached jobs of that id, without replicas and allocations."""
         return self._get_cached(JobLookup(projects, job, is_head=True), now_ms)
 
@@ -162,7 +162,7 @@ class WorkerJobs:
         return entry[1].answer
 
     def _revision(self, lookup: JobLookup) -> Hashable:
-        return self._revisions.of((key_of(lookup.job),))
+        return self._revisions.get_revision((key_of(lookup.job),))
 
 
 class WorkerRegistry:
@@ -177,17 +177,17 @@ class WorkerRegistry:
         """Raise OwnerNeededError."""
         raise OwnerNeededError(name)
 
-    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
+    def find_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """Return the jobs of that id."""
-        cached = self.memory.job(projects, job, now_ms)
+        cached = self.memory.get_job(projects, job, now_ms)
         return cached or self.memory.find(JobLookup(projects, job, is_head=False), _VIEWS)
 
-    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
+    def find_job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """Return the jobs of that id, without replicas and allocations."""
-        cached = self.memory.job_head(projects, job, now_ms)
+        cached = self.memory.get_job_head(projects, job, now_ms)
         return cached or self.memory.find(JobLookup(projects, job, is_head=True), _HEADS)
 
-    def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
+    def list_nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
         """Return the nodes with these names."""
         return self._search.find(NodesLookup(projects, names), _NODES)
 
@@ -203,14 +203,14 @@ class WorkerStore:
         """Raise OwnerNeededError."""
         raise OwnerNeededError(name)
 
-    def revision(self, jobs: Sequence[int]) -> Hashable | None:
+    def get_revision(self, jobs: Sequence[int]) -> Hashable | None:
         """Return a value that changes when data of these jobs may have changed; None while the window is closed."""
-        return None if self._window.is_closed else self._window.revisions.of(jobs)
+        return None if self._window.is_closed else self._window.revisions.get_revision(jobs)
 
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match."""
         return self._search.find(SeriesLookup(selector), _SERIES)
 
-    def damaged(self) -> Sequence[DamagedPart]:
+    def list_damaged(self) -> Sequence[DamagedPart]:
         """Return no damaged part. While any part is damaged, a worker gets no key and forwards every call."""
         return ()

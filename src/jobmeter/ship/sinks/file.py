@@ -40,7 +40,7 @@ class FileSink:
         """Append the lines and sync the file. Returns 0: no line is refused."""
         try:
             descriptor = self._open_file(lines[0].number)
-            _write(descriptor, b"".join(line.json() + b"\n" for line in lines))
+            _write(descriptor, b"".join(line.encode() + b"\n" for line in lines))
             os.fsync(descriptor)
             if os.fstat(descriptor).st_size >= self._rotate_bytes:
                 self._rotate()

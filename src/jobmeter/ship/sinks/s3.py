@@ -37,7 +37,7 @@ class S3Sink(HttpSink):
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
         """Put the lines as an object. Returns 0: no line is refused."""
-        body = zstandard.ZstdCompressor(level=3).compress(b"".join(line.json() + b"\n" for line in lines))
+        body = zstandard.ZstdCompressor(level=3).compress(b"".join(line.encode() + b"\n" for line in lines))
         first = lines[0]
         day = iso(first.arrived)[:10].replace("-", "/")
         path = quote(f"{self._base}{day}/{self._shipper}-{first.number:020}.jsonl.zst", safe="/-_.~")

@@ -61,7 +61,7 @@ class Catalog:
         self._table = SeriesTable()
         # By row: 0 without a descriptor, 1 for one that is about to be written or of an unknown day, else the day of
         # the descriptor and 2.
-        self._days = self._table.column(np.int32)
+        self._days = self._table.add_column(np.int32)
         self._generation = 0
         self._new_jobs: NewJobs | None = None
         self._complete_for: int | None = None
@@ -75,8 +75,8 @@ class Catalog:
         with self._lock, table.lock:
             before, days = self._table, self._days
             rows = np.flatnonzero(days[: before.end])
-            self._table, self._days = table, table.column(np.int32)
-            self._days[table.rows(before.ids[rows])] = days[rows]
+            self._table, self._days = table, table.add_column(np.int32)
+            self._days[table.assign_rows(before.ids[rows])] = days[rows]
             self._complete_for = table.generation if self._complete_for == before.generation else None
 
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
@@ -124,7 +124,7 @@ class Catalog:
         return not self._countless
 
     def _read_all(self) -> None:
-        waiting = self._pending().descriptors()
+        waiting = self._pending().list_descriptors()
         with translated("read series"), self._read.client() as client:
             sql = "SELECT DISTINCT job, series FROM series LIMIT {most:UInt64}"
             columns = client.query(sql, parameters={"most": _MOST_CACHED + 1}).result_columns
@@ -143,7 +143,7 @@ class Catalog:
     def _add(self, ids: Uint64s) -> Uint64s:
         """Add series that have descriptors, or are about to. Return the new ones."""
         with self._table.lock:
-            rows = self._table.rows(ids)
+            rows = self._table.assign_rows(ids)
             new = self._days[rows] == 0
             self._days[rows[new]] = 1
             added: Uint64s = ids[new]
@@ -187,7 +187,7 @@ class Catalog:
             if not same:
                 return
             with self._table.lock:
-                self._days[self._table.rows(ids[last])] = days[last] + 2
+                self._days[self._table.assign_rows(ids[last])] = days[last] + 2
 
     def _find_missing(self, batch: SampleBatch, keep_days: int) -> Descriptors | None:
         """Return the descriptors of a batch that are not written yet, or not for its day."""
@@ -198,12 +198,12 @@ class Catalog:
             return None
         days = _find_last_days(batch)
         with self._table.lock:
-            missing = np.flatnonzero((days >= 0) & (self._days[self._table.rows(keys.series)] < days + 2))
+            missing = np.flatnonzero((days >= 0) & (self._days[self._table.assign_rows(keys.series)] < days + 2))
         if not len(missing):
             keys.derived[self] = self._generation, int(days.min())
             return None
         series = [batch.series[place] for place in missing.tolist()]
-        return Descriptors.of(series, keys.where(missing), days[missing], keep_days)
+        return Descriptors.from_series(series, keys.select(missing), days[missing], keep_days)
 
     def forget(self) -> None:
         """Drop the cache of written descriptors, because some were deleted, or restored from a backup."""
@@ -272,7 +272,7 @@ class Catalog:
 
         Read before the engine, so that none is missed.
         """
-        return select(self._pending().descriptors(), selector)
+        return select(self._pending().list_descriptors(), selector)
 
     def _forget_old(self) -> None:
         if not self._is_alone() and self._clock.monotonic() - self._since > _FRESH_SECONDS:

@@ -22,14 +22,16 @@ from jobmeter.store.clickhouse.rows import (
     portions,
     split_by_days,
 )
+from jobmeter.store.clickhouse.servers import fence_insert, mark_insert
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 
 _ROWS = 1 << 20
 _MOST_ROWS = 1 << 22
 """Most rows that are sorted together, about."""
 _DAYS = 90
-_SORTED = {"optimize_on_insert": 0}
+_SORTED: dict[str, int | str] = {"optimize_on_insert": 0}
 _COLUMNS = ["job", "series", "time", "value", "number", "digits", *DAYS]
+_TYPES = ["UInt64", "UInt64", "Int64", "Float64", "Int64", "UInt8", *("UInt16" for _ in DAYS)]
 Body = bytes | Generator[bytes]
 
 
@@ -44,7 +46,7 @@ class CommitLog(Protocol):
         """
         ...
 
-    def pending(self) -> Pending:
+    def get_pending(self) -> Pending:
         """Return the durable rows that may not be in the engine yet. Read them before the engine."""
         ...
 
@@ -63,7 +65,7 @@ class CommitLog(Protocol):
         """Drop the statistics of all series."""
         ...
 
-    def statistics(self) -> dict[str, int]:
+    def read_statistics(self) -> dict[str, int]:
         """Return the sizes for ``StoreStatistics.journal``."""
         ...
 
@@ -86,7 +88,7 @@ class DirectInserts:
             for block in _blocks(group, join_runs, self._decimals):
                 client.raw_insert("samples", _COLUMNS, encode(block), fmt="Native")
 
-    def pending(self) -> Pending:
+    def get_pending(self) -> Pending:
         """Return an empty ``Pending``: every row is inserted at once."""
         return NOTHING
 
@@ -99,7 +101,7 @@ class DirectInserts:
     def forget(self) -> None:
         """Do nothing: there are no statistics of series."""
 
-    def statistics(self) -> dict[str, int]:
+    def read_statistics(self) -> dict[str, int]:
         """Return no sizes: there is no journal."""
         return {}
 
@@ -116,12 +118,21 @@ class Flusher:
         self._body = body
         self._decimals = Decimals()
 
-    def __call__(self, group: Sequence[SampleRuns]) -> None:
-        """Insert the rows. They are durable on return."""
+    def __call__(self, group: Sequence[SampleRuns], server: int = 0) -> None:
+        """Insert the rows. They are durable on return.
+
+        With the number of a ``server`` the engine refuses them if that server is expelled.
+        """
+        fenced = fence_insert("samples", dict(zip(_COLUMNS, _TYPES, strict=True)), server) if server else None
         with translated("keep samples"), self._pool.client() as client:
             _describe(client, group)
             for block in _blocks(group, sort_dedupe, self._decimals):
-                client.raw_insert("samples", _COLUMNS, self._body(block), fmt="Native", settings=_SORTED)
+                if fenced is None:
+                    client.raw_insert("samples", _COLUMNS, self._body(block), fmt="Native", settings=_SORTED)
+                else:
+                    client.raw_insert(
+                        fenced, None, self._body(block), fmt="Native", settings=_SORTED | mark_insert(server)
+                    )
 
 
 def _describe(client: Client, group: Sequence[SampleRuns]) -> None:

@@ -50,7 +50,7 @@ class Damage:
         self._unreadable: dict[tuple[str, str], DamagedPart] = {}
         self._read_at = 0.0
 
-    def parts(self) -> Sequence[DamagedPart]:
+    def list_parts(self) -> Sequence[DamagedPart]:
         """Return the damaged parts. Costs nothing while there are none: an engine detaches parts only at its start."""
         if self._parts and monotonic() - self._read_at >= AGAIN_SECONDS:
             self.refresh()

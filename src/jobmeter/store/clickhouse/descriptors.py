@@ -51,14 +51,14 @@ class Descriptors(msgspec.Struct, frozen=True, eq=False):
     lines: Sequence[bytes]
 
     @classmethod
-    def of(cls, series: Sequence[Series], keys: SeriesKeys, days: Int64s, keep_days: int) -> Self:
+    def from_series(cls, series: Sequence[Series], keys: SeriesKeys, days: Int64s, keep_days: int) -> Self:
         """Make the descriptors of some series, which expire ``keep_days`` after their day."""
         columns = series, keys.job.tolist(), keys.series.tolist(), days.tolist()
         lines = [_line(*one, keep_days) for one in zip(*columns, strict=True)]
         return cls(series, keys.job, keys.series, days, lines)
 
     @classmethod
-    def parsed(cls, text: bytes) -> Self:
+    def parse(cls, text: bytes) -> Self:
         """Parse descriptors from lines separated by line feeds."""
         rows = _READER.decode_lines(text)
         return cls(
@@ -90,7 +90,7 @@ def _line(one: Series, job: int, number: int, day: int, keep_days: int) -> bytes
 def select(several: Sequence[Descriptors], selector: SeriesSelector) -> Iterator[Series]:
     """Yield the series that match."""
     jobs = None if selector.jobs is None else np.array(sorted(set(selector.jobs)), np.uint64)
-    first_day, matches = (selector.since or 0) // DAY, selector.by_names()
+    first_day, matches = (selector.since or 0) // DAY, selector.make_name_filter()
     for one in several:
         chosen = one.days >= first_day
         if jobs is not None:

@@ -144,7 +144,7 @@ class ClickHouseStore:
         marks = self._pool(2, _MARKS_SILENCE_SECONDS) if target.journaled else write
         self.rollup_state = RollupState(marks, target, clock, self._is_alone)
         self._damage = _damage(target, read, write, journal)
-        if mend(self._damage.parts(), write, target, clock):
+        if mend(self._damage.list_parts(), write, target, clock):
             self.rollup_state.reload()
         self.catalog = Catalog(read, clock, self._get_pending, self._is_alone)
         if self.node_log is not None:
@@ -155,8 +155,8 @@ class ClickHouseStore:
                 require_usable(write, target)  # again: a move checks first which servers have joined
         else:
             self.commit_log = self._open_log(target, write)
-        self.reader = SampleReader(read, self.commit_log.pending)
-        self._lookup = Lookup(read, self.reader, self.rollup_state, self.commit_log.pending)
+        self.reader = SampleReader(read, self.commit_log.get_pending)
+        self._lookup = Lookup(read, self.reader, self.rollup_state, self.commit_log.get_pending)
         self.rollup_job = RollupJob(write, self.rollup_state, self.commit_log.flush, self._gate)
         self.logs = LogTable(write, read, self.reader, self._gate)
         self.spans = SpanTable(write, read, self._gate)
@@ -195,7 +195,7 @@ class ClickHouseStore:
 
     def answers(self) -> bool:
         """Return False while it certainly cannot be read: no replica with all data answers."""
-        return self.replicas is None or any(map(self.replicas.is_up, self.replicas.readable()))
+        return self.replicas is None or any(map(self.replicas.is_up, self.replicas.list_readable()))
 
     def _is_alone(self) -> bool:
         """Return True while no other process can write to the engine."""
@@ -228,10 +228,14 @@ class ClickHouseStore:
             self.peers.followed.intent = self.rollup_state.intent
             log.connect(self.peers, self)
         table = ServerTable(pool, clock)
-        self.membership = NodeMembership(table, log, journal, peers=self.peers, shares=self.replicas is None)
-        log.valid_until = self.membership.valid_until
+        membership = self.membership = NodeMembership(
+            table, log, journal, peers=self.peers, shares=self.replicas is None
+        )
+        log.valid_until = membership.valid_until
+        if self.replicas is None:
+            log.number = lambda: membership.number
         if self.peers is not None:
-            self.peers.followed.may_sign = self.membership.is_current
+            self.peers.followed.may_sign = membership.is_current
         self.membership.join(discard=discard)
         log.check = self.membership.check
         for one in checked:
@@ -243,15 +247,19 @@ class ClickHouseStore:
     def _bind_parts(self) -> None:
         """Make methods of the parts methods of the store."""
         catalog = self.catalog
-        self.lacks_descriptor, self.find, self.names = catalog.lacks_descriptor, catalog.find, catalog.names
+        self.lacks_descriptor, self.find, self.list_names = catalog.lacks_descriptor, catalog.find, catalog.names
         self.use_series = catalog.use_series
         self.read = self.reader.read
         lookup = self._lookup
-        self.read_buckets, self.previous, self.last_times = lookup.read_buckets, lookup.previous, lookup.last_times
-        self.rolled_up_ranges = self.rollup_job.rolled_up_ranges
+        self.read_buckets, self.read_previous, self.read_last_times = (
+            lookup.read_buckets,
+            lookup.previous,
+            lookup.last_times,
+        )
+        self.find_rolled_up_ranges = self.rollup_job.rolled_up_ranges
         maintenance = self.maintenance
         self.backup = maintenance.backup
-        self.damaged = self._damage.parts
+        self.list_damaged = self._damage.list_parts
         self.check_writable = self._gate.check
 
     def _warm(self, read: Pool) -> None:
@@ -278,14 +286,14 @@ class ClickHouseStore:
         journal = self.commit_log = Journal(target.path / _JOURNAL, insert)
         # Marks of the dead process that were not yet written are made again.
         journal.recover(
-            lambda rows: self.rollup_state.mark_before(rows.late_hours(self.rollup_state.intent())), self.catalog
+            lambda rows: self.rollup_state.mark_before(rows.find_late_hours(self.rollup_state.intent())), self.catalog
         )
         if journal.damaged:
             self._damage.refresh()
         return journal
 
     def _get_pending(self) -> Pending:
-        return NOTHING if self.commit_log is None else self.commit_log.pending()
+        return NOTHING if self.commit_log is None else self.commit_log.get_pending()
 
     def append(self, batch: SampleBatch, retention: Retention = Retention()) -> None:  # noqa: B008 - it is frozen
         """Store samples and their series. On return they are durable."""
@@ -317,7 +325,7 @@ class ClickHouseStore:
             missing = self.catalog.missing(batches, retention, seeks_new=self.node_log is None)
             if len(missing.new) and any(batch.span[0] < intent for batch in batches):
                 log.begin(missing.new)
-        group = [SampleRuns.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
+        group = [SampleRuns.from_batch(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
         hours = _find_late_hours(group, intent)
         before = self.rollup_state.mark_before(hours)
         log.append(group)
@@ -328,21 +336,21 @@ class ClickHouseStore:
         if hours:
             self.rollup_state.mark_after(hours, before)
 
-    def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
+    def list_live_series(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
         """Return a page of series that may have samples since a time."""
         if place == NEWEST and self.commit_log is not None:
             with suppress(JobmeterError):
                 self.commit_log.flush()
         return self.catalog.live(since_ms, most, place)
 
-    def imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
+    def read_imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
         """Return all samples of series that were imported lately in buckets; None if they are not in memory."""
         return self._get_pending().buckets(keys, span, step_ms)
 
     def roll_up(self, until_ms: int) -> int:
         """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
         log = self.node_log
-        done = None if log is None else log.command("roll_up", until_ms)
+        done = None if log is None else log.run_command("roll_up", until_ms)
         if done is not None:
             return done
         hours = self.rollup_job.roll_up(until_ms)
@@ -356,7 +364,7 @@ class ClickHouseStore:
     def delete_job(self, job: int) -> None:
         """Delete every sample, roll-up, series, log line and span of a job key."""
         log = self.node_log
-        if log is not None and log.command("delete_job", job) is not None:
+        if log is not None and log.run_command("delete_job", job) is not None:
             self.catalog.forget()
             return
         self.maintenance.delete_job(job)
@@ -375,12 +383,12 @@ class ClickHouseStore:
             raise ConflictError("other servers use this engine: stop them, restore the backup, and start them again")
         self.maintenance.restore(directory)
 
-    def revision(self, jobs: Sequence[int]) -> None:
+    def get_revision(self, jobs: Sequence[int]) -> None:
         """Return None: this engine does not count changes, and others may write to the same samples."""
 
-    def statistics(self) -> StoreStatistics:
+    def read_statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data. A rewritten sample counts twice until its copies are merged."""
-        states = {} if self.replicas is None else self.replicas.states()
+        states = {} if self.replicas is None else self.replicas.list_states()
         role = "" if self.membership is None else self.membership.role
         return replace(self.maintenance.statistics(), damaged=self._damage.refresh(), replicas=states, role=role)
 
@@ -410,7 +418,11 @@ class ClickHouseStore:
                 self._repair.stop()
             if self.commit_log is not None:
                 self.commit_log.close()
-            if self.membership is not None and self.node_log is not None and not self.node_log.statistics().get("rows"):
+            if (
+                self.membership is not None
+                and self.node_log is not None
+                and not self.node_log.read_statistics().get("rows")
+            ):
                 self.membership.depart()
             if self.peers is not None:
                 self.peers.close()
@@ -423,7 +435,7 @@ class ClickHouseStore:
 
 
 def _find_late_hours(group: Sequence[SampleRuns], before_ms: int) -> set[JobHour]:
-    return set[JobHour]().union(*(rows.late_hours(before_ms) for rows in group))
+    return set[JobHour]().union(*(rows.find_late_hours(before_ms) for rows in group))
 
 
 def _damage(target: EngineTarget, read: Pool, write: Pool, journal: Path | None) -> Damage:

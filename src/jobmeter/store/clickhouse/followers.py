@@ -218,6 +218,7 @@ class Followers:
                 for rows in groups:
                     self._lists.make_room()
                     link.send(Copy(0, self._lists.epoch, self.intent(), [pack_runs(rows, self._lists)]))
+                self._lists.restart()  # the other followers did not get these lists
                 link.position = self._position
                 self._targets = (*self._targets, link)
 

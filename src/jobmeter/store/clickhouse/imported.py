@@ -44,7 +44,7 @@ class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
         here[here] = self.ids[place[here]] == ids[here]
         return here
 
-    def stored(self, sections: Sequence[JournalBlock]) -> "ImportedSeries":
+    def add_stored(self, sections: Sequence[JournalBlock]) -> "ImportedSeries":
         """Add samples that the engine has accepted. Drop series whose samples of an hour may have been replaced."""
         if not len(self.ids):
             return self
@@ -53,7 +53,7 @@ class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
             ours = np.flatnonzero(self.has(section.rows.series))
             if not len(ours):
                 continue
-            found = section.bucketed(ours, _ALWAYS, HOUR)
+            found = section.bucket(ours, _ALWAYS, HOUR)
             if found is None:
                 lost = np.append(lost, section.rows.series[ours])
                 continue

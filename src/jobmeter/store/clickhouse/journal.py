@@ -143,9 +143,9 @@ class Journal:
                 self.segments.append(group)
             except OSError as error:
                 raise make_unavailable(str(error), "store samples") from error
-            self._add([JournalBlock(rows.alone()) for rows in group])
+            self._add([JournalBlock(rows.copy()) for rows in group])
 
-    def pending(self) -> Pending:
+    def get_pending(self) -> Pending:
         """Return the durable rows that may not be in the engine yet."""
         with self._changed:
             return Pending(tuple(self._waiting), self._imported)
@@ -189,12 +189,12 @@ class Journal:
                 if before_ms is None and self._removable:
                     self._remove()
 
-    def statistics(self) -> dict[str, int]:
+    def read_statistics(self) -> dict[str, int]:
         """Return the sizes of the journal."""
         with self._changed:
             found = {"rows": self._rows, "bytes": self._bytes, "flushes": self._flushes, "failures": self._failures}
         return found | {
-            "series": sum(len(one.ids) for one in self.pending().descriptors()),
+            "series": sum(len(one.ids) for one in self.get_pending().list_descriptors()),
             "disk": self.segments.bytes(),
         }
 
@@ -269,7 +269,7 @@ class Journal:
             self._remove()
             if sections:
                 self._insert([section.rows for section in sections])
-            stored = before.stored(sections)
+            stored = before.add_stored(sections)
         except Exception as error:
             self._note_failure(error)
             raise

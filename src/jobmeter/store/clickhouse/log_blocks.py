@@ -40,7 +40,7 @@ def blocks(batch: LogBatch, raw_days: int) -> Iterator[bytes]:
     days = batch.time_ns // _DAY_NS
     if days[0] != days[-1] or days.min() != days.max():
         order = np.argsort(days, kind="stable")
-        batch, days = batch.at(order), days[order]
+        batch, days = batch.take(order), days[order]
     bounds = [0, *_cuts(batch, days), len(batch)]
     for first, end in pairwise(bounds):
         yield _encode_batch(batch[first:end], raw_days)

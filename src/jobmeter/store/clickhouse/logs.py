@@ -56,19 +56,19 @@ class LogTable:
         from jobmeter.store.clickhouse.log_blocks import blocks  # noqa: PLC0415 - loads Arrow, 30 MiB, for lines alone
 
         with self._gate.writing(), translated("keep log lines"), self._writes.client() as client:
-            for block in blocks(LogBatch.of(lines), retention.raw_days):
+            for block in blocks(LogBatch.from_lines(lines), retention.raw_days):
                 client.raw_insert("logs", None, block, fmt="ArrowStream")
 
     def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
         """Return one page, with totals if the query counts."""
-        meter = ReadMeter.of(budget)
+        meter = ReadMeter.start(budget)
         projects = selector.keys
         lines = [_line(row, selector, projects) for row in self._page(selector, meter)]
         if sum(len(line.text.encode()) for line in lines) > PAGE_BYTES:
             raise _make_page_error()
         if not selector.count:
             return LogPage(lines)
-        where = _Where.of(selector)
+        where = _Where.from_selector(selector)
         sql = f"SELECT count(), sum(length(text)) FROM logs FINAL WHERE {where.sql}"
         total, size = self._query(sql, where, meter)[0]
         return LogPage(lines, int(total), int(size))
@@ -81,7 +81,7 @@ class LogTable:
             if begin is None:
                 return []
             selector = begin
-        where = _Where.of(selector)
+        where = _Where.from_selector(selector)
         end = selector.offset + selector.limit
         most = end + _SPARE
         order = _order(descending=selector.descending, one=len(selector.keys) == 1)
@@ -95,7 +95,7 @@ class LogTable:
             most = 2 * most
 
     def _query(self, sql: str, where: "_Where", meter: ReadMeter) -> Sequence[_Row]:
-        settings = meter.settings() | {"max_result_bytes": 4 * PAGE_BYTES, "result_overflow_mode": "throw"}
+        settings = meter.make_settings() | {"max_result_bytes": 4 * PAGE_BYTES, "result_overflow_mode": "throw"}
         if where.searches:
             settings |= {"max_rows_to_read": meter.rows, "read_overflow_mode": "throw", **SETTINGS}
         try:
@@ -113,7 +113,7 @@ class LogTable:
 
         Only the keys of the skipped lines are read, as numbers.
         """
-        where = _Where.of(selector)
+        where = _Where.from_selector(selector)
         left = selector.offset
         sql = (
             f"SELECT time_ns, cityHash64(replica, attempt, stream, text) FROM logs WHERE {where.sql} "
@@ -121,7 +121,7 @@ class LogTable:
         )
         before: tuple[int, int] | None = None
         same = 0  # skipped lines at the last time
-        for time, digest in self._reader.blocks(sql, where.parameters, meter):
+        for time, digest in self._reader.read_blocks(sql, where.parameters, meter):
             fresh = np.append(True, (time[1:] != time[:-1]) | (digest[1:] != digest[:-1]))
             fresh[0] = before != (int(time[0]), int(digest[0]))
             places = np.flatnonzero(fresh)
@@ -146,7 +146,7 @@ class _Where(msgspec.Struct, frozen=True):
     searches: bool
 
     @classmethod
-    def of(cls, selector: LogSelector) -> "_Where":
+    def from_selector(cls, selector: LogSelector) -> "_Where":
         """Return the conditions of a selector."""
         least = None if selector.min_level is None else LEVEL_CODES[selector.min_level]
         given: list[tuple[str, str, Any]] = [

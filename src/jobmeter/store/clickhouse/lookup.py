@@ -65,8 +65,8 @@ class Lookup:
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """Return roll-up rows whose bucket start lies in ``span``."""
-        meter = ReadMeter.of(budget)
-        order = Order.of(keys)
+        meter = ReadMeter.start(budget)
+        order = Order.from_keys(keys)
         sql = (
             f"SELECT series, time, {_BUCKET}, _block_number FROM {_TABLES[tier]} WHERE {KEYS} AND {_SPAN} "
             "ORDER BY job, series, time"
@@ -74,14 +74,14 @@ class Lookup:
         blocks: list[Columns] = []
         for some in key_pieces(order.keys):
             parameters = key_parameters(some) | {"start": span.start_ms, "end": span.end_ms}
-            blocks += self._reader.blocks(sql, parameters, meter)
+            blocks += self._reader.read_blocks(sql, parameters, meter)
         if not blocks:
             return _buckets([np.empty(0, np.uint32), *(np.empty(0, kind) for kind in _BUCKET_TYPES[1:])])
         *columns, block = [np.concatenate(column) for column in zip(*blocks, strict=True)]
         keep = find_latest(columns[0], columns[1], block)
         if keep is not None:
             columns = [column[keep] for column in columns]
-        columns[0] = order.index_of(columns[0], keys)
+        columns[0] = order.index_rows(columns[0], keys)
         if not order.same:
             by_index = np.argsort(columns[0], kind="stable")
             columns = [column[by_index] for column in columns]
@@ -89,8 +89,8 @@ class Lookup:
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """Return each series' last sample before a time. Looks back an hour, a day, then to the beginning."""
-        waiting = self._pending().previous(keys, before_ms)
-        found = self._find_previous(keys, before_ms, ReadMeter.of(budget))
+        waiting = self._pending().find_previous(keys, before_ms)
+        found = self._find_previous(keys, before_ms, ReadMeter.start(budget))
         found.put_newer(waiting)
         return found.columns()
 
@@ -98,7 +98,7 @@ class Lookup:
         found = _Found(len(keys))
         near, far = max(0, before_ms - HOUR), max(0, before_ms - DAY)
         self._look(_LAST_RAW, keys, found, (near, before_ms), meter)
-        late = found.missing()
+        late = found.find_missing()
         if found.complete or not self._has_any_sample(keys, found, before_ms, meter):
             return found
         for start, end in ((far, near), (0, far)):
@@ -109,7 +109,7 @@ class Lookup:
 
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the times of the first and the last sample of each job key that has samples."""
-        rows: list[Sequence[int]] = list(self._pending().times(jobs))
+        rows: list[Sequence[int]] = list(self._pending().list_times(jobs))
         done = self._rollup_state.done()
         late = sorted(hour for _, hour in self._rollup_state.marked(jobs))
         spans = [(done, 2**62)] + ([(late[0], min(late[-1] + HOUR, done))] if late else [])
@@ -127,10 +127,10 @@ class Lookup:
 
     def _has_any_sample(self, keys: SeriesKeys, found: "_Found", before_ms: int, meter: ReadMeter) -> bool:
         """Return True if a missing series has any sample before a time. Most have none: their job started later."""
-        missing = found.missing()
-        for some in key_pieces(keys.where(missing)):
+        missing = found.find_missing()
+        for some in key_pieces(keys.select(missing)):
             parameters = key_parameters(some) | {"start": 0, "end": before_ms}
-            for _ in self._reader.blocks(_ANYTHING, parameters, meter):
+            for _ in self._reader.read_blocks(_ANYTHING, parameters, meter):
                 return True
         return False
 
@@ -144,13 +144,13 @@ class Lookup:
         places: Positions | None = None,
     ) -> None:
         """Search a time range for the missing keys, or for a later sample of the keys at some positions."""
-        places = found.missing() if places is None else places
-        sought = keys.where(places)
-        order = Order.of(sought)
+        places = found.find_missing() if places is None else places
+        sought = keys.select(places)
+        order = Order.from_keys(sought)
         for some in key_pieces(sought):
             parameters = key_parameters(some) | {"start": between[0], "end": between[1]}
-            for series, time, value in self._reader.blocks(sql, parameters, meter):
-                found.put_later(places[order.index_of(series, sought)], time, value)
+            for series, time, value in self._reader.read_blocks(sql, parameters, meter):
+                found.put_later(places[order.index_rows(series, sought)], time, value)
 
 
 class _Found:
@@ -164,7 +164,7 @@ class _Found:
     def complete(self) -> bool:
         return bool((self._time >= 0).all())
 
-    def missing(self) -> Positions:
+    def find_missing(self) -> Positions:
         return np.flatnonzero(self._time < 0)
 
     def put_later(self, positions: Positions, time: Int64s, value: Float64s) -> None:

@@ -78,7 +78,7 @@ class Maintenance:
 
         During a flush, samples on their way from the journal to the engine count twice.
         """
-        journal = self._commit_log.statistics()
+        journal = self._commit_log.read_statistics()
         stored = self._count_by_table("parts", ("sum(rows)", "sum(bytes_on_disk)", "count()"), "AND active")
         merging = self._count_by_table("merges", ("count()",))
         waiting = {

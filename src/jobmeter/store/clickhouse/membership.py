@@ -1,7 +1,5 @@
 """Agreement of the servers that use one ClickHouse node: which one acknowledges from its journal.
 
-Each server has one role.
-
 - The *leader* acknowledges samples once they are in its journal and in the memory of each follower. It answers from
   memory, and it alone inserts samples into the node. A leader without followers is *alone*.
 - A *follower* has a copy of every sample that the node lacks. It sends samples to the leader, and answers from memory.
@@ -23,6 +21,8 @@ The rules, and why no answer lacks an acknowledged sample and none is lost:
   other at least one sees it. So a leader that lost its followers acknowledges nothing, and one of them succeeds it.
 - The follower with the lowest number inserts its copies into the node and writes ``SUCCEEDED``, which voids the old
   leader's journal. Then one of the servers leads.
+- Copies or a journal are inserted once the former leader is expelled, so that the engine refuses its inserts, and once
+  those that the engine has begun have ended. So no late insert replaces newer values.
 - A leader that died without followers left samples in its folder. Its next start inserts them. So does any server that
   reaches the folder and gets its lock, which a living process holds.
 - The others expel a server whose beat in the table has not changed, except the leader.
@@ -252,14 +252,13 @@ class NodeMembership:
         """Recover the journal in this server's folder. Return False while its followers may do so."""
         if self._folder is None:
             return True
-        state = self._table.state(before) if before else DEPARTED
+        state = self._table.get_state(before) if before else DEPARTED
         if state == SUCCEEDED:
             self._duties.void()
         elif state < DEPARTED:
             row = next((one for one in self._table.read() if one.id == before), ServerRow(before))
-            if self._has_successors(row):
-                if state == LIVE:
-                    self._table.write(replace(row, beat=row.beat + 1, state=EXPELLED))  # its followers need not wait
+            has_ended = self._table.expel(replace(row, state=state))  # its followers need not wait
+            if self._has_successors(row) or not has_ended:
                 return False
         self._duties.recover(self._folder)
         if before and state < DEPARTED:
@@ -272,18 +271,19 @@ class NodeMembership:
         self._silence.expel(followers)
         return bool(followers)
 
-    def _take_over(self, row: ServerRow) -> bool:
-        """Recover the journal of a server that has ended. Return False if its folder is out of reach or in use."""
+    def _take_over(self, row: ServerRow) -> None:
+        """Recover the journal of a server that has ended, unless its folder is out of reach or in use."""
         lock = lock_ended(row)
         if lock is None:
-            return False
+            return
         try:
+            if not self._table.expel(row):
+                return
             self._duties.recover(Path(row.folder))
         finally:
             lock.release()
-        self._table.write(replace(row, beat=row.beat + 1, state=DEPARTED, journals=False))
+        self._table.write(replace(row, beat=row.beat + 2, state=DEPARTED, journals=False))
         _log.warning("the samples in %s, the journal of a server that has ended, are in the engine now", row.folder)
-        return True
 
     def _discard(self, rows: Sequence[ServerRow]) -> None:
         for row in rows:
@@ -296,7 +296,7 @@ class NodeMembership:
             if self._peers is not None:
                 self._peers.refuse()
             self._duties.be_idle()
-            state = self._table.state(self.number)
+            state = self._table.get_state(self.number)
             if state == SUCCEEDED:
                 self._duties.void()
             elif any(one.leader == self.number and one.state == LIVE for one in rows):
@@ -374,28 +374,27 @@ class NodeMembership:
     def _tick_successor(self, others: Sequence[ServerRow]) -> None:
         """Insert the copies if the leader is dead and no other follower has a lower number."""
         former = self._row.leader
-        state = self._table.state(former)
+        state = self._table.get_state(former)
         if state >= DEPARTED:
             self._resign()
             return
         row = next((one for one in others if one.id == former), ServerRow(former))
-        if state == LIVE:
-            if not has_ended(row) and self._now() <= self._answered + SUCCEED_SECONDS:
-                self._try_to_follow(row)
-                return
-            self._table.write(replace(row, beat=row.beat + 1, state=EXPELLED))
+        if state == LIVE and not has_ended(row) and self._now() <= self._answered + SUCCEED_SECONDS:
+            self._try_to_follow(row)
+            return
+        is_quiet = self._table.expel(replace(row, state=state))
         rows = self._table.read()
         if not is_live(rows, self.number):
             return  # the next tick joins again
-        candidates = [one for one in rows if one.state == LIVE and one.leader == former]
+        followed = [one for one in rows if one.leader == former]
+        candidates = [one for one in followed if one.state == LIVE]
         self._silence.expel([one for one in candidates if one.id != self.number])
-        if min(one.id for one in candidates) != self.number:
-            return
+        is_quiet &= not any(self._table.is_inserting(one.id) for one in followed if one.state != LIVE)
+        if not is_quiet or min(one.id for one in candidates) != self.number:
+            return  # late rows would replace newer ones
         self._duties.insert_copies()
         self._table.write(replace(row, beat=row.beat + 2, state=SUCCEEDED, journals=False))
-        _log.warning(
-            "server %s (%s) has ended: this one inserted the samples that it had acknowledged", row.host, row.folder
-        )
+        _log.warning("server %s (%s) has ended: this one inserted its acknowledged samples", row.host, row.folder)
         self._resign()
 
     def _resign(self) -> None:

@@ -41,13 +41,13 @@ class MoveSource(NamedTuple):
         """Open the tables: of one replica, because the states of partitions differ between replicas."""
         target = self.maintenance.target
         if self.replicas is not None:
-            target = target.at(self.replicas.readable()[0])
+            target = target.with_server(self.replicas.list_readable()[0])
         with closing(Pool(target, 1)) as pool:
             yield EngineTables(pool, target)
 
     def require_complete(self, tables: EngineTables) -> None:
         """Raise UnavailableError if the replica that was copied lacks rows meanwhile."""
-        if self.replicas is not None and tables.target.places[0] not in self.replicas.readable():
+        if self.replicas is not None and tables.target.places[0] not in self.replicas.list_readable():
             raise UnavailableError(f"{tables.target.name}, from which rows are copied, lacks rows itself: try again")
 
 
@@ -76,7 +76,7 @@ class StoreMove:
     def _divide(self, source: int, destination: int) -> Sequence[TableSlices]:
         """Return the tables with the rows that go from one engine to another."""
         both = (source, len(self._sources)), (destination, len(self._destinations))
-        return [table.on_shards(*both) for table in self._tables]
+        return [table.select_shards(*both) for table in self._tables]
 
     def compare(self) -> Iterator[MoveLine]:
         """Compare all slices, and write nothing."""
@@ -89,7 +89,7 @@ class StoreMove:
             total = NO_ROWS
             for copying in self._copying:
                 part = copying.tables[place]
-                differing, some = copying.compared(part, copying.changed(part))
+                differing, some = copying.compare(part, copying.find_changed(part))
                 slices, rows = slices + len(differing), rows + sum(here.rows for _, here, _ in differing)
                 total = add_up([total, some])
             found.append(replace(_describe_table(table, total), slices=slices, differing_rows=rows))
@@ -97,7 +97,7 @@ class StoreMove:
 
     def run(self) -> Iterator[MoveLine]:
         """Move everything."""
-        identity = self._sources[0][1].identity()
+        identity = self._sources[0][1].read_identity()
         if self._begin(identity):
             yield MoveLine(report=MoveReport(moved=True))
             return
@@ -108,7 +108,7 @@ class StoreMove:
             began = self._clock.monotonic()
             for copying in self._copying:
                 copying.is_quiet = True
-                yield from (MoveLine(step=step) for step in copying.checks())
+                yield from (MoveLine(step=step) for step in copying.copy_until_equal())
             self._carry_state()
             for source, own in self._sources:
                 source.require_complete(own)
@@ -199,7 +199,7 @@ def require_empty(engine: EngineTables, marks: MoveMarks, identity: str) -> None
 def require_alike(source: EngineTables, destination: EngineTables) -> None:
     """Raise ConfigurationError if the tables of two engines have different columns."""
     for table in TABLES:
-        if source.definition(table) != destination.definition(table):
+        if source.read_definition(table) != destination.read_definition(table):
             raise ConfigurationError(
                 f"table {table.table} differs in {source.target.name} and {destination.target.name}: use the same "
                 "version of Jobmeter for both"
@@ -209,11 +209,16 @@ def require_alike(source: EngineTables, destination: EngineTables) -> None:
 class NoTables(EngineTables):
     """Tables of a database that does not exist."""
 
-    def partitions(self, table: TableSlices) -> dict[str, tuple[int, int]]:  # noqa: ARG002 - as of an engine
+    def list_partitions(self, table: TableSlices) -> dict[str, tuple[int, int]]:  # noqa: ARG002 - as of an engine
         """Return none."""
         return {}
 
-    def sums(self, table: TableSlices, partitions: Sequence[str], at_seconds: int) -> dict[str, dict[int, SliceSum]]:  # noqa: ARG002 - as of an engine
+    def sum_slices(
+        self,
+        table: TableSlices,  # noqa: ARG002 - as of an engine
+        partitions: Sequence[str],
+        at_seconds: int,  # noqa: ARG002
+    ) -> dict[str, dict[int, SliceSum]]:
         """Return none."""
         return {name: {} for name in partitions}
 
@@ -269,14 +274,14 @@ def move(sources: Sequence[MoveSource], own: EngineTarget, order: MoveOrder, clo
         opened = [(source, stack.enter_context(source.opened())) for source in sources]
         destinations: list[EngineTables] = []
         for shard in target.split():
-            one = shard.at(shard.places[0]) if len(shard.places) > 1 and not shard.cluster else shard
+            one = shard.with_server(shard.places[0]) if len(shard.places) > 1 and not shard.cluster else shard
             if order.compare and not is_made(one):
                 destinations.append(NoTables(opened[0][1].pool, one))
                 continue
             destinations.append(stack.enter_context(open_tables(one, clock, compare=order.compare)))
             for _, tables in opened:
                 require_alike(tables, destinations[-1])
-                if tables.identity() == destinations[-1].identity():
+                if tables.read_identity() == destinations[-1].read_identity():
                     raise InvalidRequestError(f"the data are in {one.name} already", "to")
         moving = StoreMove(opened, destinations, (own.name, target.name), clock)
         yield from moving.compare() if order.compare else moving.run()

@@ -32,7 +32,7 @@ class TableSlices(NamedTuple):
     expires: str = ""
     where: str = "1"
 
-    def on_shards(self, source: tuple[int, int], destination: tuple[int, int]) -> "TableSlices":
+    def select_shards(self, source: tuple[int, int], destination: tuple[int, int]) -> "TableSlices":
         """Return the rows that one shard of a store gives to one shard of another store, each as (shard, shards)."""
         if self.table not in NUMBERS:
             return self
@@ -88,12 +88,12 @@ class EngineTables:
         self.target = target
         self._columns: dict[str, str] = {}
 
-    def identity(self) -> str:
+    def read_identity(self) -> str:
         """Return the UUID of the samples: another one for each database."""
         sql = "SELECT toString(uuid) FROM system.tables WHERE database = currentDatabase() AND name = {name:String}"
         return str(self._query(sql, {"name": name_stored_table("samples", self.target)})[0][0])
 
-    def definition(self, table: TableSlices) -> Sequence[tuple[str, str]]:
+    def read_definition(self, table: TableSlices) -> Sequence[tuple[str, str]]:
         """Return names and types of the columns, in order of the names."""
         sql = (
             "SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {name:String} "
@@ -103,7 +103,7 @@ class EngineTables:
         self._columns[table.table] = ", ".join(name for name, _ in found)
         return found
 
-    def partitions(self, table: TableSlices) -> Mapping[str, tuple[int, int]]:
+    def list_partitions(self, table: TableSlices) -> Mapping[str, tuple[int, int]]:
         """Return the state of each partition: two numbers. Each insert and each deletion raises one of the numbers."""
         parts, mutations = ("parts", "mutations")
         if self.target.cluster:
@@ -123,7 +123,9 @@ class EngineTables:
         """Return True if any of these tables has a row."""
         return any(self._query(f"SELECT 1 FROM {table} LIMIT 1", {}) for table in tables)
 
-    def sums(self, table: TableSlices, partitions: Sequence[str], at_seconds: int) -> dict[str, dict[int, SliceSum]]:
+    def sum_slices(
+        self, table: TableSlices, partitions: Sequence[str], at_seconds: int
+    ) -> dict[str, dict[int, SliceSum]]:
         """Return by partition the sum of each slice, of rows that expire after a time."""
         divided = table.partition != _ONE
         some = f" AND {table.partition} IN ({', '.join(str(int(one)) for one in partitions)})" if divided else ""
@@ -165,7 +167,7 @@ class EngineTables:
 
     def _names(self, table: TableSlices) -> str:
         if table.table not in self._columns:
-            self.definition(table)
+            self.read_definition(table)
         return self._columns[table.table]
 
     def _name_stored(self, table: TableSlices) -> str:

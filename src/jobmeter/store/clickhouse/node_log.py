@@ -39,8 +39,9 @@ _NO_ROLE = "the servers of the telemetry engine are agreeing on the one that lea
 class NodeLog:
     """Commit log of a ClickHouse node, which also has the ``Duties`` of ``membership``.
 
-    ``check`` and ``valid_until`` belong to ``NodeMembership``, set once the server has a membership, as ``peers``
-    is. ``writing`` is locked while a commit runs: the role changes between two commits only.
+    ``check``, ``valid_until`` and ``number`` belong to ``NodeMembership``, set once the server has a membership, as
+    ``peers`` is. ``number`` is 0 where no other server can expel this one. ``writing`` is locked while a commit runs:
+    the role changes between two commits only.
     """
 
     def __init__(self, pool: Pool, folder: Path | None, siblings: int = 1) -> None:
@@ -53,6 +54,7 @@ class NodeLog:
         self.role = ServerRole.IDLE
         self.writing = threading.Lock()
         self.check: Callable[[], None] = accept_all
+        self.number: Callable[[], int] = lambda: 0
         self.valid_until: Callable[[], float] = lambda: float("inf" if self.role is ServerRole.LEADER else "-inf")
         self.peers: PeerService | None = None
         self.damaged = False
@@ -183,7 +185,7 @@ class NodeLog:
         Direct servers read the changes before each answer. Waits some seconds while this server has no role.
         """
         self._await_role()
-        if self.command("announce", jobs) is None:
+        if self.run_command("announce", jobs) is None:
             self._announce_records(jobs)
 
     def _announce_records(self, jobs: Sequence[str]) -> int:
@@ -197,7 +199,7 @@ class NodeLog:
                 return 0
         raise UnavailableError(_NO_ROLE, _RETRY_AFTER_MS)
 
-    def command(self, name: str, argument: CommandArgument) -> int | None:
+    def run_command(self, name: str, argument: CommandArgument) -> int | None:
         """Run a command of the leader's store. Return None if this server does not follow one."""
         if self.role is not ServerRole.FOLLOWER:
             return None
@@ -229,15 +231,15 @@ class NodeLog:
         else:
             raise UnavailableError(_NO_ROLE, _RETRY_AFTER_MS)
 
-    def pending(self) -> Pending:
+    def get_pending(self) -> Pending:
         """Return the durable rows that may not be in the node yet."""
         if self.role is ServerRole.FOLLOWER:
             return self._copies.pending()
-        return NOTHING if self._journal is None else self._journal.pending()
+        return NOTHING if self._journal is None else self._journal.get_pending()
 
     def flush(self, before_ms: int | None = None) -> None:
         """Return when earlier rows are in the node."""
-        if self.command("flush", before_ms) is None and self._journal is not None:
+        if self.run_command("flush", before_ms) is None and self._journal is not None:
             self._journal.flush(before_ms)
 
     def begin(self, ids: Uint64s) -> None:
@@ -246,9 +248,9 @@ class NodeLog:
     def forget(self) -> None:
         """Do nothing: there are no statistics of series."""
 
-    def statistics(self) -> dict[str, int]:
+    def read_statistics(self) -> dict[str, int]:
         """Return the sizes of the journal."""
-        return {} if self._journal is None else self._journal.statistics()
+        return {} if self._journal is None else self._journal.read_statistics()
 
     def close(self) -> None:
         """Flush and close. Rows that the node does not accept now stay in the journal."""
@@ -294,8 +296,8 @@ class NodeLog:
         found: set[JobHour] = set()
 
         def prepare(rows: SampleRuns) -> None:
-            found.update(rows.late_hours(MAX_TIME_MS + 1))
-            state.mark_before(rows.late_hours(state.intent()))
+            found.update(rows.find_late_hours(MAX_TIME_MS + 1))
+            state.mark_before(rows.find_late_hours(state.intent()))
 
         own = folder == self._folder
         copies = self.peers.followed if own and self.peers is not None else None
@@ -378,13 +380,13 @@ class NodeLog:
     def insert_copies(self) -> None:
         """Insert the copies, with the marks of their hours."""
         state, _ = self._parts()
-        groups = [block.rows for block in self._copies.blocks()]
+        groups = [block.rows for block in self._copies.list_blocks()]
         if not groups:
             return
         before = state.intent()
-        hours = set[JobHour]().union(*(rows.late_hours(MAX_TIME_MS + 1) for rows in groups))
+        hours = set[JobHour]().union(*(rows.find_late_hours(MAX_TIME_MS + 1) for rows in groups))
         state.mark_before({pair for pair in hours if pair[1] < before})
-        self._flusher(groups)
+        self._flusher(groups, self.number())
         intent = state.intent()
         state.mark_after({pair for pair in hours if pair[1] < intent}, _NEVER)
 
@@ -411,7 +413,7 @@ class NodeLog:
         """Return the late hours of copies. The leader's marks of these may not be in the node yet."""
         if self.role is not ServerRole.FOLLOWER:
             return set()
-        return set[JobHour]().union(*(block.rows.late_hours(before_ms) for block in self._copies.blocks()))
+        return set[JobHour]().union(*(block.rows.find_late_hours(before_ms) for block in self._copies.list_blocks()))
 
     def _announce(self, *, alone: bool) -> None:
         with self._announcing:
@@ -421,10 +423,11 @@ class NodeLog:
 
     def _insert(self, group: Sequence[SampleRuns]) -> None:
         state, _ = self._parts()
-        if self.role is ServerRole.LEADER:
+        leads = self.role is ServerRole.LEADER
+        if leads:
             self.check()  # an expelled leader may have been frozen: newer rows may be in the node
         state.write_marks()
-        self._flusher(group)
+        self._flusher(group, self.number() if leads else 0)
 
     def _parts(self) -> tuple[RollupState, Catalog]:
         if self._state is None or self._catalog is None:
@@ -439,14 +442,14 @@ class FollowedRows:
         self._lock = threading.Lock()
         self._blocks: list[JournalBlock] = []
 
-    def blocks(self) -> Sequence[JournalBlock]:
+    def list_blocks(self) -> Sequence[JournalBlock]:
         """Return the blocks."""
         with self._lock:
             return tuple(self._blocks)
 
     def pending(self) -> Pending:
         """Return the rows for readers."""
-        return Pending(self.blocks())
+        return Pending(self.list_blocks())
 
     def add(self, blocks: Sequence[JournalBlock]) -> None:
         """Add blocks."""

@@ -64,10 +64,10 @@ class Nodes:
         failure: Exception = UnavailableError(f"no server of {self.target.name} has all data")
         tried: set[Place] = set()
         # Another server may stop being readable during the wait for one.
-        while (place := next((one for one in self.readable() if one not in tried), None)) is not None:
+        while (place := next((one for one in self.list_readable() if one not in tried), None)) is not None:
             tried.add(place)
             try:
-                return call(client.on(place))
+                return call(client.connect_to(place))
             except LOST as error:
                 if not self.gave_no_answer(error):
                     raise
@@ -80,11 +80,11 @@ class Nodes:
         """Run a statement that changes data. It may run again: a row replaces an equal row."""
         return self.read(client, call)
 
-    def readable(self) -> Sequence[Place]:
+    def list_readable(self) -> Sequence[Place]:
         """Return the servers for a question, the best one first."""
-        return self.answering_first(self.target.places)
+        return self.order_by_answer(self.target.places)
 
-    def answering_first(self, places: Sequence[Place]) -> Sequence[Place]:
+    def order_by_answer(self, places: Sequence[Place]) -> Sequence[Place]:
         """Return servers in the given order, those that do not answer last."""
         return sorted(places, key=self._down.__contains__)
 
@@ -122,8 +122,8 @@ class Nodes:
         while not self._over.wait(PING_SECONDS):
             try:
                 if client is None:
-                    _probe(probes, self.target.at(place))
-                    client = connect(self.target.at(place), None, _PING_SILENCE_SECONDS)
+                    _probe(probes, self.target.with_server(place))
+                    client = connect(self.target.with_server(place), None, _PING_SILENCE_SECONDS)
                     self.greet(place, client)
                 self.check(place, client)
             except (*LOST, HTTPError) as error:
@@ -154,10 +154,10 @@ class NodesClient:
         self._silence_seconds = silence_seconds
         self._clients: dict[Place, Client] = {}
 
-    def on(self, place: Place) -> Client:
+    def connect_to(self, place: Place) -> Client:
         """Return the connection to one server. Raises UnavailableError if it cannot be reached."""
         if place not in self._clients:
-            self._clients[place] = connect(self._nodes.target.at(place), self.database, self._silence_seconds)
+            self._clients[place] = connect(self._nodes.target.with_server(place), self.database, self._silence_seconds)
         client = self._clients[place]
         client.database = self.database
         return client

@@ -21,10 +21,10 @@ class Order(msgspec.Struct, frozen=True, eq=False):
     by_series: Positions
 
     @classmethod
-    def of(cls, keys: SeriesKeys) -> "Order":
+    def from_keys(cls, keys: SeriesKeys) -> "Order":
         """Compute the order of some keys."""
         position = np.lexsort((keys.series, keys.job))
-        ordered = keys.where(position)
+        ordered = keys.select(position)
         return cls(ordered, position, np.argsort(keys.series, kind="stable"))
 
     @property
@@ -32,7 +32,7 @@ class Order(msgspec.Struct, frozen=True, eq=False):
         """True if the caller's order is the engine's."""
         return bool((self.position[1:] > self.position[:-1]).all())
 
-    def index_of(self, series: Uint64s, keys: SeriesKeys) -> Uint32s:
+    def index_rows(self, series: Uint64s, keys: SeriesKeys) -> Uint32s:
         """Return the caller's index of each row; ``series`` comes in long runs and has only series of ``keys``."""
         starts = run_starts(series)
         found = np.searchsorted(keys.series, series[starts], sorter=self.by_series)
@@ -72,4 +72,4 @@ def find_latest(index: NDArray[np.generic], time: NDArray[np.int64], block: NDAr
 def sort_by_index(columns: SampleColumns) -> SampleColumns:
     """Sort the rows by index; rows of one index stay in their order."""
     order = np.argsort(columns.index, kind="stable")
-    return columns.where(order)
+    return columns.select(order)

@@ -211,7 +211,7 @@ def unpack_runs(runs: Runs, epoch: int, lists: ReceivedLists[SeriesKeys]) -> Sam
     sent = runs.keys
     made = None if sent is None else SeriesKeys(_read(sent[0], np.uint64), _read(sent[1], np.uint64))
     keys = lists.take(epoch, runs.number, made)
-    described = Descriptors.parsed(runs.descriptors) if runs.descriptors else None
+    described = Descriptors.parse(runs.descriptors) if runs.descriptors else None
     count, time, value = _read(runs.count, np.int64), _read(runs.time, np.int64), _read(runs.value, np.float64)
     return SampleRuns(keys, count, time, value, runs.retention, None, described)
 

@@ -27,7 +27,7 @@ class Pending:
         self._sections = sections
         self._imported = imported_series
 
-    def descriptors(self) -> list[Descriptors]:
+    def list_descriptors(self) -> list[Descriptors]:
         """Return the descriptors of series that the engine may not have yet."""
         return descriptors_of([section.rows for section in self._sections])
 
@@ -36,7 +36,7 @@ class Pending:
         sections = [section for section in self._sections if section.meets(span)]
         return self._imported.buckets(sections, keys, span, step_ms)
 
-    def samples(self, keys: SeriesKeys, span: TimeRange) -> SampleColumns:
+    def select_samples(self, keys: SeriesKeys, span: TimeRange) -> SampleColumns:
         """Return the samples of some series in a span, sorted by (index, time), each once."""
         found = [runs for section in self._sections if (runs := section.select(keys, span)) is not None]
         if not found:
@@ -44,7 +44,7 @@ class Pending:
         runs = found[0] if len(found) == 1 else SeriesSlices(*map(np.concatenate, zip(*found, strict=True)))
         return _sort_runs(runs, len(keys))
 
-    def pieces(self, keys: SeriesKeys, span: TimeRange) -> Iterator[SampleColumns]:
+    def split(self, keys: SeriesKeys, span: TimeRange) -> Iterator[SampleColumns]:
         """Yield these samples in pieces of about ``PIECE_ROWS`` rows, and at least one series.
 
         Only the current piece is copied and sorted. Blocks without these series are released.
@@ -58,24 +58,24 @@ class Pending:
         together = max(1, len(keys) // (1 + rows // PIECE_ROWS))
         for first in range(0, len(keys) if rows else 0, together):
             some = slice(first, first + together)
-            found = chosen.samples(keys.where(some), span)
+            found = chosen.select_samples(keys.select(some), span)
             if len(found):
                 yield SampleColumns(found.index + np.uint32(first), found.time, found.value) if first else found
 
-    def previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns:
+    def find_previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns:
         """Return each series' last sample before a time; series without one are left out."""
-        found = self.samples(keys, TimeRange(0, max(0, before_ms)))
+        found = self.select_samples(keys, TimeRange(0, max(0, before_ms)))
         if not len(found):
             return found
         last = np.append(found.index[1:] != found.index[:-1], True)
-        return found.where(last)
+        return found.select(last)
 
-    def times(self, jobs: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    def list_times(self, jobs: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Yield job key, first and last time of the rows of some jobs; a job may repeat."""
         job_keys = np.array(sorted(set(jobs)), np.uint64)
         for section in self._sections:
             rows = section.rows
-            starts = rows.starts()
+            starts = rows.find_starts()
             least = np.minimum.reduceat(rows.time, starts)
             most = np.maximum.reduceat(rows.time, starts)
             chosen = np.flatnonzero(np.isin(rows.job, job_keys))
@@ -121,7 +121,7 @@ def _cut(columns: SampleColumns, part: slice) -> SampleColumns:
 
 def _merge_parts(parts: Sequence[SampleColumns]) -> SampleColumns:
     """Merge the rows of all parts in order. Of equal samples the one of the later part stays."""
-    joined = SampleColumns.joined(parts)
+    joined = SampleColumns.concatenate(parts)
     return _sort_rows(joined.index, joined.time, joined.value)
 
 

@@ -1,6 +1,6 @@
 """Reads raw samples from the engine, as a stream of bounded blocks."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -32,7 +32,7 @@ _TYPES = {"B": np.uint8, "H": np.uint16, "I": np.uint32, "L": np.uint64, "Q": np
 class ReadMeter(BudgetMeter):
     """The rest of a budget, also as settings of the engine."""
 
-    def settings(self) -> dict[str, Any]:
+    def make_settings(self) -> dict[str, Any]:
         """Return the engine's settings for the rest of the budget. Raises QueryTimeoutError if no time is left."""
         return {"max_execution_time": f"{self.seconds_left():.3f}", "timeout_overflow_mode": "throw"}
 
@@ -48,19 +48,19 @@ class SampleReader:
         """Yield blocks sorted by (index, time), without duplicates."""
         if not len(keys) or not span.length_ms:
             return
-        meter = ReadMeter.of(budget)
-        order = Order.of(keys)
+        meter = ReadMeter.start(budget)
+        order = Order.from_keys(keys)
         if order.same:
             yield from self._stream(span, order, meter)
         else:
             yield from self._read_reordered(keys, span, order, meter)
 
-    def blocks(
+    def read_blocks(
         self, sql: str, parameters: dict[str, Any], meter: ReadMeter, settings: Mapping[str, Any] = _DEFAULTS
     ) -> Generator[Columns]:
         """Yield the blocks of an answer as columns. Closing the iterator stops the engine's work."""
         with translated("read samples"), self._pool.client() as client:
-            every = {**meter.settings(), **settings}
+            every = {**meter.make_settings(), **settings}
             stream = client.query_column_block_stream(sql, parameters=parameters, settings=every)
             with stream as blocks:
                 for block in blocks:
@@ -72,7 +72,7 @@ class SampleReader:
         first, same = 0, order.same
         for some in key_pieces(order.keys):
             # Take the pending rows first: they may reach the engine meanwhile, and are then read twice.
-            waiting = _meter_pieces(self._pending().pieces(some, span), meter)
+            waiting = _meter_pieces(self._pending().split(some, span), meter)
             for block in overlaid(self._read_indexed(some, span, meter), waiting):
                 index = block.index + np.uint32(first) if first else block.index
                 if not same:
@@ -81,15 +81,15 @@ class SampleReader:
             first += len(some)
 
     def _read_indexed(self, keys: SeriesKeys, span: TimeRange, meter: ReadMeter) -> Generator[SampleColumns]:
-        order = Order.of(keys)
+        order = Order.from_keys(keys)
         for series, time, value, _ in self._read_unique(keys, span, meter):
-            yield SampleColumns(order.index_of(series, keys), time, value)
+            yield SampleColumns(order.index_rows(series, keys), time, value)
 
     def _read_unique(self, keys: SeriesKeys, span: TimeRange, meter: ReadMeter) -> Generator[Columns]:
         """Yield rows in the engine's order, without older copies of a sample. A block waits for the next one."""
         waiting: Columns | None = None
         parameters = key_parameters(keys) | {"start": span.start_ms, "end": span.end_ms}
-        for block in self.blocks(_READ, parameters, meter, _STREAMED):
+        for block in self.read_blocks(_READ, parameters, meter, _STREAMED):
             following = block
             if waiting is not None:
                 rows = _drop_older_copies(waiting)
@@ -115,25 +115,24 @@ class SampleReader:
             if rows > _BUFFER:
                 break
         else:
-            if blocks_read:
-                yield sort_by_index(_concatenate(blocks_read))
+            yield from _sort_blocks(blocks_read)
             return
         stream.close()
         del blocks_read
         for first, last in self._groups(keys, span, order, meter):
-            some = keys.where(slice(first, last))
-            inner = Order.of(some)
+            some = keys.select(slice(first, last))
+            inner = Order.from_keys(some)
             blocks = self._stream(span, inner, meter)
             for block in blocks if inner.same else _sort_blocks(blocks):
                 yield SampleColumns(block.index + np.uint32(first), block.time, block.value)
 
     def _groups(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: ReadMeter) -> list[tuple[int, int]]:
         """Return runs of consecutive keys with about ``_BUFFER`` rows at most; one key may have more."""
-        counts = np.bincount(self._pending().samples(keys, span).index, minlength=len(keys))
+        counts = np.bincount(self._pending().select_samples(keys, span).index, minlength=len(keys))
         for some in key_pieces(order.keys):
             parameters = key_parameters(some) | {"start": span.start_ms, "end": span.end_ms}
-            for series, count in self.blocks(_COUNT, parameters, meter):
-                counts[order.index_of(series, keys)] += count.astype(np.int64)
+            for series, count in self.read_blocks(_COUNT, parameters, meter):
+                counts[order.index_rows(series, keys)] += count.astype(np.int64)
         edges = [0]
         total = 0
         for position, rows in enumerate(counts.tolist()):
@@ -147,7 +146,7 @@ class SampleReader:
 
 def key_parameters(keys: SeriesKeys) -> dict[str, Any]:
     """Return the parameters of ``KEYS``."""
-    return {"jobs": keys.jobs(), "ids": keys.series.tolist()}
+    return {"jobs": keys.list_jobs(), "ids": keys.series.tolist()}
 
 
 KEYS = "job IN {jobs:Array(UInt64)} AND series IN {ids:Array(UInt64)}"
@@ -171,15 +170,7 @@ def _drop_older_copies(columns: Columns) -> Columns:
     return columns if chosen is None else [column[chosen] for column in columns]
 
 
-def _concatenate(blocks: Sequence[SampleColumns]) -> SampleColumns:
-    return SampleColumns(
-        np.concatenate([block.index for block in blocks]),
-        np.concatenate([block.time for block in blocks]),
-        np.concatenate([block.value for block in blocks]),
-    )
-
-
-def _sort_blocks(blocks: Iterator[SampleColumns]) -> Iterator[SampleColumns]:
-    blocks_read = list(blocks)
-    if blocks_read:
-        yield sort_by_index(_concatenate(blocks_read))
+def _sort_blocks(blocks: Iterable[SampleColumns]) -> Iterator[SampleColumns]:
+    joined = SampleColumns.concatenate([*blocks])
+    if len(joined):
+        yield sort_by_index(joined)

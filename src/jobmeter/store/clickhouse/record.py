@@ -92,7 +92,7 @@ class RecordHead(NamedTuple):
     copies: int
     check: int
 
-    def packed(self, magic: bytes) -> bytes:
+    def pack(self, magic: bytes) -> bytes:
         """Return the bytes of a head or a foot."""
         content = _HEAD.pack(magic, *self)
         return content + _CHECK.pack(crc32(content))
@@ -182,7 +182,7 @@ class RecordWriter:
             check = crc32(piece, check)
         rows, size = sum(map(len, groups)), sum(map(len, pieces))
         head = RecordHead(len(groups), self._salt, *self.position, size, rows, len(self._copies), check)
-        return [head.packed(HEAD_MAGIC), *pieces, head.packed(FOOT_MAGIC)]
+        return [head.pack(HEAD_MAGIC), *pieces, head.pack(FOOT_MAGIC)]
 
     def confirm(self, end: RecordPosition) -> None:
         """Note that the record is on disk, and its end."""
@@ -201,7 +201,7 @@ class RecordWriter:
         """Bytes of all segments so far."""
         return self._before + self.position.at
 
-    def flushed(self, total: int) -> None:
+    def note_flushed(self, total: int) -> None:
         """Stop repeating descriptors up to that ``total``: the engine has them. May be called from any thread."""
         self._flushed = total
 
@@ -287,7 +287,7 @@ def read_body(body: bytes, head: RecordHead) -> Body:
 
 def decompress(descriptors: bytes) -> Descriptors:
     """Return the descriptors of a section or a copy."""
-    return Descriptors.parsed(zstandard.ZstdDecompressor().decompress(descriptors))
+    return Descriptors.parse(zstandard.ZstdDecompressor().decompress(descriptors))
 
 
 def _read_section(body: bytes, at: int) -> tuple[RecordSection, int]:

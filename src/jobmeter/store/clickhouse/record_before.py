@@ -142,7 +142,7 @@ def _descriptors(record: bytes, at: int) -> tuple[Descriptors, int]:
     """Return the descriptors at a position, and their end."""
     (length,) = _NUMBER.unpack_from(record, at)
     at += _NUMBER.size
-    return Descriptors.parsed(record[at : at + length]), at - (-length // 8) * 8
+    return Descriptors.parse(record[at : at + length]), at - (-length // 8) * 8
 
 
 def _times(record: bytes, at: int, rows: int, *, together: bool) -> tuple[Int64s, int]:

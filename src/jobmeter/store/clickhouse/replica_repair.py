@@ -56,7 +56,7 @@ class ReplicaRepair:
 
     def _run(self) -> None:
         while not self._over.wait(REPAIR_SECONDS):
-            for place in self._replicas.stale():
+            for place in self._replicas.list_stale():
                 if self._not_before.get(place, 0.0) > self._clock.monotonic():
                     continue
                 try:
@@ -80,28 +80,28 @@ class ReplicaRepair:
         replicas = self._replicas
         began = self._clock.monotonic()
         replica_id = replicas.prepared(place)
-        source = next(iter(replicas.readable()), None)
+        source = next(iter(replicas.list_readable()), None)
         if source is None or not replicas.is_up(source):
             raise UnavailableError("no replica that has all data answers")
         with ExitStack() as stack:
             here, there = (
-                EngineTables(stack.enter_context(closing(self._pool(one))), replicas.target.at(one))
+                EngineTables(stack.enter_context(closing(self._pool(one))), replicas.target.with_server(one))
                 for one in (source, place)
             )
             copying = SliceCopy(here, there, self._clock, lambda: self._require_idle(place), _REPLICATED)
             self._run_steps(copying.passes(), place, None)
             with replicas.statements.exclusive():
-                if source not in replicas.readable():
+                if source not in replicas.list_readable():
                     raise UnavailableError(f"{place_name(source)}, from which it gets rows, lacks rows itself")
                 copying.is_quiet = True
-                self._run_steps(copying.checks(), place, self._clock.monotonic() + _PAUSE_SECONDS)
+                self._run_steps(copying.copy_until_equal(), place, self._clock.monotonic() + _PAUSE_SECONDS)
                 self._require_running()
                 replicas.include(place, replica_id)
         took = self._clock.monotonic() - began
         _log.info("%s has all data: %d rows were copied to it in %.1f s", place_name(place), copying.copied, took)
 
     def _pool(self, place: Place) -> Pool:
-        return Pool(self._replicas.target.at(place), 1, silence_seconds=SILENCE_SECONDS)
+        return Pool(self._replicas.target.with_server(place), 1, silence_seconds=SILENCE_SECONDS)
 
     def _run_steps(self, steps: Iterable[object], place: Place, deadline: float | None) -> None:
         for _ in steps:
@@ -120,7 +120,7 @@ class ReplicaRepair:
 
         A server that was frozen goes on with the statements that it had received.
         """
-        target = self._replicas.target.at(place)
+        target = self._replicas.target.with_server(place)
         with translated("list its statements"), closing(connect(target, None, SILENCE_SECONDS)) as client:
             (row,) = client.query(_RUNNING, parameters={"database": target.database}).result_rows
         if int(row[0]):

@@ -107,7 +107,7 @@ class ReplicaSet(Nodes):
         away: dict[Place, Exception] = {}
         for place in self.target.places:
             try:
-                with closing(connect(self.target.at(place), None, SILENCE_SECONDS)) as client:
+                with closing(connect(self.target.with_server(place), None, SILENCE_SECONDS)) as client:
                     contents[place] = read_content(client, self.target)
             except LOST as error:
                 away[place] = error
@@ -149,14 +149,17 @@ class ReplicaSet(Nodes):
 
     def _require_unused(self, place: Place) -> None:
         """Raise UnavailableError if a server with another data folder has not departed."""
-        with closing(Pool(self.target.at(place), 1, silence_seconds=SILENCE_SECONDS)) as pool:
+        with closing(Pool(self.target.with_server(place), 1, silence_seconds=SILENCE_SECONDS)) as pool:
             rows = [row for row in ServerTable(pool, self._clock).read() if row.state == LIVE]
         if rows:
             raise UnavailableError(other_server(rows))
 
     def prepared(self, place: Place) -> str:
         """Give a server this program's schema, unless it has other data. Return its ID."""
-        with closing(connect(self.target.at(place), None, SILENCE_SECONDS)) as client, translated("read its replicas"):
+        with (
+            closing(connect(self.target.with_server(place), None, SILENCE_SECONDS)) as client,
+            translated("read its replicas"),
+        ):
             content = read_content(client, self.target)
         self.require_ours(place, content, self._record)
         return self.prepare(place, self._record).id
@@ -166,7 +169,7 @@ class ReplicaSet(Nodes):
 
         ``record`` is written before the schema: a server with a schema and without a record has other data.
         """
-        target = self.target.at(place)
+        target = self.target.with_server(place)
         with closing(connect(target, None, SILENCE_SECONDS)) as client, translated("note its replicas"):
             create_database(client, target)
             create_record(client, target)
@@ -176,19 +179,19 @@ class ReplicaSet(Nodes):
             migrate(client, target, self._clock)
             return read_content(client, target)
 
-    def readable(self) -> Sequence[Place]:
+    def list_readable(self) -> Sequence[Place]:
         """Return the complete replicas, in the order of the address, those that do not answer last."""
         complete = self._record.complete
-        return self.answering_first([place for place in self.target.places if self._ids.get(place) in complete])
+        return self.order_by_answer([place for place in self.target.places if self._ids.get(place) in complete])
 
-    def stale(self) -> Sequence[Place]:
+    def list_stale(self) -> Sequence[Place]:
         """Return the replicas that answer and may lack rows."""
         complete = self._record.complete
         return [place for place in self.target.places if self.is_up(place) and self._ids.get(place) not in complete]
 
-    def states(self) -> dict[str, int]:
+    def list_states(self) -> dict[str, int]:
         """Return for each replica 1 if it answers and has all data, else 0."""
-        readable = set(self.readable())
+        readable = set(self.list_readable())
         return {place_name(place): int(place in readable and self.is_up(place)) for place in self.target.places}
 
     def gave_no_answer(self, error: Exception) -> bool:
@@ -210,7 +213,7 @@ class ReplicaSet(Nodes):
 
     def _exclude(self, place: Place) -> bool:
         """Note durably that a replica lacks rows. Return False if no other replica has all data and answers."""
-        others = [one for one in self.readable() if one != place]
+        others = [one for one in self.list_readable() if one != place]
         if not any(map(self.is_up, others)):
             return False
         with closing(NodesClient(self, None, SILENCE_SECONDS)) as client:
@@ -231,7 +234,7 @@ class ReplicaSet(Nodes):
         if verb == "BACKUP":
             return self.read(client, call)
         with self.statements.shared() if verb == "INSERT" else self.statements.exclusive():
-            complete = self.readable()
+            complete = self.list_readable()
             places = [place for place in complete if self.is_up(place)] or complete
             # A copy of a folder of one machine: the other replicas get its rows later.
             return self._run(client, call, places[:1] if verb == "RESTORE" else places)
@@ -242,7 +245,7 @@ class ReplicaSet(Nodes):
         failures: dict[Place, Exception] = {}
         for place in places:
             try:
-                answers[place] = call(client.on(place))
+                answers[place] = call(client.connect_to(place))
             except LOST as error:
                 failures[place] = error
                 if self.gave_no_answer(error):
@@ -275,7 +278,7 @@ class ReplicaSet(Nodes):
             self._record = replace(record, number=record.number + 1, complete=complete)
             self._is_saved = False
             with translated("note which replicas have all data"):
-                self._save(self.readable(), client)
+                self._save(self.list_readable(), client)
 
     def include(self, place: Place, replica_id: str) -> None:
         """Note durably that a replica has all data. No statement runs meanwhile."""
@@ -284,10 +287,10 @@ class ReplicaSet(Nodes):
             with self._recording, translated("note which replicas have all data"):
                 complete = self._record.complete | {replica_id: place_name(place)}
                 record = replace(self._record, number=self._record.number + 1, complete=complete)
-                write_record(client.on(place), self.target, record)
+                write_record(client.connect_to(place), self.target, record)
                 self._record, before = record, self._record
                 try:
-                    self._save(self.readable(), client)
+                    self._save(self.list_readable(), client)
                 except BaseException:
                     self._record, self._is_saved = replace(before, number=record.number), False
                     raise
@@ -305,7 +308,7 @@ class ReplicaSet(Nodes):
         try:
             for place in places:
                 try:
-                    write_record(own.on(place), self.target, self._record)
+                    write_record(own.connect_to(place), self.target, self._record)
                     saved += 1
                 except LOST as error:
                     own.drop(place)

@@ -51,7 +51,7 @@ class SampleRuns(msgspec.Struct, frozen=True, eq=False):
         return self.existing_span or (int(self.time.min()), int(self.time.max()))
 
     @classmethod
-    def of(cls, batch: SampleBatch, descriptors: Descriptors | None, retention: Retention) -> "SampleRuns":
+    def from_batch(cls, batch: SampleBatch, descriptors: Descriptors | None, retention: Retention) -> "SampleRuns":
         """Make the runs of a batch that is not empty."""
         index, keys, span = batch.index, batch.keys, batch.span
         if batch.single:
@@ -63,7 +63,7 @@ class SampleRuns(msgspec.Struct, frozen=True, eq=False):
         chosen = index[starts]
         count = np.diff(starts, append=len(index))
         if len(chosen) != len(keys) or int(chosen[0]) or (chosen[1:] != chosen[:-1] + np.uint32(1)).any():
-            keys = keys.where(chosen)
+            keys = keys.select(chosen)
         return cls(keys, count, batch.time, batch.value, retention, span, descriptors)
 
     @property
@@ -82,17 +82,17 @@ class SampleRuns(msgspec.Struct, frozen=True, eq=False):
         described = self.descriptors.nbytes if self.descriptors else 0
         return 24 * len(self.count) + 16 * len(self.time) + described
 
-    def alone(self) -> "SampleRuns":
+    def copy(self) -> "SampleRuns":
         """Copy the arrays, so that no larger ones stay referenced."""
         if self.time.base is None and self.value.base is None:
             return self
         return replace(self, time=_own_array(self.time), value=_own_array(self.value))
 
-    def starts(self) -> Positions:
+    def find_starts(self) -> Positions:
         """Return the start of each run."""
         return np.cumsum(self.count) - self.count
 
-    def late_hours(self, before_ms: int) -> set[JobHour]:
+    def find_late_hours(self, before_ms: int) -> set[JobHour]:
         """Return the (job, hour) pairs that have rows before a time."""
         if self.span[0] >= before_ms:
             return set()
@@ -133,18 +133,18 @@ class JournalBlock:
             return None
         rows, count = self.rows, self.rows.count[chosen]
         slots = np.repeat(np.arange(len(keys)), hits)
-        found = SeriesSlices(slots, count, *gathered(rows.time, rows.value, rows.starts()[chosen], count))
+        found = SeriesSlices(slots, count, *gathered(rows.time, rows.value, rows.find_starts()[chosen], count))
         return found if span.start_ms <= self.start_ms and self.end_ms <= span.end_ms else _cut_runs(found, span)
 
-    def bucketed(self, runs: Positions, span: tuple[int, int], step_ms: int) -> RunBuckets | None:
+    def bucket(self, runs: Positions, span: tuple[int, int], step_ms: int) -> RunBuckets | None:
         """Return the rows of some runs in a span in buckets; None if the times of a run do not ascend."""
         rows = self.rows
-        return bucketed(rows.starts()[runs], rows.count[runs], rows.time, rows.value, span, step_ms)
+        return bucketed(rows.find_starts()[runs], rows.count[runs], rows.time, rows.value, span, step_ms)
 
     def buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> RunBuckets | None:
-        """Return the rows of some series in buckets, by position in ``keys``; None as for ``bucketed``."""
+        """Return the rows of some series in buckets, by position in ``keys``; None as for ``bucket``."""
         chosen, hits = self._runs_of(keys)
-        found = self.bucketed(chosen, (span.start_ms, span.end_ms), step_ms)
+        found = self.bucket(chosen, (span.start_ms, span.end_ms), step_ms)
         return found and found._replace(owner=np.repeat(np.arange(len(keys)), hits)[found.owner])
 
     def count(self, keys: SeriesKeys) -> int:
@@ -281,7 +281,7 @@ class _DayCut(msgspec.Struct, frozen=True, eq=False):
             return cls(rows, np.array([first]), np.zeros(1, np.intp), np.array([len(rows)]))
         day = rows.time // DAY
         begins = np.append(True, day[1:] != day[:-1])
-        begins[rows.starts()] = True
+        begins[rows.find_starts()] = True
         start = np.flatnonzero(begins)
         return cls(rows, day[start], start, np.diff(start, append=len(day)))
 
@@ -297,7 +297,7 @@ class _DayCut(msgspec.Struct, frozen=True, eq=False):
         if not chosen.any():
             return None
         rows, start, count = self.rows, self.start[chosen], self.count[chosen]
-        run = np.searchsorted(rows.starts(), start, "right") - 1
+        run = np.searchsorted(rows.find_starts(), start, "right") - 1
         time, value = gathered(rows.time, rows.value, start, count)
         return SampleRuns(SeriesKeys(rows.job[run], rows.series[run]), count, time, value, rows.retention)
 

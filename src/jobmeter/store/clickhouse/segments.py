@@ -126,7 +126,7 @@ class Segments:
 
     def flushed(self) -> None:
         """Note that the engine has the rows from before the last ``seal``. May be called from any thread."""
-        self.writer.flushed(self._sealed)
+        self.writer.note_flushed(self._sealed)
 
     def remove(self, paths: Sequence[Path]) -> None:
         """Delete ended files; on return the deletion is durable. Raises OSError."""

@@ -1,6 +1,6 @@
 """The table of the servers that use one ClickHouse node."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -31,6 +31,7 @@ _WRITE = (
     "{folder:String}, {at:Int64}, {peer:String}, {phase:UInt8}, {leader:UInt64}"
 )
 _STATE = "SELECT max(state) FROM servers WHERE id = {id:UInt64}"
+_INSERTS = "SELECT count() FROM system.processes WHERE Settings['log_comment'] = {mark:String}"
 _OLD = "SELECT count() FROM servers WHERE state = {departed:UInt8} AND at < {before:Int64}"
 _FORGET = (
     "ALTER TABLE servers DELETE WHERE id IN "
@@ -86,6 +87,25 @@ def describe_apart(rows: Sequence[ServerRow]) -> str:
     )
 
 
+def mark_insert(server: int) -> dict[str, str]:
+    """Return the settings by which ``ServerTable.is_inserting`` finds the inserts of a server."""
+    return {"log_comment": f"jobmeter server {server}"}
+
+
+def fence_insert(table: str, columns: Mapping[str, str], server: int) -> str:
+    """Return the target of an insert that the engine refuses once a server is expelled; ``columns`` with their types.
+
+    The engine lists an insert as running before it reads the state.
+    """
+    names = ", ".join(columns)
+    described = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    expelled = f"(SELECT max(state) FROM servers WHERE id = {server}) > {LIVE}"
+    return (
+        f"{table} ({names}) SELECT {names} FROM input('{described}') "
+        f"WHERE throwIf({expelled}, 'other servers have expelled this one') = 0"
+    )
+
+
 class ServerTable:
     """Table of the servers. A statement sees each earlier statement of any server: the table is on a single node."""
 
@@ -104,11 +124,24 @@ class ServerTable:
             for number, state, beat, journals, host, folder, peer, phase, leader in rows
         ]
 
-    def state(self, number: int) -> int:
+    def get_state(self, number: int) -> int:
         """Return the state of a server; ``LIVE`` for an unknown one."""
         with translated("read which servers use it"), self._pool.client() as client:
             (row,) = client.query(_STATE, parameters={"id": number}).result_rows
         return int(row[0])
+
+    def expel(self, row: ServerRow) -> bool:
+        """Expel a server. Return True once the engine has ended its inserts; none begins any more."""
+        if row.state == LIVE:
+            self.write(msgspec.structs.replace(row, beat=row.beat + 1, state=EXPELLED))
+        return not self.is_inserting(row.id)
+
+    def is_inserting(self, number: int) -> bool:
+        """Return True while the engine runs an insert of a server."""
+        parameters = {"mark": mark_insert(number)["log_comment"]}
+        with translated("read which servers use it"), self._pool.client() as client:
+            (row,) = client.query(_INSERTS, parameters=parameters).result_rows
+        return bool(row[0])
 
     def write(self, row: ServerRow) -> None:
         """Store a row. On return it is durable and visible."""

@@ -124,14 +124,14 @@ class StoreGrowth:
         """Return a copy from each old shard to each complete replica of a new shard, with the number of the old one."""
         replicas = _replicas(self._engines[shard])
         found: list[tuple[int, SliceCopy]] = []
-        for place in replicas.readable():
-            target = replicas.target.at(place)
+        for place in replicas.list_readable():
+            target = replicas.target.with_server(place)
             pool = stack.enter_context(closing(Pool(target, 1, silence_seconds=SILENCE_SECONDS)))
             there = EngineTables(pool, target)
             for number, engine in enumerate(self._old):
                 here = stack.enter_context(engine.move_source().opened())
                 ways = (number, len(self._old)), (shard, len(self._engines))
-                tables = [table.on_shards(*ways) for table in TABLES if table.table in NUMBERS]
+                tables = [table.select_shards(*ways) for table in TABLES if table.table in NUMBERS]
                 found.append((number, SliceCopy(here, there, self._clock, engine.maintenance.flush, tables)))
         return found
 
@@ -145,7 +145,7 @@ class StoreGrowth:
         with replicas.statements.exclusive():
             for _, copying in copies:
                 copying.is_quiet = True
-                self._follow(copying.checks())
+                self._follow(copying.copy_until_equal())
             if replicas.record.number != number:
                 raise UnavailableError("the complete replicas of a new shard changed")
             for old, copying in copies:

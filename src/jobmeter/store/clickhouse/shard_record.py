@@ -72,7 +72,7 @@ def read_place_records(target: EngineTarget) -> list[ShardRecord | None]:
     found: list[ShardRecord | None] = []
     for place in target.places:
         try:
-            with closing(connect(target.at(place), None, SILENCE_SECONDS)) as client:
+            with closing(connect(target.with_server(place), None, SILENCE_SECONDS)) as client:
                 record = read_record(client, target.database)
         except LOST:
             continue

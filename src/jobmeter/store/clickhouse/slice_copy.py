@@ -65,7 +65,7 @@ class SliceCopy:
                 return
             before = took
 
-    def checks(self) -> Iterator[MoveStep]:
+    def copy_until_equal(self) -> Iterator[MoveStep]:
         """Copy and compare until both engines agree. Nobody writes meanwhile."""
         for number in range(_MOST_CHECKS):
             differed = False
@@ -86,8 +86,8 @@ class SliceCopy:
         """
         self._flush()
         for table in self.tables:
-            changed = self.changed(table)
-            pairs, _ = self.compared(table, changed)
+            changed = self.find_changed(table)
+            pairs, _ = self.compare(table, changed)
             surplus = [one for one, here, there in pairs if there.rows and (again or there.rows > here.rows)]
             if surplus:
                 self._destination.erase(table, surplus)
@@ -97,10 +97,12 @@ class SliceCopy:
                     self.source.copy(table, number, self._clock.now_ms() // SECOND, self._destination)
                     self.copied += here.rows
 
-    def changed(self, table: TableSlices) -> dict[str, _State]:
+    def find_changed(self, table: TableSlices) -> dict[str, _State]:
         """Return the partitions that may differ, with their states in the first engine."""
-        here = self.source.partitions(table)
-        extra: dict[str, _State] = {name: (-1, -1) for name in self._destination.partitions(table) if name not in here}
+        here = self.source.list_partitions(table)
+        extra: dict[str, _State] = {
+            name: (-1, -1) for name in self._destination.list_partitions(table) if name not in here
+        }
         found = {**here, **extra}
         return {name: state for name, state in found.items() if self._state_of(table, name) != state}
 
@@ -108,7 +110,7 @@ class SliceCopy:
         equal = self._equal.get((table.table, partition))
         return None if equal is None else equal.state
 
-    def compared(self, table: TableSlices, changed: Mapping[str, _State]) -> tuple[list[Difference], SliceSum]:
+    def compare(self, table: TableSlices, changed: Mapping[str, _State]) -> tuple[list[Difference], SliceSum]:
         """Compare partitions. Return their slices that differ, and the sum of their rows in the first engine.
 
         Notes the partitions that agree.
@@ -117,7 +119,9 @@ class SliceCopy:
             return [], NO_ROWS
         # A row that expires during the comparison must not count in one engine only.
         at_seconds = (self._clock.now_ms() + HOUR) // SECOND
-        source, destination = (one.sums(table, list(changed), at_seconds) for one in (self.source, self._destination))
+        source, destination = (
+            one.sum_slices(table, list(changed), at_seconds) for one in (self.source, self._destination)
+        )
         differing: list[Difference] = []
         for name, state in changed.items():
             here, there = source[name], destination[name]

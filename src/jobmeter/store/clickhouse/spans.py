@@ -47,9 +47,9 @@ class SpanTable:
             for block in _blocks(spans, retention.raw_days):
                 client.raw_insert("spans", None, block, fmt="JSONEachRow")
 
-    def traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
+    def list_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
         """Return one page, with the total if the query counts."""
-        meter = ReadMeter.of(budget)
+        meter = ReadMeter.start(budget)
         rows = self._query(*list_sql(selector), meter, budget) if selector.limit else []
         found = [_trace(row) for row in rows]
         if not selector.count:
@@ -58,7 +58,7 @@ class SpanTable:
 
     def read(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
         """Return one page of spans, each span once."""
-        meter, limit = ReadMeter.of(budget), selector.limit
+        meter, limit = ReadMeter.start(budget), selector.limit
         while selector.traces and selector.limit:
             rows = self._query(*spans_sql(selector, limit + 1), meter, budget)
             once = {tuple(row[:5]): row for row in rows}
@@ -71,7 +71,7 @@ class SpanTable:
     def _query(
         self, sql: str, parameters: dict[str, Any], meter: ReadMeter, budget: ReadBudget
     ) -> Sequence[Sequence[Any]]:
-        settings = meter.settings() | {
+        settings = meter.make_settings() | {
             "max_rows_to_read": budget.rows,
             "max_result_bytes": 2 * PAGE_BYTES,
             "result_overflow_mode": "throw",

@@ -20,4 +20,4 @@ def pieces(items: Sequence[T], size: int = PARAMETERS) -> Iterator[Sequence[T]]:
 def key_pieces(keys: SeriesKeys) -> Iterator[SeriesKeys]:
     """Yield the keys in runs that fit into one parameter."""
     for start in range(0, len(keys), PARAMETERS):
-        yield keys.where(slice(start, start + PARAMETERS))
+        yield keys.select(slice(start, start + PARAMETERS))

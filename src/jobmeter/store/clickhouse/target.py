@@ -68,7 +68,7 @@ class EngineTarget:
         """True if servers speak TLS."""
         return is_true(self.options.get("secure", ""))
 
-    def at(self, place: Place) -> "EngineTarget":
+    def with_server(self, place: Place) -> "EngineTarget":
         """Return the target that has only this server."""
         return replace(self, places=(place,), shards=1)
 

@@ -47,7 +47,7 @@ def _split(keys: SeriesKeys, count: int) -> _KeySplit:
         for number, shard in enumerate(shards.tolist()):
             places = np.flatnonzero(part == number)
             within[places] = np.arange(len(places), dtype=np.uint32)
-            parts.append(KeyPart(shard, places, keys if len(shards) == 1 else keys.where(places)))
+            parts.append(KeyPart(shard, places, keys if len(shards) == 1 else keys.select(places)))
         cached = keys.derived[split_keys, count] = _KeySplit(parts, part.astype(np.int64), within)
     return cached
 
@@ -125,7 +125,7 @@ def _take_ready(
     for name, block in blocks.items():
         end = len(block) if until is None else int(np.searchsorted(block.index, until, "right"))
         if end:
-            ready.append(block.where(slice(end)))
+            ready.append(block.select(slice(end)))
         if end < len(block):
-            others[name] = block.where(slice(end, None))
+            others[name] = block.select(slice(end, None))
     return ready, others

@@ -179,9 +179,9 @@ class ShardedStore:
         return series
 
     @_while_placed
-    def names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
+    def list_names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
         """Return the distinct names of a field in the matching series, sorted."""
-        found = self._ask_selected(selector, lambda one: lambda engine: engine.names(one, part, prefix))
+        found = self._ask_selected(selector, lambda one: lambda engine: engine.list_names(one, part, prefix))
         return found[0] if len(found) == 1 else sorted({name for names in found for name in names})[: selector.limit]
 
     def _ask_selected(
@@ -195,19 +195,19 @@ class ShardedStore:
         )
 
     @_while_placed
-    def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
+    def list_live_series(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
         """Return a page of series that may have samples since a time."""
-        pages = self._ask_everyone(lambda engine: engine.live(since_ms, most, place))
+        pages = self._ask_everyone(lambda engine: engine.list_live_series(since_ms, most, place))
         job, series = (np.concatenate([getattr(page.keys, name) for page in pages]) for name in ("job", "series"))
         keys = SeriesKeys(job, series)
-        keys = keys.where(np.lexsort((keys.series, keys.job)))
+        keys = keys.select(np.lexsort((keys.series, keys.job)))
         following = [page.following for page in pages if page.following is not None]
         # The rest of this day, else the latest earlier day.
         nexts = [(job, series) for day, job, series in following if day == place[0]]
         if len(keys) > most:
             nexts.append((int(keys.job[most]), int(keys.series[most])))
         if nexts:
-            return SeriesPage(keys.where(slice(most)), (place[0], *min(nexts)))
+            return SeriesPage(keys.select(slice(most)), (place[0], *min(nexts)))
         return SeriesPage(keys, max(following, default=None))
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
@@ -223,7 +223,7 @@ class ShardedStore:
                 yield from self._read_parts(parts, span, budget)
 
     def _read_parts(self, parts: Mapping[int, KeyPart], span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
-        left = BudgetMeter.of(budget)
+        left = BudgetMeter.start(budget)
         with ExitStack() as stack:
             streams = self._ask({shard: partial(_read_keys, part.keys, span, budget) for shard, part in parts.items()})
             for stream in streams.values():
@@ -245,27 +245,27 @@ class ShardedStore:
         return self._merge(keys, lambda engine, some: engine.read_buckets(some, span, tier, budget))
 
     @_while_placed
-    def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
+    def read_previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """Return for each series its last sample before that time."""
-        return self._merge(keys, lambda engine, some: engine.previous(some, before_ms, budget))
+        return self._merge(keys, lambda engine, some: engine.read_previous(some, before_ms, budget))
 
     def _merge(self, keys: SeriesKeys, work: Callable[[ShardEngine, SeriesKeys], _Columns]) -> _Columns:
         if not len(keys):
             return self.shards[0].call(lambda engine: work(engine, keys))
         return merge_columns([renumber(found, part) for part, found in self._ask_keys(keys, work)])
 
-    def imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
+    def read_imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
         """Return None: a ClickHouse server has no statistics of imported samples."""
 
     @_while_placed
-    def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+    def find_rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """Return the hour-aligned parts of ``span`` with complete roll-ups of all these jobs.
 
         Without jobs: the parts with roll-ups of any job.
         """
         parts = self._group_jobs(jobs)
         if not parts:
-            found = self._ask_everyone(lambda engine: engine.rolled_up_ranges((), span))
+            found = self._ask_everyone(lambda engine: engine.find_rolled_up_ranges((), span))
             return max(found, key=lambda ranges: max((one.end_ms for one in ranges), default=0))
         found = list(self._ask({shard: partial(_read_ranges, some, span) for shard, some in parts.items()}).values())
         ranges = found[0]
@@ -273,7 +273,7 @@ class ShardedStore:
             ranges = _intersect(ranges, others)
         return ranges
 
-    def revision(self, jobs: Sequence[int]) -> None:
+    def get_revision(self, jobs: Sequence[int]) -> None:
         """Return None: this engine does not count changes."""
 
     def roll_up(self, until_ms: int) -> int:
@@ -284,7 +284,7 @@ class ShardedStore:
         return sum(self._change_everyone(lambda engine: engine.roll_up(until_ms)))
 
     @_while_placed
-    def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
+    def read_last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the times of the first and the last sample of each job key that has samples."""
         parts = self._group_jobs(jobs)
         times: dict[int, tuple[int, int]] = {}
@@ -303,22 +303,22 @@ class ShardedStore:
         self._change_everyone(lambda engine: engine.check_writable())
         self._change_everyone(lambda engine: engine.delete_job(job))
 
-    def damaged(self) -> Sequence[DamagedPart]:
+    def list_damaged(self) -> Sequence[DamagedPart]:
         """Return the shards that cannot be read, and the unreadable parts of the others."""
         found: list[DamagedPart] = []
         for number, shard in enumerate(self.shards[: self.count]):
             if shard.engine is None or not shard.is_up:
                 found.append(AwayShard.of(number, self.count))
             else:
-                found += shard.engine.damaged()
+                found += shard.engine.list_damaged()
         return found
 
-    def statistics(self) -> StoreStatistics:
+    def read_statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data on the shards that answer."""
         found: dict[int, StoreStatistics] = {}
         for number, shard in enumerate(self.shards):
             with suppress(UnavailableError):
-                found[number] = shard.call(lambda engine: engine.statistics())
+                found[number] = shard.call(lambda engine: engine.read_statistics())
         names = ("rows", "bytes", "parts", "merges", "journal", "replicas")
         sums = {name: _add_up([getattr(one, name) for one in found.values()]) for name in names}
         states = {str(number + 1): int(number in found) for number in range(len(self.shards))}
@@ -443,11 +443,11 @@ def _read_next(stream: Iterator[SampleColumns], _: ShardEngine) -> SampleColumns
 
 
 def _read_ranges(jobs: Sequence[int], span: TimeRange, engine: ShardEngine) -> list[TimeRange]:
-    return engine.rolled_up_ranges(jobs, span)
+    return engine.find_rolled_up_ranges(jobs, span)
 
 
 def _read_times(jobs: Sequence[int], engine: ShardEngine) -> dict[int, tuple[int, int]]:
-    return engine.last_times(jobs)
+    return engine.read_last_times(jobs)
 
 
 def _back_up(directory: Path, engine: ShardEngine) -> None:

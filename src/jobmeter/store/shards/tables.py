@@ -32,9 +32,9 @@ class ShardedLogs:
     def append(self, lines: Sequence[LogLine], retention: Retention = _RETENTION) -> None:
         """Store log lines. On return they are durable."""
         with self._set.placed() as count:
-            batch = LogBatch.of(lines)
+            batch = LogBatch.from_lines(lines)
             own = [find_shard(number_line(source), count) for source in batch.sources]
-            parts = {shard: batch.of_sources([one == shard for one in own]) for shard in set(own)}
+            parts = {shard: batch.select_sources([one == shard for one in own]) for shard in set(own)}
             works = {shard: partial(_append_lines, part, retention) for shard, part in parts.items() if len(part)}
             ask_all(self._shards, works)
 
@@ -58,11 +58,11 @@ class ShardedSpans:
             parts = _group(spans, lambda span: number_trace(span.trace), count)
             ask_all(self._shards, {shard: partial(_append_spans, part, retention) for shard, part in parts.items()})
 
-    def traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
+    def list_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
         """Return one page of traces. A page of each shard has all that may be in it."""
         end = selector.offset + selector.limit
         wide = replace(selector, offset=0, limit=end if selector.limit else 0)
-        found = self._ask_traces(selector.traces, lambda _: lambda engine: engine.spans.traces(wide, budget))
+        found = self._ask_traces(selector.traces, lambda _: lambda engine: engine.spans.list_traces(wide, budget))
         merged = sorted((trace for page in found for trace in page.traces), key=partial(_order_trace, selector))
         total = sum(page.total or 0 for page in found) if selector.count else None
         return TracePage(merged[selector.offset : end], total)

@@ -17,7 +17,7 @@ def merge(pages: Pages, rows: SeriesRows, own: Int64s, index: Int64s, time: Int6
     head = _heads(index)
     earliest, latest = time[head], time[np.roll(head, -1)]
     begin = pages.page_of(rows.first_page[own], rows.last_page[own], earliest)
-    position, written = pages.chains(begin, latest)
+    position, written = pages.follow_chains(begin, latest)
     of, old_time, old_value = pages.content(written)
     index, time, value = sort_samples(
         np.concatenate([position[of], index]), np.concatenate([old_time, time]), np.concatenate([old_value, value])

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel import samples as kernel
 from jobmeter.kernel.marks import GROUP, Marks
-from jobmeter.kernel.number_table import Allocate
+from jobmeter.kernel.number_table import Allocate, allocate_zeros
 from jobmeter.kernel.window import PAGE
 from jobmeter.model.batch import Bools, Float64s, Int64s, SampleColumns, SeriesKeys, Uint64s
 from jobmeter.model.series_table import MOST, SeriesTable
@@ -40,14 +40,14 @@ class Pages:
     takes none. Not safe for several threads.
     """
 
-    def __init__(self, size: int, allocate: Allocate = np.zeros) -> None:
+    def __init__(self, size: int, allocate: Allocate = allocate_zeros) -> None:
         self.size = size
         self.distance: Int32s = allocate(size * PAGE, np.int32)
         self.value: Float64s = allocate(size * PAGE, np.float64)
         self.base: Int64s = allocate(size, np.int64)
         self.filled: Int32s = allocate(size, np.int32)
         self.following: Int32s = allocate(size, np.int32)
-        self.free = np.empty(size, np.int32)
+        self.free: Int32s = allocate_zeros(size, np.int32)
         # Number of returned pages (in ``free``), the first page never used, and the number of all pages.
         self.stock = np.array([0, 0, size], np.int64)
 
@@ -79,7 +79,7 @@ class Pages:
         self.free[returned : returned + len(pages)] = pages
         self.stock[0] = returned + len(pages)
 
-    def chains(self, first: Int32s, until: Int64s | None = None) -> tuple[Int64s, Int32s]:
+    def follow_chains(self, first: Int32s, until: Int64s | None = None) -> tuple[Int64s, Int32s]:
         """Return pages and their successors, chain by chain: int64[k], a position in ``first``, and int32[k], the page.
 
         With ``until`` (int64 ms, by position) a chain ends with the first page behind ``first`` whose base is later.
@@ -172,7 +172,7 @@ class SeriesRows:
         rows[~self._there[rows]] = NO_ROW
         return rows
 
-    def all(self) -> Int64s:
+    def list_rows(self) -> Int64s:
         """Return every row in use."""
         return np.flatnonzero(self._there[: self._table.end])
 
@@ -188,7 +188,7 @@ class SeriesRows:
 
     def add_all(self, keys: SeriesKeys, since_ms: int) -> Int64s:
         """Add rows without samples for distinct series that have none. Return their numbers, int64[k]."""
-        rows = self._table.rows(keys.series)
+        rows = self._table.assign_rows(keys.series)
         with self.marks.writing(rows):
             self.job[rows] = keys.job
             self.since[rows], self.last[rows] = since_ms, _NEVER
@@ -226,4 +226,4 @@ class PageWriter:
         left = kernel.append(
             self._at, self._stock, row_numbers, (columns.index, columns.time, columns.value), keep_from, write
         )
-        return columns.where(left)
+        return columns.select(left)

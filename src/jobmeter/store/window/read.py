@@ -77,7 +77,7 @@ class WindowReads:
             return columns
         return SampleColumns(columns.index + np.uint32(first), columns.time, columns.value)
 
-    def buckets(
+    def read_buckets(
         self,
         keys: SeriesKeys,
         span: TimeRange,
@@ -86,7 +86,7 @@ class WindowReads:
         references: References,
         most: int | None = None,
     ) -> BucketColumns | None:
-        """Return the samples in buckets; see ``StoreMemory.buckets``. ``most`` is ``MOST_SAMPLES`` by default."""
+        """Return the samples in buckets; see ``StoreMemory.read_buckets``. ``most`` is ``MOST_SAMPLES`` by default."""
         most = MOST_SAMPLES if most is None else most
 
         def answer(found: FoundRows) -> tuple[BucketColumns, References] | None:
@@ -108,10 +108,10 @@ class WindowReads:
         references.become(made[1])
         return made[0]
 
-    def lines(
+    def average_lines(
         self, keys: SeriesKeys, grid: kernel.WindowGrid, span: TimeRange, step_ms: int, most: int
     ) -> kernel.LineColumns | None:
-        """Return the means of gauges in buckets, joined by line; see ``StoreMemory.lines``."""
+        """Return the means of gauges in buckets, joined by line; see ``StoreMemory.average_lines``."""
         at, ends = self._at, (span.start_ms, span.end_ms)
         if span.start_ms == span.end_ms:
             return None
@@ -125,7 +125,7 @@ class WindowReads:
 
         return self._consistent(keys, answer)
 
-    def previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns | None:
+    def read_previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns | None:
         """Return each series' last sample before a time; None if the window may lack any of these samples."""
 
         def answer(found: FoundRows) -> SampleColumns | None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Iterable
 
 import numpy as np
 
-from jobmeter.kernel.number_table import Allocate
+from jobmeter.kernel.number_table import Allocate, allocate_zeros
 
 SLOTS = 1 << 16
 """Number of slots. Keys with one slot are raised together."""
@@ -28,12 +28,12 @@ class Revisions:
     before the data that is cached under it.
     """
 
-    def __init__(self, allocate: Allocate = np.zeros) -> None:
+    def __init__(self, allocate: Allocate = allocate_zeros) -> None:
         self._numbers = allocate(SLOTS + 1, np.int64).data
         self._last = 0
         self._raising = threading.Lock()
 
-    def of(self, keys: Iterable[int]) -> Hashable:
+    def get_revision(self, keys: Iterable[int]) -> Hashable:
         """Return a value that changes when any of these keys is raised."""
         numbers = self._numbers
         return (numbers[SLOTS], *(numbers[key % SLOTS] for key in keys))

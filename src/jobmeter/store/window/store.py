@@ -53,10 +53,10 @@ class WindowedStore:
         self.logs, self.spans, self.outbox = engine.logs, engine.spans, engine.outbox
         self.check_writable = engine.check_writable
         self.use_series, self.lacks_descriptor = engine.use_series, engine.lacks_descriptor
-        self.live, self.names = engine.live, engine.names
-        self.read_buckets, self.last_times = engine.read_buckets, engine.last_times
-        self.imported_buckets = engine.imported_buckets
-        self.damaged, self.backup = engine.damaged, engine.backup
+        self.list_live_series, self.list_names = engine.list_live_series, engine.list_names
+        self.read_buckets, self.read_last_times = engine.read_buckets, engine.read_last_times
+        self.read_imported_buckets = engine.read_imported_buckets
+        self.list_damaged, self.backup = engine.list_damaged, engine.backup
         self._clock = clock
         self.window = Window(length_ms, bound)
         engine.use_series(self.window.series)
@@ -91,7 +91,7 @@ class WindowedStore:
         """
         over_ms = floor_to(self._clock.now_ms(), HOUR)
         try:
-            rolled = self._engine.rolled_up_ranges((), TimeRange(over_ms, floor_to(MAX_TIME_MS, HOUR)))
+            rolled = self._engine.find_rolled_up_ranges((), TimeRange(over_ms, floor_to(MAX_TIME_MS, HOUR)))
         except UnavailableError:
             return over_ms + HOUR
         return max((part.end_ms for part in rolled), default=over_ms)
@@ -126,7 +126,7 @@ class WindowedStore:
             changed = _find_late_jobs(batches, self._immutable_ms)
             for batch in batches:
                 if not self.window.has_all(batch.keys):
-                    new = batch.keys.where(self.window.missing(batch.keys))
+                    new = batch.keys.select(self.window.find_missing(batch.keys))
                     changed.update(new.job.tolist())
                     if len(self._wanted) < _MOST_WANTED:
                         self._wanted.update(zip(new.series.tolist(), new.job.tolist(), strict=True))
@@ -202,19 +202,19 @@ class WindowedStore:
         since = max(0, self._clock.now_ms() - self.window.length_ms)
         keys, following = page
         while not len(keys) and following is not None:
-            keys, following = self._engine.live(since, _PAGE_SERIES, following)
-        some = keys.where(slice(most))
+            keys, following = self._engine.list_live_series(since, _PAGE_SERIES, following)
+        some = keys.select(slice(most))
         follows = self.engine_use is not None and self.engine_use.is_following
         if follows:
             self._adopt_beside(some, since)
         with self._appending:
             if self._unfilled is not page:
                 return True  # other servers came or went
-            new = self.window.missing(some)
+            new = self.window.find_missing(some)
             if new.any() and not follows:
-                self._adopt(some.where(new), since)
+                self._adopt(some.select(new), since)
             # Only after the read: after an error the next round tries these series again.
-            left = SeriesPage(keys.where(slice(most, None)), following)
+            left = SeriesPage(keys.select(slice(most, None)), following)
             self._unfilled = None if self.window.full or not (len(left.keys) or left.following) else left
             return self._unfilled is not None or bool(self._wanted)
 
@@ -240,16 +240,16 @@ class WindowedStore:
             with self._appending:
                 if not self._is_trusted:
                     return
-                some = some.where(self.window.missing(some))
+                some = some.select(self.window.find_missing(some))
                 self._meanwhile = []
             if not len(some):
                 continue
             try:
                 blocks = self._engine.read(some, TimeRange(since_ms, MAX_TIME_MS), ReadBudget(rows=_ADOPTED_ROWS))
-                columns = SampleColumns.joined(list(blocks))
+                columns = SampleColumns.concatenate(list(blocks))
             except LimitExceededError:
                 half = len(some) // 2
-                parts += [some.where(slice(half)), some.where(slice(half, None))] if half else []
+                parts += [some.select(slice(half)), some.select(slice(half, None))] if half else []
                 continue
             with self._appending:
                 written = self._pop_meanwhile()
@@ -266,7 +266,7 @@ class WindowedStore:
 
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. The list is shared: callers must not change it."""
-        revision = None if selector.jobs is None else self.revision(selector.jobs)
+        revision = None if selector.jobs is None else self.get_revision(selector.jobs)
         if revision is None:
             return self._engine.find(_widen_selector(selector))
         # A list for each node: questions about several nodes seldom name the same ones again.
@@ -293,9 +293,9 @@ class WindowedStore:
         Blocks are copied from the window one by one, on demand. If the window has dropped samples in between, the rest
         is read from the engine.
         """
-        left = BudgetMeter.of(budget)
+        left = BudgetMeter.start(budget)
         for begin in range(0, len(keys), _TOGETHER):
-            some = keys.where(slice(begin, begin + _TOGETHER))
+            some = keys.select(slice(begin, begin + _TOGETHER))
             first, first_ms, full = 0, span.start_ms, True
             while full:
                 columns = (
@@ -323,33 +323,33 @@ class WindowedStore:
             parts = [(first, first + 1, own), (first + 1, len(keys), span)]
         for begin, end, part in parts:
             if begin < end:
-                for block in self._engine.read(keys.where(slice(begin, end)), part, left.left()):
+                for block in self._engine.read(keys.select(slice(begin, end)), part, left.left()):
                     left.take(len(block))
                     yield SampleColumns(block.index + np.uint32(begin), block.time, block.value)
 
-    def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
+    def read_previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """Return for each series its last sample before that time."""
-        found = self.window.previous(keys, before_ms) if self._is_current else None
-        return self._engine.previous(keys, before_ms, budget) if found is None else found
+        found = self.window.read_previous(keys, before_ms) if self._is_current else None
+        return self._engine.read_previous(keys, before_ms, budget) if found is None else found
 
-    def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+    def find_rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """Return the hour-aligned parts of ``span`` with complete roll-ups of all these jobs."""
-        name, revision = (WindowedStore, tuple(jobs), span), self.revision(jobs)
+        name, revision = (WindowedStore, tuple(jobs), span), self.get_revision(jobs)
         if revision is None:
-            return self._engine.rolled_up_ranges(jobs, span)
+            return self._engine.find_rolled_up_ranges(jobs, span)
         cached: list[TimeRange] | None = self.cache.get(name, revision)
         if cached is None:
-            cached = self._engine.rolled_up_ranges(jobs, span)
+            cached = self._engine.find_rolled_up_ranges(jobs, span)
             self.cache.put(name, revision, cached, 100 * (len(jobs) + len(cached)))
         return cached
 
-    def revision(self, jobs: Sequence[int]) -> Hashable | None:
+    def get_revision(self, jobs: Sequence[int]) -> Hashable | None:
         """Return a value that changes when data of these jobs may have changed; None while other servers may change it.
 
         It changes after every roll-up, after samples of hours that may be rolled up, and after new series of a job.
         None also where answers may lack rows: they must not be cached.
         """
-        return self.window.revisions.of(jobs) if self._is_current and missing_shards() is None else None
+        return self.window.revisions.get_revision(jobs) if self._is_current and missing_shards() is None else None
 
     def roll_up(self, until_ms: int) -> int:
         """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
@@ -376,11 +376,11 @@ class WindowedStore:
                 self.window.revisions.raise_some({job})
                 self.window.drop_job(job)
 
-    def statistics(self) -> StoreStatistics:
+    def read_statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data, and of the window."""
         seconds = self.window.length_ms // SECOND
         window = {"series": len(self.window), "bytes": self.window.bytes, "seconds": seconds}
-        return replace(self._engine.statistics(), window=window)
+        return replace(self._engine.read_statistics(), window=window)
 
     def restore(self, directory: Path) -> None:
         """Restore a backup into an empty store."""
@@ -401,7 +401,7 @@ class WindowedStore:
         job, series = list[Uint64s](), list[Uint64s]()
         for batch in batches:
             if not self.window.has_all(batch.keys):
-                new = self.window.missing(batch.keys)
+                new = self.window.find_missing(batch.keys)
                 jobs.update(batch.keys.job[new].tolist())
                 live = np.zeros(len(new), bool)
                 live[batch.index[batch.time >= since]] = True
@@ -426,19 +426,19 @@ class WindowedStore:
         """Add new series to the window. No appends may run meanwhile. See ``Window.adopt``."""
         new = self._engine.lacks_descriptor(keys, since_ms)
         if new.any():
-            fresh = keys.where(new)
+            fresh = keys.select(new)
             self.window.adopt(fresh, SampleColumns.empty(), since_ms, now_ms)
-            keys = keys.where(~new)
+            keys = keys.select(~new)
         parts = [keys] if len(keys) else []
         while parts:
             some = parts.pop()
             blocks = self._engine.read(some, TimeRange(since_ms, MAX_TIME_MS), ReadBudget(rows=_ADOPTED_ROWS))
             try:
-                self.window.adopt(some, SampleColumns.joined(list(blocks)), since_ms, now_ms)
+                self.window.adopt(some, SampleColumns.concatenate(list(blocks)), since_ms, now_ms)
             except LimitExceededError:
                 # A single series with too many samples stays outside: queries about it go to the engine.
                 half = len(some) // 2
-                parts += [some.where(slice(half)), some.where(slice(half, None))] if half else []
+                parts += [some.select(slice(half)), some.select(slice(half, None))] if half else []
 
     def _sweep(self) -> None:
         now = self._clock.now_ms()

@@ -94,7 +94,7 @@ class Window(WindowReads):
         with self._lock:
             return self._look_up(keys).whole
 
-    def missing(self, keys: SeriesKeys) -> NDArray[np.bool_]:
+    def find_missing(self, keys: SeriesKeys) -> NDArray[np.bool_]:
         """Return bool[k]: the series that are not here."""
         with self._lock:
             return self._look_up(keys).rows < 0
@@ -113,7 +113,7 @@ class Window(WindowReads):
                 self._shrink(now_ms, int(needed[-1]))
             new = new[self.bytes + needed <= self._bound]
             rows = np.full(len(keys), NO_ROW)
-            added = rows[new] = self._rows.add_all(keys.where(new), _INCOMPLETE_MS)
+            added = rows[new] = self._rows.add_all(keys.select(new), _INCOMPLETE_MS)
             of = rows[columns.index]
             there = of != NO_ROW
             self._write(of[there], columns.time[there], columns.value[there])
@@ -168,7 +168,7 @@ class Window(WindowReads):
     def clear(self) -> None:
         """Drop every series."""
         with self._lock:
-            self._remove(self._rows.all())
+            self._remove(self._rows.list_rows())
 
     def sweep(self, now_ms: int) -> None:
         """Drop samples that are older than the window; let a shrunken window grow again.
@@ -176,7 +176,7 @@ class Window(WindowReads):
         A series without samples in the window stays for a day, because its emptiness is an answer too.
         """
         with self._lock:
-            everything = self._rows.all()
+            everything = self._rows.list_rows()
         for start in range(0, len(everything), _SWEPT):
             with self._lock:
                 rows = self._rows.still_there(everything[start : start + _SWEPT])
@@ -230,14 +230,14 @@ class Window(WindowReads):
             pages.give_back(page)
 
     def _remove(self, rows: Int64s) -> None:
-        self._pages.give_back(self._pages.chains(self._rows.first_page[rows])[1])
+        self._pages.give_back(self._pages.follow_chains(self._rows.first_page[rows])[1])
         self._rows.remove(rows)
 
     def _shrink(self, now_ms: int, needed: int = 0) -> None:
         most = int(self._bound * _FULL) - needed
         while self.bytes > most and self.length_ms > _SHORTEST_MS:
             self.length_ms = self.length_ms * 3 // 4
-            self._expire(self._rows.all(), now_ms - self.length_ms)
+            self._expire(self._rows.list_rows(), now_ms - self.length_ms)
         if self.bytes > most:
-            rows = self._rows.all()
+            rows = self._rows.list_rows()
             self._remove(rows[np.argsort(self._rows.last[rows], kind="stable")][: len(rows) // 4 + 1])

@@ -83,11 +83,6 @@ def metric_of(key: str) -> tuple[str, str]:
     return APP + _NOT_PLAIN.sub("_", key)[:_MOST_PLAIN], key
 
 
-def key_of(metric: str, label: str) -> str:
-    """Return MLflow's name for what ``metric_of`` returned."""
-    return label or metric.removeprefix(APP)
-
-
 def escape(text: str) -> str:
     """Write any text in letters, digits, ``_`` and ``-``; each other byte becomes ``-XX``."""
     return _TO_ESCAPE.sub(lambda one: "".join(f"-{byte:02X}" for byte in one[0].encode()), text)

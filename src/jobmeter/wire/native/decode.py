@@ -8,7 +8,7 @@ checksum before the payload is unpacked, the size while it is unpacked. Errors a
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +17,8 @@ import zstandard
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.kernel import samples as kernel
-from jobmeter.model.batch import SampleBatch
+from jobmeter.kernel.samples import ScannedSamples
+from jobmeter.model.batch import SampleBatch, Uint32s
 from jobmeter.model.log_batch import LogBatch
 from jobmeter.model.memory import Take, unlimited
 from jobmeter.model.record import Records, check_records, invalid_record
@@ -28,7 +29,7 @@ from jobmeter.wire.json_shape import shape_of
 from jobmeter.wire.native.frame import HEADER, MAGIC, MAX_PLAIN, MAX_SENT, VERSION, Codec, FrameKind
 from jobmeter.wire.native.lenient_json import decode_lenient
 from jobmeter.wire.native.log_columns import decode_lines
-from jobmeter.wire.native.series_lists import ListedSeries, SeriesListCache
+from jobmeter.wire.native.series_lists import ListedSeries, SeriesListCache, digest_list
 
 SAMPLES, RECORDS, LOGS = map(int, FrameKind)
 NONE, ZLIB, ZSTD = map(int, Codec)
@@ -61,7 +62,24 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
     @property
     def lines(self) -> LogBatch:
         """The lines of all frames, in their order."""
-        return LogBatch.joined(self.line_batches)
+        return LogBatch.concatenate(self.line_batches)
+
+
+class FrameColumns(msgspec.Struct, array_like=True, frozen=True):
+    """Samples of a frame without its list of series, for another process that has the list.
+
+    ``digest`` is that of the list's bytes, ``series`` its length. ``counts`` uint32[series] are the samples of each
+    series; empty if each has one. ``time`` int64[n], ``value`` float64[n], ``span`` and ``extremes`` as in
+    ``SampleBatch``.
+    """
+
+    digest: bytes
+    series: int
+    counts: bytes
+    time: bytes
+    value: bytes
+    span: tuple[int, int] | None
+    extremes: tuple[float, float] | None
 
 
 class _Head(NamedTuple):
@@ -146,6 +164,44 @@ def decode_from_memory(body: bytes, project: str, limits: Limits, cache: SeriesL
             return None
         series_left -= len(found.series)
         batches.append(_batch(payload, layout, found))
+    return batches
+
+
+def read_columns(body: bytes, limits: Limits, most_bytes: int) -> list[FrameColumns] | None:
+    """Read a body of samples without its lists of series; None for any other body, and for larger columns.
+
+    ``most_bytes`` bounds the columns of all frames. Raises as ``decode`` for invalid content.
+    """
+    frames: list[FrameColumns] = []
+    series_left, bytes_left = limits.request_series, most_bytes
+    for head in _heads(body, limits):
+        if head.kind != SAMPLES or head.size > _SMALL_FRAME:
+            return None
+        payload = _payload(body, head)
+        layout = _layout(payload, series_left)
+        series_left -= layout.series
+        bytes_left -= len(payload) - layout.end
+        if bytes_left < 0:
+            return None
+        columns = _columns(payload, layout)
+        counts = b"" if columns.single else payload[layout.end : layout.end + 4 * layout.series]
+        time, value = columns.time.tobytes(), columns.value.tobytes()
+        digest = digest_list(layout.key)
+        frames.append(FrameColumns(digest, layout.series, counts, time, value, columns.span, columns.extremes))
+    return frames
+
+
+def resolve_columns(frames: Sequence[FrameColumns], project: str, cache: SeriesListCache) -> list[SampleBatch] | None:
+    """Join columns with their lists of series; None if the cache lacks a list. ``project`` as for ``decode``."""
+    batches: list[SampleBatch] = []
+    for frame in frames:
+        found = cache.find(project, frame.digest)
+        if found is None or len(found.places) != frame.series:
+            return None
+        counts = np.frombuffer(frame.counts, np.uint32)
+        time, value = np.frombuffer(frame.time, np.int64), np.frombuffer(frame.value, np.float64)
+        columns = ScannedSamples(time, value, frame.span, frame.extremes, single=not frame.counts)
+        batches.append(_make_batch(found, counts, columns))
     return batches
 
 
@@ -292,14 +348,24 @@ def _get_cached_list(cache: SeriesListCache, project: str, layout: _Layout) -> L
     return found if found is not None and len(found.places) == layout.series else None
 
 
-def _batch(payload: bytes, layout: _Layout, found: ListedSeries) -> SampleBatch:
+def _columns(payload: bytes, layout: _Layout) -> ScannedSamples:
     columns = kernel.columns(payload, layout.end, layout.series, layout.samples)
     if columns is None:
         raise InvalidRequestError(f"the counts of the series do not add up to {layout.samples}", "series")
+    return columns
+
+
+def _batch(payload: bytes, layout: _Layout, found: ListedSeries) -> SampleBatch:
+    columns = _columns(payload, layout)
+    return _make_batch(found, np.frombuffer(payload, "<u4", layout.series, layout.end), columns)
+
+
+def _make_batch(found: ListedSeries, counts: Uint32s, columns: ScannedSamples) -> SampleBatch:
+    """Build a batch; ``counts`` are the samples of each series, and matter if ``columns`` are not single."""
     index, ordered = found.places, None
     if not columns.single:
-        index = np.repeat(index, np.frombuffer(payload, "<u4", layout.series, layout.end))
-    elif found.once and layout.samples:
+        index = np.repeat(index, counts)
+    elif found.once and len(columns.time):
         ordered = True
     keys, span = found.series.keys, columns.span
     return SampleBatch(found.series, index, columns.time, columns.value, keys, span, ordered, columns.extremes)

@@ -101,7 +101,7 @@ def _put(points: Points, words: list[bytes]) -> Wrong | None:
     key = (words[1], *words[4:])
     try:
         time, value = words[2].decode("ascii"), words[3].decode("ascii")
-        if points.described(key):
+        if points.is_described(key):
             points.add_cached(key, words[1].decode(), time, value, {})
         else:
             points.add_cached(key, words[1].decode(), time, value, _tags(words[4:]))

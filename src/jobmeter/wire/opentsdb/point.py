@@ -217,7 +217,7 @@ class Points:
         self._time.append(moment)
         self._value.append(number)
 
-    def described(self, key: object) -> bool:
+    def is_described(self, key: object) -> bool:
         """Return True if the series of that key is cached."""
         return key in self._columns
 

@@ -25,16 +25,16 @@ class DataPoint(msgspec.Struct, frozen=True):
     value: int | float | str | bool | None = None
     tags: dict[str, str | int | float | bool | None] | None = None
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return the data point as an answer repeats it: the value always as text."""
         return {
             "metric": self.metric,
             "timestamp": self.timestamp,
             "value": None if self.value is None else _text(self.value),
-            "tags": self.texts(),
+            "tags": self.format_tags(),
         }
 
-    def texts(self) -> dict[str, str]:
+    def format_tags(self) -> dict[str, str]:
         """Return the tags. Numbers and truth values become text."""
         return {name: _text(value) for name, value in (self.tags or {}).items() if value is not None}
 

@@ -43,7 +43,7 @@ def number(into: Builder, header: WrittenHeader, own: bytes, time_ns: int, flags
     elif value is None:
         into.refuse("no-value")
     elif into.accept(own):
-        into.head(header, own, time_ns, value)
+        into.add_head(header, own, time_ns, value)
 
 
 def histogram(into: Builder, named: Named, point: MetricPoint, counts: Sequence[int], bounds: Sequence[float]) -> None:
@@ -60,8 +60,8 @@ def histogram(into: Builder, named: Named, point: MetricPoint, counts: Sequence[
     total = 0
     for bound, count in zip(bounds, counts, strict=False):
         total += count
-        _add_point(into, named, point, "_bucket", ("le", repr(float(bound))), total)
-    _add_point(into, named, point, "_bucket", ("le", "+Inf"), point.count)
+        _add_bucket(into, named, point, ("le", repr(float(bound))), total)
+    _add_bucket(into, named, point, ("le", "+Inf"), point.count)
 
 
 def summary(into: Builder, named: Named, point: MetricPoint, quantiles: Sequence[tuple[float, float]]) -> None:
@@ -73,9 +73,9 @@ def summary(into: Builder, named: Named, point: MetricPoint, quantiles: Sequence
         return
     _count_and_sum(into, named, point, point.sum or 0.0)
     for quantile, value in quantiles:
-        header = into.header(named, WrittenKind.GAUGE, "", ("quantile", repr(float(quantile))))
+        header = into.find_header(named, WrittenKind.GAUGE, "", ("quantile", repr(float(quantile))))
         into.count()
-        into.more(header, point.own, point.time_ns, value)
+        into.add_more(header, point.own, point.time_ns, value)
 
 
 def _sound(counts: Sequence[int], bounds: Sequence[float], count: int) -> bool:
@@ -88,14 +88,14 @@ def _sound(counts: Sequence[int], bounds: Sequence[float], count: int) -> bool:
 
 
 def _count_and_sum(into: Builder, named: Named, point: MetricPoint, total: float | None) -> None:
-    into.head(into.header(named, WrittenKind.COUNTER, "_count"), point.own, point.time_ns, float(point.count))
+    into.add_head(into.find_header(named, WrittenKind.COUNTER, "_count"), point.own, point.time_ns, float(point.count))
     if total is not None:
         # The sum is a counter only if no value is negative. The protocol does not say so.
-        into.more(into.header(named, WrittenKind.GAUGE, "_sum"), point.own, point.time_ns, total)
+        into.add_more(into.find_header(named, WrittenKind.GAUGE, "_sum"), point.own, point.time_ns, total)
 
 
-def _add_point(
-    into: Builder, named: Named, point: MetricPoint, suffix: str, extra: tuple[str, str], value: int
-) -> None:
+def _add_bucket(into: Builder, named: Named, point: MetricPoint, extra: tuple[str, str], value: int) -> None:
     into.count()
-    into.more(into.header(named, WrittenKind.COUNTER, suffix, extra), point.own, point.time_ns, float(value))
+    into.add_more(
+        into.find_header(named, WrittenKind.COUNTER, "_bucket", extra), point.own, point.time_ns, float(value)
+    )

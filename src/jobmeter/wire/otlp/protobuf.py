@@ -57,16 +57,16 @@ def decode(data: bytes, shapes: Shapes | None = None) -> WrittenTelemetry:
     scanned = scan(data, MOST_PARTS, MOST_OWN)
     if scanned is None:
         walk.request()
-        return walk.into.written()
+        return walk.into.finish()
     lasting = len(scanned.own) >= LEAST and scanned.plain
     shape = shapes.get(scanned.shape) if lasting else None
     if shape is None:
         walk.scanned(scanned)
         if not lasting:
-            return walk.into.written()
-        shape = RequestShape.of(walk.into)
+            return walk.into.finish()
+        shape = RequestShape.from_request(walk.into)
         shapes.put(scanned.shape, shape)
-    return shape.written(data)
+    return shape.combine(data)
 
 
 class _Walk:
@@ -95,8 +95,8 @@ class _Walk:
                 span = row.resource, row.resource_end
                 if span not in resources:
                     sent = data[row.resource : row.resource_end]
-                    resources[span] = self.into.resource(sent), sent
-                owner = owners[scope] = self.into.owner(*resources[span], data[row.scope : row.scope_end])
+                    resources[span] = self.into.find_resource(sent), sent
+                owner = owners[scope] = self.into.find_owner(*resources[span], data[row.scope : row.scope_end])
             named = Named(owner, data[row.name : row.name_end], data[row.unit : row.unit_end])
             self.into.count(1 + row.points)
             if row.plain:
@@ -112,7 +112,7 @@ class _Walk:
         if reason:
             into.refuse(reason, row.points)
             return
-        header = into.header(named, WrittenKind.COUNTER if summed and row.monotonic else WrittenKind.GAUGE)
+        header = into.find_header(named, WrittenKind.COUNTER if summed and row.monotonic else WrittenKind.GAUGE)
         prefix, keys, first = header.prefix, into.keys, row.first
         begins, stops = own[first : first + row.points], ends[first : first + row.points]
         into.spans.append((len(keys), header))
@@ -127,11 +127,11 @@ class _Walk:
 
     def _read_resource(self, at: int, end: int) -> None:
         resource, scopes = self._split_message(at, end)
-        number = self.into.resource(resource)
+        number = self.into.find_resource(resource)
         for place in scopes:
             scope, metrics = self._split_message(*place)
             if metrics:
-                owner = self.into.owner(number, resource, scope)
+                owner = self.into.find_owner(number, resource, scope)
                 for one in metrics:
                     self._read_metric(owner, *one)
 
@@ -177,7 +177,7 @@ class _Walk:
 
     def gauge(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a gauge."""
-        self._read_numbers(self.into.header(named, WrittenKind.GAUGE), self._find_points(spans)[0])
+        self._read_numbers(self.into.find_header(named, WrittenKind.GAUGE), self._find_points(spans)[0])
 
     def sum(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a sum: a counter if it is monotonic."""
@@ -186,7 +186,9 @@ class _Walk:
         if reason:
             self.into.refuse(reason, len(points))
         else:
-            self._read_numbers(self.into.header(named, WrittenKind.COUNTER if monotonic else WrittenKind.GAUGE), points)
+            self._read_numbers(
+                self.into.find_header(named, WrittenKind.COUNTER if monotonic else WrittenKind.GAUGE), points
+            )
 
     def histogram(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a histogram with explicit bounds."""

@@ -42,14 +42,14 @@ def record(data: bytes, resource: Attributes, scope: SpanScope) -> OtlpRecord:  
     """Parse the message of a record. Raises RefusedError."""
     found = TelemetryFields(data)
     return OtlpRecord(
-        time_ns=found.fixed(_TIME) or found.fixed(_OBSERVED),
+        time_ns=found.read_fixed(_TIME) or found.read_fixed(_OBSERVED),
         severity=found.count(_NUMBER),
-        word=found.text(_TEXT),
-        body=_body(found.message(_BODY)),
-        attributes=found.attributes(_ATTRIBUTES),
-        event=found.text(_EVENT),
-        trace=_hex(found.content(_TRACE), 16),
-        span=_hex(found.content(_SPAN), 8),
+        word=found.read_text(_TEXT),
+        body=_body(found.read_message(_BODY)),
+        attributes=found.read_attributes(_ATTRIBUTES),
+        event=found.read_text(_EVENT),
+        trace=_hex(found.read_content(_TRACE), 16),
+        span=_hex(found.read_content(_SPAN), 8),
     )
 
 

@@ -29,12 +29,12 @@ class RequestShape(msgspec.Struct, frozen=True, eq=False):
     refused: Counter[str]
 
     @classmethod
-    def of(cls, built: Builder) -> "RequestShape":
+    def from_request(cls, built: Builder) -> "RequestShape":
         """Return the shape of a request whose data points all have the usual form or were rejected for their metric."""
         index, at = np.array(built.indexes, np.uint32), np.array(built.places, np.int64)
         return cls(built.keys, built.spans, index, at, +built.refused)
 
-    def written(self, data: bytes) -> WrittenTelemetry:
+    def combine(self, data: bytes) -> WrittenTelemetry:
         """Combine this shape with the times and values of a request."""
         heads, odd = read_usual_columns(data, self.index, self.at)
         refused = self.refused + Counter({"not-a-number": odd})

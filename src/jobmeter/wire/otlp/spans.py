@@ -31,46 +31,50 @@ def decode(data: bytes, most: int) -> Sent[Span]:
 def span(data: bytes, resource: Attributes, scope: SpanScope) -> Span:
     """Parse the message of a span. Raises RefusedError."""
     found = TelemetryFields(data)
-    status, events, links = TelemetryFields(found.message(_STATUS)), found.messages(_EVENTS), found.messages(_LINKS)
+    status, events, links = (
+        TelemetryFields(found.read_message(_STATUS)),
+        found.read_messages(_EVENTS),
+        found.read_messages(_LINKS),
+    )
     check_many(max(len(events), len(links)))
-    parent = found.content(_PARENT)
+    parent = found.read_content(_PARENT)
     return Span(
-        trace=_id(found.content(_TRACE), _TRACE_BYTES),
-        span=_id(found.content(_SPAN), _SPAN_BYTES),
+        trace=_id(found.read_content(_TRACE), _TRACE_BYTES),
+        span=_id(found.read_content(_SPAN), _SPAN_BYTES),
         parent=_id(parent, _SPAN_BYTES) if any(parent) else "",
-        name=found.text(_NAME),
+        name=found.read_text(_NAME),
         kind=_choose_member(KINDS, found.count(_KIND)),
-        start_ns=found.fixed(_START),
-        end_ns=found.fixed(_END),
+        start_ns=found.read_fixed(_START),
+        end_ns=found.read_fixed(_END),
         status=_choose_member(STATUSES, status.count(_STATUS_CODE)),
-        message=status.text(_STATUS_MESSAGE),
-        attributes=found.attributes(_ATTRIBUTES),
+        message=status.read_text(_STATUS_MESSAGE),
+        attributes=found.read_attributes(_ATTRIBUTES),
         resource=resource,
         scope=scope,
         events=tuple(_event(TelemetryFields(one)) for one in events),
         links=tuple(_link(TelemetryFields(one)) for one in links),
-        state=found.text(_STATE),
-        flags=found.fixed(_FLAGS),
+        state=found.read_text(_STATE),
+        flags=found.read_fixed(_FLAGS),
         dropped=(found.count(_DROPPED), found.count(_DROPPED_EVENTS), found.count(_DROPPED_LINKS)),
     )
 
 
 def _event(found: TelemetryFields) -> SpanEvent:
     return SpanEvent(
-        time_ns=found.fixed(_EVENT_TIME),
-        name=found.text(_EVENT_NAME),
-        attributes=found.attributes(_EVENT_ATTRIBUTES),
+        time_ns=found.read_fixed(_EVENT_TIME),
+        name=found.read_text(_EVENT_NAME),
+        attributes=found.read_attributes(_EVENT_ATTRIBUTES),
         dropped=found.count(_EVENT_DROPPED),
     )
 
 
 def _link(found: TelemetryFields) -> SpanLink:
     return SpanLink(
-        trace=_id(found.content(_TRACE), _TRACE_BYTES),
-        span=_id(found.content(_SPAN), _SPAN_BYTES),
-        state=found.text(_LINK_STATE),
-        attributes=found.attributes(_LINK_ATTRIBUTES),
-        flags=found.fixed(_LINK_FLAGS),
+        trace=_id(found.read_content(_TRACE), _TRACE_BYTES),
+        span=_id(found.read_content(_SPAN), _SPAN_BYTES),
+        state=found.read_text(_LINK_STATE),
+        attributes=found.read_attributes(_LINK_ATTRIBUTES),
+        flags=found.read_fixed(_LINK_FLAGS),
         dropped=found.count(_LINK_DROPPED),
     )
 

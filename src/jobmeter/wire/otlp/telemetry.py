@@ -115,34 +115,34 @@ class TelemetryFields:
                 raise TelemetryRefusedError("too-many-parts")
             self._places.setdefault(tag, []).append((content, stop))
 
-    def content(self, tag: int) -> bytes:
+    def read_content(self, tag: int) -> bytes:
         """Return the content of a field; empty for an absent field."""
         if tag not in self._places:
             return b""
         at, end = self._places[tag][-1]
         return self._data[at:end]
 
-    def text(self, tag: int) -> str:
+    def read_text(self, tag: int) -> str:
         """Return the text of a field."""
-        return utf8(self.content(tag), "body")
+        return utf8(self.read_content(tag), "body")
 
     def count(self, tag: int) -> int:
         """Return the whole number of a varint field, truncated to 32 bits."""
         return varint(self._data, *self._places[tag][-1])[0] & 0xFFFF_FFFF if tag in self._places else 0
 
-    def fixed(self, tag: int) -> int:
+    def read_fixed(self, tag: int) -> int:
         """Return the whole number of a field of fixed length."""
-        return int.from_bytes(self.content(tag), "little")
+        return int.from_bytes(self.read_content(tag), "little")
 
-    def message(self, tag: int) -> bytes:
+    def read_message(self, tag: int) -> bytes:
         """Return the message of a field, its pieces joined."""
-        return b"".join(self.messages(tag))
+        return b"".join(self.read_messages(tag))
 
-    def messages(self, tag: int) -> list[bytes]:
+    def read_messages(self, tag: int) -> list[bytes]:
         """Return the messages of a repeated field."""
         return [self._data[at:end] for at, end in self._places.get(tag, ())]
 
-    def attributes(self, tag: int) -> dict[str, Any]:
+    def read_attributes(self, tag: int) -> dict[str, Any]:
         """Return the attributes of a field. Raises RefusedError."""
         found: dict[str, Any] = {}
         try:
@@ -222,6 +222,8 @@ def _read_shared(resource: TelemetryPart, scope: TelemetryPart) -> tuple[Attribu
         raise TelemetryRefusedError("resource-too-large")
     own, of_scope = TelemetryFields(bytes(resource)), TelemetryFields(bytes(scope))
     made = SpanScope(
-        name=of_scope.text(_NAME), version=of_scope.text(_VERSION), attributes=of_scope.attributes(_SCOPE_ATTRIBUTES)
+        name=of_scope.read_text(_NAME),
+        version=of_scope.read_text(_VERSION),
+        attributes=of_scope.read_attributes(_SCOPE_ATTRIBUTES),
     )
-    return own.attributes(_ATTRIBUTES), made
+    return own.read_attributes(_ATTRIBUTES), made

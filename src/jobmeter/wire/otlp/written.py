@@ -79,7 +79,7 @@ class Numbers:
         self.size = 0
         """Bytes of the values, about."""
 
-    def of(self, value: Hashable, size: int) -> bytes:
+    def get_number(self, value: Hashable, size: int) -> bytes:
         """Return the number of a value; ``size`` is about its bytes."""
         numbers = self._numbers
         found = numbers.get(value)
@@ -101,7 +101,7 @@ class WrittenOwner:
         self._sent = resource, scope
         self._read: tuple[Mapping[str, str], Scope] | InvalidRequestError | None = None
 
-    def words(self) -> tuple[Mapping[str, str], Scope]:
+    def parse_words(self) -> tuple[Mapping[str, str], Scope]:
         """Return the attributes of the resource, and the scope; parsed once.
 
         Raises InvalidRequestError (field ``labels``).
@@ -167,7 +167,7 @@ class WrittenTelemetry:
         if header.extra[0]:
             own[header.extra[0]] = header.extra[1]
         full_name = utf8(name, "metric") + header.suffix if name else ""
-        return Described(full_name, utf8(unit, "metric"), header.kind, *owner.words(), own)
+        return Described(full_name, utf8(unit, "metric"), header.kind, *owner.parse_words(), own)
 
 
 def _scope(raw: bytes) -> Scope:
@@ -205,15 +205,15 @@ class Builder:
         if self._left < 0:
             raise LimitExceededError(f"a request may have {MOST_PARTS} data points and other parts", "body")
 
-    def resource(self, sent: bytes) -> bytes:
+    def find_resource(self, sent: bytes) -> bytes:
         """Return a number for a resource, the same in every request."""
-        return self._numbers.of(sent, len(sent))
+        return self._numbers.get_number(sent, len(sent))
 
-    def owner(self, number: bytes, resource: bytes, scope: bytes) -> WrittenOwner:
+    def find_owner(self, number: bytes, resource: bytes, scope: bytes) -> WrittenOwner:
         """Return the owner with that resource and scope; ``number`` is the number of the resource."""
-        return WrittenOwner(self._numbers.of((number, scope), len(scope)), resource, scope)
+        return WrittenOwner(self._numbers.get_number((number, scope), len(scope)), resource, scope)
 
-    def header(
+    def find_header(
         self, named: Named, kind: WrittenKind, suffix: str = "", extra: tuple[str, str] = ("", "")
     ) -> WrittenHeader:
         """Return the header of the series of a metric."""
@@ -221,20 +221,20 @@ class Builder:
         if len(name) + len(unit) > _LONGEST_NAME:
             name, unit = blake2b(name).digest(), blake2b(unit).digest()
         parts = owner.number, name, unit, kind is WrittenKind.COUNTER, suffix, extra
-        return WrittenHeader(self._numbers.of(parts, len(name) + len(unit)), named, kind, suffix, extra)
+        return WrittenHeader(self._numbers.get_number(parts, len(name) + len(unit)), named, kind, suffix, extra)
 
     def refuse(self, reason: str, points: int = 1) -> None:
         """Count rejected data points."""
         self.refused[reason] += points
 
-    def head(self, header: WrittenHeader, own: bytes, time_ns: int, value: float) -> None:
+    def add_head(self, header: WrittenHeader, own: bytes, time_ns: int, value: float) -> None:
         """Add the first sample of a data point. Its attributes are fields ``ATTRIBUTES``."""
         if not np.isfinite(value):
             self.refused["not-a-number"] += 1
             return
         self._add(self._heads, header, own, time_ns, value)
 
-    def more(self, header: WrittenHeader, own: bytes, time_ns: int, value: float) -> None:
+    def add_more(self, header: WrittenHeader, own: bytes, time_ns: int, value: float) -> None:
         """Add a further sample of the previous data point."""
         if not np.isfinite(value):
             self.parts += 1
@@ -256,18 +256,18 @@ class Builder:
         rows.value.append(value)
         self.keys.append(header.prefix + own)
 
-    def written(self) -> WrittenTelemetry:
+    def finish(self) -> WrittenTelemetry:
         """Return the columns of everything collected."""
         index, at = np.array(self.indexes, np.uint32), np.array(self.places, np.int64)
         heads, odd = read_usual_columns(self._data, index, at)
         self.refused["not-a-number"] += odd
         if self._heads.index:
-            more = self._heads.columns()
+            more = self._heads.to_columns()
             index, time, value = np.r_[heads[0], more[0]], np.r_[heads[1], more[1]], np.r_[heads[2], more[2]]
             order = np.argsort(index, kind="stable")
             heads = index[order], time[order], value[order]
         return WrittenTelemetry(
-            self.keys, heads, self._rest.columns(), +self.refused, self.stale, self.parts, self.spans
+            self.keys, heads, self._rest.to_columns(), +self.refused, self.stale, self.parts, self.spans
         )
 
 
@@ -312,7 +312,7 @@ class _Rows:
         self.time: list[int] = []
         self.value: list[float] = []
 
-    def columns(self) -> Columns:
+    def to_columns(self) -> Columns:
         """Return the samples as arrays."""
         time = np.array(self.time, np.uint64)
         return np.array(self.index, np.uint32), _milliseconds(time), np.array(self.value, np.float64)

@@ -84,7 +84,7 @@ def reference_2(data: bytes, symbol_cache: Symbols) -> WrittenSeries:
 
 def _number_symbols(symbol_cache: Symbols, symbols: Texts, refs: NDArray[Any], edges: Int64s) -> Texts:
     """Return the keys of series: the numbers of the symbols that they refer to."""
-    numbers = symbol_cache.numbers(symbols)[refs]
+    numbers = symbol_cache.find_numbers(symbols)[refs]
     bounds = edges * numbers.itemsize
     return Texts(numbers.tobytes(), bounds[:-1], bounds[1:])
 

@@ -32,13 +32,13 @@ class Symbols:
         """Bytes of the texts."""
         return self._table.size
 
-    def numbers(self, symbols: Sequence[bytes]) -> Uint64s:
+    def find_numbers(self, symbols: Sequence[bytes]) -> Uint64s:
         """Return the number of each text, uint64[n]."""
         with self._lock:
             if len(self._table) > _MOST or self._table.size > self._bound:
                 self._base += len(self._table)
                 self._table = TextTable()
-            return (self._table.add(Texts.of(symbols)) + self._base).astype(np.uint64)
+            return (self._table.add(Texts.from_texts(symbols)) + self._base).astype(np.uint64)
 
 
 def references(parts: Sequence[bytes], count: int) -> tuple[Int64s, Int64s]:

@@ -102,7 +102,7 @@ def test_any_single_change_is_refused(parts: dict[str, object], data: st.DataObj
     elif what == "secret":
         key = secret + "1"
     else:
-        text = call.header("authorization")
+        text = call.get_header("authorization")
         other = "A" if text[9] != "A" else "B"
         headers = tuple((n, v[:9] + other + v[10:] if n == "authorization" else v) for n, v in call.headers)
         changed = replace(call, headers=headers)

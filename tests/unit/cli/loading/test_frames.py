@@ -65,7 +65,7 @@ sample = st.tuples(
 def test_every_row_arrives_once_in_the_order_of_its_series(samples, compress, most):
     frames_before, frames.MAX_SERIES = frames.MAX_SERIES, most
     try:
-        chunks = list(Encoder().chunks(rows_of(samples)))
+        chunks = list(Encoder().encode(rows_of(samples)))
     finally:
         frames.MAX_SERIES = frames_before
     got = [row for chunk in chunks for row in decoded(frame(chunk.payload, compress=compress))]
@@ -79,7 +79,7 @@ def test_every_row_arrives_once_in_the_order_of_its_series(samples, compress, mo
 def test_many_series_are_sorted_where_they_cannot_be_counted(monkeypatch):
     samples = [("cpu.usage", "", f"n{i}", f"d{i % 7}", f"j{i % 911}", f"r{i}", i, float(i)) for i in range(3000)]
     monkeypatch.setattr(frames, "_DENSE", 100)
-    [chunk] = Encoder().chunks(rows_of(samples))
+    [chunk] = Encoder().encode(rows_of(samples))
     assert sorted(decoded(frame(chunk.payload, compress=False)), key=lambda row: row[1]) == expected(samples)
     assert chunk.jobs == {f"j{i}" for i in range(911)}
 
@@ -87,7 +87,7 @@ def test_many_series_are_sorted_where_they_cannot_be_counted(monkeypatch):
 def test_a_project_is_written_only_when_it_was_requested():
     samples = [("cpu.usage", "", "", "", "j", "r", 1, 1.0)]
     for project, read_as in (("", "own"), ("theirs", "theirs")):
-        [chunk] = Encoder(project).chunks(rows_of(samples))
+        [chunk] = Encoder(project).encode(rows_of(samples))
         assert decoded(frame(chunk.payload, compress=False)) == expected(samples, read_as)
 
 
@@ -95,14 +95,14 @@ def test_a_row_may_name_its_project():
     rows = rows_of([("cpu.usage", "", "", "", "j", "r", n, 1.0) for n in range(3)])
     projects = RowNames(np.array([0, 1, 2], np.int32), ["a", "", "b"])
     rows = dataclasses.replace(rows, names={**rows.names, "project": projects})
-    [chunk] = Encoder("theirs").chunks(rows)
+    [chunk] = Encoder("theirs").encode(rows)
     found = {time: series.project for series, time, _ in decoded(frame(chunk.payload, compress=False))}
     assert found == {0: "a", 1: "theirs", 2: "b"}
 
 
 def test_rows_with_and_without_a_replica_may_be_one_series():
     samples = [("cpu.usage", "", "", "", "j", name, at, 1.0) for at, name in enumerate(["", "worker-0", ""])]
-    [chunk] = Encoder().chunks(rows_of(samples))
+    [chunk] = Encoder().encode(rows_of(samples))
     assert chunk.series == 1
     assert decoded(frame(chunk.payload, compress=False)) == expected(samples)
 
@@ -119,13 +119,13 @@ BAD = [
 def test_an_illegal_name_is_named_or_skipped(bad, column):
     good = ("cpu.usage", "", "", "", "j", "", 1, 1.0)
     with pytest.raises(BadRowError, match=f"^line 4, column {column}: "):
-        list(Encoder().chunks(rows_of([good, good, bad, bad])))
+        list(Encoder().encode(rows_of([good, good, bad, bad])))
     encoder = Encoder(skip_bad=True)
-    [chunk] = encoder.chunks(rows_of([good, good, bad, bad]))
+    [chunk] = encoder.encode(rows_of([good, good, bad, bad]))
     assert (len(chunk.rows), encoder.skipped) == (2, 2)
 
 
 def test_only_bad_rows_make_no_chunk():
     encoder = Encoder(skip_bad=True)
-    assert list(encoder.chunks(rows_of([BAD[0][0]]))) == []
+    assert list(encoder.encode(rows_of([BAD[0][0]]))) == []
     assert encoder.skipped == 1

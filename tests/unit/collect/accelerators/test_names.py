@@ -47,7 +47,7 @@ def test_a_process_in_a_container_names_its_device_as_the_node_does(machine, mak
     driver = make_driver(2)  # their addresses are 1b and 1c
     driver.install()
     driver.devices[1].set(pci="00000000:9B:00.0")
-    names = DeviceNames((VENDOR,), machine).of(VENDOR)
+    names = DeviceNames((VENDOR,), machine).get_vendor_names(VENDOR)
     collector = AcceleratorCollector(PLACE, names, PynvmlLibrary(proc_root=machine.proc), Members(), patience=30)
     driver.readers.append(collector.release)
     found = {one.series.device for one in collector.collect(NOW_MS) if one.series.metric == "gpu.power"}
@@ -66,7 +66,7 @@ def test_a_gpu_that_disappears_takes_no_name_from_the_others(machine, make_drive
     members = Members()
     members.by_pid |= {100 + at: member(f"job-{at}") for at in range(4)}
     clock = ManualClock()
-    names = DeviceNames((VENDOR,), machine).of(VENDOR)
+    names = DeviceNames((VENDOR,), machine).get_vendor_names(VENDOR)
     library = PynvmlLibrary(proc_root=machine.proc, clock=clock, patience=30)
     collector = AcceleratorCollector(PLACE, names, library, members, patience=30)
     driver.readers.append(collector.release)
@@ -78,7 +78,7 @@ def test_a_gpu_that_disappears_takes_no_name_from_the_others(machine, make_drive
 
     everything = {(f"gpu{at}", f"job-{at}") for at in range(4)}
     assert look(NOW_MS) == everything
-    collector.allocations.records(0)
+    collector.allocations.take_records(0)
     for one in driver.devices:
         one.fail(9)  # the driver is unloaded
     look(NOW_MS + 10_000)
@@ -91,10 +91,13 @@ def test_a_gpu_that_disappears_takes_no_name_from_the_others(machine, make_drive
         one.run((100 + origin, 1))
     left = everything - {("gpu1", "job-1")}
     assert any(look(NOW_MS + 10_000 * at) == left for at in range(2, 20))
-    events = [(one.reason, one.job, one.subject) for one in collector.states.records(0).events]
+    events = [(one.reason, one.job, one.subject) for one in collector.states.take_records(0).events]
     assert events == [("GpuLost", "job-1", "device gpu1")]
     ended = {
-        (job.job_id, one.device) for job in collector.allocations.records(0).jobs for one in job.allocations if one.end
+        (job.job_id, one.device)
+        for job in collector.allocations.take_records(0).jobs
+        for one in job.allocations
+        if one.end
     }
     assert ended == {("job-1", "gpu1")}
 
@@ -124,8 +127,8 @@ def test_numbers_begin_again_where_the_buses_have_other_numbers():
 @pytest.mark.parametrize("damage", [None, b"not json"])
 def test_names_outlive_the_agent(machine, tmp_path, damage):
     def named(buses):
-        names = DeviceNames((VENDOR,), machine, tmp_path).of(VENDOR)
-        names.place([Gpu(at, f"GPU-{bus}", pci=f"0000:{bus}:00") for at, bus in enumerate(buses)])
+        names = DeviceNames((VENDOR,), machine, tmp_path).get_vendor_names(VENDOR)
+        names.assign_places([Gpu(at, f"GPU-{bus}", pci=f"0000:{bus}:00") for at, bus in enumerate(buses)])
         return [names(at) for at in range(len(buses))]
 
     assert named(["1a", "1b", "1c", "9b"]) == ["gpu0", "gpu1", "gpu2", "gpu3"]
@@ -141,9 +144,9 @@ def test_numbers_of_the_node_mean_its_devices_in_a_container_with_a_few(variable
     variables = (*scheduler_variables(VENDOR.uuid_prefix), *VENDOR.variables)
     parts = [Gpu(20_300, "MIG-3", part=Partition(1, "GPU-b", 3, 0, 0))]
     devices = DeviceSet([Gpu(0, "GPU-a"), Gpu(1, "GPU-b")], variables, number={0: 2, 1: 5}.__getitem__)
-    assert devices.visible(member("j", devices=((variable, "5,2,0"),))) == [1, 0]
+    assert devices.list_visible(member("j", devices=((variable, "5,2,0"),))) == [1, 0]
     divided = DeviceSet([*devices.devices, *parts], variables, number=lambda index: {0: 2, 1: 5}.get(index, index))
-    assert divided.visible(member("j", devices=(("NVIDIA_VISIBLE_DEVICES", "5:0"),))) == [20_300]
+    assert divided.list_visible(member("j", devices=(("NVIDIA_VISIBLE_DEVICES", "5:0"),))) == [20_300]
 
 
 def test_devices_of_two_vendors_have_no_name_in_common(machine):
@@ -151,9 +154,9 @@ def test_devices_of_two_vendors_have_no_name_in_common(machine):
     Path(machine.dev).mkdir()
     Path(machine.dev, "nvidia0").touch()
     names = DeviceNames((VENDOR, other), machine)
-    for one in (names.of(VENDOR), names.of(other)):
-        one.place([Gpu(index) for index in range(4)])
-    assert [names.of(VENDOR)(2), names.of(other)(2)] == ["gpu2", "amd2"]
+    for one in (names.get_vendor_names(VENDOR), names.get_vendor_names(other)):
+        one.assign_places([Gpu(index) for index in range(4)])
+    assert [names.get_vendor_names(VENDOR)(2), names.get_vendor_names(other)(2)] == ["gpu2", "amd2"]
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 9_999), st.integers(0, 9_999), st.booleans()), max_size=6)

@@ -104,13 +104,15 @@ class Node:
         return {
             (job.job_id, a.device, a.source)
             for source in self.jobs.allocations
-            for job in source.records(0).jobs
+            for job in source.take_records(0).jobs
             for a in check_record(job).allocations
         }
 
     def events(self):
         events = [
-            event for source in (*self.jobs.sources, *self.jobs.device_events) for event in source.records(0).events
+            event
+            for source in (*self.jobs.sources, *self.jobs.device_events)
+            for event in source.take_records(0).events
         ]
         for event in events:
             check_event(event)
@@ -204,7 +206,7 @@ def test_every_device_has_one_name_and_its_own_values(node):
     assert look["gpu.power", "gpu1", ""] != 101
     assert look["gpu.state", "acme0", ""] == look["gpu.state", "gpu0", ""] == 0
     assert ("gpu.ecc.uncorrected", "acme0", "") in look
-    assert [(name, device.name) for name, device in node.jobs.devices().items()][2:] == [
+    assert [(name, device.name) for name, device in node.jobs.find_devices().items()][2:] == [
         ("acme0", "Acme One"),
         ("acme1", "Acme One"),
     ]

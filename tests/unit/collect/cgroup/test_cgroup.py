@@ -71,16 +71,16 @@ def test_the_nearest_quota_above_a_group_counts_in_version_1(tmp_path, v1):
         },
     )
     counts = {"cpu.periods": 40, "cpu.throttled.periods": 30}
-    assert v1.quota({"cpu": "/batch/inner", "": "/"}) == Quota("cpu", "/batch", 2.5, counts)
-    assert v1.quota({"cpu": "/batch"}) == Quota("cpu", "/batch", 2.5, counts)
-    assert v1.quota({"cpu": "/", "": "/"}) is None
+    assert v1.find_quota({"cpu": "/batch/inner", "": "/"}) == Quota("cpu", "/batch", 2.5, counts)
+    assert v1.find_quota({"cpu": "/batch"}) == Quota("cpu", "/batch", 2.5, counts)
+    assert v1.find_quota({"cpu": "/", "": "/"}) is None
 
 
 def test_the_nearest_quota_above_a_group_counts_in_version_2(tmp_path, v2):
     above = "kubepods.slice/kubepods-burstable.slice"
     plant(tmp_path, {f"sys/fs/cgroup/{above}/cpu.stat": "usage_usec 9\nthrottled_usec 4000000\n"})
-    assert v2.quota({"": POD}) == Quota("", f"/{above}", 4.0)
-    assert v2.quota({"": "/kubepods.slice"}) is None
+    assert v2.find_quota({"": POD}) == Quota("", f"/{above}", 4.0)
+    assert v2.find_quota({"": "/kubepods.slice"}) is None
 
 
 def test_pressure_of_version_2_counts_beside_version_1(tmp_path, v1):
@@ -113,7 +113,7 @@ def test_a_pod_of_version_2(v2):
 
 
 def test_limits_climb_to_the_job_of_version_2(v2):
-    assert v2.limits({"": "/system.slice/n1_slurmstepd.scope/job_1/step_0/user/task_0"}) == (None, 314572800)
+    assert v2.read_limits({"": "/system.slice/n1_slurmstepd.scope/job_1/step_0/user/task_0"}) == (None, 314572800)
 
 
 def test_a_group_that_is_gone_gives_nothing(v1, v2):
@@ -132,10 +132,10 @@ def test_only_what_is_mounted_is_listed(tmp_path):
         {"proc/self/mountinfo": "31 23 0:28 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
     )
     hierarchies = Hierarchies(f"{tmp_path}/proc", "")
-    assert hierarchies.directory("", "/docker/abc/inner") == "/sys/fs/cgroup/inner"
-    assert hierarchies.directory("", "/docker/abc") == "/sys/fs/cgroup"
-    assert hierarchies.directory("", "/docker/abcd") is None
-    assert hierarchies.directory("memory", "/docker/abc") is None
+    assert hierarchies.find_directory("", "/docker/abc/inner") == "/sys/fs/cgroup/inner"
+    assert hierarchies.find_directory("", "/docker/abc") == "/sys/fs/cgroup"
+    assert hierarchies.find_directory("", "/docker/abcd") is None
+    assert hierarchies.find_directory("memory", "/docker/abc") is None
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def counted(*readings):
     counters = GroupCounters()
     for began, ended, seconds in readings:
         counters.update({OWNER: {KEY: CgroupUsage(cpu_seconds=seconds, began=began, ended=ended)}})
-    return counters.totals()[OWNER]["cpu"]
+    return counters.sum_totals()[OWNER]["cpu"]
 
 
 def test_a_reading_that_began_before_the_last_one_doubles_nothing():

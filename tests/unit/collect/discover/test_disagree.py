@@ -76,11 +76,11 @@ def test_it_is_reported_once_when_it_lasts_and_again_when_it_comes_again():
     for now_ms in range(HOLD - 1):
         watch.update(now_ms, found)
     watch.update(9, [])
-    assert watch.records(0).events == []
+    assert watch.take_records(0).events == []
     for _ in range(2):
         for now_ms in range(10, 20):
             watch.update(now_ms, found)
-        (event,) = watch.records(0).events
+        (event,) = watch.take_records(0).events
         check_event(event)
         assert (event.job, event.replica, event.node, event.cluster) == ("j", "worker-0", "n1", "c1")
         assert (event.time, event.reason, event.subject) == (10 + HOLD - 1, "AllocationMismatch", "device gpu1")
@@ -93,5 +93,5 @@ def test_the_collector_of_gpus_looks_for_it(driver):
     bench.by_pid[7] = member(("SLURM_JOB_GPUS", "0"))
     for _ in range(HOLD):
         bench.look()
-    (event,) = bench.collector.disagreements.records(0).events
+    (event,) = bench.collector.disagreements.take_records(0).events
     assert event.message == "It computes on gpu1, but SLURM_JOB_GPUS gives it gpu0."

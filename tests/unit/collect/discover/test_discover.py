@@ -48,8 +48,8 @@ def test_a_container_that_was_started_again_is_the_next_attempt_of_its_replica(t
 def test_links_that_lead_nowhere_are_passed_over(tmp_path):
     (tmp_path / "x.log").write_text("")
     (tmp_path / f"y-{ID}.log").symlink_to("/var/log/pods/p/main/current.log")
-    assert ContainerRuns(str(tmp_path)).number(UID, ID) == 0
-    assert ContainerRuns(str(tmp_path / "absent")).number(UID, ID) == 0
+    assert ContainerRuns(str(tmp_path)).find_number(UID, ID) == 0
+    assert ContainerRuns(str(tmp_path / "absent")).find_number(UID, ID) == 0
 
 
 def owners(table):
@@ -312,8 +312,8 @@ def test_a_number_that_comes_round_again_is_another_process(table, tmp_path):
 
 def test_an_unknown_process_is_looked_up_when_requested(table, tmp_path):
     plant_process(tmp_path, 100, JOBMETER_JOB_ID="mine")
-    assert table.member_of(100).owner == Owner("mine", "worker-0")
-    assert table.member_of(101) is None
+    assert table.find_member(100).owner == Owner("mine", "worker-0")
+    assert table.find_member(101) is None
 
 
 TAGGED, BY_SLURM = {"JOBMETER_JOB_ID": "tagged"}, {"SLURM_JOB_ID": "21", "SLURM_PROCID": "2"}
@@ -351,10 +351,10 @@ def test_processes_without_a_job_are_classified_again_a_few_at_each_scan(tmp_pat
     seen: list[int] = []
 
     class NoJobs:
-        def member(self, stat, parent):
+        def find_member(self, stat, parent):
             seen.append(stat.key.pid)
 
-        def displaced(self):
+        def take_displaced(self):
             return set()
 
     table = ProcessTable(NoJobs(), f"{tmp_path}/proc")

@@ -63,7 +63,7 @@ class Node:
         self.nvml = PynvmlLibrary(proc_root=proc)
         driver.readers.append(self.nvml.close)
         self.now_ms = NOW
-        self.allocated = [PrologAllocations(self.files, self.members)]
+        self.allocated = [PrologAllocations(self.files, self.list_members)]
         self.collector = nvidia_collector(
             self.nvml,
             self,
@@ -71,14 +71,14 @@ class Node:
             groups=DeviceGroups(Hierarchies(proc, str(root)), lambda: VENDOR.device_numbers),
         )
 
-    def members(self):
-        return self.table.members()
+    def list_members(self):
+        return self.table.list_members()
 
-    def ended(self):
-        return self.table.ended()
+    def list_ended(self):
+        return self.table.list_ended()
 
-    def member_of(self, pid):
-        return self.table.member_of(pid)
+    def find_member(self, pid):
+        return self.table.find_member(pid)
 
     def task(self, pid, job, permitted="", **variables):
         """A task of Slurm's; ``permitted`` is its group's list of devices."""
@@ -100,7 +100,7 @@ class Node:
         self.collector.collect(self.now_ms)
         return {
             (job.job_id, a.device, a.source)
-            for job in self.collector.allocations.records(0).jobs
+            for job in self.collector.allocations.take_records(0).jobs
             for a in check_record(job).allocations
             if a.end is None
         }
@@ -108,7 +108,7 @@ class Node:
     def messages(self):
         for _ in range(HOLD):
             self.look()
-        events = self.collector.disagreements.records(0).events
+        events = self.collector.disagreements.take_records(0).events
         for event in events:
             check_event(event)
         return sorted((event.job, event.subject, event.message) for event in events)
@@ -222,7 +222,7 @@ def test_an_interval_by_the_prolog_ends_with_its_file(node):
     (node.files / "0").unlink()
     node.table.refresh()
     node.collector.collect(node.now_ms + 5)
-    ((job),) = node.collector.allocations.records(0).jobs
+    ((job),) = node.collector.allocations.take_records(0).jobs
     ((allocation),) = job.allocations
     assert (allocation.end, allocation.source) == (node.now_ms + 5, "prolog")
 
@@ -277,7 +277,7 @@ def test_an_idle_device_on_which_two_sources_disagree(node):
 class Kubelet:
     source = AllocationSource.KUBELET
 
-    def owners(self, devices, now_ms):
+    def find_owners(self, devices, now_ms):
         return {0: [Owner("pod-1", "worker-0")]}
 
 

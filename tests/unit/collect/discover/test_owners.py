@@ -33,7 +33,7 @@ class Node:
         runs = ContainerRuns(str(self.links))
         classifier = NodeClassifier("n1", f"{root}/proc", runs, owners=self.owners)
         self.table = ProcessTable(classifier, f"{root}/proc")
-        self.reporter = OwnerReporter(NodeIdentity("n1"), self.owners, self.table.processes)
+        self.reporter = OwnerReporter(NodeIdentity("n1"), self.owners, self.table.list_processes)
 
     def process(self, pid, *arguments, **more):
         plant_process(self.root, pid, *arguments, start=1000 + pid, **more)
@@ -45,7 +45,7 @@ class Node:
         return {process.stat.key.pid: process.member.owner.job for process in self.table.refresh()}
 
     def messages(self, now_ms=NOW_MS):
-        return [event.message for event in self.reporter.records(now_ms).events]
+        return [event.message for event in self.reporter.take_records(now_ms).events]
 
 
 @pytest.fixture

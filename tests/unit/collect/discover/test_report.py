@@ -26,23 +26,23 @@ def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
         SLURM_JOB_ACCOUNT="vision",
         SLURM_JOB_PARTITION="main",
     )
-    reporter = JobReporter(NodeIdentity("n1", "c1"), table.processes, lambda ms: 1795222148_000 + ms)
+    reporter = JobReporter(NodeIdentity("n1", "c1"), table.list_processes, lambda ms: 1795222148_000 + ms)
     now = 1795222148_000 + 10_000
     table.refresh()
-    (job,) = reporter.records(now).jobs
+    (job,) = reporter.take_records(now).jobs
     check_record(job)
     assert (job.job_id, job.name, job.user, job.type, job.state) == ("21", "t", "a", "Slurm", None)
     assert (job.workspace, job.resource_group) == (None, None), "a user can change his environment"
     (replica,) = replicas_of(job)
     assert (replica.name, replica.rank, replica.node, replica.cluster) == ("worker-2", 2, "n1", "c1")
     assert (replica.start, replica.end, replica.state) == (1795222148_000 + 5_000, None, None)
-    assert reporter.records(now + 1000).jobs == []
+    assert reporter.take_records(now + 1000).jobs == []
     end_process(tmp_path, 100)
     table.refresh()
-    assert reporter.records(now + 30_000).jobs == []
-    (job,) = reporter.records(now + 70_000).jobs
+    assert reporter.take_records(now + 30_000).jobs == []
+    (job,) = reporter.take_records(now + 70_000).jobs
     assert (job.state, replicas_of(job)[0].end, replicas_of(job)[0].state) == (None, now + 1000, JobState.UNKNOWN)
-    assert reporter.records(now + 90_000).jobs == []
+    assert reporter.take_records(now + 90_000).jobs == []
 
 
 def test_a_replica_has_the_rank_of_its_task_where_its_launcher_came_first(tmp_path):
@@ -52,11 +52,11 @@ def test_a_replica_has_the_rank_of_its_task_where_its_launcher_came_first(tmp_pa
     rules = tmp_path / "rules.toml"
     rules.write_text('[[job]]\ncommand = "*train.py"\njob = "train"\n')
     table = ProcessTable(NodeClassifier("n1", proc, rules=read_rules(rules)), proc)
-    reporter = JobReporter(NodeIdentity("n1"), table.processes, lambda milliseconds: milliseconds)
+    reporter = JobReporter(NodeIdentity("n1"), table.list_processes, lambda milliseconds: milliseconds)
 
     def ranks(now_ms):
         table.refresh()
-        return [(one.name, one.rank) for job in reporter.records(now_ms).jobs for one in replicas_of(job)]
+        return [(one.name, one.rank) for job in reporter.take_records(now_ms).jobs for one in replicas_of(job)]
 
     plant_process(tmp_path, 100)
     plant(tmp_path, {"proc/100/cmdline": "mpirun\0python\0train.py\0"})
@@ -73,21 +73,21 @@ def test_a_node_describes_itself_when_something_changed(tmp_path):
     devices: dict[str, Gpu] = {}
     place = NodeIdentity("n1", resource_group="rg")
     reporter = NodeReporter(place, lambda: devices, f"{tmp_path}/proc")
-    (node,) = reporter.records(0).nodes
+    (node,) = reporter.take_records(0).nodes
     assert node.resource_group == "rg"
     assert node.info["memory"] == 24684096 * 1024
     assert node.info["cores"] >= 1
     assert "devices" not in node.info
-    assert reporter.records(10_000).nodes == []
+    assert reporter.take_records(10_000).nodes == []
     plant(tmp_path, {"proc/meminfo": "MemTotal:       100 kB\n"})
-    (node,) = reporter.records(60_000).nodes
+    (node,) = reporter.take_records(60_000).nodes
     assert node.info["memory"] == 100 * 1024
     devices["gpu0"] = Gpu(0, "GPU-1", "H200")
-    (node,) = reporter.records(70_000).nodes
+    (node,) = reporter.take_records(70_000).nodes
     assert node.info["devices"] == [{"device": "gpu0", "name": "H200", "uuid": "GPU-1", "since": 70_000}]
-    assert reporter.records(4_000_000).nodes != []
+    assert reporter.take_records(4_000_000).nodes != []
     devices["gpu0"] = Gpu(0, "GPU-1", "H200", pci="0000:9b:00", state=DeviceState.LOST)
-    (node,) = reporter.records(4_010_000).nodes
+    (node,) = reporter.take_records(4_010_000).nodes
     named = {"device": "gpu0", "name": "H200", "uuid": "GPU-1", "pci": "0000:9b:00"}
     assert node.info["devices"] == [{**named, "state": "lost", "since": 70_000}]
 
@@ -99,7 +99,7 @@ def test_a_card_that_was_replaced_is_another_device_with_its_own_times(tmp_path)
 
     def record(now_ms):
         reporter = NodeReporter(NodeIdentity("n1"), lambda: devices, f"{tmp_path}/proc", state=tmp_path)
-        (node,) = reporter.records(now_ms).nodes
+        (node,) = reporter.take_records(now_ms).nodes
         return node.info
 
     info = record(1_000)

@@ -190,9 +190,9 @@ def test_gpus_that_are_measured_and_why_others_are_not(machine, driver):
 def test_a_gpu_that_blocks(machine, driver):
     nvml = PynvmlLibrary(patience=1.0)
     driver.devices[3].block(1, Call.HANDLE)
-    found = check_found(machine, VENDOR, nvml.devices(), nvml.problem)
+    found = check_found(machine, VENDOR, nvml.list_devices(), nvml.problem)
     driver.unblock()
-    wait_until(lambda: not any(device.busy for device in nvml.devices()), "the call returns")
+    wait_until(lambda: not any(device.busy for device in nvml.list_devices()), "the call returns")
     nvml.close()
     assert (found.status, found.text) == (SourceStatus.PROBLEM, "7 of 8 GPUs are measured (NVIDIA H200); gpu3: hangs")
 

@@ -47,30 +47,30 @@ class Node:
         for key, joules in energy.items():
             self.raw[key] += joules
             if isinstance(key, str):
-                add(PLACE.of_device("gpu.energy", key), self.raw[key])
+                add(PLACE.make_device_series("gpu.energy", key), self.raw[key])
                 continue
             total: float | None = self.raw[key]
             if key[1].startswith("rapl/"):
                 reading = EnergyReading(key[0], key[1], self.raw[key] % RANGE, RANGE)
                 total = self.registers[key].update(reading, self.now_ms * 1_000_000)
             if total is not None:
-                add(PLACE.of_node("node.energy", (("kind", key[0]), ("source", key[1]))), total)
+                add(PLACE.make_node_series("node.energy", (("kind", key[0]), ("source", key[1]))), total)
         for (device, owner), share in (used or {}).items():
-            add(PLACE.of_device("gpu.process.utilization", device, owner), share)
+            add(PLACE.make_device_series("gpu.process.utilization", device, owner), share)
         self.busy += sum(job[0] for job in jobs.values()) * seconds
-        add(PLACE.of_node("node.cpu.time", (("mode", "user"),)), self.busy)
-        add(PLACE.of_node("node.cpu.time", (("mode", "idle"),)), 10**9)
-        add(PLACE.of_node("node.cpu.count"), CORES)
-        add(PLACE.of_node("node.memory.total"), MEMORY)
-        add(PLACE.of_node("node.memory.available"), MEMORY / 2)
+        add(PLACE.make_node_series("node.cpu.time", (("mode", "user"),)), self.busy)
+        add(PLACE.make_node_series("node.cpu.time", (("mode", "idle"),)), 10**9)
+        add(PLACE.make_node_series("node.cpu.count"), CORES)
+        add(PLACE.make_node_series("node.memory.total"), MEMORY)
+        add(PLACE.make_node_series("node.memory.available"), MEMORY / 2)
         for owner, (cores, limit, memory, most) in jobs.items():
             if owner not in self.cpu:
-                add(PLACE.of_replica("cpu.time", owner), 0, self.now_ms - 1)
+                add(PLACE.make_replica_series("cpu.time", owner), 0, self.now_ms - 1)
             self.cpu[owner] += cores * seconds
-            add(PLACE.of_replica("cpu.time", owner), self.cpu[owner])
-            add(PLACE.of_replica("cpu.limit", owner), limit)
-            add(PLACE.of_replica("memory.usage", owner), memory)
-            add(PLACE.of_replica("memory.limit", owner), most)
+            add(PLACE.make_replica_series("cpu.time", owner), self.cpu[owner])
+            add(PLACE.make_replica_series("cpu.limit", owner), limit)
+            add(PLACE.make_replica_series("memory.usage", owner), memory)
+            add(PLACE.make_replica_series("memory.limit", owner), most)
         return {
             (one.series.metric, *(value for _, value in one.series.labels), one.series.job): one.value
             for one in self.division.divide(samples)
@@ -256,7 +256,7 @@ def test_claims_have_the_slices_of_partitions():
     )
     unused: Any = None
     mine = Owner("a", "worker-0", 1)
-    assert JobCollectors(unused, unused, [vendor]).claims() == {
+    assert JobCollectors(unused, unused, [vendor]).list_claims() == {
         "gpu0:1": [(mine, 0.75)],
         "gpu0:2": [(mine, 0.25), (JOBS[1], 0.25)],
         "gpu1": [(mine, 1.0)],
@@ -268,15 +268,15 @@ def test_a_shared_device_counts_by_the_time_of_its_processes():
     node = Node()
     claims = {"gpu0": [(JOBS[0], 1.0), (JOBS[1], 1.0)]}
     more = [
-        Sample(PLACE.of_device("gpu.process.utilization", "gpu0", owner), 0, share)
+        Sample(PLACE.make_device_series("gpu.process.utilization", "gpu0", owner), 0, share)
         for owner, share in ((JOBS[0], 0.6), (JOBS[1], 0.2))
     ]
-    samples = [Sample(PLACE.of_device("gpu.energy", "gpu0"), 1_000, 0.0), *more]
+    samples = [Sample(PLACE.make_device_series("gpu.energy", "gpu0"), 1_000, 0.0), *more]
     node.claims = claims
     node.division.divide(samples)
     samples = [
-        Sample(PLACE.of_device("gpu.energy", "gpu0"), 11_000, 100.0),
-        Sample(PLACE.of_device("gpu.utilization", "gpu0"), 11_000, 1.0),
+        Sample(PLACE.make_device_series("gpu.energy", "gpu0"), 11_000, 100.0),
+        Sample(PLACE.make_device_series("gpu.utilization", "gpu0"), 11_000, 1.0),
         *more,
     ]
     found = {(one.series.metric, one.series.job): one.value for one in node.division.divide(samples)}
@@ -356,10 +356,12 @@ def test_a_replica_without_cpu_time_has_no_energy():
     node.tick(10, energy, {})
     samples = [
         Sample(
-            PLACE.of_node("node.energy", (("kind", "memory"), ("source", "rapl/dram-0"))), node.now_ms + 10_000, 500.0
+            PLACE.make_node_series("node.energy", (("kind", "memory"), ("source", "rapl/dram-0"))),
+            node.now_ms + 10_000,
+            500.0,
         ),
-        Sample(PLACE.of_node("node.memory.total"), node.now_ms + 10_000, MEMORY),
-        Sample(PLACE.of_replica("memory.usage", JOBS[0]), node.now_ms + 10_000, 10.0),
+        Sample(PLACE.make_node_series("node.memory.total"), node.now_ms + 10_000, MEMORY),
+        Sample(PLACE.make_replica_series("memory.usage", JOBS[0]), node.now_ms + 10_000, 10.0),
     ]
     node.division.divide(samples)
     node.now_ms += 10_000

@@ -162,7 +162,7 @@ def test_the_local_controller_gives_the_power(tmp_path):
     assert IpmiPower(str(tmp_path), programs.get).read() is None  # no device
     (tmp_path / "ipmi0").touch()
     assert IpmiPower(str(tmp_path), programs.get).read() == 220
-    assert IpmiPower(str(tmp_path), lambda _name: None).command() is None
+    assert IpmiPower(str(tmp_path), lambda _name: None).find_command() is None
 
 
 def test_a_power_meter_of_the_kernel(tmp_path):

@@ -62,13 +62,13 @@ def test_the_socket_is_queried(kubelet):
     kubelet.answer = response("GPU-1").SerializeToString()
     client = PodResources(kubelet.path)
     assert client.present
-    assert client.devices() == [PodDevices("ml", "train-0", ("GPU-1",), "nvidia.com/gpu")]
+    assert client.list_devices() == [PodDevices("ml", "train-0", ("GPU-1",), "nvidia.com/gpu")]
     kubelet.answer = None
     with pytest.raises(UnavailableError, match="too many requests"):
-        client.devices()
+        client.list_devices()
     kubelet.answer = b"\x0a\x7f"
     with pytest.raises(UnavailableError, match="damaged"):
-        client.devices()
+        client.list_devices()
     client.close()
 
 
@@ -77,7 +77,7 @@ def test_where_there_is_no_kubelet(tmp_path):
     assert not client.present
     (tmp_path / "kubelet.sock").touch()
     assert not client.present, "a file is no socket"
-    assert KubeletAllocations(VENDOR, client, list, str(tmp_path)).owners([Gpu(0, "GPU-0")], NOW) == {}
+    assert KubeletAllocations(VENDOR, client, list, str(tmp_path)).find_owners([Gpu(0, "GPU-0")], NOW) == {}
 
 
 def member(uid, run=0):
@@ -101,7 +101,7 @@ def bench(kubelet, tmp_path, make_driver):
             self.folder = tmp_path / "pods"
             self.folder.mkdir()
             self.client = PodResources(kubelet.path)
-            allocated = KubeletAllocations(VENDOR, self.client, self.table.members, str(self.folder))
+            allocated = KubeletAllocations(VENDOR, self.client, self.table.list_members, str(self.folder))
             self.collector = nvidia_collector(self.nvml, self.table, allocated=[allocated])
 
         def owners(self, now_ms=NOW):
@@ -109,7 +109,7 @@ def bench(kubelet, tmp_path, make_driver):
             return {s.series.device: s.series.job for s in found if s.series.metric == "gpu.power"}
 
         def allocations(self):
-            records = self.collector.allocations.records(0).jobs
+            records = self.collector.allocations.take_records(0).jobs
             return [(job.job_id, a.device, a.source) for job in records for a in check_record(job).allocations]
 
     made = Bench()

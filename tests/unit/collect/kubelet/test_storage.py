@@ -204,14 +204,14 @@ def test_a_kubelet_with_tls_is_verified_by_the_name_of_the_node_and_gets_a_token
         token = tmp_path / "token"
         token.write_text(f"{TOKEN}\n")
         settings = KubeletSettings(server.url, made.ca, token)
-        assert KubeletApi(settings, "127.0.0.1").usage() == []
+        assert KubeletApi(settings, "127.0.0.1").read_usage() == []
         with pytest.raises(UnavailableError, match="nodes/stats"):
-            KubeletApi(KubeletSettings(server.url, made.ca, tmp_path / "none"), "127.0.0.1").usage()
+            KubeletApi(KubeletSettings(server.url, made.ca, tmp_path / "none"), "127.0.0.1").read_usage()
         asked = len(server.tokens)
         with pytest.raises(UnavailableError, match="match"):
-            KubeletApi(settings, "n2").usage()
+            KubeletApi(settings, "n2").read_usage()
         with pytest.raises(UnavailableError, match="certificate"):
-            KubeletApi(KubeletSettings(server.url, None, token), "127.0.0.1").usage()
+            KubeletApi(KubeletSettings(server.url, None, token), "127.0.0.1").read_usage()
         assert len(server.tokens) == asked  # nobody else gets the token
     finally:
         server.close()
@@ -220,7 +220,7 @@ def test_a_kubelet_with_tls_is_verified_by_the_name_of_the_node_and_gets_a_token
 def test_a_token_is_not_sent_in_the_clear(kubelet, tmp_path):
     (tmp_path / "token").write_text(TOKEN)
     kubelet.give({"pods": []})
-    KubeletApi(KubeletSettings(kubelet.url, None, tmp_path / "token"), "n1").usage()
+    KubeletApi(KubeletSettings(kubelet.url, None, tmp_path / "token"), "n1").read_usage()
     assert kubelet.tokens[-1] is None
 
 

@@ -86,8 +86,8 @@ def test_a_measured_command_does_not_get_our_credentials():
 def test_records_of_a_run():
     recorder = JobRecorder(plan(2), PLACE, {"cpu.limit": 2.0}, 1000)
     lives = [ReplicaLife("worker-0", 0, 1000), ReplicaLife("worker-1", 1, 1000)]
-    assert recorder.started(lives).events == []
-    (start,) = recorder.started(lives).jobs
+    assert recorder.record_start(lives).events == []
+    (start,) = recorder.record_start(lives).jobs
     check_record(start)
     assert (start.state, start.start, start.created, start.end, start.project) == (
         JobState.RUNNING,
@@ -99,7 +99,7 @@ def test_records_of_a_run():
     assert [r.state for r in replicas_of(start)] == [JobState.RUNNING] * 2
     lives[0].end, lives[0].exit_code = 3000, 0
     lives[1].end, lives[1].exit_code, lives[1].reason = 2500, 137, "out of memory"
-    (end,) = recorder.ended(lives, 3001, stopped=False).jobs
+    (end,) = recorder.record_end(lives, 3001, stopped=False).jobs
     check_record(end)
     assert (end.state, end.exit_code, end.end, end.error) == (JobState.FAILED, 137, 3001, "worker-1: out of memory")
     assert [(r.state, r.end, r.exit_code) for r in replicas_of(end)] == [
@@ -119,7 +119,7 @@ def test_records_of_a_run():
 )
 def test_a_job_is_stopped_when_a_signal_of_ours_ended_it(code, stopped, state):
     recorder = JobRecorder(plan(), PLACE, {}, 0)
-    (job,) = recorder.ended([ReplicaLife("worker-0", 0, 0, 1, code)], 1, stopped=stopped).jobs
+    (job,) = recorder.record_end([ReplicaLife("worker-0", 0, 0, 1, code)], 1, stopped=stopped).jobs
     assert job.state is state
 
 
@@ -132,7 +132,7 @@ def test_a_replica_that_did_not_end_well_has_an_event():
         ReplicaLife("worker-3", 3, 0, 8, 137, "out of memory (OOMKilled)"),
         ReplicaLife("worker-4", 4, 0, 9, 250),
     ]
-    events = [check_event(event) for event in recorder.ended(lives, 10, stopped=False).events]
+    events = [check_event(event) for event in recorder.record_end(lives, 10, stopped=False).events]
     assert [(event.replica, event.time, event.reason) for event in events] == [
         ("worker-1", 6, "Exited"),
         ("worker-2", 7, "Killed"),
@@ -146,8 +146,8 @@ def test_a_replica_that_did_not_end_well_has_an_event():
         ("j", 2, "n1", "c1", "p1")
     }
     assert {str(event.level) for event in events} == {"error"}
-    assert {str(event.level) for event in recorder.ended(lives, 10, stopped=True).events} == {"warning"}
-    started = recorder.started(lives).events
+    assert {str(event.level) for event in recorder.record_end(lives, 10, stopped=True).events} == {"warning"}
+    started = recorder.record_start(lives).events
     assert [(event.replica, event.reason, str(event.level)) for event in started][:2] == [
         ("worker-0", "Restarted", "warning"), ("worker-1", "Restarted", "warning"),
     ]  # fmt: skip
@@ -160,26 +160,26 @@ def test_the_first_failure_in_time_decides():
 
 
 def replica(metric, rank, time_ms, value):
-    return Sample(PLACE.of_replica(metric, Owner("j", f"worker-{rank}")), time_ms, value)
+    return Sample(PLACE.make_replica_series(metric, Owner("j", f"worker-{rank}")), time_ms, value)
 
 
 def test_the_figures_of_a_summary():
     figures = RunFigures()
     for rank in (0, 1):
-        figures.begin(PLACE.of_replica("cpu.time", Owner("j", f"worker-{rank}")), 0)
+        figures.begin(PLACE.make_replica_series("cpu.time", Owner("j", f"worker-{rank}")), 0)
     figures.watch([replica("cpu.time", r, 1000, 0.5) for r in (0, 1)] + [replica("memory.usage", 0, 1000, 10.0)])
     figures.watch([replica("cpu.time", r, 3000, 2.5) for r in (0, 1)] + [replica("memory.usage", 0, 3000, 40.0)])
     figures.watch([replica("cpu.time", r, 3010, 2.51) for r in (0, 1)] + [replica("memory.peak", 0, 3010, 99.0)])
     cpu = figures.by_name["cpu"]
     assert cpu.points == [1.0, 2.0]
     assert (cpu.peak, round(cpu.mean, 3)) == (2.0, round(5 / 3, 3))
-    assert figures.total("cpu.time") == pytest.approx(5.02)
+    assert figures.sum_growth("cpu.time") == pytest.approx(5.02)
     assert figures.by_name["memory"].peak == 40
     assert figures.memory_peak == 99
 
 
 def test_the_traffic_of_the_machine_is_read_only_with_samples():
-    sample = Sample(PLACE.of_node("node.network.receive"), 7_000, 1.0)
+    sample = Sample(PLACE.make_node_series("node.network.receive"), 7_000, 1.0)
     assert traffic_beside([sample], lambda time_ms: [sample._replace(time_ms=time_ms)]) == [sample]
     assert traffic_beside([], lambda _: [sample]) == []
 
@@ -187,8 +187,8 @@ def test_the_traffic_of_the_machine_is_read_only_with_samples():
 def test_a_counter_counts_from_its_first_sample_unless_its_start_is_recorded():
     figures = RunFigures()
     for time_ms, value in ((0, 1000.0), (1000, 1500.0)):
-        figures.watch([Sample(PLACE.of_node("node.network.receive"), time_ms, value)])
-    assert figures.total("node.network.receive") == 500
+        figures.watch([Sample(PLACE.make_node_series("node.network.receive"), time_ms, value)])
+    assert figures.sum_growth("node.network.receive") == 500
     assert figures.by_name["node.network.receive"].peak == 500
 
 

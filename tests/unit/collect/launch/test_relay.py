@@ -209,10 +209,10 @@ def test_the_history_without_a_server_comes_from_the_outbox(logged):
         want.setdefault(key, {})[NOW + time] = (step, value)
     stored = stored_in(runs.outbox)[1]
     for key, by_time in want.items():
-        found = runs.history(run.id, key)
+        found = runs.read_history(run.id, key)
         assert {one.time: (one.step, one.value) for one in found} == by_time
         assert [one.time for one in found] == sorted(by_time)
-        assert runs.newest(run.id)[key].value == by_time[max(by_time)][1]
+        assert runs.find_newest(run.id)[key].value == by_time[max(by_time)][1]
         assert stored[run.id, metric_of(key)[0]] == {time - NOW: value for time, (_, value) in by_time.items()}
 
 
@@ -496,7 +496,7 @@ def test_a_run_beyond_the_limit_of_the_record_is_not_stored(place):
         place.runs.create(run)
     assert place.runs.all == []
     with pytest.raises(UnavailableError):
-        place.runs.history(run.id, "loss")
+        place.runs.read_history(run.id, "loss")
 
 
 def test_programs_reach_the_relay_without_a_proxy(place):

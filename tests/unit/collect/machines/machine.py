@@ -75,8 +75,8 @@ def observed(root: Path, node: str) -> dict[str, Any]:
     table = ProcessTable(classifier, proc)
     groups = GroupReader(Hierarchies(proc, str(root)), f"{root}/sys")
     samples = JobsCollector(place, table, groups, proc, _TICKS).collect(NOW_MS)
-    reporter = JobReporter(place, table.processes, lambda milliseconds: milliseconds)
-    records = reporter.records(NOW_MS)
+    reporter = JobReporter(place, table.list_processes, lambda milliseconds: milliseconds)
+    records = reporter.take_records(NOW_MS)
     series: dict[str, dict[str, float]] = {}
     for one in samples:
         of = one.series
@@ -125,7 +125,7 @@ def _process(machine: Machine, pid: int) -> None:
 
 def _group(machine: Machine, hierarchies: Hierarchies, controller: str, path: str) -> None:
     """The files of a group and of those above it."""
-    directory, top = hierarchies.directory(controller, path), hierarchies.top(controller)
+    directory, top = hierarchies.find_directory(controller, path), hierarchies.find_top(controller)
     for folder in climb(directory, top) if directory and top else ():
         for name in _OF_GROUPS:
             place = f"{folder}/{name}".removeprefix("/")

@@ -69,9 +69,9 @@ def play(steps, *, waited_for, leaves_only=False):
             kernel.end(process, waited_for=waited_for and kernel.parent[process] is not None)
         elif action == "look":
             totals.update(kernel.readings())
-            recorded_sums.append((totals.totals()["a"][0], kernel.used))
+            recorded_sums.append((totals.get_totals()["a"][0], kernel.used))
     totals.update(kernel.readings())
-    recorded_sums.append((totals.totals()["a"][0], kernel.used))
+    recorded_sums.append((totals.get_totals()["a"][0], kernel.used))
     return recorded_sums
 
 
@@ -100,7 +100,7 @@ def test_children_that_lived_and_ended_between_two_looks_count_through_their_par
         kernel.burn(kernel.next - 1, float(amount))
         kernel.end(kernel.next - 1, waited_for=True)
     totals.update(kernel.readings())
-    assert totals.totals()["a"] == (float(sum(amounts)),)
+    assert totals.get_totals()["a"] == (float(sum(amounts)),)
 
 
 def test_a_child_that_was_never_reaped_still_counts():
@@ -108,31 +108,31 @@ def test_a_child_that_was_never_reaped_still_counts():
     totals.update({1: ProcessReading("a", (1.0,)), 2: ProcessReading("a", (5.0,), 1)})
     for _ in range(2):
         totals.update({1: ProcessReading("a", (1.0,))})
-    assert totals.totals()["a"] == (6.0,)
+    assert totals.get_totals()["a"] == (6.0,)
 
 
 def test_a_parent_of_another_owner_does_not_count_what_it_waited_for():
     totals: ProcessTotals[int, str] = ProcessTotals(1)
     totals.update({1: ProcessReading("a", (1.0,)), 2: ProcessReading("b", (5.0,), 1)})
     totals.update({1: ProcessReading("a", (6.5,))})
-    assert totals.totals() == {"a": (1.5,), "b": (5.0,)}
+    assert totals.get_totals() == {"a": (1.5,), "b": (5.0,)}
     totals.update({1: ProcessReading("a", (7.0,))})
-    assert totals.totals() == {"a": (2.0,), "b": (5.0,)}
+    assert totals.get_totals() == {"a": (2.0,), "b": (5.0,)}
 
 
 def test_final_figures_replace_what_was_sampled():
     totals: ProcessTotals[int, str] = ProcessTotals(1)
     totals.update({1: ProcessReading("a", (1.0,)), 2: ProcessReading("a", (3.0,), 1)})
     totals.update({}, {1: ProcessReading("a", (4.5,))})
-    assert totals.totals()["a"] == (4.5,)  # 1 had waited for 2: 1 + 3, and a little more
+    assert totals.get_totals()["a"] == (4.5,)  # 1 had waited for 2: 1 + 3, and a little more
 
 
 def test_final_figures_of_what_was_never_sampled_count():
     totals: ProcessTotals[int, str] = ProcessTotals(2)
     totals.update({}, {1: ProcessReading("a", (0.2, 7.0))})
-    assert totals.totals()["a"] == (0.2, 7.0)
+    assert totals.get_totals()["a"] == (0.2, 7.0)
     totals.update({})
-    assert totals.totals()["a"] == (0.2, 7.0)
+    assert totals.get_totals()["a"] == (0.2, 7.0)
 
 
 def test_forgotten_owners_have_no_totals():
@@ -140,7 +140,7 @@ def test_forgotten_owners_have_no_totals():
     totals.update({1: ProcessReading("a", (1.0,))})
     totals.update({})
     totals.forget(["a"])
-    assert totals.totals() == {}
+    assert totals.get_totals() == {}
 
 
 class Step(NamedTuple):
@@ -210,7 +210,7 @@ class Adopting:
         self.late = [(late - 1, one, counted, own) for late, one, counted, own in self.late if late > 0]
         self.totals.update(live, due)
         self.was_hidden, self.hidden = self.hidden, set()
-        self.recorded_sums.append((sum(values[0] for values in self.totals.totals().values()), self.used))
+        self.recorded_sums.append((sum(values[0] for values in self.totals.get_totals().values()), self.used))
 
     def play(self, step):
         alive = sorted(self.own)
@@ -324,7 +324,7 @@ class Reporting:
         live = {one: replace(reading, owner=self.owner.get(one, "a")) for one, reading in read.items()}
         self.family.totals.update(live, left=self.left)
         self.left, self.looked = {}, dict(self.family.waited)
-        totals = self.family.totals.totals()
+        totals = self.family.totals.get_totals()
         self.sums.append({owner: totals.get(owner, (0.0,))[0] for owner in "ab"})
         self.truths.append(dict(self.used))
 
@@ -359,7 +359,7 @@ def test_a_parent_does_not_count_what_its_child_used_for_an_earlier_owner():
     for owner, used in (("a", 5.0), ("b", 5.0), ("b", 8.0)):
         totals.update({0: ProcessReading("a", (1.0,)), 1: ProcessReading(owner, (used,), 0)})
     totals.update({0: ProcessReading("a", (9.0,))})
-    assert totals.totals() == {"a": (6.0,), "b": (3.0,)}
+    assert totals.get_totals() == {"a": (6.0,), "b": (3.0,)}
 
 
 @pytest.mark.parametrize("owner", ["a", "b"])
@@ -390,9 +390,9 @@ def test_what_a_process_used_before_it_joined_is_nobodys():
     totals: ProcessTotals[int, str] = ProcessTotals(1)
     totals.update({1: ProcessReading("a", (1.0,))})
     totals.update({1: ProcessReading("a", (2.0,)), 2: ProcessReading("a", (1000.0,), late=True)})
-    assert totals.totals() == {"a": (2.0,)}
+    assert totals.get_totals() == {"a": (2.0,)}
     totals.update({1: ProcessReading("a", (2.0,)), 2: ProcessReading("a", (1003.0,), late=True)})
-    assert totals.totals() == {"a": (5.0,)}
+    assert totals.get_totals() == {"a": (5.0,)}
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 3))
@@ -460,19 +460,19 @@ def test_a_group_without_a_process_for_a_while_is_counted_once():
     groups = GroupCounters()
     groups.update(cpu(1.6))
     groups.update({OWNER: {}})
-    assert groups.totals()[OWNER]["cpu"] == 1.6
+    assert groups.sum_totals()[OWNER]["cpu"] == 1.6
     groups.update(cpu(2.2))
-    assert groups.totals()[OWNER]["cpu"] == 2.2
+    assert groups.sum_totals()[OWNER]["cpu"] == 2.2
     groups.update({OWNER: {PATH: CgroupUsage(cpu_seconds=None)}})
     groups.update(cpu(2.3))
-    assert groups.totals()[OWNER]["cpu"] == 2.3
+    assert groups.sum_totals()[OWNER]["cpu"] == 2.3
 
 
 def test_a_group_that_was_made_again_goes_on():
     groups = GroupCounters()
     for seconds in (1.0, 5.0, 0.5, 2.0):
         groups.update(cpu(seconds))
-    assert groups.totals()[OWNER]["cpu"] == 7.0
+    assert groups.sum_totals()[OWNER]["cpu"] == 7.0
 
 
 @given(
@@ -498,6 +498,6 @@ def test_groups_that_are_sampled_now_and_then_sum_to_what_they_used(steps):
         groups.update(
             {OWNER: {(("cpuacct", one),): CgroupUsage(cpu_seconds=seconds) for one, seconds in shown.items()}}
         )
-        total = groups.totals().get(OWNER, {}).get("cpu", 0.0)
+        total = groups.sum_totals().get(OWNER, {}).get("cpu", 0.0)
         assert last <= total == sum(recorded_sums.values())
         last = total

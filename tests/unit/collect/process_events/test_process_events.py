@@ -42,10 +42,10 @@ class Events:
         self.waiting: deque[Any] = deque()
         self.overruns = 0
 
-    def changes(self) -> list[Any]:
+    def read_changes(self) -> list[Any]:
         return [self.waiting.popleft() for _ in range(min(len(self.waiting), 256))]
 
-    ends = changes
+    read_ends = read_changes
 
     def close(self) -> None:
         """Nothing is to be given back."""
@@ -65,7 +65,7 @@ class Machine:
         assert self.watch.open(self.table.look, lambda _process: None, lambda _ends: self.events, self.account)
         groups = GroupReader(Hierarchies(proc, str(root)), f"{root}/sys")
         self.collector = JobsCollector(NodeIdentity("n1"), self.table, groups, proc, 100)
-        self.reporter = JobReporter(NodeIdentity("n1"), self.table.processes, lambda ms: ms)
+        self.reporter = JobReporter(NodeIdentity("n1"), self.table.list_processes, lambda ms: ms)
         self.parents: dict[int, int] = {}
         self.own: dict[int, int] = {}
         self.waited: dict[int, int] = {}
@@ -227,7 +227,7 @@ def test_a_job_that_no_scan_has_found_is_recorded_with_all_its_figures(machine):
         ("io.read", "j"): 9.0,
         ("io.write", "j"): 2.0,
     }
-    (job,) = machine.reporter.records(NOW_MS).jobs
+    (job,) = machine.reporter.take_records(NOW_MS).jobs
     assert (job.job_id, [replica.name for replica in job.replicas]) == ("j", ["worker-0"])
     assert machine.scan() == {}, "once"
 
@@ -267,7 +267,7 @@ def test_a_program_that_begins_while_the_processes_are_listed_is_found(machine):
     machine.tags[pid] = {"JOBMETER_JOB_ID": "j"}
     machine.burn(pid, 10)
     machine.events.waiting.append((EXEC, 0, pid, 0, 0))
-    machine.watch.scanned(listed, [])
+    machine.watch.compare_scan(listed, [])
     machine.turn()
     machine.end(pid)
     assert machine.scan()["cpu.time", "j"] == 0.1
@@ -388,7 +388,7 @@ def test_the_kernels_events_of_a_real_process():
     found = set()
 
     def seen() -> bool:
-        for what, _, first, _, second in connector.changes():
+        for what, _, first, _, second in connector.read_changes():
             found.add((what, second if what == FORK else first))
         return (EXIT, child.pid) in found
 
@@ -409,7 +409,7 @@ def test_the_last_figures_of_a_real_process(code):
     ends: dict[int, TaskExit] = {}
 
     def ended() -> bool:
-        ends.update((final.pid, final) for final in stats.ends())
+        ends.update((final.pid, final) for final in stats.read_ends())
         return child.pid in ends
 
     wait_until(ended)
@@ -449,7 +449,7 @@ def test_real_processes_between_two_scans(tmp_path):
     values = {one.series.metric: one.value for one in samples}
     assert {one.series.job for one in samples} == {f"short-{os.getpid()}"}
     assert values["cpu.time"] == pytest.approx(0.2, abs=0.1)
-    assert Owner(f"short-{os.getpid()}", "worker-0") in {process.member.owner for process in table.processes()}
+    assert Owner(f"short-{os.getpid()}", "worker-0") in {process.member.owner for process in table.list_processes()}
 
 
 @pytest.fixture
@@ -457,7 +457,7 @@ def task():
     """The group of a task of Slurm, version 1, with the file by which a process enters it."""
     controller = "cpuacct"
     path = f"/slurm_test{os.getpid()}/uid_0/job_{os.getpid()}/step_0/task_0"
-    directory = Hierarchies().directory(controller, path)
+    directory = Hierarchies().find_directory(controller, path)
     if directory is None:
         pytest.skip("control groups of version 1 are not mounted here")
     folders = [Path(directory), *Path(directory).parents][:5]

@@ -100,7 +100,7 @@ def test_a_process_that_its_run_measures_is_left_to_the_run():
     reports = make(lambda _pid: member(measured=True))
     reports.receive(PID, message(points=[[now(), 1, {"loss": 2.0}]]))
     assert (values(reports), reports.unattributed) == ({}, 0)
-    assert reports.reporter(PID) is None
+    assert reports.find_reporter(PID) is None
 
 
 def test_ranks_of_one_replica_have_series_of_their_own():
@@ -115,7 +115,7 @@ def test_what_is_no_number_is_an_event_once():
     for step in (5, 6):
         reports.receive(PID, message(points=[[now(), step, {"loss": "nan"}]]))
     assert "app.loss" not in values(reports)
-    (event,) = reports.records(0).events
+    (event,) = reports.take_records(0).events
     assert (event.reason, event.message) == ("NotFinite", "The program reported loss = nan at step 5.")
 
 
@@ -124,7 +124,7 @@ def test_no_bytes_make_it_fail(data):
     reports = make()
     reports.receive(PID, data)
     values(reports)
-    reports.records(0)
+    reports.take_records(0)
 
 
 @given(
@@ -181,13 +181,13 @@ def test_events_and_facts_are_bounded():
     for at in range(receiver.EVENTS_AT_ONCE + 40):
         reports.receive(PID, message(events=[[now(), "info", "resumed again", f"{at}"]]))
     reports.receive(PID, message(meta={f"k{at}": "v" for at in range(receiver.MOST_META + 40)}))
-    records = reports.records(0)
+    records = reports.take_records(0)
     assert receiver.EVENTS_AT_ONCE <= len(records.events) < receiver.EVENTS_AT_ONCE + 40
     assert {event.reason for event in records.events} == {"ResumedAgain"}
     (job,) = records.jobs
     assert len(job.extra["program"]) == receiver.MOST_META
     reports.receive(PID, message(meta={"k0": "v"}))
-    assert not reports.records(0).jobs
+    assert not reports.take_records(0).jobs
 
 
 def test_the_most_trusted_source_of_a_name_counts():
@@ -228,7 +228,7 @@ def test_a_fact_whose_name_is_changed_counts_once_and_can_change():
     reports = make()
     reports.receive(PID, message(meta={f"optim/{at}": "v" for at in range(receiver.MOST_META)}))
     reports.receive(PID, message(meta={"optim/0": "w"}))
-    (job,) = reports.records(0).jobs
+    (job,) = reports.take_records(0).jobs
     assert job.extra["program"]["optim_0"] == "w"
 
 

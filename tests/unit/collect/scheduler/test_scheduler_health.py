@@ -31,7 +31,7 @@ class Answering(Scheduler):
             raise self.error
         return Records(jobs=[JobRecord(job_id="1")])
 
-    def problem(self) -> str:
+    def describe_problem(self) -> str:
         return self.part
 
     def close(self) -> None:

@@ -396,10 +396,10 @@ def test_the_worker_of_a_rank_is_found_behind_shells_and_launchers(tmp_path):
         process(10), process(11, parent=10, rank=0), process(12, parent=11, rank=0), process(13, parent=11, rank=1),
         process(14, parent=13, rank=1, ticks=10**6),
     ]  # fmt: skip
-    ranks = StackCollector(lambda _job: own, proc_root=str(tmp_path)).ranks(own)
+    ranks = StackCollector(lambda _job: own, proc_root=str(tmp_path)).find_ranks(own)
     assert [(one.key, one.pid) for one in ranks] == [(("worker-0", 0, 0), 12), (("worker-0", 0, 1), 13)]
     alone = [process(10), process(12, parent=10), process(13, parent=10, ticks=5)]
-    ranks = StackCollector(lambda _job: alone, proc_root=str(tmp_path)).ranks(alone)
+    ranks = StackCollector(lambda _job: alone, proc_root=str(tmp_path)).find_ranks(alone)
     assert [one.pid for one in ranks] == [13], "the busiest child of a shell"
 
 

@@ -232,7 +232,7 @@ def test_lines_and_events_of_the_kernel_s_log_are_read_by_one_descriptor():
     assert logs is not None
     for _ in range(2):
         logs.round()
-        watch.records(clock.now_ms())
+        watch.take_records(clock.now_ms())
     assert opened() - before == 1
     logs.stop()
     assert opened() == before

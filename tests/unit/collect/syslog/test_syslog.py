@@ -327,7 +327,7 @@ def test_each_consumer_of_the_kernel_s_log_gets_each_record_once_by_one_open_dev
                 ring.overwrite(min(count, len(ring.records)))
             else:
                 at, last = read[step], read[step][-1]
-                found = [record.sequence for record in reader.after(last, count)]
+                found = [record.sequence for record in reader.read_after(last, count)]
                 assert found == sorted(set(found))
                 assert all(number > last for number in found)
                 there = range(max(ring.first, last + 1), ring.first + len(ring.records))
@@ -343,12 +343,14 @@ def test_the_watch_for_events_reads_on_while_the_lines_wait_for_room(tmp_path, r
     watch = KernelWatch(NodeIdentity("n1"), reader)
     source = KernelSource(lambda: START, lambda: 10**12, reader=reader, boot=lambda: "b")
     ring.log("NVRM: Xid (PCI:0000:3b:00): 79, gone")
-    assert [one.message[:35] for one in watch.records(START).events] == ["NVRM: Xid (PCI:0000:3b:00): 79, gone"[:35]]
+    assert [one.message[:35] for one in watch.take_records(START).events] == [
+        "NVRM: Xid (PCI:0000:3b:00): 79, gone"[:35]
+    ]
     begin = source.read(None)
     lines = source.read(begin.end if begin else None)
     assert lines is not None
     assert [entry.text[-6:] for entry in lines.entries] == [" agent", ", gone"]
-    assert watch.records(START).events == []
+    assert watch.take_records(START).events == []
     assert (ring.opened, ring.open) == (1, 1)
 
 

@@ -21,19 +21,19 @@ UNSUPPORTED = [
 @pytest.mark.parametrize(("given", "action", "version"), UNSUPPORTED)
 def test_a_call_of_another_product_is_refused_by_its_name(given, action, version):
     with pytest.raises(NotFoundError) as refused:
-        GATEWAY.match(given)
+        GATEWAY.find_operation(given)
     assert f"{action!r} of version {version!r}" in refused.value.message
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/api/jobmeter/v1/jobs"])
 def test_a_call_without_an_action_is_left_to_others(path):
-    assert GATEWAY.match(call(path)) is None
+    assert GATEWAY.find_operation(call(path)) is None
 
 
 def test_the_refusal_has_the_form_of_the_vendor():
     given = UNSUPPORTED[0][0]
     with pytest.raises(NotFoundError) as refused:
-        GATEWAY.match(given)
+        GATEWAY.find_operation(given)
     answer = GATEWAY.render_error(given, Context(0, "7B1F"), refused.value)
     assert answer.status == 404
     body = json.loads(answer.body)

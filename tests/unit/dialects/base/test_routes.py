@@ -55,7 +55,7 @@ def test_a_route_is_found_as_by_comparing_segments_and_the_earlier_literal_wins(
     own = [(route, values) for route, values in matching if route.method == method]
     first = min(own, key=lambda one: [name.startswith("{") for name in one[0].path.split("/")], default=None)
     assert found == first
-    assert Routes(routes).methods(path) == sorted({route.method for route, _ in matching})
+    assert Routes(routes).list_methods(path) == sorted({route.method for route, _ in matching})
     for route in routes:
         assert path_parameters(route.path, path) == _plain(route, path)
 

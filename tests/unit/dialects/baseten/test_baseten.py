@@ -54,7 +54,7 @@ def answer_of(request, answers, now_ms=NOW):
         questions.append(question)
         return answers(question)
 
-    match = BASETEN.match(request)
+    match = BASETEN.find_operation(request)
     assert match is not None
     body = drive(match.operation.answer(request, Context(now_ms, REQUEST_ID, match.path)), answered)
     return questions, json.loads(body.body)
@@ -130,7 +130,7 @@ def test_the_sample_answer_has_the_documents_keys_in_their_order():
 def test_numbers_are_written_as_in_the_sample():
     own = view(start=NOW - 1000)
     request = call(f"{JOB_PATH}/metrics")
-    match = BASETEN.match(request)
+    match = BASETEN.find_operation(request)
     assert match is not None
     answered = answering(
         own, line("cpu.usage", [(NOW - 1000, 123.0), (NOW, 0.25)]), line("memory.usage", [(NOW, 8.6e10)])
@@ -392,7 +392,7 @@ def test_a_bug_reveals_nothing():
     "path", ["/v1", "/v1/metrics", "/v1/traces", "/v2/p/training-jobs/j", "/v1/teams/t", "/v1/models"]
 )
 def test_other_paths_under_v1_are_left_alone(path):
-    assert BASETEN.match(call(path)) is None
+    assert BASETEN.find_operation(call(path)) is None
 
 
 @pytest.mark.parametrize(
@@ -401,11 +401,11 @@ def test_other_paths_under_v1_are_left_alone(path):
 )
 def test_what_is_not_answered_is_reported_in_the_vendors_form(path):
     with pytest.raises(NotFoundError) as answered:
-        BASETEN.match(call(path))
+        BASETEN.find_operation(call(path))
     assert BASETEN.render_error(call(path), Context(0, REQUEST_ID), answered.value).status == 404
 
 
 def test_a_percent_encoded_name_is_decoded_once():
-    match = BASETEN.match(call("/v1/training_projects/a%2Fb/jobs/x%20%252F/metrics", method="GET"))
+    match = BASETEN.find_operation(call("/v1/training_projects/a%2Fb/jobs/x%20%252F/metrics", method="GET"))
     assert match is not None
     assert match.path == {"training_project_id": "a/b", "training_job_id": "x %2F"}

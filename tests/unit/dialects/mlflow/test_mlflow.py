@@ -100,7 +100,7 @@ class Server:
         self.number += 1
         method = "GET" if body is None else "POST"
         request = Call(method, path, query, (), b"" if body is None else json.dumps(body).encode())
-        match = MLFLOW.match(request)
+        match = MLFLOW.find_operation(request)
         assert match is not None
         context = Context(
             NOW + self.number,
@@ -419,7 +419,7 @@ def test_any_json_is_answered_or_refused(body):
 def test_artifacts_are_refused_in_plain_words():
     request = Call("PUT", "/api/2.0/mlflow-artifacts/artifacts/r1/model.bin", "", ())
     with pytest.raises(NotFoundError) as refused:
-        MLFLOW.match(request)
+        MLFLOW.find_operation(request)
     answer = MLFLOW.render_error(request, Context(NOW, REQUEST_ID), refused.value)
     assert answer.status == 501, "the client does not try again"
     assert b"stores no artifacts" in answer.body

@@ -63,14 +63,14 @@ def refused(error, headers=()):
 
 def operate(path, run, query=""):
     call = Call("GET", path, query, (("host", "h"),))
-    match = MODELARTS.match(call)
+    match = MODELARTS.find_operation(call)
     assert match is not None
     return drive(match.operation.answer(call, Context(NOW_MS, REQUEST_ID, match.path)), run)
 
 
 def test_a_parameter_of_the_body_is_not_read_from_the_query():
     call = Call("POST", "/v2/default/training-jobs/j1/actions", "action_type=terminate", (("host", "h"),), b"{}")
-    match = MODELARTS.match(call)
+    match = MODELARTS.find_operation(call)
     assert match is not None
     with pytest.raises(InvalidRequestError) as found:
         drive(match.operation.answer(call, Context(NOW_MS, REQUEST_ID, match.path)), lambda question: question)
@@ -144,7 +144,7 @@ def test_every_state_has_a_documented_phase():
 
 @pytest.mark.parametrize("path", ["/v2/", "/v2/p", "/v3", "/v3/projects/x", "/v1/p/training-jobs"])
 def test_other_paths_are_left_alone(path):
-    assert MODELARTS.match(Call("GET", path, "", ())) is None
+    assert MODELARTS.find_operation(Call("GET", path, "", ())) is None
 
 
 def _never(question):
@@ -163,7 +163,7 @@ def start(operation, context, run):
     }
     body = b'{"action_type": "terminate", "type": "saved", "description": "text"}'
     call = Call(operation.method, operation.path.format(**values), "job_name=a", (("host", "h"),), body)
-    match = MODELARTS.match(call)
+    match = MODELARTS.find_operation(call)
     assert match is not None
     context = msgspec.structs.replace(context, path=match.path)
     try:
@@ -337,7 +337,7 @@ def test_a_preview_copes_with_lines_that_are_suddenly_long():
 
 def test_a_body_of_any_content_type_is_json():
     call = Call("POST", "/v2/default/training-job-searches", "", (("host", "h"),), b' {"limit": 99} ')
-    match = MODELARTS.match(call)
+    match = MODELARTS.find_operation(call)
     assert match is not None
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         sent = replace(call, headers=(*call.headers, ("content-type", kind)))
@@ -445,13 +445,13 @@ def test_a_search_finds_each_job_by_what_it_is_shown_with(tmp_path):
 
         def run(question):
             if isinstance(question, JobQuestion):
-                return registry.job(frozenset({"default"}), question.ref.id, NOW_MS)[0]
-            return registry.jobs(question, NOW_MS)
+                return registry.find_job(frozenset({"default"}), question.ref.id, NOW_MS)[0]
+            return registry.list_jobs(question, NOW_MS)
 
         def items(*filters):
             body = json.dumps({"filters": list(filters)}).encode()
             call = Call("POST", "/v2/default/training-job-searches", "", (("host", "h"),), body)
-            match = MODELARTS.match(call)
+            match = MODELARTS.find_operation(call)
             assert match is not None
             answer = drive(match.operation.answer(call, Context(NOW_MS, REQUEST_ID, match.path)), run)
             return json.loads(answer.body)["items"]

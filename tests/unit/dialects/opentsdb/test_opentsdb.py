@@ -107,7 +107,7 @@ def test_a_missing_credential_is_requested():
 
 @pytest.mark.parametrize("path", ["/api/put", "/api/v1/put", "/api/v2/put/", "/api/put/"])
 def test_every_version_of_a_path_is_the_same(path):
-    match = OPENTSDB.match(Call("POST", path, "", ()))
+    match = OPENTSDB.find_operation(Call("POST", path, "", ()))
     assert match is not None
     assert match.operation.name == "put"
 
@@ -116,7 +116,7 @@ def test_every_version_of_a_path_is_the_same(path):
     "path", ["/api/v1/jobs", "/api/v1/jobs/x/metrics", "/api/putt", "/api", "/api/v1", "/api/config/x"]
 )
 def test_paths_of_others_are_left_alone(path):
-    assert OPENTSDB.match(Call("GET", path, "", ())) is None
+    assert OPENTSDB.find_operation(Call("GET", path, "", ())) is None
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_paths_of_others_are_left_alone(path):
 )
 def test_what_is_a_gap_is_reported_so(path):
     with pytest.raises(NotFoundError) as refused:
-        OPENTSDB.match(Call("GET", path, "", ()))
+        OPENTSDB.find_operation(Call("GET", path, "", ()))
     assert refused.value.kind == "path"
 
 
@@ -297,10 +297,15 @@ def test_an_id_names_one_series():
 
 def test_the_node_is_shown_by_the_name_that_is_requested():
     series = Series("m", project="lab", node="n", attempt=2, labels=(("a", "b"),))
-    assert TagView.of([], "lab").tags(series) == {"a": "b", "attempt": "2", "host": "n"}
-    assert TagView.of(["fqdn"], None).tags(series) == {"a": "b", "attempt": "2", "fqdn": "n", "project": "lab"}
+    assert TagView.for_query([], "lab").read_tags(series) == {"a": "b", "attempt": "2", "host": "n"}
+    assert TagView.for_query(["fqdn"], None).read_tags(series) == {
+        "a": "b",
+        "attempt": "2",
+        "fqdn": "n",
+        "project": "lab",
+    }
     numa = Series("m", node="n", labels=(("node", "0"),))
-    assert TagView.of(["node"], "default").tags(numa) == {"host": "n", "node": "0"}
+    assert TagView.for_query(["node"], "default").read_tags(numa) == {"host": "n", "node": "0"}
 
 
 def test_numbers_are_written_as_they_were_put():

@@ -54,7 +54,7 @@ def parameter(kind, name, query):
     )
     reader = PrometheusReader()
     call = Call("GET", "/prometheus/api/v1/query", query, ())
-    return kind.read(reader, slot, reader.values(call, Context(NOW, "")))
+    return kind.read(reader, slot, reader.list_values(call, Context(NOW, "")))
 
 
 def test_special_values_keep_their_bits_in_other_units():
@@ -188,9 +188,9 @@ def test_strings_in_backquotes_have_no_escapes():
 
 def test_a_path_that_opentsdb_has_too_belongs_to_who_it_is_meant_for():
     path = "/api/v1/query"
-    assert PROMETHEUS.match(Call("GET", path, "m=sum:a&start=1h-ago", ())) is None
-    assert PROMETHEUS.match(Call("POST", path, "", (("content-type", "application/json"),), b"{}")) is None
-    found = PROMETHEUS.match(Call("GET", path, "query=up", ()))
+    assert PROMETHEUS.find_operation(Call("GET", path, "m=sum:a&start=1h-ago", ())) is None
+    assert PROMETHEUS.find_operation(Call("POST", path, "", (("content-type", "application/json"),), b"{}")) is None
+    found = PROMETHEUS.find_operation(Call("GET", path, "query=up", ()))
     assert found is not None
     assert found.operation.name == "query"
 

@@ -42,13 +42,13 @@ class FadedStore(MemoryStore):
 
     raw_since = minutes_since = 0
 
-    def revision(self, jobs):
+    def get_revision(self, jobs):
         """Return a number: nobody else writes, so minutes are read from the roll-ups too."""
         return (self.raw_since, self.minutes_since)
 
     def read(self, keys, span, budget):
         for block in super().read(keys, span, budget):
-            yield block.where(block.time >= self.raw_since)
+            yield block.select(block.time >= self.raw_since)
 
     def read_buckets(self, keys, span, tier, budget):
         found = super().read_buckets(keys, span, tier, budget)
@@ -216,7 +216,7 @@ def test_a_brief_query_is_answered_from_memory_and_a_longer_one_by_a_worker():
             return OperationRun(prefetch(parse(query), grid, LOOKBACK_MS, "lab"))
 
         by_worker = start().finish(lambda question: executor.run(question, Scope(None)))
-        from_memory = start().advance(lambda question: executor.from_memory(question, Scope(None)))
+        from_memory = start().advance(lambda question: executor.answer_from_memory(question, Scope(None)))
         if from_memory is not None:
             one, other = (evaluate(parse(query), reader, grid).value for reader in (by_worker, from_memory))
             assert isinstance(one, Vector)

@@ -273,7 +273,7 @@ def batch(resolver, sent, project="lab"):
         np.array([time for _, _, time in sent], np.int64),
         np.array([value for _, value, _ in sent], np.float64),
     )
-    found = resolver.batch((project, "1"), keys, labels, columns)
+    found = resolver.resolve_batch((project, "1"), keys, labels, columns)
     return found.batch, found.refused, read
 
 
@@ -433,7 +433,7 @@ def test_sent_labels_are_given_until_they_are_confirmed_and_again_on_the_next_da
     def given(now_ms):
         keys, rows = [b"gpu", b"up"], [GPU_LABELS, UP]
         columns = np.arange(2, dtype=np.uint32), np.array([T, T], np.int64), np.array([57.0, 1.0])
-        return resolver.batch(("lab", "1"), keys, rows.__getitem__, columns, now_ms).sent
+        return resolver.resolve_batch(("lab", "1"), keys, rows.__getitem__, columns, now_ms).sent
 
     assert given(now) is not None  # its write failed
     sent = given(now)

@@ -122,7 +122,7 @@ def test_filling_is_what_the_slow_way_gives(group, policy, start, length):
     value = {"zero": 0.0, "scalar#2.5": 2.5}.get(policy)
     expected = [oracle.filled(oracle.downsampled(one, 10_000, "sum"), 10_000, first, last, value) for one in group]
     down = downsample(columns(group), wanted, TimeRange(first, last + 1))
-    found = lists(fill(down, wanted, wanted.grid(first, last)), len(group))
+    found = lists(fill(down, wanted, wanted.make_grid(first, last)), len(group))
     for ours, theirs in zip(found, expected, strict=True):
         same(ours, theirs)
 
@@ -293,7 +293,7 @@ def test_a_wrong_downsample_is_refused(text):
 def test_a_grid_has_its_limit():
     for text in ("1ms-sum-zero", "1sc-sum-zero"):
         with pytest.raises(LimitExceededError):
-            parse(text, UTC, calendar=False).grid(0, 4_000_000_000_000)
+            parse(text, UTC, calendar=False).make_grid(0, 4_000_000_000_000)
 
 
 def test_series_that_never_meet_are_not_joined_by_the_million():

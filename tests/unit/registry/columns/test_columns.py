@@ -40,9 +40,9 @@ def test_a_heap_finds_the_texts_that_hold_a_part(stored: list[str], part: str) -
     heap = TextArena()
     for text in stored:
         heap.append(text.encode())
-    assert heap.holding(part.encode()).tolist() == [part in text for text in stored]
+    assert heap.mark_holding(part.encode()).tolist() == [part in text for text in stored]
     assert [heap[number].decode() for number in range(len(heap))] == stored
-    assert heap.texts(np.arange(len(heap), dtype=np.int32)) == stored
+    assert heap.get_texts(np.arange(len(heap), dtype=np.int32)) == stored
 
 
 @settings(max_examples=60)
@@ -60,14 +60,14 @@ def test_names_stand_in_the_order_of_bytes_however_they_come(batches: list[list[
             stored.set(len(rows), numbers[text])
             rows.append(text)
     count = len(rows)
-    assert stored.of(np.arange(count, dtype=np.int32), count) == rows
+    assert stored.get_row_texts(np.arange(count, dtype=np.int32), count) == rows
     if count:
-        ranks = stored.ranks()[stored.numbers(count)].tolist()
+        ranks = stored.rank_numbers()[stored.get_numbers(count)].tolist()
         places = {text: place for place, text in enumerate(sorted(set(rows)))}
         ordered = {rank: place for place, rank in enumerate(sorted(set(ranks)))}
         assert [ordered[rank] for rank in ranks] == [places[text] for text in rows]
         folded = part.casefold()
-        assert stored.holding([folded], count).tolist() == [folded in text.casefold() for text in rows]
+        assert stored.mark_holding([folded], count).tolist() == [folded in text.casefold() for text in rows]
         assert stored.mark_among([part], count).tolist() == [text == part for text in rows]
 
 
@@ -82,7 +82,7 @@ def test_ids_that_count_up_between_two_others_find_room(monkeypatch: pytest.Monk
     counted = [f"job-{number:05}" for number in range(300)]
     for start in range(0, 300, 7):
         stored.add(reversed(counted[start : start + 7]))
-    ranks = [int(stored.ranks()[stored.number(text) or 0]) for text in ("a", *counted, "z")]
+    ranks = [int(stored.rank_numbers()[stored.find_number(text) or 0]) for text in ("a", *counted, "z")]
     assert ranks == sorted(set(ranks))
 
 
@@ -94,7 +94,7 @@ def test_few_texts_and_many_are_searched_alike(stored: list[str], part: str) -> 
             column = DictionaryColumn("")
             for row, text in enumerate(stored):
                 column.set(row, text)
-            found = column.holding([part.casefold()], len(stored))
+            found = column.mark_holding([part.casefold()], len(stored))
             assert found.tolist() == [part.casefold() in text.casefold() for text in stored]
 
 
@@ -131,7 +131,7 @@ def two(url: str) -> Iterator[tuple[Registry, Registry]]:
     both = Registry(Database(url), Retention()), Registry(Database(url), Retention())
     both[0].record("p", Records(jobs=[JobRecord(job_id="first")]), NOW)
     for registry in both:
-        assert registry.jobs(JobFilter(), NOW).total == 1
+        assert registry.list_jobs(JobFilter(), NOW).total == 1
     yield both
     for registry in both:
         registry.close()
@@ -196,8 +196,8 @@ def test_each_server_sees_what_both_write_at_once(
             # One that has just started reads every job as it is stored.
             with closing(Registry(Database(url), Retention())) as fresh:
                 for question in QUESTIONS:
-                    expected = fresh.jobs(question, NOW)
-                    assert [one.jobs(question, NOW) for one in two] == [expected, expected], question
+                    expected = fresh.list_jobs(question, NOW)
+                    assert [one.list_jobs(question, NOW) for one in two] == [expected, expected], question
 
 
 def test_the_jobs_of_a_group_are_found_by_their_life(two: tuple[Registry, Registry]) -> None:
@@ -214,7 +214,7 @@ def test_the_jobs_of_a_group_are_found_by_their_life(two: tuple[Registry, Regist
 def test_a_reader_behind_the_reported_changes_reads_every_job_again(two: tuple[Registry, Registry]) -> None:
     first = two[0]
     first.record("p", Records(jobs=[JobRecord(job_id="x")]), NOW)
-    assert first.jobs(JobFilter(), NOW).total == 2
+    assert first.list_jobs(JobFilter(), NOW).total == 2
     database = first.database
     with database.write() as connection:
         changes.notify(connection, recorded=[("p", "x")])
@@ -222,15 +222,15 @@ def test_a_reader_behind_the_reported_changes_reads_every_job_again(two: tuple[R
         connection.execute(sa.delete(schema.job_changes).where(schema.job_changes.c.id < newest))
         connection.execute(sa.delete(schema.jobs).where(schema.jobs.c.id == "x"))
     for registry in two:
-        assert registry.jobs(JobFilter(), NOW).total == 1
+        assert registry.list_jobs(JobFilter(), NOW).total == 1
 
 
 def test_a_copy_that_is_brought_back_is_read_by_every_server(two: tuple[Registry, Registry], tmp_path: Path) -> None:
     two[0].backup(tmp_path / "copy")
     assert two[0].delete_job("p", "first")
-    assert [one.jobs(JobFilter(), NOW).total for one in two] == [0, 0]
+    assert [one.list_jobs(JobFilter(), NOW).total for one in two] == [0, 0]
     two[1].restore(tmp_path / "copy")
-    assert [one.jobs(JobFilter(), NOW).total for one in two] == [1, 1]
+    assert [one.list_jobs(JobFilter(), NOW).total for one in two] == [1, 1]
 
 
 def test_old_words_of_changes_go(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,14 +263,16 @@ def test_what_columns_do_not_have_is_read_of_the_jobs_in_question(url: str, monk
         ("labels.other7", Operator.NOT_IN, "y", 19),
         ("command", Operator.CONTAINS, "PYTHON 1", 11),
     ):
-        assert registry.jobs(JobFilter(conditions=(Condition(field, operator, (value,)),)), NOW).total == count, field
+        assert registry.list_jobs(JobFilter(conditions=(Condition(field, operator, (value,)),)), NOW).total == count, (
+            field
+        )
     registry.close()
 
 
 def test_a_part_of_a_name_may_have_a_line_break_and_goes_no_further(registry: Registry) -> None:
     registry.record("p", Records(jobs=[JobRecord(job_id="j", name="two\nLINES"), JobRecord(job_id="k")]), NOW)
     for part, total in (("O\nl", 1), ("lines\nj", 0), ("\nj", 0)):
-        assert registry.jobs(JobFilter(name_contains=part), NOW).total == total
+        assert registry.list_jobs(JobFilter(name_contains=part), NOW).total == total
 
 
 def test_texts_that_no_job_has_any_more_are_forgotten(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,11 +287,11 @@ def test_texts_that_no_job_has_any_more_are_forgotten(url: str, monkeypatch: pyt
     with closing(Registry(Database(url), Retention())) as registry:
         for number in range(60):
             registry.record("p", Records(jobs=[JobRecord(job_id="j", user=f"user-{number}")]), NOW)
-            assert registry.jobs(JobFilter(users=frozenset({f"user-{number}"})), NOW).total == 1
+            assert registry.list_jobs(JobFilter(users=frozenset({f"user-{number}"})), NOW).total == 1
 
         wait_until(lambda: len({id(one) for one in loaded}) > 1, "columns that were read anew")
         assert len(loaded[-1].texts["user"].values) < 30
-        assert registry.jobs(JobFilter(users=frozenset({"user-59"})), NOW).total == 1
+        assert registry.list_jobs(JobFilter(users=frozenset({"user-59"})), NOW).total == 1
 
 
 def test_a_bug_in_bringing_columns_up_to_date_is_reported_and_leaves_none_that_are_half_true(
@@ -300,8 +302,8 @@ def test_a_bug_in_bringing_columns_up_to_date_is_reported_and_leaves_none_that_a
         two[0].record("p", Records(jobs=[JobRecord(job_id="second", user="u")]), NOW)
         wait_until(lambda: "the columns of jobs are not up to date" in caplog.text, "a line in the log")
     two[0].delete_job("p", "second")
-    assert [one.jobs(JobFilter(users=frozenset({"u"})), NOW).total for one in two] == [0, 0]
-    assert [one.jobs(JobFilter(), NOW).total for one in two] == [1, 1]
+    assert [one.list_jobs(JobFilter(users=frozenset({"u"})), NOW).total for one in two] == [0, 0]
+    assert [one.list_jobs(JobFilter(), NOW).total for one in two] == [1, 1]
 
 
 def test_a_listing_does_not_wait_for_ever_while_every_job_is_read(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,14 +319,14 @@ def test_a_listing_does_not_wait_for_ever_while_every_job_is_read(url: str, monk
     monkeypatch.setattr(column_store, "WAIT_SECONDS", 0.01)
     with closing(Registry(Database(url), Retention())) as registry, ThreadPoolExecutor(1) as pool:
         registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
-        first = pool.submit(registry.jobs, JobFilter(), NOW)
+        first = pool.submit(registry.list_jobs, JobFilter(), NOW)
         assert reading.wait(60)
         with pytest.raises(UnavailableError, match="still being read"):
-            registry.jobs(JobFilter(), NOW)
+            registry.list_jobs(JobFilter(), NOW)
         go_on.set()
         assert first.result(60).total == 1
         monkeypatch.setattr(column_store, "WAIT_SECONDS", 60)
-        assert registry.jobs(JobFilter(), NOW).total == 1
+        assert registry.list_jobs(JobFilter(), NOW).total == 1
 
 
 def test_a_server_that_starts_has_every_job_read_before_a_listing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +341,7 @@ def test_a_server_that_starts_has_every_job_read_before_a_listing(url: str, monk
         registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
         registry.prepare()
         assert read.wait(60)
-        assert registry.jobs(JobFilter(), NOW).total == 1
+        assert registry.list_jobs(JobFilter(), NOW).total == 1
 
 
 @pytest.mark.parametrize("field", ["node", "extra"])
@@ -370,16 +372,16 @@ def test_a_listing_that_has_to_look_something_up_holds_up_no_other_and_answers_a
 
         for number in range(6):
             record(f"j{number}", f"name-{number}", f"n{number % 2}", "xy"[1 - number % 2])
-        expected = registry.jobs(question, NOW)
+        expected = registry.list_jobs(question, NOW)
         assert ([job.id for job in expected.jobs], expected.total) == (["j1", "j3", "j5"], 3)
         monkeypatch.setattr(column_store, slowed, slow)
-        waiting = pool.submit(registry.jobs, question, NOW)
+        waiting = pool.submit(registry.list_jobs, question, NOW)
         assert looking.wait(60)
         # Meanwhile rows go to other jobs, and what they are sorted by changes.
         registry.delete_job("p", "j1")
         record("new", "name-0", "n1", "x")
         record("j5", "a", "n0", "y")
-        assert registry.jobs(JobFilter(), NOW).total == 6
+        assert registry.list_jobs(JobFilter(), NOW).total == 6
         go_on.set()
         assert waiting.result(60) == expected
-        assert [job.id for job in registry.jobs(question, NOW).jobs] == ["new", "j3"]
+        assert [job.id for job in registry.list_jobs(question, NOW).jobs] == ["new", "j3"]

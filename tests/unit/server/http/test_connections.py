@@ -37,7 +37,7 @@ class Port:
     def busy(self, **options):
         client = Client(**options)
         assert self.connections.admit(client)
-        self.connections.working(client)
+        self.connections.mark_working(client)
         return client
 
 
@@ -55,7 +55,7 @@ def test_who_showed_a_key_stays_while_there_are_strangers():
     port = Port(bound=4)
     keyed_connections = [port.busy(keyed=True) for _ in range(2)]
     for client in keyed_connections:
-        port.connections.waiting(client)
+        port.connections.mark_waiting(client)
     for _ in range(1_000):
         assert port.connections.admit(Client())
     assert all(client.open for client in keyed_connections)
@@ -65,7 +65,7 @@ def test_who_showed_a_key_stays_while_there_are_strangers():
 def test_an_idle_connection_with_a_key_makes_place_where_all_others_are_busy():
     port = Port(bound=2)
     idle, busy = port.busy(keyed=True), port.busy()
-    port.connections.waiting(idle)
+    port.connections.mark_waiting(idle)
     assert port.connections.admit(Client())
     assert (idle.open, busy.open) == (False, True)
 
@@ -75,7 +75,7 @@ def test_where_all_are_busy_a_few_get_health_and_the_rest_is_refused():
     busy = [port.busy() for _ in range(2)]
     assert port.connections.admit(Client()) is False
     for client in tuple(port.connections):
-        port.connections.working(client)
+        port.connections.mark_working(client)
     assert [port.connections.admit(Client()) for _ in range(5)] == [None] * 5
     assert all(client.open for client in busy)
     assert port.counts == {("http", Reason.REFUSED): 5}

@@ -144,7 +144,7 @@ def test_there_are_only_so_many(server_with_jobs):
     assert (refused.status, "revoke some of them" in refused.json()["error"]["message"]) == (400, True)
     server_with_jobs.clock.time_ms += 60_000
     assert server_with_jobs.call("POST", "/jobs/mine/links").status == 200
-    assert len(server_with_jobs.application.services.registry.keys.links("default", "mine")) == 1
+    assert len(server_with_jobs.application.services.registry.keys.list_links("default", "mine")) == 1
 
 
 def test_readers_make_none_and_see_none(server_with_jobs, made):
@@ -162,6 +162,6 @@ def test_another_job_of_the_same_id_is_not_opened(server_with_jobs, made):
 
 
 def test_the_link_signs_nothing(server_with_jobs, made):
-    (key,) = server_with_jobs.application.services.registry.keys.links("default", "mine")
+    (key,) = server_with_jobs.application.services.registry.keys.list_links("default", "mine")
     assert key.access_key_id.startswith("JMLK")
     assert made["token"].encode() not in key.sealed_secret

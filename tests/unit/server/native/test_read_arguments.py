@@ -25,8 +25,8 @@ def read(query: str) -> Arguments:
 )
 def test_a_query_is_read_the_same_however_it_is_written(query):
     given = read(query)
-    assert (given.texts("metric"), given.time("start"), given.time("end")) == (("cpu.usage",), 1, 2)
-    assert given.text("by") == "device"
+    assert (given.read_texts("metric"), given.read_time("start"), given.read_time("end")) == (("cpu.usage",), 1, 2)
+    assert given.read_text("by") == "device"
 
 
 @pytest.mark.parametrize("name", ["start", "by"])
@@ -40,6 +40,6 @@ def test_a_parameter_that_is_given_twice_is_refused_however_it_is_written(name, 
 
 
 def test_a_time_that_is_not_given_is_none():
-    assert read("metric=cpu.usage&start=1").time("start") == 1
-    assert read("metric=cpu.usage").time("start") is None
-    assert read("metric=cpu.usage&start=").time("start") is None
+    assert read("metric=cpu.usage&start=1").read_time("start") == 1
+    assert read("metric=cpu.usage").read_time("start") is None
+    assert read("metric=cpu.usage&start=").read_time("start") is None

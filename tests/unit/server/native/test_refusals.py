@@ -36,7 +36,7 @@ def test_a_query_of_too_many_parameters_is_refused_by_its_dialect(server, dialec
     reply = call(server.application, method, path + MANY)
     assert reply.status == 400
     assert b"1000 parameters" in reply.body
-    text = server.application.services.telemetry.text().decode()
+    text = server.application.services.telemetry.render().decode()
     assert f'jobmeter_requests_total{{api="{dialect}",status="400"}} ' in text
 
 

@@ -64,15 +64,15 @@ def test_answers_of_a_worker_are_counted_like_other_answers(tmp_path):
 
 
 def figures(place):
-    lines = place.services.telemetry.text().decode().splitlines()
+    lines = place.services.telemetry.render().decode().splitlines()
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
 
 def usage(place):
     """Return the counted calls of the operation that the targets call."""
     place.services.usage.flush()
-    month = place.services.calendar.at(place.now_ms).name
-    found = place.services.registry.usage.calls(month, None)
+    month = place.services.calendar.find_month(place.now_ms).name
+    found = place.services.registry.usage.read_calls(month, None)
     return sum(one.calls for one in found if one.operation == "getJobMetrics")
 
 
@@ -97,11 +97,11 @@ def test_a_worker_forwards_all_requests_while_the_window_is_closed_or_parts_are_
             assert await place.answers_itself(place.metrics()) is None
             window.share(float("inf"))
             assert await place.answers_itself(place.metrics())
-            place.services.store.damaged = lambda: ("part",)
+            place.services.store.list_damaged = lambda: ("part",)
             place.served.clock.time_ms += 2 * SECOND  # a key is valid for a second
             found = place.records.find(KeyLookup(b""))
             assert found is None
-            place.services.store.damaged = tuple
+            place.services.store.list_damaged = tuple
             place.served.clock.time_ms += round(REFUSED_SECONDS * SECOND)
             assert await place.answers_itself(place.metrics())
 

@@ -8,18 +8,20 @@ import pytest
 
 from jobmeter.server.workers.owned import OWNED_MODULES
 
-LOAD = """
-import sys
+REPLACE = """
 from jobmeter.server.workers.owned import OwnerNeededError, replace_modules
 replace_modules()
+"""
+LOAD = """
+import sys
 import jobmeter.server.workers.http_worker
 from jobmeter.dialects.registry import dialects
 dialects()
 """
 
 
-def load(code):
-    command = [sys.executable, "-P", "-W", "error", "-c", LOAD + code]
+def load(code, before=REPLACE):
+    command = [sys.executable, "-P", "-W", "error", "-c", before + LOAD + code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
     return done.stdout.split()
@@ -29,6 +31,7 @@ def test_a_worker_does_not_load_the_libraries_of_the_storage_process():
     loaded = set(load("print(*sys.modules)"))
     libraries = {"sqlalchemy", "sqlite3", "yaml", "prometheus_client", "pyarrow", "chdb", "http.client"}
     assert not loaded & libraries, "import it where only the storage process needs it, or replace the module that does"
+    loaded = set(load("print(*sys.modules)", before=""))
     assert loaded >= OWNED_MODULES, "a worker does not import this module: take it off the list"
 
 

@@ -37,10 +37,10 @@ def test_a_search_for_too_many_names_is_not_sent():
         end = StorageEnd()
         end.search.begin()
         registry = WorkerRegistry(end.search, Revisions())
-        await end.ask(registry.nodes, None, frozenset({"n1"}))
+        await end.ask(registry.list_nodes, None, frozenset({"n1"}))
         assert [one.about for one in end.received] == [NodesLookup(None, frozenset({"n1"}))]
         names = frozenset(f"{number:0128}" for number in range(PIECE_BYTES // 128))
-        await end.ask(registry.nodes, None, names)
+        await end.ask(registry.list_nodes, None, names)
         assert all(len(encode_message(one)) < PIECE_BYTES for one in end.received)
 
     run(main())
@@ -52,12 +52,12 @@ def test_a_search_without_a_result_is_repeated_only_after_its_delay():
         end.search.begin()
         registry = WorkerRegistry(end.search, Revisions())
         for _ in range(3):
-            await end.ask(registry.job, None, "j1", 0)
+            await end.ask(registry.find_job, None, "j1", 0)
         assert [one.about for one in end.received] == [JobLookup(None, "j1", is_head=False)]
-        await end.ask(registry.job, None, "j2", 0)
+        await end.ask(registry.find_job, None, "j2", 0)
         assert len(end.received) == 2
         end.clock.time_ms += round(REFUSED_SECONDS * 1000)
-        await end.ask(registry.job, None, "j1", 0)
+        await end.ask(registry.find_job, None, "j1", 0)
         assert len(end.received) == 3
 
     run(main())

@@ -16,7 +16,7 @@ NAME = "access_log-ab-00000000000000000007-000.jsonl"
 
 def _sink(folder, rotate=10_000, shipper="ab"):
     settings = SinkSettings(project="p", logstore="l", kind="file", directory=str(folder / "out"), rotate_bytes=rotate)
-    return FileSink(settings, DestinationPolicy.of(()), Origin(shipper, "p", "access_log"))
+    return FileSink(settings, DestinationPolicy.from_settings(()), Origin(shipper, "p", "access_log"))
 
 
 def _texts(folder):

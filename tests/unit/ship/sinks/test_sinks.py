@@ -34,7 +34,7 @@ from jobmeter.ship.sink import Origin, Sink, SinkError, SinkRefusedError, SinkSe
 from jobmeter.ship.sinks.sls import sign_headers
 
 ROOT = Path(__file__).parents[4]
-GUARD = DestinationPolicy.of(["127.0.0.1"])
+GUARD = DestinationPolicy.from_settings(["127.0.0.1"])
 ORIGIN = Origin("00000000000000ab", "eas-sls", "access_log")
 OPEN: list[Sink] = []
 TEXTS = ["epoch 1", "", '\t "quoted" \\ é 🚀 \u2028 \x1b[31m', "x" * 65_000]

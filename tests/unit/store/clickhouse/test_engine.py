@@ -83,7 +83,7 @@ def test_a_read_in_another_order_than_the_engine_s_stays_bounded(chdb_store, mon
     rows = {(one, slot.start + at * 1000): float(at) for one in series for at in range(100)}
     chdb_store.append(batch_of(rows), FOREVER)
     monkeypatch.setattr(readers, "_BUFFER", 450)
-    blocks = list(chdb_store.read(SeriesKeys.of(series), slot.span, ReadBudget()))
+    blocks = list(chdb_store.read(SeriesKeys.from_series(series), slot.span, ReadBudget()))
     assert max(map(len, blocks)) <= 450
     assert read_all(chdb_store, series, slot.span) == rows
 
@@ -117,12 +117,12 @@ def test_samples_are_the_same_wherever_they_lie(chdb_store, data):
             index: max((t for one, t in written if one == who and t < high), default=-1)
             for index, who in enumerate(order)
         }
-        found = chdb_store.previous(SeriesKeys.of(order), high, ReadBudget())
+        found = chdb_store.read_previous(SeriesKeys.from_series(order), high, ReadBudget())
         expected = [(index, at, written[order[index], at]) for index, at in before.items() if at >= 0]
         assert list(zip(found.index.tolist(), found.time.tolist(), found.value.tolist(), strict=True)) == expected
         times = [time for _, time in written]
-        assert chdb_store.last_times([slot.key]) == {slot.key: (min(times), max(times))}
-        for trusted in chdb_store.rolled_up_ranges([slot.key], slot.span):
+        assert chdb_store.read_last_times([slot.key]) == {slot.key: (min(times), max(times))}
+        for trusted in chdb_store.find_rolled_up_ranges([slot.key], slot.span):
             for tier in Tier:
                 assert stored_buckets(chdb_store, series, trusted, tier) == brute_buckets(
                     written, series, trusted, tier
@@ -136,10 +136,10 @@ def test_hours_that_are_marked_themselves_are_refused_without_a_search_for_those
     chdb_store.roll_up(slot.start + 6 * HOUR)
     chdb_store.append(batch_of({(one, slot.start + hour * HOUR): 1.0 for hour in hours}), FOREVER)
     monkeypatch.setattr(rollup_sql, "FOLLOWING", "a search would fail")
-    assert chdb_store.rolled_up_ranges([slot.key], TimeRange(slot.start + 4 * HOUR, slot.start + 6 * HOUR)) == []
+    assert chdb_store.find_rolled_up_ranges([slot.key], TimeRange(slot.start + 4 * HOUR, slot.start + 6 * HOUR)) == []
     # Later marks do not reach back.
     before = TimeRange(slot.start - 2 * HOUR, slot.start)
-    assert chdb_store.rolled_up_ranges([slot.key], before) == [before]
+    assert chdb_store.find_rolled_up_ranges([slot.key], before) == [before]
 
 
 def test_while_the_engine_fails_no_hour_is_trusted_that_may_follow_a_late_one(chdb_store, monkeypatch):
@@ -153,25 +153,25 @@ def test_while_the_engine_fails_no_hour_is_trusted_that_may_follow_a_late_one(ch
         raise UnavailableError("the disk is full")
 
     monkeypatch.setattr(chdb_store.commit_log, "_insert", refuse)
-    assert chdb_store.rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + HOUR)]
+    assert chdb_store.find_rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + HOUR)]
     assert read_all(chdb_store, [one], slot.span)[one, slot.start + HOUR + 1] == 2.0
-    assert chdb_store.statistics().journal["rows"] == 1
+    assert chdb_store.read_statistics().journal["rows"] == 1
     with pytest.raises(UnavailableError):
         chdb_store.roll_up(slot.start + 6 * HOUR)
     monkeypatch.undo()
     chdb_store.roll_up(slot.start + 6 * HOUR)
-    assert chdb_store.rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 6 * HOUR)]
-    assert chdb_store.statistics().journal["failures"] >= 1
+    assert chdb_store.find_rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 6 * HOUR)]
+    assert chdb_store.read_statistics().journal["failures"] >= 1
 
 
 def test_sizes_are_counted_without_a_flush(chdb_store, monkeypatch):
     monkeypatch.setattr(chdb_store.commit_log, "_limits", JournalLimits(flush_seconds=10**6))
     chdb_store.commit_log.flush()
-    before, slot = chdb_store.statistics(), Slot()
+    before, slot = chdb_store.read_statistics(), Slot()
     rows = {(slot.gauge(f"worker-{number}"), slot.start + at): 1.0 for number in range(3) for at in range(10)}
     chdb_store.append(batch_of(rows), FOREVER)
     for journal in (30, 0):
-        found = chdb_store.statistics()
+        found = chdb_store.read_statistics()
         assert found.journal["rows"] == journal
         assert found.journal["flushes"] - before.journal["flushes"] == (0 if journal else 1)
         assert (found.journal["disk"] > 0) == (journal > 0)
@@ -185,7 +185,7 @@ def test_parts_are_counted_by_table(chdb_store):
     slot = Slot()
     chdb_store.append(batch_of({(slot.counter(), slot.start): 1.0}), FOREVER)
     chdb_store.commit_log.flush()
-    found = chdb_store.statistics()
+    found = chdb_store.read_statistics()
     assert found.parts["samples"] > 0
     # A part of which everything was deleted has no rows and is one all the same.
     assert {table for table, count in found.parts.items() if count} >= {table for table, n in found.rows.items() if n}
@@ -231,9 +231,9 @@ def test_raw_samples_expire_and_their_roll_ups_stay(empty_store):
     assert empty_store.roll_up(start + 2 * HOUR) == 1
     do(empty_store, "SYSTEM START TTL MERGES samples")
     assert {tier: stored_buckets(empty_store, [one], span, tier) for tier in Tier} == before
-    found = empty_store.previous(SeriesKeys.of([one]), start + 3 * HOUR, ReadBudget())
+    found = empty_store.read_previous(SeriesKeys.from_series([one]), start + 3 * HOUR, ReadBudget())
     assert (found.time.tolist(), found.value.tolist()) == ([start + 119 * MINUTE], [119.0])
-    assert empty_store.last_times([slot.key]) == {slot.key: (start, start + 119 * MINUTE)}
+    assert empty_store.read_last_times([slot.key]) == {slot.key: (start, start + 119 * MINUTE)}
 
 
 def test_log_lines_expire_by_the_retention_they_came_with(empty_store):
@@ -273,17 +273,17 @@ def test_a_question_past_its_time_is_stopped(chdb_store):
     one = slot.gauge()
     chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
     with pytest.raises(QueryTimeoutError):
-        list(chdb_store.read(SeriesKeys.of([one]), slot.span, ReadBudget(seconds=0)))
+        list(chdb_store.read(SeriesKeys.from_series([one]), slot.span, ReadBudget(seconds=0)))
     sql = "SELECT sleepEachRow(0.05) FROM numbers(1000) SETTINGS max_block_size = 1"
     with pytest.raises(QueryTimeoutError):
-        list(chdb_store.reader.blocks(sql, {}, readers.ReadMeter.of(ReadBudget(seconds=0.3))))
+        list(chdb_store.reader.read_blocks(sql, {}, readers.ReadMeter.start(ReadBudget(seconds=0.3))))
 
 
 def test_a_slow_question_does_not_hold_up_the_others(chdb_store):
     slot = Slot()
     one = slot.gauge()
     sql = "SELECT sleepEachRow(0.1) FROM numbers(100) SETTINGS max_block_size = 1"
-    stream = chdb_store.reader.blocks(sql, {}, readers.ReadMeter.of(ReadBudget(seconds=60)))
+    stream = chdb_store.reader.read_blocks(sql, {}, readers.ReadMeter.start(ReadBudget(seconds=60)))
     began = threading.Event()
 
     def read_slowly():

@@ -54,7 +54,7 @@ class Server:
             self.journal.flush()
 
     def buckets(self, keys, span, step):
-        found = self.journal.pending().buckets(keys, span, step)
+        found = self.journal.get_pending().buckets(keys, span, step)
         if found is None:
             return None
         statistics = ["count", "sum", "minimum", "maximum", "first", "first_time", "last", "last_time"]
@@ -140,27 +140,27 @@ def test_a_series_whose_samples_are_written_again_is_read_from_the_engine(server
     assert server.buckets(ALL, WHOLE, HOUR) is None
     server.flush()
     assert server.buckets(ALL, WHOLE, HOUR) is None
-    other = ALL.where(np.array([False, True]))
+    other = ALL.select(np.array([False, True]))
     assert server.buckets(other, WHOLE, HOUR) == server.expected(other, WHOLE, HOUR) != []
 
 
 def test_a_flush_without_imported_series_leaves_their_hours_as_they_are():
-    imported = NOTHING.begin(np.array([1, 2], np.uint64)).stored([JournalBlock(rows_of(lines(0)).alone())])
+    imported = NOTHING.begin(np.array([1, 2], np.uint64)).add_stored([JournalBlock(rows_of(lines(0)).copy())])
     assert len(imported.hours.time)
-    assert imported.stored([JournalBlock(rows_of([(0, 5, 1.0), (3, 5, 1.0)]).alone())]) is imported
+    assert imported.add_stored([JournalBlock(rows_of([(0, 5, 1.0), (3, 5, 1.0)]).copy())]) is imported
 
 
 def test_past_the_bound_the_rest_of_a_flush_is_not_read(monkeypatch):
     monkeypatch.setattr("jobmeter.store.clickhouse.imported._MOST_HOURS", 5)
-    sections = [JournalBlock(rows_of(lines(hour)).alone()) for hour in range(3)]
+    sections = [JournalBlock(rows_of(lines(hour)).copy()) for hour in range(3)]
     begun = NOTHING.begin(np.array([1, 2], np.uint64))
-    assert len(begun.stored(sections[:2]).hours.time) == 4
+    assert len(begun.add_stored(sections[:2]).hours.time) == 4
 
     def further():
         yield from sections
         pytest.fail("a section behind the bound was read")
 
-    assert begun.stored(further()) is NOTHING
+    assert begun.add_stored(further()) is NOTHING
 
 
 def test_rows_that_a_flush_takes_across_a_deletion_are_not_counted(server):

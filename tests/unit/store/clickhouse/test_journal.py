@@ -89,7 +89,7 @@ def open_journal(folder, engine, limits=LAZY, prepare=lambda rows: None, names=N
 
 def visible(journal, engine):
     """What a reader makes of both."""
-    found = journal.pending().samples(KEYS, SPAN)
+    found = journal.get_pending().select_samples(KEYS, SPAN)
     waiting = zip(found.index.tolist(), found.time.tolist(), found.value.tolist(), strict=True)
     return {**engine.stored, **{(int(SERIES[index]), time): value for index, time, value in waiting}}
 
@@ -116,7 +116,7 @@ def test_what_is_stored_waits_and_is_inserted_at_once(tmp_path, engine):
     assert visible(journal, engine) == {(1, 10): 3.0, (2, 10): 2.0}
     disk = sum(path.stat().st_size for path in segments(tmp_path))
     waiting = {"rows": 3, "bytes": 3 * 16 + 3 * 24, "series": 0, "disk": disk}
-    assert journal.statistics() == {**waiting, "flushes": 0, "failures": 0}
+    assert journal.read_statistics() == {**waiting, "flushes": 0, "failures": 0}
     journal.flush(10)
     assert engine.inserts == []
     journal.flush(11)
@@ -124,7 +124,7 @@ def test_what_is_stored_waits_and_is_inserted_at_once(tmp_path, engine):
     assert engine.stored == visible(journal, engine) == {(1, 10): 3.0, (2, 10): 2.0}
     assert files(tmp_path) == []
     journal.flush()
-    assert journal.statistics() == {**dict.fromkeys(waiting, 0), "flushes": 1, "failures": 0}
+    assert journal.read_statistics() == {**dict.fromkeys(waiting, 0), "flushes": 1, "failures": 0}
     journal.append([rows_of([(3, 1, 1.0)])])
     journal.close()
     assert engine.stored[3, 1] == 1.0
@@ -417,7 +417,7 @@ def test_whatever_happens_to_the_files_all_else_is_found_and_what_is_lost_is_cou
 def names_of(series):
     ids = np.array(series, np.uint64)
     own = [Series("app.number", job=f"job-{one}") for one in series]
-    return Descriptors.of(own, SeriesKeys(ids // 3, ids), np.zeros(len(ids), np.int64), 30)
+    return Descriptors.from_series(own, SeriesKeys(ids // 3, ids), np.zeros(len(ids), np.int64), 30)
 
 
 def test_a_disk_that_fails_keeps_nothing_and_promises_nothing(tmp_path, engine, monkeypatch):
@@ -457,8 +457,8 @@ def test_an_engine_that_fails_is_tried_again(tmp_path, engine, caplog):
     assert visible(journal, engine) == {(1, 10): 1.0, (1, 11): 1.0}
     with pytest.raises(UnavailableError, match="the disk is full"):
         journal.append([rows_of([(2, 1, 1.0), (2, 2, 1.0)])])
-    assert journal.statistics()["rows"] == 2
-    assert journal.statistics()["failures"] >= 1
+    assert journal.read_statistics()["rows"] == 2
+    assert journal.read_statistics()["failures"] >= 1
     engine.fails = None
     journal.flush()
     journal.append([rows_of([(2, 1, 1.0), (2, 2, 1.0)])])
@@ -567,7 +567,7 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.fails is not None)
     @rule()
     def try_to_flush(self):
-        if self.journal.statistics()["rows"]:
+        if self.journal.read_statistics()["rows"]:
             with pytest.raises(UnavailableError):
                 self.journal.flush()
 

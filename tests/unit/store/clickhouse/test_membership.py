@@ -30,6 +30,33 @@ class World(ServerTable):
         self.record = 0
         self.away = False
         self.places: dict[str, Server] = {}
+        self.sent: list[tuple[int, set[int]]] = []
+        """Inserts on their way to the node: the number of their server, and their samples."""
+        self.inserts: list[tuple[int, set[int]]] = []
+        """Inserts that the node has begun."""
+
+    def begin_insert(self, at):
+        """Begin an insert that was sent; refuse it from an expelled server."""
+        number, samples = self.sent.pop(at)
+        if not self.away and self.get_state(number) == LIVE:
+            self.inserts.append((number, samples))
+
+    def end_insert(self, at):
+        """Store the samples of an insert. Its server still has its journal: nothing newer is stored yet."""
+        number, samples = self.inserts.pop(at)
+        assert max(self.rows[number]) < DEPARTED
+        self.samples |= samples
+
+    def end_inserts(self, number):
+        """End the inserts of a server."""
+        self.sent = [one for one in self.sent if one[0] != number]
+        for at in reversed(range(len(self.inserts))):
+            if self.inserts[at][0] == number:
+                self.end_insert(at)
+
+    def is_inserting(self, number):
+        self.answer()
+        return any(one == number for one, _ in self.inserts)
 
     def read(self):
         self.answer()
@@ -41,7 +68,7 @@ class World(ServerTable):
                 found.append(replace(newest, state=state))
         return found
 
-    def state(self, number):
+    def get_state(self, number):
         self.answer()
         return max(self.rows.get(number, {LIVE: None}))
 
@@ -223,6 +250,8 @@ class Server:
         self.role, self.alone = ServerRole.IDLE, False
 
     def be_among_others(self):
+        self.world.answer()
+        self.world.end_inserts(self.membership.number)  # one flush runs at a time
         self.recover(self.folder)
         self.role, self.alone = ServerRole.DIRECT, False
 
@@ -365,6 +394,11 @@ class Server:
         """Return the version of the record in an answer from memory; None if the server would read it."""
         member = self.member
         return self.cached if member is not None and member == self.read_in else None
+
+    def begin_flush(self):
+        """Send the journal to the node, which takes it later; this server may freeze or die meanwhile."""
+        if self.role is ServerRole.LEADER and self.membership.is_current():
+            self.world.sent.append((self.membership.number, set(self.journal)))
 
     def settled(self):
         """Return what every follower has confirmed by now: samples, and changes of the record."""
@@ -518,6 +552,21 @@ class Agreement(RuleBasedStateMachine):
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
+    def begin_flush(self, data):
+        self._draw(data).begin_flush()
+
+    @precondition(lambda self: self.running and self.world.sent)
+    @rule(data=st.data())
+    def begin_insert(self, data):
+        self.world.begin_insert(data.draw(st.integers(0, len(self.world.sent) - 1)))
+
+    @precondition(lambda self: self.running and self.world.inserts and not self.world.away)
+    @rule(data=st.data())
+    def end_insert(self, data):
+        self.world.end_insert(data.draw(st.integers(0, len(self.world.inserts) - 1)))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
     def kill(self, data):
         self._draw(data).die()
 
@@ -598,6 +647,9 @@ class Agreement(RuleBasedStateMachine):
         if not self.running:
             return
         self.world.away = False
+        while self.world.inserts:
+            self.world.end_insert(0)
+        self.world.sent.clear()
         for server in self.servers:
             server.is_frozen = False
             server.cut_from.clear()
@@ -858,3 +910,66 @@ def test_the_clock_goes_on_while_the_machine_sleeps(world, tmp_path, monkeypatch
     server = Server(world, tmp_path / "a")
     monkeypatch.setattr(time, "clock_gettime", {time.CLOCK_BOOTTIME: 0.0}.__getitem__)
     NodeMembership(world, server, None).join(0.0)
+
+
+def run_together(world, seconds, *servers):
+    """Let seconds pass for servers that reach each other."""
+    for _ in range(int(seconds)):
+        world.seconds += 1
+        for work in (Server.ping, *4 * [Server.receive], Server.try_tick, *4 * [Server.receive]):
+            for one in servers:
+                work(one)
+
+
+def begin_insert(world, server):
+    server.begin_flush()
+    world.begin_insert(0)
+    assert world.is_inserting(server.membership.number)
+
+
+def test_a_follower_succeeds_a_frozen_leader_once_its_inserts_have_ended(world, tmp_path):
+    leader, follower = (Server(world, tmp_path / name, peers=True) for name in "ab")
+    leader.membership.join(-1.0)
+    follower.membership.appear()
+    leader.membership.tick()
+    follower.membership.join(-1.0)
+    run_together(world, 3, leader, follower)
+    assert follower.role is ServerRole.FOLLOWER
+    number = leader.membership.number
+    leader.append(1)
+    run_together(world, 1, leader, follower)
+    begin_insert(world, leader)
+    leader.begin_flush()  # not sent before it freezes
+    leader.is_frozen = True
+    run_together(world, 60, follower)
+    assert world.get_state(number) == EXPELLED
+    assert not follower.is_alone
+    world.end_insert(0)
+    run_together(world, 3, follower)
+    assert follower.is_alone
+    world.begin_insert(0)
+    assert not world.inserts
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_journal_is_inserted_once_the_inserts_of_the_server_that_left_it_have_ended(world, tmp_path, name):
+    first = joined(world, tmp_path / "a")
+    first.append(1)
+    begin_insert(world, first)
+    first.die()
+    recoverer = first
+    if name == "b":
+        recoverer = Server(world, tmp_path / "b")
+        recoverer.others = {first.folder: first}
+        recoverer.die()
+    for _ in range(2):
+        recoverer.start()
+        with pytest.raises(UnavailableError):
+            recoverer.membership.join(-1.0)
+        assert not world.samples
+        recoverer.die()
+    world.end_insert(0)
+    recoverer.start()
+    recoverer.membership.join(-1.0)
+    assert recoverer.is_alone
+    assert recoverer.read() == {1}

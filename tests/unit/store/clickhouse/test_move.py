@@ -84,13 +84,13 @@ def contents(store: Store, slots: list[Slot]) -> dict[str, object]:
     for slot in slots:
         series = series_of(slot)
         keys = [one.job_key for one in series[:1]]
-        ranges = store.rolled_up_ranges(keys, slot.span)
+        ranges = store.find_rolled_up_ranges(keys, slot.span)
         found[slot.job] = (
             read_all(store, series, slot.span),
             ranges,
             [stored_buckets(store, series, part, tier) for part in ranges for tier in Tier],
             sorted(map(repr, store.find(SeriesSelector(jobs=tuple(keys))))),
-            store.last_times(keys),
+            store.read_last_times(keys),
             read_lines(store, slot),
             read_spans(store, trace_id(slot)),
         )
@@ -308,12 +308,12 @@ def test_a_partition_has_another_state_after_each_write_and_deletion(source: Cli
     tables = moved_tables.EngineTables(source.maintenance.pool, source.target)
     (samples,) = (table for table in moved_tables.TABLES if table.table == "samples")
     source.append(batch_of({(slot.gauge(), slot.start): 1.0}), FOREVER)
-    first = tables.partitions(samples)
-    assert tables.partitions(samples) == first
+    first = tables.list_partitions(samples)
+    assert tables.list_partitions(samples) == first
     source.append(batch_of({(slot.gauge(), slot.start): 2.0}), FOREVER)
-    second = tables.partitions(samples)
+    second = tables.list_partitions(samples)
     source.delete_job(slot.key + 1)
-    third = tables.partitions(samples)
+    third = tables.list_partitions(samples)
     assert first.keys() == second.keys() == third.keys()
     assert len({*first.values(), *second.values(), *third.values()}) == 3
 

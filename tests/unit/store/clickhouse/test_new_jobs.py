@@ -27,7 +27,7 @@ STEPS = st.lists(
 
 
 def described(series):
-    return Descriptors.of(series, SeriesKeys.of(series), np.zeros(len(series), np.int64), 1)
+    return Descriptors.from_series(series, SeriesKeys.from_series(series), np.zeros(len(series), np.int64), 1)
 
 
 def keys_of(jobs):
@@ -106,7 +106,7 @@ def test_a_commit_across_a_deletion_does_not_begin_a_list(chdb_store, monkeypatc
     def append_later(group):
         monkeypatch.undo()
         chdb_store.delete_job(Slot().key)
-        chdb_store.lacks_descriptor(SeriesKeys.of([second]))  # reads the list of all series again
+        chdb_store.lacks_descriptor(SeriesKeys.from_series([second]))  # reads the list of all series again
         append(group)
 
     monkeypatch.setattr(chdb_store.commit_log, "append", append_later)

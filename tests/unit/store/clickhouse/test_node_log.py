@@ -134,7 +134,8 @@ def test_recovered_hours_are_marked_though_a_roll_up_begins_with_them_meanwhile(
 def test_a_changed_record_is_acknowledged_only_in_a_role_in_which_no_other_server_may_lead_unheard(
     node, state, tmp_path
 ):
-    log, dropped = opened(node, state, tmp_path), []
+    log = opened(node, state, tmp_path)
+    dropped: list[list[str]] = []
     log.hear(dropped.append)
     with pytest.raises(UnavailableError):
         log.announce(["job"])  # without a role

@@ -4,7 +4,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -62,6 +62,7 @@ class Pair:
         self.failure: Exception | None = None
         for name in ("leader", "follower"):
             (folder / name).mkdir()
+        self.folder = folder
         self.leader = self._service(folder / "leader", self.rows)
         self.follower = self._service(folder / "follower", self.copies)
         self.followed = self.leader.followed
@@ -71,6 +72,16 @@ class Pair:
 
     def _service(self, folder, rows):
         return PeerService(("127.0.0.1", 0), (), folder, rows, lambda: self.seconds)
+
+    @contextmanager
+    def another(self, rows):
+        """Yield another server that may follow the leader."""
+        (self.folder / "another").mkdir()
+        service = self._service(self.folder / "another", rows)
+        try:
+            yield service
+        finally:
+            service.close()
 
     def store(self, batches, retention):
         if self.failure is not None:
@@ -117,7 +128,7 @@ ONE = rows_of([(1, 5, 1.0), (2, 5, 2.0)])
 
 def described(rows):
     series = [Series("gpu.power", job="one", replica=f"worker-{number}") for number in range(len(rows.keys))]
-    found = Descriptors.of(series, rows.keys, np.zeros(len(series), np.int64), 30)
+    found = Descriptors.from_series(series, rows.keys, np.zeros(len(series), np.int64), 30)
     return type(rows)(rows.keys, rows.count, rows.time, rows.value, rows.retention, None, found)
 
 
@@ -140,6 +151,18 @@ def test_a_follower_has_the_rows_from_before_and_after_it_joined_until_the_engin
     pair.followed.await_followers(term)
     assert listed(pair.copies.groups) == listed(pair.rows.groups[2:])
     assert pair.copies.changes == [([4], True)]
+
+
+def test_a_second_follower_leaves_the_first_one_able_to_read_repeated_lists(pair):
+    pair.leader.welcome(frozenset({2, 3}))
+    assert pair.follow() is Joining.FOLLOWS
+    pair.add(ONE)
+    copies = Rows()
+    with pair.another(copies) as second:
+        assert second.follow(ServerRow(1, peer=pair.leader.place), 3, lambda: None) is Joining.FOLLOWS
+        pair.add(ONE)
+        pair.followed.await_followers(pair.followed.term)
+        assert listed(pair.copies.groups) == listed(copies.groups) == listed(pair.rows.groups)
 
 
 def batch(number):

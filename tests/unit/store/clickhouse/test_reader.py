@@ -23,7 +23,7 @@ class Blocks(SampleReader):
         super().__init__(Pool(EngineTarget(), 1), lambda: NOTHING)
         self.rows, self.size = rows, size
 
-    def blocks(self, sql, parameters, meter, settings=None):
+    def read_blocks(self, sql, parameters, meter, settings=None):
         for first in range(0, len(self.rows), self.size):
             columns = zip(*self.rows[first : first + self.size], strict=True)
             yield [np.array(column, kind) for column, kind in zip(columns, KINDS, strict=True)]

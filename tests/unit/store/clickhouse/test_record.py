@@ -128,8 +128,10 @@ NEW = [Series("gpu.power", job="a", device="gpu0", labels=(("b", "\n"), ("é", "
 
 
 def described():
-    keys = SeriesKeys.of(NEW)
-    return replace(rows_of([(5, 1, 1.0)]), descriptors=Descriptors.of(NEW, keys, np.array([20_000, 20_001]), 90))
+    keys = SeriesKeys.from_series(NEW)
+    return replace(
+        rows_of([(5, 1, 1.0)]), descriptors=Descriptors.from_series(NEW, keys, np.array([20_000, 20_001]), 90)
+    )
 
 
 def test_descriptors_of_new_series_come_with_their_rows():
@@ -140,7 +142,7 @@ def test_descriptors_of_new_series_come_with_their_rows():
     assert found.lost.rows == found.damaged == found.unfinished == 0
     assert listed(found.groups) == listed([rows, rows_of([(6, 2, 2.0)]), rows])
     (descriptors,) = descriptors_of(found.groups)  # once, though the second record has them too
-    keys = SeriesKeys.of(NEW)
+    keys = SeriesKeys.from_series(NEW)
     assert list(descriptors.series) == NEW
     assert (descriptors.job.tolist(), descriptors.ids.tolist()) == (keys.job.tolist(), keys.series.tolist())
     assert descriptors.days.tolist() == [20_000, 20_001]
@@ -180,7 +182,7 @@ def test_descriptors_are_repeated_in_the_next_segment_until_the_engine_has_them(
         total = writer.total
         writer.begin(salt)
         if flushed:
-            writer.flushed(total)
+            writer.note_flushed(total)
         found = scan(b"".join(writer.encode([rows_of([(6, 2, 2.0)])])), salt, None)
         return [list(one.series) for one in found.descriptors]
 

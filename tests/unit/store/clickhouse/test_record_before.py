@@ -37,7 +37,7 @@ def test_the_last_program_with_this_format_is_read():
     assert (found.lost.rows, found.damaged, found.unfinished) == (0, 0, 0)
     labels = (("b", "\n"), ("é", "1"))
     series = [Series("gpu.power", job="a", device="gpu0", labels=labels), Series("app.loss", job="b")]
-    keys = SeriesKeys.of(series)
+    keys = SeriesKeys.from_series(series)
     first = SampleRuns(keys, np.array([2, 1]), np.array([1000, 2000, 5]), np.array([1.5, 2.5, -1.0]), LONG)
     again = SampleRuns(keys, np.ones(2, np.int64), np.array([3000, 3000]), np.array([3.5, 4.5]), SHORT)
     assert listed(found.groups) == listed([first, again, rows_of([(1, 7, 0.5)])])

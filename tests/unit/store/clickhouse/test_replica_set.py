@@ -49,7 +49,7 @@ class FakeClient:
     def __init__(self, servers: dict[Place, FakeServer]) -> None:
         self.servers = servers
 
-    def on(self, place: Place) -> FakeServer:
+    def connect_to(self, place: Place) -> FakeServer:
         return self.servers[place]
 
     def drop(self, place: Place) -> None:
@@ -122,8 +122,8 @@ def test_each_complete_replica_has_each_acknowledged_statement(data):
                 case "return":
                     house.set.note_answer(data.draw(st.sampled_from(PLACES)))
                 case _:
-                    for place in house.set.stale():
-                        source = house.set.readable()[0]
+                    for place in house.set.list_stale():
+                        source = house.set.list_readable()[0]
                         house.servers[place].applied = set(house.servers[source].applied)
                         house.include(place)
             house.verify()

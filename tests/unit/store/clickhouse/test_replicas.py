@@ -66,7 +66,7 @@ def opened(dsn: str, journals: Path | None) -> Iterator[ClickHouseStore]:
 def complete(store: ClickHouseStore) -> list[bool]:
     """Return for each replica True if questions may read it."""
     assert store.replicas is not None
-    return [bool(state) for state in store.replicas.states().values()]
+    return [bool(state) for state in store.replicas.list_states().values()]
 
 
 def await_complete(store: ClickHouseStore) -> None:
@@ -82,7 +82,7 @@ def rows_of(server: NodeProcess, database: str) -> dict[str, object]:
 
 
 def sums(tables: EngineTables, table: TableSlices) -> object:
-    found = tables.sums(table, list(tables.partitions(table)), 0)
+    found = tables.sum_slices(table, list(tables.list_partitions(table)), 0)
     return {partition: slices for partition, slices in found.items() if slices}  # deleted rows leave parts for a while
 
 

@@ -84,14 +84,14 @@ def test_a_batch_becomes_runs():
     series = [Series("gpu.power", job="a"), Series("gpu.power", job="b")]
     index = np.array([1, 1, 0, 1], np.uint32)
     time = np.array([3 * HOUR, 5 * HOUR + 1, 4 * HOUR, 3 * HOUR + 7], np.int64)
-    rows = SampleRuns.of(SampleBatch(series, index, time, np.arange(4.0)), None, LONG)
+    rows = SampleRuns.from_batch(SampleBatch(series, index, time, np.arange(4.0)), None, LONG)
     a, b = (one.job_key for one in series)
     assert rows.count.tolist() == [2, 1, 1]
     assert rows.job.tolist() == [b, a, b]
     assert join_runs([rows]).series.tolist() == [series[at].id for at in index]
-    assert rows.late_hours(3 * HOUR) == set()
-    assert rows.late_hours(5 * HOUR) == {(b, 3 * HOUR), (a, 4 * HOUR)}
-    assert rows.late_hours(9 * HOUR) == {(b, 3 * HOUR), (a, 4 * HOUR), (b, 5 * HOUR)}
+    assert rows.find_late_hours(3 * HOUR) == set()
+    assert rows.find_late_hours(5 * HOUR) == {(b, 3 * HOUR), (a, 4 * HOUR)}
+    assert rows.find_late_hours(9 * HOUR) == {(b, 3 * HOUR), (a, 4 * HOUR), (b, 5 * HOUR)}
 
 
 @given(
@@ -155,12 +155,12 @@ def check_what_waits(groups, low, high):
         for time in range(span.start_ms, span.end_ms)
         if (number, time) in day_columns
     ]
-    assert triples(pending.samples(KEYS, span)) == expected
-    assert [row for piece in pending.pieces(KEYS, span) for row in triples(piece)] == expected
-    expected = triples(pending.samples(KEYS, TimeRange(0, high)))
-    assert triples(pending.previous(KEYS, high)) == list({row[0]: row for row in expected}.values())
+    assert triples(pending.select_samples(KEYS, span)) == expected
+    assert [row for piece in pending.split(KEYS, span) for row in triples(piece)] == expected
+    expected = triples(pending.select_samples(KEYS, TimeRange(0, high)))
+    assert triples(pending.find_previous(KEYS, high)) == list({row[0]: row for row in expected}.values())
     found: dict[int, tuple[int, int]] = {}
-    for job, first, last in pending.times([0, 5]):
+    for job, first, last in pending.list_times([0, 5]):
         written = found.get(job, (first, last))
         found[job] = min(first, written[0]), max(last, written[1])
     times = [time for number, time in day_columns if number // 3 == 0]
@@ -195,7 +195,7 @@ def triples(found):
 
 def test_what_waits_is_given_in_pieces_of_bounded_size():
     samples = [(number, at, float(at)) for number in KEYS.series.tolist() for at in range(40_000)]
-    pieces = list(Pending([JournalBlock(rows_of(samples, SHORT))]).pieces(KEYS, TimeRange(0, 40_000)))
+    pieces = list(Pending([JournalBlock(rows_of(samples, SHORT))]).split(KEYS, TimeRange(0, 40_000)))
     assert [len(piece) for piece in pieces] == [40_000] * 4
     assert [int(piece.index[0]) for piece in pieces] == [0, 1, 2, 3]
 
@@ -204,4 +204,4 @@ def test_what_waits_of_other_series_makes_no_more_pieces():
     samples = [(number, 1, 1.0) for number in KEYS.series.tolist()]
     others = [(99, at, 1.0) for at in range(100_000)]
     sections = [JournalBlock(rows_of(rows, SHORT)) for rows in (samples + others, others)]
-    assert [len(piece) for piece in Pending(sections).pieces(KEYS, TimeRange(0, 100_000))] == [4]
+    assert [len(piece) for piece in Pending(sections).split(KEYS, TimeRange(0, 100_000))] == [4]

@@ -123,7 +123,7 @@ def test_a_server_that_others_may_have_expelled_neither_answers_nor_acknowledges
             patch.setattr(membership, "FENCE_SECONDS", -1.0)
             for use in (
                 lambda: store.find(SeriesSelector(jobs=(ONE.job_key,))),
-                lambda: store.rolled_up_ranges((ONE.job_key,), TimeRange(0, HOUR)),
+                lambda: store.find_rolled_up_ranges((ONE.job_key,), TimeRange(0, HOUR)),
                 lambda: store.append(batch_of({(ONE, START): 2.0}), FOREVER),
                 lambda: store.roll_up(done + 2 * HOUR),
             ):

@@ -85,7 +85,7 @@ def test_a_schema_of_the_program_before_is_brought_up(dsn):
     write_as_before(dsn)
     with opened(dsn) as store:
         assert_stored(store, FIRST)
-        assert store.rolled_up_ranges((SERIES[0].job_key,), SPAN) != []
+        assert store.find_rolled_up_ranges((SERIES[0].job_key,), SPAN) != []
         late = {(SERIES[0], START + 7): 0.125, (SERIES[0], START + 15_000): 12.5}
         store.append(batch_of(late), FOREVER)
         store.roll_up(START + 3 * HOUR)

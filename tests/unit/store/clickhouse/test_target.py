@@ -38,7 +38,7 @@ def test_hosts_are_separated_by_commas():
     assert target.places == (("one", 8123), ("::1", 9001), ("three", 9002))
     assert target.password == "a,b"
     assert target.name == "clickhousedb://one:8123,[::1]:9001,three:9002/db"
-    assert target.at(("three", 9002)).name == "clickhousedb://three:9002/db"
+    assert target.with_server(("three", 9002)).name == "clickhousedb://three:9002/db"
 
 
 def test_the_hosts_of_a_shard_follow_each_other():

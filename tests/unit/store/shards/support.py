@@ -35,7 +35,7 @@ def opened(dsn: str, journals: Path | None) -> Iterator[ShardedStore]:
 
 def await_complete(store: ShardedStore) -> None:
     """Wait until every replica of every shard has all data."""
-    wait_until(lambda: all(store.statistics().replicas.values()) and not store.damaged(), "the repair", 120)
+    wait_until(lambda: all(store.read_statistics().replicas.values()) and not store.list_damaged(), "the repair", 120)
 
 
 def slot_on(shard: int, count: int = 2) -> Slot:

@@ -93,13 +93,13 @@ def test_a_shard_that_is_away_leaves_the_jobs_of_the_others_alone(servers, tmp_p
         await_complete(store)
         with ExitStack() as faults:
             kill(servers[2:], faults)
-            wait_until(store.damaged)
+            wait_until(store.list_damaged)
             write(store, here, 1)
             assert read_all(store, [here.gauge()], here.span) == {
                 (here.gauge(), here.start + number): float(number) for number in (0, 1)
             }
             assert [line.text for line in read_lines(store, here).lines] == ["line 0"]
-            assert store.last_times([here.key]) == {here.key: (here.start, here.start + 1)}
+            assert store.read_last_times([here.key]) == {here.key: (here.start, here.start + 1)}
             write(store, gone, 1)  # into the journal
             both = SeriesSelector(jobs=(here.key, gone.key))
             refused = [
@@ -109,9 +109,9 @@ def test_a_shard_that_is_away_leaves_the_jobs_of_the_others_alone(servers, tmp_p
                 lambda: store.logs.append([line_of(gone, 1, "line 1")], FOREVER),
                 lambda: store.find(both),
                 lambda: store.find(SeriesSelector(nodes=(("main", "n1"),))),
-                lambda: store.names(SeriesSelector(), NamePart.JOB),
-                lambda: store.last_times([here.key, gone.key]),
-                lambda: store.spans.traces(TraceFilter(), budget),
+                lambda: store.list_names(SeriesSelector(), NamePart.JOB),
+                lambda: store.read_last_times([here.key, gone.key]),
+                lambda: store.spans.list_traces(TraceFilter(), budget),
                 lambda: store.delete_job(here.key),
                 lambda: store.roll_up(here.start),
             ]
@@ -119,7 +119,7 @@ def test_a_shard_that_is_away_leaves_the_jobs_of_the_others_alone(servers, tmp_p
                 with pytest.raises(UnavailableError, match=r"shard 2 of 2 .* do not answer") as caught:
                     ask()
                 assert caught.value.retry_after_ms
-            with may_lack(store.damaged()) as missing:
+            with may_lack(store.list_damaged()) as missing:
                 assert store.find(SeriesSelector(jobs=(here.key,))) == [here.gauge()]
                 assert not missing.left_out
                 assert store.find(both) == [here.gauge()]
@@ -130,7 +130,7 @@ def test_a_shard_that_is_away_leaves_the_jobs_of_the_others_alone(servers, tmp_p
                 with pytest.raises(UnavailableError):  # an answer that would lack everything
                     store.find(SeriesSelector(jobs=(gone.key,)))
             assert [part.summary for part in missing.left_out.values()] == ["shards 2 of 2 (its servers do not answer)"]
-            assert store.statistics().shards == {"1": 1, "2": 0}
+            assert store.read_statistics().shards == {"1": 1, "2": 0}
             with may_lack([]), pytest.raises(UnavailableError):  # it went away after the answer had begun
                 store.find(both)
         await_complete(store)
@@ -164,7 +164,7 @@ def test_a_server_starts_without_a_shard_that_is_away(servers, tmp_path):
         write(store, here, 1)
         with pytest.raises(UnavailableError, match="shard 2 of 2"):
             write(store, gone, 1)
-        assert store.statistics().shards == {"1": 1, "2": 0}
+        assert store.read_statistics().shards == {"1": 1, "2": 0}
         faults.close()
         await_complete(store)
         write(store, gone, 1)

@@ -70,7 +70,7 @@ def require_moved(to: str, tmp_path, traffic: Traffic, before: str) -> None:
         assert repr(contents(store, traffic.slots)) == before
         for slot in traffic.slots:
             assert read_all(store, series_of(slot), slot.span) == traffic.stored[slot.job]
-        wait_until(lambda: all(store.statistics().replicas.values()), "the repair", 60)
+        wait_until(lambda: all(store.read_statistics().replicas.values()), "the repair", 60)
         traffic.store = store
         traffic.act()
 

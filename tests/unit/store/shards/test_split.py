@@ -45,17 +45,17 @@ def test_each_row_of_a_batch_goes_to_the_shard_of_its_series_in_order(several, c
 def test_merged_blocks_equal_the_whole(rows, count, generator):
     times = np.array(sorted(set(rows)), np.int64).reshape(-1, 2)
     whole = SampleColumns(times[:, 0].astype(np.uint32), times[:, 1], times[:, 1] / 4)
-    keys = SeriesKeys.of(SERIES)
+    keys = SeriesKeys.from_series(SERIES)
     streams, parts = {}, []
     for part in split_keys(keys, count):
-        own = whole.where(np.isin(whole.index, part.places))
+        own = whole.select(np.isin(whole.index, part.places))
         inner = SampleColumns(np.searchsorted(part.places, own.index).astype(np.uint32), own.time, own.value)
         cuts = sorted(generator.randint(0, len(own)) for _ in range(3))
         edges = [0, *cuts, len(own)]
-        blocks = [inner.where(slice(*edge)) for edge in pairwise(edges)]
+        blocks = [inner.select(slice(*edge)) for edge in pairwise(edges)]
         streams[part.shard] = iter([renumber(block, part) for block in blocks])
         parts.append(renumber(inner, part))
     merged = list(merge_blocks(streams, lambda some: {name: next(one, None) for name, one in some.items()}))
-    for found in (SampleColumns.joined(merged), merge_columns(parts)):
+    for found in (SampleColumns.concatenate(merged), merge_columns(parts)):
         for name in ("index", "time", "value"):
             assert getattr(found, name).tolist() == getattr(whole, name).tolist()

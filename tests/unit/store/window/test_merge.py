@@ -31,7 +31,7 @@ def samples_of(runs, turn):
 
 def content(pages, rows, row):
     """What a row holds, by time; its pages are sound."""
-    _, chain = pages.chains(rows.first_page[[row]])
+    _, chain = pages.follow_chains(rows.first_page[[row]])
     assert (chain[-1] if len(chain) else NO_PAGE) == rows.last_page[row]
     assert all(0 < filled <= PAGE for filled in pages.filled[chain].tolist())
     _, time, value = pages.content(chain)
@@ -58,7 +58,7 @@ def test_every_series_has_what_was_written_last_or_is_given_up_as_a_whole(writes
         for at, row in enumerate(every.tolist()):
             assert content(pages, rows, row) == dict(sorted(expected[at].items()))
             assert row in lost or not expected[at] or rows.last[row] >= max(expected[at])
-        _, chains = pages.chains(rows.first_page[every])
+        _, chains = pages.follow_chains(rows.first_page[every])
         assert len(set(chains.tolist())) == len(chains) == pages.used
         assert size == 9 or not len(lost)
 

@@ -71,7 +71,7 @@ class Follower:
         self.store.apply([batch], 0)
 
     def in_window(self, numbers):
-        keys = SeriesKeys.of([SERIES[number] for number in numbers])
+        keys = SeriesKeys.from_series([SERIES[number] for number in numbers])
         memory = self.store.memory
         assert memory is not None
         found = memory.read(keys, self.span, most=10_000)
@@ -82,7 +82,7 @@ class Follower:
         )
 
     def in_engine(self, numbers):
-        keys = SeriesKeys.of([SERIES[number] for number in numbers])
+        keys = SeriesKeys.from_series([SERIES[number] for number in numbers])
         found = list(MemoryStore.read(self.engine, keys, self.span, ReadBudget()))
         if not found:
             return []
@@ -138,12 +138,12 @@ def test_a_server_that_may_lack_writes_does_not_answer_from_memory():
     one.store.fill(3)
     one.engine.engine_use.current = False
     assert one.store.memory is None
-    assert one.store.revision([SERIES[0].job_key]) is None
+    assert one.store.get_revision([SERIES[0].job_key]) is None
 
 
 def test_workers_answer_as_long_as_the_answers_of_their_server_count(monkeypatch):
     one = Follower()
-    worker = SharedWindow.open(one.store.window.descriptor or 0)
+    worker: Any = SharedWindow.open(one.store.window.descriptor or 0)
     assert not worker.is_closed
     later = read_clock() + 11
     monkeypatch.setattr(shared, "read_clock", lambda: later)

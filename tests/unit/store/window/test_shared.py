@@ -57,9 +57,9 @@ def change(window, turn, kind, what):
         case "adopt":
             index = np.repeat(np.arange(len(what), dtype=np.uint32), 3)
             columns = SampleColumns(index, np.tile(BEGIN - np.array([9, 6, 3]), len(what)), index + 1000.0 * turn)
-            window.adopt(KEYS.where(np.array(what)), columns, BEGIN - 9, BEGIN)
+            window.adopt(KEYS.select(np.array(what)), columns, BEGIN - 9, BEGIN)
         case "drop":
-            window.drop(KEYS.where(np.array(what)))
+            window.drop(KEYS.select(np.array(what)))
         case "drop_job":
             window.drop_job(what)
         case _:
@@ -87,10 +87,10 @@ def answers(window, keys, start, length, step):
     found = [
         window.read(keys, span),
         window.read(keys, span, first=count // 2, first_ms=span.start_ms + 5, most=20),
-        window.buckets(keys, span, step, counters, references),
-        window.buckets(keys, span, step, counters, References.none(count), most=20),
-        window.lines(keys, grid, span, step, 100_000) if length < 1_000 else None,
-        window.previous(keys, span.start_ms),
+        window.read_buckets(keys, span, step, counters, references),
+        window.read_buckets(keys, span, step, counters, References.none(count), most=20),
+        window.average_lines(keys, grid, span, step, 100_000) if length < 1_000 else None,
+        window.read_previous(keys, span.start_ms),
     ]
     columns = [None if one is None else [str(getattr(one, name)) for name in one.__struct_fields__] for one in found]
     return [*columns, str(references.time), window.write_revision(keys)]
@@ -114,7 +114,7 @@ def window():
 def test_a_reader_answers_as_the_writer_does(events, bound, some, start, length, step):
     KEYS.derived.clear()  # which holds the windows of earlier examples, and their files, open
     window = Window(LENGTH, bound)
-    reader, keys = opened(window), KEYS.where(np.array(some))
+    reader, keys = opened(window), KEYS.select(np.array(some))
     step = step if length < 1_000 else 2**31
     for turn, event in enumerate([("adopt", range(SERIES)), *events]):
         change(window, turn, *event)
@@ -160,7 +160,7 @@ def test_a_reader_has_no_answer_while_a_write_to_one_of_its_rows_is_under_way():
     "ask",
     [
         lambda reader, keys: reader.read(keys, TimeRange(BEGIN + 2, BEGIN + 10)),
-        lambda reader, keys: reader.previous(keys, BEGIN + 10),
+        lambda reader, keys: reader.read_previous(keys, BEGIN + 10),
     ],
     ids=["read", "previous"],
 )
@@ -168,7 +168,7 @@ def test_a_walk_along_pages_in_a_circle_ends_when_the_mark_of_the_row_changes(as
     monkeypatch.setattr(shared, "_SETTLED_SECONDS", SECONDS)
     arena = Arena.create(2**20)
     pages, rows = rows_of(arena)
-    (row,) = rows.add_all(KEYS.where(slice(1)), BEGIN)
+    (row,) = rows.add_all(KEYS.select(slice(1)), BEGIN)
     circle, new = np.split(pages.take(3), [2])
     pages.store(circle, np.array([0, 1]), np.array([BEGIN, BEGIN + 1]), np.array([1.0, 2.0]))
     pages.store(new, np.array([0]), np.array([BEGIN + 2]), np.array([3.0]))
@@ -178,7 +178,7 @@ def test_a_walk_along_pages_in_a_circle_ends_when_the_mark_of_the_row_changes(as
     with ThreadPoolExecutor(1) as pool:
         clock = time.pthread_getcpuclockid(pool.submit(threading.get_ident).result())
         started = time.clock_gettime(clock)
-        found = pool.submit(ask, reader, KEYS.where(slice(1)))
+        found = pool.submit(ask, reader, KEYS.select(slice(1)))
         try:
             # A question takes some microseconds: a thread that computed this long walks in the circle.
             wait_until(lambda: found.done() or time.clock_gettime(clock) > started + 0.1)
@@ -193,7 +193,7 @@ def test_a_walk_along_pages_in_a_circle_ends_when_the_mark_of_the_row_changes(as
 
 def test_a_row_that_passed_to_another_series_is_no_answer_about_the_first_series(window):
     reader, span = opened(window), TimeRange(BEGIN, BEGIN + 10)
-    own, other = KEYS.where(slice(1)), SeriesKeys(np.array([9], np.uint64), np.array([99], np.uint64))
+    own, other = KEYS.select(slice(1)), SeriesKeys(np.array([9], np.uint64), np.array([99], np.uint64))
     assert values(reader.read(own, span)) == []
     window.drop(own)
     window.adopt(other, SampleColumns(np.zeros(1, np.uint32), np.array([BEGIN]), np.ones(1)), BEGIN)
@@ -212,12 +212,12 @@ def test_a_closed_window_has_no_answer(window):
 
 def test_a_reader_sees_revisions(window):
     reader = opened(window)
-    before, other = reader.revisions.of([5]), reader.revisions.of([6])
+    before, other = reader.revisions.get_revision([5]), reader.revisions.get_revision([6])
     window.revisions.raise_some([5])
-    assert reader.revisions.of([5]) == window.revisions.of([5]) != before
-    assert reader.revisions.of([6]) == other
+    assert reader.revisions.get_revision([5]) == window.revisions.get_revision([5]) != before
+    assert reader.revisions.get_revision([6]) == other
     window.revisions.raise_all()
-    assert reader.revisions.of([6]) == window.revisions.of([6]) != other
+    assert reader.revisions.get_revision([6]) == window.revisions.get_revision([6]) != other
     reader.close()
 
 

@@ -38,7 +38,7 @@ def window_after(writes, bound, adopted):
 
 def revisions_of(window):
     """The last write to each series."""
-    return [window.write_revision(KEYS.where(slice(at, at + 1))) for at in range(SERIES)]
+    return [window.write_revision(KEYS.select(slice(at, at + 1))) for at in range(SERIES)]
 
 
 FAR = [0, 2**31 + 1, 2**32 + 3]
@@ -55,7 +55,7 @@ def test_one_pass_and_arrays_keep_the_same(writes, bound, adopted):
     quick = window_after(writes, bound, adopted)
     # Where there is no room one way may give up other series than the other; what either still has is right.
     roomy = bound > 6_000
-    assert not roomy or quick.missing(KEYS).tolist() == slow.missing(KEYS).tolist()
+    assert not roomy or quick.find_missing(KEYS).tolist() == slow.find_missing(KEYS).tolist()
     for at in range(SERIES):
         own = SeriesKeys(KEYS.job[at : at + 1], KEYS.series[at : at + 1])
         for start in (BEGIN - LENGTH, BEGIN - 7, BEGIN, BEGIN + 100):
@@ -86,7 +86,7 @@ def test_a_group_is_written_as_its_batches_one_after_the_other_would_be(group, a
     together.write_all(batches, BEGIN)
     for one in batches:
         apart.write_all([one], BEGIN)
-    assert together.missing(KEYS).tolist() == apart.missing(KEYS).tolist()
+    assert together.find_missing(KEYS).tolist() == apart.find_missing(KEYS).tolist()
     for at in range(adopted):
         own = SeriesKeys(KEYS.job[at : at + 1], KEYS.series[at : at + 1])
         for start in (BEGIN - LENGTH, BEGIN - 7, BEGIN, BEGIN + 100):

@@ -209,15 +209,15 @@ def test_a_body_is_one_data_point_or_several():
 
 def test_numbers_in_tags_are_their_text_and_nothing_is_nothing():
     (one,) = decode(b'{"metric":"a","timestamp":1,"value":"2","tags":{"cpu":0,"up":true,"none":null,"f":1.5}}', 9)
-    assert one.texts() == {"cpu": "0", "up": "true", "f": "1.5"}
-    assert one.described() == {"metric": "a", "timestamp": 1, "value": "2", "tags": one.texts()}
+    assert one.format_tags() == {"cpu": "0", "up": "true", "f": "1.5"}
+    assert one.describe() == {"metric": "a", "timestamp": 1, "value": "2", "tags": one.format_tags()}
 
 
 def test_a_body_with_nan_is_read_and_the_data_point_refused():
     (one,) = decode(b'[{"metric":"sys.cpu.nice","timestamp":1365465600,"value":NaN,"tags":{"host":"web01"}}]', 9)
     assert one.value == "NaN"
     with pytest.raises(PointRefusedError, match="Unable to parse value to a number"):
-        Points(ALL).add("sys.cpu.nice", one.timestamp, one.value, one.texts())
+        Points(ALL).add("sys.cpu.nice", one.timestamp, one.value, one.format_tags())
 
 
 @pytest.mark.parametrize(

@@ -576,7 +576,7 @@ def test_the_next_request_of_a_sender_is_read_by_its_shape():
 
 def test_shapes_that_did_not_come_for_longest_are_forgotten(monkeypatch):
     monkeypatch.setattr("jobmeter.wire.otlp.shapes._MOST_BYTES", 400)
-    shapes, one = Shapes(), RequestShape.of(Builder())
+    shapes, one = Shapes(), RequestShape.from_request(Builder())
     for text in (b"a" * 40, b"b" * 40, b"c" * 40, b"d" * 40, b"e" * 40):
         shapes.put(text, one)
     assert shapes.get(b"a" * 40) is one

@@ -283,5 +283,5 @@ def test_a_block_that_says_too_much_takes_no_memory():
 def test_numbers_of_symbols_are_never_used_twice(monkeypatch):
     monkeypatch.setattr("jobmeter.wire.remote_write.symbols._MOST", 1)
     symbols = Symbols()
-    first = symbols.numbers([b"a", b"b"]).tolist()
-    assert not set(first) & set(symbols.numbers([b"b", b"a"]).tolist())
+    first = symbols.find_numbers([b"a", b"b"]).tolist()
+    assert not set(first) & set(symbols.find_numbers([b"b", b"a"]).tolist())

@@ -75,13 +75,13 @@ class AmdDevice(Accelerator):
             self._require_presence()
         except DeviceLostError:
             return
-        unique, serial = self.text("unique_id"), self.text("serial_number")
+        unique, serial = self.read_text("unique_id"), self.read_text("serial_number")
         self.uuid = f"{UUID_PREFIX}{unique}" if unique.strip("0") else serial or f"amd:{self.pci}"
-        self.name = self.text("product_name") or f"AMD {self.text('device')}".strip()
+        self.name = self.read_text("product_name") or f"AMD {self.read_text('device')}".strip()
         self.minor = next(
             (int(path.name[7:]) for path in self.folder.glob("drm/renderD*") if path.name[7:].isdigit()), None
         )
-        partitions = (self.text("current_compute_partition"), self.text("current_memory_partition"))
+        partitions = (self.read_text("current_compute_partition"), self.read_text("current_memory_partition"))
         details: dict[str, str | int | None] = {
             "vendor": "amd",
             "serial": serial,
@@ -94,11 +94,11 @@ class AmdDevice(Accelerator):
         self.look_for_partitions()
         self._limits, self._limited, self._errors = {}, {}, {}
         self._open = True
-        self.answered()
+        self.note_answer()
 
     def look_for_partitions(self) -> None:
         """Read the GPU's devices in the compute driver, which change with the partition mode."""
-        self.compute_nodes = self.topology.nodes(self.pci)
+        self.compute_nodes = self.topology.find_nodes(self.pci)
         self._compute = tuple(node.identity for node in self.compute_nodes)
 
     @property
@@ -110,12 +110,12 @@ class AmdDevice(Accelerator):
         """Forget its files."""
         self._open = False
 
-    def text(self, name: str) -> str:
+    def read_text(self, name: str) -> str:
         """Return the text of a file; empty if the device does not give it."""
         found = files.read(str(self.folder / name), _LONGEST_TEXT) or b""
         return found.decode(errors="replace").strip()
 
-    def number(self, name: str) -> int | None:
+    def read_number(self, name: str) -> int | None:
         """Return the number in a file; None if the device does not give it. A partitioned GPU has no memory itself."""
         if self.is_partitioned and name.startswith("mem_info_vram"):
             return None
@@ -126,7 +126,7 @@ class AmdDevice(Accelerator):
         path = self._sensors.get(name)
         return None if path is None else files.read_number(path)
 
-    def table(self) -> Mapping[Value, Sequence[float]]:
+    def read_table(self) -> Mapping[Value, Sequence[float]]:
         """Return the values of the firmware's table; empty without a known one."""
         data = self.read_raw_table()
         if not data:
@@ -148,7 +148,7 @@ class AmdDevice(Accelerator):
                 self._raw = (now, data) if data else None
             return self._raw and self._raw[1]
 
-    def limited(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:
+    def read_limit_seconds(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:
         """Return the seconds for which each limit slowed the device since the first call, by metric.
 
         The firmware counts readings in which a limit applied: their share, times the time since the last call.
@@ -169,7 +169,7 @@ class AmdDevice(Accelerator):
         self._limited = {metric: self._limited.get(metric, 0.0) + share * passed for metric, share in shares.items()}
         return self._limited
 
-    def errors(self) -> Mapping[str, int]:
+    def count_errors(self) -> Mapping[str, int]:
         """Return the memory errors by kind, ``ue``, ``ce`` and ``de``, over all blocks of the chip.
 
         A reading clears the hardware's counts, which the driver adds up. A block that gives no counts now has its last
@@ -178,7 +178,7 @@ class AmdDevice(Accelerator):
         now = {
             path.name: found
             for path in sorted(self.folder.glob("ras/*_err_count"))
-            if (found := {kind: int(count) for kind, count in _ERRORS.findall(self.text(f"ras/{path.name}"))})
+            if (found := {kind: int(count) for kind, count in _ERRORS.findall(self.read_text(f"ras/{path.name}"))})
         }
         if not now:
             return {}
@@ -188,7 +188,7 @@ class AmdDevice(Accelerator):
             total.update(counts)
         return total
 
-    def processes(self) -> Sequence[DeviceProcess]:
+    def list_processes(self) -> Sequence[DeviceProcess]:
         """Return the processes of the compute driver that have memory on the device."""
         self._require_presence()
         if self.is_partitioned:
@@ -212,13 +212,13 @@ class AmdDevice(Accelerator):
         self._require_presence()
         if not found:
             raise NotSupportedError("the driver gives none of its values")
-        self.answered()
+        self.note_answer()
         return found
 
     def _require_presence(self) -> None:
-        if not self.text("vendor"):
-            self.failed(DeviceState.LOST, f"{self.pci} has no readable files in /sys")
-            self.retry.failed()
+        if not self.read_text("vendor"):
+            self.note_failure(DeviceState.LOST, f"{self.pci} has no readable files in /sys")
+            self.retry.note_failure()
             raise DeviceLostError(self.reason)
 
 

@@ -34,7 +34,7 @@ class AmdDriver:
         self._devices: list[AmdDevice] = []
         self._partitions: list[AmdPartition] = []
 
-    def devices(self, now_ms: int | None = None) -> Sequence[AmdDevice]:
+    def list_devices(self, now_ms: int | None = None) -> Sequence[AmdDevice]:
         """Return the GPUs, including those that have disappeared since the start, each before its partitions."""
         known = {device.pci: device for device in self._devices}
         cards = {card.pci: card for card in find_cards(self._machine)}

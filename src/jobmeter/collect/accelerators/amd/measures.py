@@ -25,16 +25,16 @@ _SLOW = (
 
 
 def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
-    table = device.table()
+    table = device.read_table()
     edge, junction = device.read_sensor("temperature edge"), device.read_sensor("temperature junction")
     hotspot = _scale(junction, _MILLI, _mean(table, Value.HOTSPOT))
     found = {
-        "gpu.utilization": _scale(device.number("gpu_busy_percent"), _PERCENT, _mean(table, Value.BUSY, _PERCENT)),
+        "gpu.utilization": _scale(device.read_number("gpu_busy_percent"), _PERCENT, _mean(table, Value.BUSY, _PERCENT)),
         "gpu.memory.copy.utilization": _scale(
-            device.number("mem_busy_percent"), _PERCENT, _mean(table, Value.MEMORY_BUSY, _PERCENT)
+            device.read_number("mem_busy_percent"), _PERCENT, _mean(table, Value.MEMORY_BUSY, _PERCENT)
         ),
-        "gpu.memory.usage": _scale(device.number("mem_info_vram_used"), 1.0),
-        "gpu.memory.limit": _scale(device.number("mem_info_vram_total"), 1.0),
+        "gpu.memory.usage": _scale(device.read_number("mem_info_vram_used"), 1.0),
+        "gpu.memory.limit": _scale(device.read_number("mem_info_vram_total"), 1.0),
         "gpu.power": _scale(device.read_sensor("power"), _MICRO, _mean(table, Value.POWER)),
         "gpu.energy": _mean(table, Value.ENERGY, _JOULES),
         "gpu.temperature": _scale(edge, _MILLI, hotspot),
@@ -44,15 +44,15 @@ def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
         ),
         "gpu.clock.sm": _scale(device.read_sensor("clock sclk"), 1.0, _mean(table, Value.CLOCK, _MEGA)),
         "gpu.clock.memory": _scale(device.read_sensor("clock mclk"), 1.0, _mean(table, Value.MEMORY_CLOCK, _MEGA)),
-        "gpu.xgmi.receive": _sum(table, Value.XGMI_READ, _KIBI),
-        "gpu.xgmi.transmit": _sum(table, Value.XGMI_WRITE, _KIBI),
-        **device.limited(table),
+        "gpu.xgmi.receive": _sum_bytes(table, Value.XGMI_READ),
+        "gpu.xgmi.transmit": _sum_bytes(table, Value.XGMI_WRITE),
+        **device.read_limit_seconds(table),
     }
     return device.answer({name: value for name, value in found.items() if value is not None})
 
 
 def _measure_slow(device: AmdDevice) -> Mapping[str, float]:
-    errors = device.errors()
+    errors = device.count_errors()
     fan, fastest = device.read_sensor("fan"), device.read_sensor("fan limit")
     found = {
         "gpu.power.limit": _scale(device.read_sensor("power limit"), _MICRO),
@@ -60,11 +60,11 @@ def _measure_slow(device: AmdDevice) -> Mapping[str, float]:
         "gpu.ecc.corrected": _scale(errors.get("ce"), 1.0),
         "gpu.ecc.uncorrected": _scale(errors.get("ue"), 1.0),
         "gpu.ecc.deferred": _scale(errors.get("de"), 1.0),
-        "gpu.pcie.replay": _scale(device.number("pcie_replay_count"), 1.0),
-        "gpu.pcie.generation": _generation(device.text("current_link_speed")),
-        "gpu.pcie.generation.limit": _generation(device.text("max_link_speed")),
-        "gpu.pcie.width": _width(device.number("current_link_width")),
-        "gpu.pcie.width.limit": _width(device.number("max_link_width")),
+        "gpu.pcie.replay": _scale(device.read_number("pcie_replay_count"), 1.0),
+        "gpu.pcie.generation": _generation(device.read_text("current_link_speed")),
+        "gpu.pcie.generation.limit": _generation(device.read_text("max_link_speed")),
+        "gpu.pcie.width": _width(device.read_number("current_link_width")),
+        "gpu.pcie.width.limit": _width(device.read_number("max_link_width")),
     }
     return device.answer({name: value for name, value in found.items() if value is not None})
 
@@ -73,9 +73,9 @@ def _scale(number: float | None, scale: float, otherwise: float | None = None) -
     return otherwise if number is None else number * scale
 
 
-def _sum(table: Mapping[Value, Sequence[float]], name: Value, scale: float) -> float | None:
+def _sum_bytes(table: Mapping[Value, Sequence[float]], name: Value) -> float | None:
     numbers = table.get(name)
-    return sum(numbers) * scale if numbers else None
+    return sum(numbers) * _KIBI if numbers else None
 
 
 def _mean(table: Mapping[Value, Sequence[float]], name: Value, scale: float = 1.0) -> float | None:

@@ -48,32 +48,32 @@ class AmdPartition(AmdDevice):
     def detach(self) -> None:
         """Do nothing: only the GPU has files to forget."""
 
-    def text(self, name: str) -> str:
+    def read_text(self, name: str) -> str:
         """Return the GPU's text for ``vendor``, which shows that the GPU is present; empty for any other name."""
-        return super().text(name) if name == "vendor" else ""
+        return super().read_text(name) if name == "vendor" else ""
 
-    def number(self, name: str) -> int | None:
+    def read_number(self, name: str) -> int | None:
         """Return the partition's memory, or the memory that processes use in it; None for any other name."""
         if name == "mem_info_vram_total":
             return self.node.memory
         if name == "mem_info_vram_used":
-            return sum(process.memory or 0 for process in self.processes())
+            return sum(process.memory or 0 for process in self.list_processes())
         return None
 
     def read_sensor(self, name: str) -> int | None:  # noqa: ARG002 - sensors are the GPU's
         """Return None: only the whole GPU has sensors."""
         return None
 
-    def table(self) -> Mapping[Value, Sequence[float]]:
+    def read_table(self) -> Mapping[Value, Sequence[float]]:
         """Return the partition's utilization; empty if the firmware's table does not have it."""
         data = self.parent.read_raw_table()
         busy = partition_busy(data, self.place) if data else None
         return {} if busy is None else {Value.BUSY: [busy]}
 
-    def limited(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:  # noqa: ARG002
+    def read_limit_seconds(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:  # noqa: ARG002
         """Return no limits: only the whole GPU has them."""
         return {}
 
-    def errors(self) -> Mapping[str, int]:
+    def count_errors(self) -> Mapping[str, int]:
         """Return no counts: the driver counts memory errors for the whole GPU."""
         return {}

@@ -58,15 +58,15 @@ class _Place(NamedTuple):
 _Layout = Mapping[Value, _Place]
 
 
-def _lay_out_first_values(width: str, *offsets: int) -> dict[Value, _Place]:
+def _lay_out_first_values(*offsets: int) -> dict[Value, _Place]:
     names = (Value.HOTSPOT, Value.MEMORY_TEMPERATURE, Value.POWER, Value.BUSY, Value.MEMORY_BUSY)
-    return {name: _Place(offset, width) for name, offset in zip(names, offsets, strict=True)}
+    return {name: _Place(offset, "H") for name, offset in zip(names, offsets, strict=True)}
 
 
 def _lay_out_discrete() -> _Layout:
     """Return the layout that versions 1.1 to 1.3 share."""
     return {
-        **_lay_out_first_values("H", 6, 8, 22, 16, 18),
+        **_lay_out_first_values(6, 8, 22, 16, 18),
         Value.ENERGY: _Place(24, "Q"),
         Value.CLOCK: _Place(54, "H"),
         Value.MEMORY_CLOCK: _Place(58, "H"),
@@ -85,7 +85,7 @@ def _instinct(energy: int, clocks: int, xgmi: int, readings: int | None = None) 
     )
     limits = {} if readings is None else {name: _Place(readings + 4 * at, "I") for at, name in enumerate(counts)}
     return {
-        **_lay_out_first_values("H", 4, 6, 10, 12, 14),
+        **_lay_out_first_values(4, 6, 10, 12, 14),
         Value.ENERGY: _Place(energy, "Q"),
         Value.CLOCK: _Place(clocks, "H", 8),
         Value.MEMORY_CLOCK: _Place(clocks + 40, "H"),
@@ -100,7 +100,7 @@ _INTEGRATED: _Layout = {Value.CLOCK: _Place(76, "H")}
 LAYOUTS: Mapping[tuple[int, int, int], _Layout] = {
     # Its energy has 32 bits, which are full after 65 kJ: a few minutes.
     (1, 0, 80): {
-        **_lay_out_first_values("H", 18, 20, 34, 28, 30),
+        **_lay_out_first_values(18, 20, 34, 28, 30),
         Value.CLOCK: _Place(54, "H"),
         Value.MEMORY_CLOCK: _Place(58, "H"),
     },

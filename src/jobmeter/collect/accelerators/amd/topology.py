@@ -38,10 +38,10 @@ class ComputeTopology:
         self._nodes: Mapping[tuple[int, int], Sequence[ComputeNode]] = {}
 
     def begin_collection(self) -> None:
-        """Make the next call of ``nodes`` read the files again. Returns at once, even while a reading hangs."""
+        """Make the next call of ``find_nodes`` read the files again. Returns at once, even while a reading hangs."""
         self._collection += 1
 
-    def nodes(self, pci: str) -> Sequence[ComputeNode]:
+    def find_nodes(self, pci: str) -> Sequence[ComputeNode]:
         """Return the devices at a PCI address: a GPU, or its partitions in order."""
         domain, bus, slot = (int(part, 16) for part in pci.split(":"))
         with self._lock:

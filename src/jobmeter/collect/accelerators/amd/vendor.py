@@ -14,7 +14,7 @@ def _check(device: AmdDevice) -> DeviceHealth:
     """Read memory errors, and the temperatures that reach their critical value."""
     values: dict[str, float] = {}
     errors, warnings = [], []
-    counts = device.errors()
+    counts = device.count_errors()
     if "ue" in counts:
         values["ecc_uncorrected"] = float(counts["ue"])
         errors += [f"{counts['ue']} memory errors were not corrected"] if counts["ue"] else []

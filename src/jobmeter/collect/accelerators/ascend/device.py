@@ -50,15 +50,15 @@ class AscendDevice(Accelerator):
             _check_presence(dcmi, chip)
             info, pcie, die = ChipInfo(), PcieInfo(), DieId()
             with suppress(DcmiError):
-                dcmi.filled(chip, "chip_info", info)
+                dcmi.fill(chip, "chip_info", info)
             with suppress(DcmiError):
-                place = dcmi.filled(chip, "pcie_info", pcie)
+                place = dcmi.fill(chip, "pcie_info", pcie)
                 self.pci = pci_address(f"{place.domain & 0xFFFF:04x}:{place.bus:02x}:{place.device:02x}")
             with suppress(DcmiError):
-                dcmi.filled(chip, "die_id", die, _VDIE)
+                dcmi.fill(chip, "die_id", die, _VDIE)
         except DcmiError as error:
-            self.failed(error.state, str(error))
-            self.retry.failed()
+            self.note_failure(error.state, str(error))
+            self.retry.note_failure()
             return
         except DeviceLostError as error:
             self.lose(error)
@@ -72,7 +72,7 @@ class AscendDevice(Accelerator):
         self.details = {"vendor": "ascend"} | ({"cores": info.cores} if info.cores else {})
         self._dcmi, self._chip = dcmi, chip
         self._read_at = self._listed_at = -math.inf
-        self.answered()
+        self.note_answer()
 
     def detach(self) -> None:
         """Drop the library."""
@@ -80,8 +80,8 @@ class AscendDevice(Accelerator):
 
     def lose(self, error: DeviceLostError) -> None:
         """Mark the device as lost."""
-        self.failed(DeviceState.LOST, str(error))
-        self.retry.failed()
+        self.note_failure(DeviceState.LOST, str(error))
+        self.retry.note_failure()
 
     @property
     def library(self) -> tuple[Dcmi, Chip]:
@@ -98,7 +98,7 @@ class AscendDevice(Accelerator):
         self._read_at = now
         return True
 
-    def processes(self) -> Sequence[DeviceProcess]:
+    def list_processes(self) -> Sequence[DeviceProcess]:
         """Return the processes with memory on the device, read as rarely as its values."""
         now = self._clock.monotonic()
         if now - self._listed_at >= INTERVAL:
@@ -115,7 +115,7 @@ class AscendDevice(Accelerator):
         """Raise NotSupportedError: DCMI gives no share of time by process."""
         raise NotSupportedError("DCMI gives no share of time by process", lasting=True)
 
-    def faults(self) -> int:
+    def count_faults(self) -> int:
         """Return the number of active faults; each new one is an event."""
         dcmi, chip = self.library
         count, codes = ctypes.c_int(), (ctypes.c_uint * _MOST_FAULTS)()
@@ -125,11 +125,11 @@ class AscendDevice(Accelerator):
         if fresh:
             health = 0
             with suppress(DcmiError):
-                health = dcmi.number(chip, "health")
+                health = dcmi.read_number(chip, "health")
             level = _LEVELS[health] if 0 <= health < len(_LEVELS) else Level.ERROR
             for code in sorted(fresh):
                 text = f"reports the fault 0x{code:08X}. See the list of faults of its product for the code."
-                self.report(DEVICE_FAULT, level, text)
+                self.add_event(DEVICE_FAULT, level, text)
         return len(found)
 
     def _list_processes(self) -> list[DeviceProcess]:
@@ -140,13 +140,13 @@ class AscendDevice(Accelerator):
         except DeviceLostError as error:
             self.lose(error)
             raise
-        self.answered()
+        self.note_answer()
         rows = listed[: min(max(count.value, 0), _MOST_PROCESSES)]
         return [DeviceProcess(one.pid, one.memory) for one in rows if one.pid > 0]
 
 
 def _check_presence(dcmi: Dcmi, chip: Chip) -> None:
-    if dcmi.number(chip, "health") & _NO_DEVICE == _NO_DEVICE:
+    if dcmi.read_number(chip, "health") & _NO_DEVICE == _NO_DEVICE:
         raise DeviceLostError("the driver does not find it")
 
 

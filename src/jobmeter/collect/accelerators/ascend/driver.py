@@ -58,7 +58,7 @@ class AscendDriver:
         self._devices: dict[int, AscendDevice] = {}
         self._retry = Backoff()
 
-    def devices(self, now_ms: int | None = None) -> Sequence[AscendDevice]:
+    def list_devices(self, now_ms: int | None = None) -> Sequence[AscendDevice]:
         """Return the NPUs, including those that cannot be opened."""
         deadline = self._clock.monotonic() + self._patience
         self._retry.tick(now_ms)
@@ -100,12 +100,12 @@ class AscendDriver:
                 self._fail(DriverProblem("dcmi_init does not return", DeviceState.HANGS), present)
             return
         self._began = None
-        found = self._calls.result()
+        found = self._calls.get_result()
         if isinstance(found, DriverProblem):
-            self._retry.failed()
+            self._retry.note_failure()
             self._fail(found, present)
             return
-        self._retry.succeeded()
+        self._retry.note_success()
         self.problem, self._dcmi = None, found.dcmi
         self._chips = {chip.number: chip for chip in found.chips}
         self._fill(self._chips)
@@ -114,13 +114,13 @@ class AscendDriver:
         self.problem, self._dcmi = problem, None
         self._fill(present)
         for device in self._devices.values():
-            device.failed(problem.state, problem.text)
+            device.note_failure(problem.state, problem.text)
 
     def _fill(self, numbers: "Sequence[int] | dict[int, Chip]") -> None:
         for number in numbers:
             if number not in self._devices:
                 device = self._devices[number] = AscendDevice(number, self._clock, self._machine)
-                device.network = partial(self._network.values, number)
+                device.network = partial(self._network.take_values, number)
 
     def _attach(self, deadline: float) -> None:
         """Open the devices that are not open, all at once."""
@@ -129,7 +129,7 @@ class AscendDriver:
             return
         for number, device in self._devices.items():
             if number not in self._chips and not device.busy:
-                device.failed(DeviceState.LOST, "DCMI does not list it")
+                device.note_failure(DeviceState.LOST, "DCMI does not list it")
         listed = [device for number, device in self._devices.items() if number in self._chips]
         open_due(listed, lambda one: partial(one.attach, dcmi, self._chips[one.index]), deadline, self._clock)
 
@@ -144,4 +144,4 @@ def _open(load: "Callable[[], ctypes.CDLL | None]", dcmi: Dcmi | None) -> _Opene
             dcmi = Dcmi(library)
         except DcmiError as error:
             return DriverProblem(f"DCMI cannot be opened: {error}", error.state)
-    return _Opened(dcmi, dcmi.chips())
+    return _Opened(dcmi, dcmi.list_chips())

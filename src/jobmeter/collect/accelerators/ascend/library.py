@@ -152,7 +152,7 @@ class Dcmi:
         finally:
             turn.release()
 
-    def chips(self) -> list[Chip]:
+    def list_chips(self) -> list[Chip]:
         """Return the chips that compute. Raises DcmiError."""
         return self._list_second_chips() if self._second else self._list_first_chips()
 
@@ -165,13 +165,13 @@ class Dcmi:
         if code:
             raise DcmiError(code)
 
-    def number(self, chip: Chip, name: str, *arguments: int) -> int:
+    def read_number(self, chip: Chip, name: str, *arguments: int) -> int:
         """Return a number of a chip."""
         found = ctypes.c_int()
         self.ask(chip, name, *map(ctypes.c_int, arguments), ctypes.byref(found))
         return found.value
 
-    def filled(self, chip: Chip, name: str, structure: S, *arguments: int) -> S:
+    def fill(self, chip: Chip, name: str, structure: S, *arguments: int) -> S:
         """Fill a structure of a chip and return it."""
         self.ask(chip, name, *map(ctypes.c_int, arguments), ctypes.byref(structure))
         return structure

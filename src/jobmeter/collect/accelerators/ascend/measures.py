@@ -48,7 +48,7 @@ def _measure_fast(device: AscendDevice) -> Mapping[str, float]:
         "npu.clock.core": _read_scaled(device, _MEGA, "frequency", _CLOCK_CORE),
         "npu.clock.memory": _read_scaled(device, _MEGA, "frequency", _CLOCK_MEMORY),
         "npu.health": _read_scaled(device, 1.0, "health"),
-        "npu.faults": _read_or_none(device, lambda: float(device.faults())),
+        "npu.faults": _read_or_none(device, lambda: float(device.count_faults())),
         **_memory(device),
     }
     return _drop_absent(device, found)
@@ -75,7 +75,7 @@ def _network(device: AscendDevice) -> Mapping[str, float]:
 def health_of(device: AscendDevice) -> DeviceHealth:
     """Read the health, the faults and the memory errors of a device for a check on request."""
     values = {**_measure_slow(device)}
-    alarm, faults = _read_scaled(device, 1.0, "health"), _read_or_none(device, device.faults)
+    alarm, faults = _read_scaled(device, 1.0, "health"), _read_or_none(device, device.count_faults)
     values |= {"health": alarm} if alarm is not None else {}
     values |= {"faults": float(faults)} if faults is not None else {}
     lost = int(values.get("npu.ecc.uncorrected", 0))
@@ -105,19 +105,19 @@ def _memory(device: AscendDevice) -> dict[str, float | None]:
 
 def _fill_structure(device: AscendDevice, name: str, structure: S, *arguments: int) -> S:
     dcmi, chip = device.library
-    return dcmi.filled(chip, name, structure, *arguments)
+    return dcmi.fill(chip, name, structure, *arguments)
 
 
 def _read_scaled(device: AscendDevice, scale: float, name: str, *arguments: int) -> float | None:
     dcmi, chip = device.library
-    number = _read_or_none(device, lambda: dcmi.number(chip, name, *arguments))
+    number = _read_or_none(device, lambda: dcmi.read_number(chip, name, *arguments))
     return None if number is None or number < 0 else number * scale
 
 
 def _share(device: AscendDevice, kind: int) -> float | None:
     """Return a utilization; None while the device is profiled: then its number is 239."""
     dcmi, chip = device.library
-    percent = _read_or_none(device, lambda: dcmi.number(chip, "utilization_rate", kind))
+    percent = _read_or_none(device, lambda: dcmi.read_number(chip, "utilization_rate", kind))
     return percent * _PERCENT if percent is not None and 0 <= percent <= 100 else None
 
 
@@ -135,7 +135,7 @@ def _read_or_none(device: AscendDevice, read: Callable[[], T]) -> T | None:
 def _drop_absent(device: AscendDevice, found: Mapping[str, float | None]) -> Mapping[str, float]:
     values = {name: value for name, value in found.items() if value is not None}
     if values:
-        device.answered()
+        device.note_answer()
     return values
 
 

@@ -33,7 +33,7 @@ METRICS = ("npu.link.up", "npu.link.speed", "npu.link.changes", *_COUNTS)
 
 
 class NetworkReader:
-    """Reads the ports of all NPUs. For one thread; ``values`` is for any."""
+    """Reads the ports of all NPUs. For one thread; ``take_values`` is for any."""
 
     def __init__(self, clock: Clock, tool: Path = TOOL) -> None:
         self._clock = clock
@@ -48,13 +48,13 @@ class NetworkReader:
         if self._calls.busy or not self._tool.exists():
             return
         if self._is_new:
-            self._found, self._is_new = dict(self._calls.result()), False
+            self._found, self._is_new = dict(self._calls.get_result()), False
         now = self._clock.monotonic()
         if numbers and (self._begun is None or now - self._begun >= _EVERY):
             self._calls.begin(partial(_read_ports, self._tool, numbers))
             self._begun, self._is_new = now, True
 
-    def values(self, number: int) -> Mapping[str, float]:
+    def take_values(self, number: int) -> Mapping[str, float]:
         """Return the values of a port once; empty until the next reading."""
         return self._found.pop(number, {})
 

@@ -62,8 +62,8 @@ class NeuronDevice(Accelerator):
     def attach(self) -> None:
         """Read the identity of the device; a failure is in ``state`` and ``reason``."""
         try:
-            self._product = self.text("info/architecture/device_name")
-            serial = self.text("info/serial_number")
+            self._product = self.read_text("info/architecture/device_name")
+            serial = self.read_text("info/serial_number")
         except DeviceLostError:
             return
         except NotSupportedError as error:
@@ -78,13 +78,13 @@ class NeuronDevice(Accelerator):
         self._update_details()
         self._faults = self.count_faults()
         self._open = True
-        self.answered()
+        self.note_answer()
 
     def detach(self) -> None:
         """Mark the device as absent. No file is open between two readings."""
         self._open = False
 
-    def text(self, name: str) -> str:
+    def read_text(self, name: str) -> str:
         """Return the text of a file; empty if the device does not give it.
 
         Raises NotSupportedError if the file may not be read, DeviceLostError if the device is gone.
@@ -100,9 +100,9 @@ class NeuronDevice(Accelerator):
             return ""
         return found.decode(errors="replace").strip()
 
-    def number(self, name: str) -> int | None:
+    def read_number(self, name: str) -> int | None:
         """Return the number in a file; None if the device does not give it."""
-        text = self.text(name)
+        text = self.read_text(name)
         return int(text) if text.isascii() and text.isdigit() else None
 
     @property
@@ -111,21 +111,21 @@ class NeuronDevice(Accelerator):
         report = self._monitor.report
         return (report.memory if report else 0) or _MEMORY.get(self._product)
 
-    def memory_usage(self) -> int | None:
+    def read_memory_usage(self) -> int | None:
         """Return the bytes of device memory in use; None if the value of any core is unknown."""
-        used = [self.number(f"{core}/stats/memory_usage/device_mem/total") for core in self._list_core_folders()]
+        used = [self.read_number(f"{core}/stats/memory_usage/device_mem/total") for core in self._list_core_folders()]
         counts = [number for number in used if number is not None]
         return sum(counts) if counts and len(counts) == len(used) else None
 
-    def utilization(self) -> float | None:
+    def read_utilization(self) -> float | None:
         """Return the percent of time in which the cores worked, as their mean; None if unknown."""
         report = self._monitor.report
-        shares = report.shares(self.index) if report else None
+        shares = report.read_shares(self.index) if report else None
         return None if shares is None else sum(shares.values())
 
     def measure_power_share(self) -> float | None:
         """Return the power in percent of the maximum, as the mean of the last minute; None without a valid reading."""
-        match = _POWER.fullmatch(self.text("stats/power/utilization"))
+        match = _POWER.fullmatch(self.read_text("stats/power/utilization"))
         return float(match[1]) if match else None
 
     def count_corrected_errors(self) -> int | None:
@@ -138,7 +138,7 @@ class NeuronDevice(Accelerator):
 
         The driver writes 0 for a register that it cannot read. So a sum below the previous sum is unknown.
         """
-        counts = [number for name in _ECC if (number := self.number(f"stats/hardware/{name}")) is not None]
+        counts = [number for name in _ECC if (number := self.read_number(f"stats/hardware/{name}")) is not None]
         if not counts or sum(counts) < self._uncorrected:
             return None
         self._uncorrected = sum(counts)
@@ -152,12 +152,12 @@ class NeuronDevice(Accelerator):
         found: dict[str, int] = {}
         for core in self._list_core_folders():
             for name in (*_FAULTS, _REPAIRABLE):
-                number = self.number(f"{core}/stats/status/{name}/total")
+                number = self.read_number(f"{core}/stats/status/{name}/total")
                 if number is not None:
                     found[name] = found.get(name, 0) + number
         return found
 
-    def faults(self) -> int | None:
+    def sum_faults(self) -> int | None:
         """Return the sum of ``count_faults``; None without counts. Each increase of a count is an event."""
         before, self._faults = self._faults, self.count_faults()
         for name, count in self._faults.items():
@@ -165,21 +165,21 @@ class NeuronDevice(Accelerator):
             if grown > 0:
                 level = Level.WARNING if name == _REPAIRABLE else Level.ERROR
                 text = f"ended {grown} executions with {name}. See the kernel's log for neuron."
-                self.report(DEVICE_FAULT, level, text)
+                self.add_event(DEVICE_FAULT, level, text)
         return sum(self._faults.values()) if self._faults else None
 
-    def processes(self) -> Sequence[DeviceProcess]:
+    def list_processes(self) -> Sequence[DeviceProcess]:
         """Return the processes that the program reports on the device's cores."""
-        return self._read_report().processes(self.index)
+        return self._read_report().list_processes(self.index)
 
     def process_utilization(self) -> Mapping[int, float] | None:
         """Return the percent of the device's core time by process; None if the share of any process is unknown."""
-        return self._read_report().shares(self.index)
+        return self._read_report().read_shares(self.index)
 
     def answer(self, found: Mapping[str, float | None]) -> Mapping[str, float]:
         """Return the known values of a reading. Raises DeviceLostError if the device is gone."""
         self._check_presence()
-        self.answered()
+        self.note_answer()
         self._update_details()
         return {name: value for name, value in found.items() if value is not None}
 
@@ -206,6 +206,6 @@ class NeuronDevice(Accelerator):
         if self._folder.is_dir():
             return
         gone = DeviceState.LOST if self._folder.parent.is_dir() else DeviceState.DRIVER_NOT_LOADED
-        self.failed(gone, f"{self._folder} is not there")
-        self.retry.failed()
+        self.note_failure(gone, f"{self._folder} is not there")
+        self.retry.note_failure()
         raise DeviceLostError(self.reason)

@@ -28,7 +28,7 @@ class NeuronDriver:
         self._monitor = monitor or MonitorReader(clock)
         self._devices: dict[int, NeuronDevice] = {}
 
-    def devices(self, now_ms: int | None = None) -> Sequence[NeuronDevice]:
+    def list_devices(self, now_ms: int | None = None) -> Sequence[NeuronDevice]:
         """Return the devices, including those that have disappeared since the agent started."""
         for number in self._list_device_files():
             if number not in self._devices:

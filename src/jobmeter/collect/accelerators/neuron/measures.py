@@ -13,10 +13,10 @@ _SLOW = ("npu.power.utilization", "npu.ecc.corrected", "npu.ecc.uncorrected")
 def _measure_fast(device: NeuronDevice) -> Mapping[str, float]:
     return device.answer(
         {
-            "npu.utilization": _scale(device.utilization(), _PERCENT),
-            "npu.memory.usage": _scale(device.memory_usage()),
+            "npu.utilization": _scale(device.read_utilization(), _PERCENT),
+            "npu.memory.usage": _scale(device.read_memory_usage()),
             "npu.memory.limit": _scale(device.memory_limit),
-            "npu.executions.failed": _scale(device.faults()),
+            "npu.executions.failed": _scale(device.sum_faults()),
         }
     )
 
@@ -33,7 +33,7 @@ def _measure_slow(device: NeuronDevice) -> Mapping[str, float]:
 
 def health_of(device: NeuronDevice) -> DeviceHealth:
     """Read the errors of a device for a check on request."""
-    counts = {"ecc_uncorrected": device.count_uncorrected_errors(), "executions_failed": device.faults()}
+    counts = {"ecc_uncorrected": device.count_uncorrected_errors(), "executions_failed": device.sum_faults()}
     values = {name: float(count) for name, count in counts.items() if count is not None}
     device.answer(values)
     errors = [f"{lost} memory errors were not corrected"] if (lost := counts["ecc_uncorrected"]) else []

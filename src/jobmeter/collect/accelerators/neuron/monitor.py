@@ -128,7 +128,7 @@ class MonitorReport(Struct):
         """Bytes of memory of each device; 0 if unknown."""
         return self.neuron_hardware_info.neuron_device_memory_size if self.neuron_hardware_info else 0
 
-    def processes(self, device: int) -> list[DeviceProcess]:
+    def list_processes(self, device: int) -> list[DeviceProcess]:
         """Return the processes that use cores or memory of a device."""
         found = []
         for one in self.neuron_runtime_data or ():
@@ -137,7 +137,7 @@ class MonitorReport(Struct):
                 found.append(DeviceProcess(one.pid, None if one.memory is None else memory))
         return found
 
-    def shares(self, device: int) -> Mapping[int, float] | None:
+    def read_shares(self, device: int) -> Mapping[int, float] | None:
         """Return the percent of a device's core time by process; None if the share of any process is unknown."""
         found: dict[int, float] = {}
         for one in self.neuron_runtime_data or ():
@@ -184,10 +184,10 @@ class MonitorReader:
         """Start the program if it does not run."""
         self._retry.tick(now_ms)
         if self.report is not None:
-            self._retry.succeeded()
+            self._retry.note_success()
         if self._running is not None and not self.running:
             self._running = None
-            self._retry.failed()
+            self._retry.note_failure()
         if self._running is not None and self._clock.monotonic() - self._heard > _SILENT_SECONDS:
             self._running.kill()
         if self._running is None and self._retry.due and self._program.exists():
@@ -230,7 +230,7 @@ class MonitorReader:
                 pass_fds=(settings,),
             )
         except OSError as error:
-            self._retry.failed()
+            self._retry.note_failure()
             _log.warning("%s cannot be started: %s", self._program, error)
             return
         finally:

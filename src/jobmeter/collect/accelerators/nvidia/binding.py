@@ -1,7 +1,7 @@
 """NVML through ``nvidia-ml-py``: the driver of NVIDIA's GPUs. Imports nothing if the driver's library is missing."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -39,14 +39,12 @@ class PynvmlLibrary:
 
     def __init__(
         self,
-        load: "Callable[[], Any | None] | None" = None,
         *,
         proc_root: str = "/proc",
         clock: Clock | None = None,
         patience: float = PATIENCE,
     ) -> None:
         self._loader = LibraryLoader()
-        self._load = load or self._loader.load
         self._proc = proc_root
         self._clock = clock or SystemClock()
         self.patience = patience
@@ -61,7 +59,7 @@ class PynvmlLibrary:
         self.problem: Failure | None = None
         """Reason why the library cannot be used; None while it can."""
 
-    def devices(self, now_ms: int | None = None) -> Sequence[PynvmlDevice]:
+    def list_devices(self, now_ms: int | None = None) -> Sequence[PynvmlDevice]:
         """Return the GPUs, including those that cannot be opened."""
         deadline = self._clock.monotonic() + self.patience * (1 if self._looked else _FIRST_LOOK)
         self._looked = True
@@ -121,11 +119,11 @@ class PynvmlLibrary:
     def _restart(self, session: Session, deadline: float) -> None:
         """Close the session, and open the next one when it is due."""
         if session.failure is None:
-            self._reopen.failed()
+            self._reopen.note_failure()
         elif session.answered:
-            self._retry.succeeded()
+            self._retry.note_success()
         else:
-            self._retry.failed()
+            self._retry.note_failure()
         self._session = None
         self._shut_down(session, deadline - self._clock.monotonic())
         self._open(deadline)
@@ -141,7 +139,7 @@ class PynvmlLibrary:
     def _open(self, deadline: float) -> None:
         if self._calls.busy or not self._retry.due:
             return
-        module = self._load()
+        module = self._loader.load()
         if module is None:
             self._note_failure(_MISSING)
             return
@@ -157,7 +155,7 @@ class PynvmlLibrary:
                 self._explain(make_failure(codes.TIMEOUT, f"nvmlInit has not returned for {took:.0f} s"))
             return
         self._began = None
-        opened = self._calls.result()
+        opened = self._calls.get_result()
         if isinstance(opened, Session):
             self._note_opened(opened)
         elif opened is not None:
@@ -176,7 +174,7 @@ class PynvmlLibrary:
         self._fill(session.count)
 
     def _note_failure(self, failure: Failure) -> None:
-        self._retry.failed()
+        self._retry.note_failure()
         self._explain(failure)
 
     def _explain(self, failure: Failure) -> None:
@@ -187,7 +185,7 @@ class PynvmlLibrary:
         self.problem = failure
         self._fill(len(kernel_devices(self._proc)))
         for device in self._list_devices():
-            device.failed(failure.state, failure.text)
+            device.note_failure(failure.state, failure.text)
 
     def _fill(self, count: int) -> None:
         """Create a device for each index, with the kernel driver's data for devices that NVML has not opened."""
@@ -204,7 +202,7 @@ class PynvmlLibrary:
         """Open the devices that have no handle, all at once."""
         open_due(self._devices, lambda device: partial(device.attach, session), deadline, self._clock)
         if session.answered and any(device.attached for device in self._devices):
-            self._reopen.succeeded()
+            self._reopen.note_success()
 
     def _find_instances(self, session: Session, deadline: float) -> None:
         """List the MIG instances of every GPU, all at once. Instances of a GPU that does not answer stay.

@@ -118,8 +118,8 @@ class PynvmlDevice(Accelerator):
             failure = failure_of(error)
             if failure.code in codes.LIBRARY_ENDED:
                 session.end(failure)
-            self.failed(failure.state, failure.text)
-            self.retry.failed()
+            self.note_failure(failure.state, failure.text)
+            self.retry.note_failure()
             return
         if uuid:
             self.uuid, self.details = uuid, _details(session, handle)
@@ -151,7 +151,7 @@ class PynvmlDevice(Accelerator):
                 self._lacking.add(reading)
             raise
 
-    def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
+    def read_fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
         """Return the values of the fields that the device has."""
         answers = self._call(self._module.nvmlDeviceGetFieldValues, list(requested))
         if answers and all(answer.nvmlReturn in codes.GONE for answer in answers):
@@ -162,17 +162,17 @@ class PynvmlDevice(Accelerator):
             if answer.nvmlReturn == codes.SUCCESS and 0 <= answer.valueType < len(_VALUES)
         }
 
-    def links(self) -> Sequence[int]:
+    def list_links(self) -> Sequence[int]:
         """Return the numbers of the device's NVLinks; empty without any."""
         if self._links is None:
-            found = self.fields([(_LINK_COUNT, 0)]).get((_LINK_COUNT, 0), 0)
+            found = self.read_fields([(_LINK_COUNT, 0)]).get((_LINK_COUNT, 0), 0)
             self._links = range(min(int(found), _MOST_LINKS))
         return self._links
 
     def read_link_states(self) -> Sequence[bool]:
         """Return the state of each NVLink, True if the link is up. A link without a state is left out."""
         found = []
-        for link in self.links():
+        for link in self.list_links():
             with suppress(NvmlError):
                 found.append(bool(self._call(self._module.nvmlDeviceGetNvLinkState, link)))
         return found
@@ -282,7 +282,7 @@ class PynvmlDevice(Accelerator):
             int(attributes.memorySizeMB) * _MEBI,
         )
 
-    def processes(self) -> Sequence[DeviceProcess]:
+    def list_processes(self) -> Sequence[DeviceProcess]:
         """Return the processes that compute on it. Clients of MPS are in a separate list; their server is no user.
 
         https://docs.nvidia.com/deploy/mps/: `nvidia-smi` shows clients as M+C.
@@ -321,7 +321,7 @@ class PynvmlDevice(Accelerator):
             by_pid.setdefault(sample.pid, []).append(sample.smUtil)
         return {pid: sum(shares) / len(shares) for pid, shares in by_pid.items() if pid}
 
-    def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:
+    def list_ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:
         """Return the use by these processes if they have ended, where the driver accounts for processes."""
         return [] if self.partitioned else ended_uses(self._module, self._call, pids)
 
@@ -354,15 +354,15 @@ class PynvmlDevice(Accelerator):
         return {metric.metricId: float(metric.value) for metric in found if metric.nvmlReturn == codes.SUCCESS}
 
     def _mark_lost(self, failure: Failure) -> DeviceLostError:
-        self.failed(failure.state, failure.text)
-        self.retry.failed()
+        self.note_failure(failure.state, failure.text)
+        self.retry.note_failure()
         return DeviceLostError(failure.text)
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
         answer = self._call_library(function, self.handle, *arguments)
         if self._session is not None:
             self._session.answered = True
-        self.answered()
+        self.note_answer()
         return answer
 
     def _call_library(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401

@@ -125,14 +125,14 @@ def _wait(module: Any, events: Any, devices: Mapping[int, PynvmlDevice | None]) 
         return
     code = int(found.eventData) if found.eventType == _XID else kind.xid
     if code is None:
-        device.report(DEVICE_FAULT, kind.level, f"{kind.text}.")
+        device.add_event(DEVICE_FAULT, kind.level, f"{kind.text}.")
         return
     instance, place = (
         None if number == _NO_INSTANCE else int(number) for number in (found.gpuInstanceId, found.computeInstanceId)
     )
     xid = XidReport(code, device.pci, instance, place)
     text = f"had {xid}, {kind.text} - {xid.meaning.text}. {xid.meaning.advice}"
-    device.report(XID, LEVEL_OF[xid.meaning.severity], text)
+    device.add_event(XID, LEVEL_OF[xid.meaning.severity], text)
 
 
 def _register(module: Any, handle: Any, events: Any) -> bool:  # noqa: ANN401

@@ -55,17 +55,17 @@ class MigDevice(PynvmlDevice):
         used, total = super().read(reading)
         if len(self._sharing) == 1:
             return used, total
-        own = [process.memory for process in self.processes()]
+        own = [process.memory for process in self.list_processes()]
         if None in own:
             raise NvmlError("the memory of its processes is unknown")
         is_first = self.part is not None and self.part.place == min(self._sharing)
         return (sum(filter(None, own)), total)[: 1 + is_first]
 
-    def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:  # noqa: ARG002 - the form of PynvmlDevice
+    def read_fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:  # noqa: ARG002 - the form of PynvmlDevice
         """Raise NvmlError: fields are measured for the whole GPU."""
         raise NvmlError("it is measured for the whole GPU")
 
-    def links(self) -> Sequence[int]:
+    def list_links(self) -> Sequence[int]:
         """Return no NVLinks: they are measured for the whole GPU."""
         return ()
 
@@ -77,7 +77,7 @@ class MigDevice(PynvmlDevice):
         """Raise NvmlError: NVML gives no shares of time on an instance."""
         raise NvmlError("it is not measured on an instance")
 
-    def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:  # noqa: ARG002 - the form of Accelerator
+    def list_ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:  # noqa: ARG002 - the form of Accelerator
         """Return no use: the driver does not account for processes on GPUs with MIG."""
         return ()
 
@@ -87,4 +87,4 @@ class MigDevice(PynvmlDevice):
     def _take(self, sample: Any) -> None:  # noqa: ANN401 - the module has no types
         instance = self.part.instance if self.part else 0
         self._call_library(self._module.nvmlGpmMigSampleGet, self._parent.handle, instance, sample)
-        self.answered()
+        self.note_answer()

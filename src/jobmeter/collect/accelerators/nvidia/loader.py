@@ -9,7 +9,6 @@ path, and its file has to be complete.
 import _ctypes
 import ctypes
 import os
-from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from struct import Struct
@@ -54,8 +53,7 @@ class LibraryLoader:
     While it is loaded again, no call of the library may run and no handle be used.
     """
 
-    def __init__(self, folders: Sequence[str] = FOLDERS) -> None:
-        self._folders = folders
+    def __init__(self) -> None:
         self._library: ctypes.CDLL | None = None
 
     def load(self) -> ModuleType | None:
@@ -63,7 +61,7 @@ class LibraryLoader:
         former = _list_mapped_folders() if self._library is not None else []
         self.unload()
         named = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-        folders = dict.fromkeys((*former, *filter(None, named), *_list_configured_folders(), *self._folders))
+        folders = dict.fromkeys((*former, *filter(None, named), *_list_configured_folders(), *FOLDERS))
         paths = [path for folder in folders if (path := Path(folder, LIBRARY)).exists()]
         names = [str(path) for path in paths if is_whole(path)] if paths else [LIBRARY]
         for name in names:

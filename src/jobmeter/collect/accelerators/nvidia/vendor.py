@@ -92,12 +92,12 @@ def _make_measure(reading: Reading, scale: float, *metrics: str) -> Measure[Pynv
 
 
 def _fields(device: PynvmlDevice) -> Mapping[str, float]:
-    found = device.fields((*_FIELDS, _THERMAL))
+    found = device.read_fields((*_FIELDS, _THERMAL))
     values = {name: found[field] * scale for field, (name, scale) in _FIELDS.items() if field in found}
     if _THERMAL in found and not values.keys() & _THERMAL_METRICS:
         values["gpu.throttle.thermal.software"] = found[_THERMAL] * _NANO
-    if not values.keys() & set(_LINK_TRAFFIC.values()) and (links := device.links()):
-        each = device.fields([(number, link) for number in _LINK_TRAFFIC for link in links])
+    if not values.keys() & set(_LINK_TRAFFIC.values()) and (links := device.list_links()):
+        each = device.read_fields([(number, link) for number in _LINK_TRAFFIC for link in links])
         for (number, _), value in each.items():
             values[_LINK_TRAFFIC[number]] = values.get(_LINK_TRAFFIC[number], 0.0) + value
     return values
@@ -105,13 +105,13 @@ def _fields(device: PynvmlDevice) -> Mapping[str, float]:
 
 def _health(device: PynvmlDevice) -> Mapping[str, float]:
     """Return the sums of fields. Errors of NVLink come from the links, else from the sums of the device."""
-    links = device.links()
+    links = device.list_links()
     of_links = [(number, link) for each, _ in _LINK_ERRORS.values() for number in each for link in links]
     totals = [(number, 0) for _, added in _LINK_ERRORS.values() for number in added if links]
     own = [(number, 0) for numbers in _HEALTH.values() for number in numbers]
-    found = device.fields([*own, *totals])
+    found = device.read_fields([*own, *totals])
     for start in range(0, len(of_links), _MOST_FIELDS):
-        found = {**found, **device.fields(of_links[start : start + _MOST_FIELDS])}
+        found = {**found, **device.read_fields(of_links[start : start + _MOST_FIELDS])}
     values = {metric: _sum(found, [(number, 0) for number in numbers]) for metric, numbers in _HEALTH.items()}
     if (lifetime := values[_SMOOTHING_LIFETIME]) is not None:
         values[_SMOOTHING_LIFETIME] = lifetime * _PERCENT

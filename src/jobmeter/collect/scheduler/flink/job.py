@@ -68,7 +68,7 @@ class FlinkJob:
         """True if the newest failure ended the job."""
         return self.details is not None and self.details.state == "FAILED"
 
-    def attempts(self) -> Iterator[tuple[int, FlinkFailure]]:
+    def list_failures(self) -> Iterator[tuple[int, FlinkFailure]]:
         """Yield each remembered failure, with the number of the attempt that it ended."""
         first = self.restarts + (1 if self.failed else 0) - len(self.failures)
         for at, failure in enumerate(self.failures):
@@ -89,7 +89,7 @@ def job_records(job: FlinkJob, cluster: str) -> list[JobRecord]:
 def job_events(job: FlinkJob) -> list[EventRecord]:
     """Return the failures that were not reported yet."""
     found = []
-    for attempt, failure in job.attempts():
+    for attempt, failure in job.list_failures():
         if failure.timestamp not in job.reported:
             job.reported.add(failure.timestamp)
             found.append(_event(job, attempt, failure))
@@ -145,12 +145,12 @@ def _attempts(job: FlinkJob, cluster: str) -> None:
     if job.details is None:
         return
     began = job.listed.start_time
-    for attempt, failure in job.attempts():
+    for attempt, failure in job.list_failures():
         _record_failure(job, cluster, attempt, failure, began)
         began = failure.timestamp
     now = job.restarts
     state = job_state(job.listed.state)
-    since = max((one.timestamp for attempt, one in job.attempts() if attempt < now), default=0)
+    since = max((one.timestamp for attempt, one in job.list_failures() if attempt < now), default=0)
     for subtasks in job.subtasks.values():
         for one in subtasks:
             if task_manager(one) and one.start_time >= 0 and (job.over or one.status not in _DONE):

@@ -61,7 +61,7 @@ class FlinkMeter:
 
     def _measure_job(self, job: FlinkJob, now_ms: int) -> Iterator[Sample]:
         jid = job.listed.jid
-        read = self.rest.values(f"/jobs/{jid}/metrics", meaning.JOB)
+        read = self.rest.read_values(f"/jobs/{jid}/metrics", meaning.JOB)
         place = Series("", "", self.cluster, job=jid, replica=JOB_MANAGER)
         for one in meaning.measure_job(read):
             yield _sample(place, one, now_ms)
@@ -80,7 +80,7 @@ class FlinkMeter:
         path = f"/jobs/{jid}/vertices/{vertex.id}"
         listed = self._lists.get((jid, vertex.id))
         if listed is None or listed.attempt != job.restarts or now_ms - listed.read_ms >= _LIST_MS:
-            listed = _Listed(job.restarts, now_ms, meaning.select(self.rest.names(f"{path}/subtasks/metrics")))
+            listed = _Listed(job.restarts, now_ms, meaning.select(self.rest.list_names(f"{path}/subtasks/metrics")))
             self._lists[jid, vertex.id] = listed
         if not listed.names:
             del self._lists[jid, vertex.id]
@@ -88,7 +88,7 @@ class FlinkMeter:
         subtasks = {one.subtask: one for one in job.subtasks.get(vertex.id, ()) if task_manager(one)}
         parameters = [f"{number}.{name}" for number in sorted(subtasks) for name in listed.names]
         by_subtask: dict[int, dict[str, float]] = {}
-        for name, value in self.rest.values(f"{path}/metrics", parameters).items():
+        for name, value in self.rest.read_values(f"{path}/metrics", parameters).items():
             number, _, metric = name.partition(".")
             by_subtask.setdefault(int(number), {})[metric] = value
         for at, read in by_subtask.items():
@@ -100,7 +100,7 @@ class FlinkMeter:
     def _measure_task_manager(
         self, job: FlinkJob, name: str, node: str, exclusive: frozenset[str], now_ms: int
     ) -> Iterator[Sample]:
-        read = self.rest.values(f"/taskmanagers/{name}/metrics", meaning.TASK_MANAGER)
+        read = self.rest.read_values(f"/taskmanagers/{name}/metrics", meaning.TASK_MANAGER)
         place = self._make_place(job, name, node)
         for one in meaning.measure_task_manager(read):
             yield _sample(place, one, now_ms)

@@ -68,11 +68,11 @@ class FlinkRest:
                 f"Flink at {self.address} gives an unexpected answer to {path[:100]}: {error}"
             ) from error
 
-    def names(self, path: str) -> list[str]:
+    def list_names(self, path: str) -> list[str]:
         """Return the names of the metrics; empty at first, because Flink collects them only after a request."""
         return [one.id for one in self.get(path, list[FlinkReading]) or []]
 
-    def values(self, path: str, names: Sequence[str]) -> dict[str, float]:
+    def read_values(self, path: str, names: Sequence[str]) -> dict[str, float]:
         """Return the values of existing metrics by name; other values than numbers are left out."""
         found: dict[str, float] = {}
         for some in _chunks(names):

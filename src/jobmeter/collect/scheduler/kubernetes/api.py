@@ -70,7 +70,7 @@ class HttpApi:
         except (ConfigError, OSError, ValueError) as error:
             raise ConfigurationError(f"the cluster's configuration cannot be used: {error}") from error
 
-    def page(self, path: str, token: str) -> bytes:
+    def read_page(self, path: str, token: str) -> bytes:
         """Return a page of a list; ``token`` comes from the previous page, empty for the first.
 
         Raises GoneError for an expired token, AbsentError for an unknown path, DeniedError for a forbidden one, else

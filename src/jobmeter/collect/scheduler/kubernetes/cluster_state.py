@@ -77,7 +77,7 @@ class ClusterState:
         self._waiting: dict[str, _Waiting] = {}
         self._dirty: dict[str, None] = {}
 
-    def workload(self, kind: OwnerKind, found: Workload) -> None:
+    def update_workload(self, kind: OwnerKind, found: Workload) -> None:
         """Add or update a workload."""
         if not self._includes_namespace(found.metadata):
             return
@@ -96,10 +96,10 @@ class ClusterState:
 
     def list_missing_workloads(self, kind: OwnerKind, there: frozenset[str], now_ms: int) -> None:
         """Remove the workloads of a kind that are not in a complete list."""
-        for uid in self._owners.listed(kind, there):
+        for uid in self._owners.take_list(kind, there):
             self.delete_workload(uid, now_ms, OwnerPresence.MISSING)
 
-    def pods(self, found: Iterable[PodObject], now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
+    def update_pods(self, found: Iterable[PodObject], now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
         """Add or update pods; several states of one pod in order of time.
 
         ``behind`` are the kinds of owners whose watch is interrupted.
@@ -113,7 +113,7 @@ class ClusterState:
         """Retry to find the owners of waiting pods, once per poll."""
         for waiting in self._waiting.values():
             waiting.tries += 1
-        self.pods([waiting.pod for waiting in self._waiting.values()], now_ms, behind)
+        self.update_pods([waiting.pod for waiting in self._waiting.values()], now_ms, behind)
 
     def delete_pod(self, uid: str, presence: OwnerPresence) -> None:
         """Note that a pod was deleted."""
@@ -134,12 +134,12 @@ class ClusterState:
         for uid in [uid for uid in [*self._job_of_pod, *self._waiting] if uid not in there]:
             self.delete_pod(uid, OwnerPresence.MISSING)
 
-    def touched(self) -> Iterator[ClusterJob]:
+    def take_changed(self) -> Iterator[ClusterJob]:
         """Return the jobs that changed since the last call."""
         dirty, self._dirty = self._dirty, {}
         return (self.jobs[key] for key in dirty if key in self.jobs)
 
-    def lost(self) -> list[SavedJob]:
+    def list_lost(self) -> list[SavedJob]:
         """Return jobs that were alive in the stored state and no longer exist, each once."""
         names = [key for key in self.saved.jobs if key not in self.jobs]
         return [self.saved.jobs.pop(key) for key in names]
@@ -218,7 +218,7 @@ class ClusterState:
             self._waiting[metadata.uid] = _Waiting(pod, now_ms) if waiting is None else replace(waiting, pod=pod)
             return False
         job = self._get_job(root, metadata.uid)
-        job.owner = job.owner or self._owners.of(root)
+        job.owner = job.owner or self._owners.find_workload(root)
         job.members[metadata.uid] = ClusterMember(pod, self._get_place(job, pod))
         self._job_of_pod[metadata.uid] = root.key
         return True

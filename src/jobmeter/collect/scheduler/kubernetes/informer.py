@@ -157,7 +157,7 @@ class Informer(Generic[T]):
         token, listed = "", SimpleQueue[ObjectChange[T]]()
         uids = set[str]()
         while True:
-            page = read_page(self._api.page(self.path, token))
+            page = read_page(self._api.read_page(self.path, token))
             for item in page.items:
                 if (change := self._change(item)) is not None:
                     listed.put(change)

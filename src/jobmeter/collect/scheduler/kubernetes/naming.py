@@ -30,7 +30,7 @@ class ReplicaSlot:
 
 def slot_of(pod: PodObject) -> ReplicaSlot:
     """Read the replica from the pod's labels."""
-    label = pod.metadata.label
+    label = pod.metadata.find_label
     task = label(f"{_VOLCANO}task-spec"), label(f"{_VOLCANO}task-index")
     if all(task):
         return ReplicaSlot(_name(*task))

@@ -40,7 +40,7 @@ class Metadata(msgspec.Struct, rename="camel", frozen=True):
     annotations: dict[str, str] | None = None
     owner_references: list[Reference] | None = None
 
-    def label(self, *names: str) -> str:
+    def find_label(self, *names: str) -> str:
         """Return the value of the first of these labels that exists, else of these annotations; empty without any."""
         both = {**(self.annotations or {}), **(self.labels or {})}
         return next((both[name] for name in names if both.get(name)), "")

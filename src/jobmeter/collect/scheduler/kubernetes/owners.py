@@ -94,12 +94,12 @@ class OwnerTable:
         """Return the workload with that uid."""
         return self._owners.get(uid)
 
-    def of(self, root: RootOwner) -> PodOwner | None:
+    def find_workload(self, root: RootOwner) -> PodOwner | None:
         """Return the workload of a root owner; None if it is not watched."""
         owner = self._owners.get(root.uid)
         return owner if owner is not None and owner.root.key == root.key else None
 
-    def listed(self, kind: OwnerKind, there: Collection[str]) -> list[str]:
+    def take_list(self, kind: OwnerKind, there: Collection[str]) -> list[str]:
         """Take a complete list of a kind. Returns the uids of known workloads that are not in it."""
         self._listed.add(kind)
         return [uid for uid, owner in self._owners.items() if owner.kind is kind and uid not in there]

@@ -34,7 +34,7 @@ def read_runs(pod: PodObject) -> dict[int, PodRun]:
     """
     statuses = {status.name: status for status in pod.status.container_statuses or ()}
     names = [container.name for container in pod.spec.containers] or list(statuses)
-    main = pod.metadata.label(_DEFAULT_CONTAINER)
+    main = pod.metadata.find_label(_DEFAULT_CONTAINER)
     ordered = sorted((name for name in names if name in statuses), key=lambda name: name != main)
     found: dict[int, PodRun] = {}
     for name in ordered:

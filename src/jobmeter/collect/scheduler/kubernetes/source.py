@@ -54,10 +54,10 @@ class KubernetesScheduler(Scheduler):
         for kind, informer in self._owners:
             self._take_workloads(kind, informer, now_ms)
         self._take_pods(now_ms)
-        jobs = [] if self._listed else [_end_unobserved_job(lost) for lost in self._cluster_state.lost()]
+        jobs = [] if self._listed else [_end_unobserved_job(lost) for lost in self._cluster_state.list_lost()]
         self._listed = True
         events: list[EventRecord] = []
-        for job in list(self._cluster_state.touched()):
+        for job in list(self._cluster_state.take_changed()):
             changes = self._take_changes(job)
             jobs += changes.jobs
             events += changes.events
@@ -66,7 +66,7 @@ class KubernetesScheduler(Scheduler):
             raise UnavailableError(self._pods.problem, retry_after_ms=0)
         return Records(jobs=jobs, events=events)
 
-    def problem(self) -> str:
+    def describe_problem(self) -> str:
         """Return the reason of missing data; empty if it is complete."""
         if self._pods.problem:
             return self._pods.problem
@@ -94,7 +94,7 @@ class KubernetesScheduler(Scheduler):
     def _take_workloads(self, kind: OwnerKind, informer: Informer[Workload], now_ms: int) -> None:
         for change in informer.take():
             if change.found is not None:
-                self._cluster_state.workload(kind, change.found)
+                self._cluster_state.update_workload(kind, change.found)
             elif change.uids is not None:
                 self._cluster_state.list_missing_workloads(kind, change.uids, now_ms)
             else:
@@ -108,13 +108,13 @@ class KubernetesScheduler(Scheduler):
             if change.found is not None:
                 together.append(change.found)
                 continue
-            self._cluster_state.pods(together if change.uids is None else sort_pods(together), now_ms, behind)
+            self._cluster_state.update_pods(together if change.uids is None else sort_pods(together), now_ms, behind)
             together = []
             if change.uids is not None:
                 self._cluster_state.list_missing_pods(change.uids)
             else:
                 self._cluster_state.delete_pod(change.uid, OwnerPresence.DELETED)
-        self._cluster_state.pods(together, now_ms, behind)
+        self._cluster_state.update_pods(together, now_ms, behind)
 
     def _take_new_events(self, job: ClusterJob) -> list[EventRecord]:
         """Return the unreported events of the pods of a job."""

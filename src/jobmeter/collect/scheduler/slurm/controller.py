@@ -41,7 +41,7 @@ class Devices:
         self._retry = Backoff()
         self._cache: dict[tuple[int, int | None], Gpus] = {}
 
-    def cached(self, jobs: list[SlurmJob]) -> list[SlurmJob]:
+    def add_cached(self, jobs: list[SlurmJob]) -> list[SlurmJob]:
         """Add the cached GPUs to jobs."""
         lacking = [job for job in jobs if job.gpu_count and not job.gpus and job.now.state in LIVE]
         keys = {_key(job) for job in lacking}
@@ -52,9 +52,9 @@ class Devices:
             found = self._read([job.number for job in due])
             self._cache.update({_key(job): found.get(job.number, {}) for job in due})
             if all(self._cache.values()):
-                self._retry.succeeded()
+                self._retry.note_success()
             else:
-                self._retry.failed()
+                self._retry.note_failure()
         return [replace(job, gpus=self._cache.get(_key(job), job.gpus)) for job in jobs]
 
     def _read(self, numbers: Sequence[int]) -> dict[int, Gpus]:

@@ -24,11 +24,11 @@ def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -
     if address:
         file = options.get("rest_token_file") or options.get("rest-token-file")
         rest = SlurmRest(address, SystemClock(), lambda: read_token(os.environ, file))
-        return SlurmScheduler(cluster, lambda: parse_jobs(rest.jobs()), _database(), state)
+        return SlurmScheduler(cluster, lambda: parse_jobs(rest.read_jobs()), _database(), state)
     squeue = commands.find("squeue")
     command = [squeue, "--all", "--states=all", "--json"]
     devices = Devices(commands.find("scontrol"), SystemClock())
-    return SlurmScheduler(cluster, lambda: devices.cached(parse_jobs(commands.run(command))), _database(), state)
+    return SlurmScheduler(cluster, lambda: devices.add_cached(parse_jobs(commands.run(command))), _database(), state)
 
 
 def _database() -> AccountingDatabase | None:

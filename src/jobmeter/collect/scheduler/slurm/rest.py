@@ -63,7 +63,7 @@ class SlurmRest:
             raise ConfigurationError(f"--rest {address!r} must be an address such as http://host:6820 or unix:/path")
         self._version = ""
 
-    def jobs(self) -> bytes:
+    def read_jobs(self) -> bytes:
         """Return the body of the controller's list of jobs. Raises UnavailableError without one."""
         for version in (self._version,) if self._version else VERSIONS:
             body = self._get(f"/slurm/{version}/jobs")
@@ -78,7 +78,7 @@ class SlurmRest:
     def _get(self, path: str) -> bytes | None:
         """Return the body of an answer; None for an unknown path."""
         token = self._token()
-        headers = token.headers() if token else {}
+        headers = token.make_headers() if token else {}
         status, body = get("slurmrestd", self._address, self._pool, self._base + path, headers, MOST_BYTES)
         if status == 404:
             return None
@@ -95,6 +95,6 @@ def _refusal(token: Token | None, status: int, now_ms: int) -> str:
     """
     if token is None:
         return f"requires a token ({status}): give one in SLURM_JWT or --rest-token-file" if status in _REFUSED else ""
-    if problem := token.problem(now_ms):
+    if problem := token.find_problem(now_ms):
         return f"answers {status}: {problem}"
     return f"does not accept the token of {token.source} ({status})" if status in _REFUSED else ""

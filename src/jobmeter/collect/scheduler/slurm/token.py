@@ -28,11 +28,11 @@ class Token(msgspec.Struct, frozen=True):
     user: str
     source: str
 
-    def headers(self) -> dict[str, str]:
+    def make_headers(self) -> dict[str, str]:
         """Return the headers of a request."""
         return {"X-SLURM-USER-TOKEN": self.text, "X-SLURM-USER-NAME": self.user}
 
-    def problem(self, now_ms: int) -> str:
+    def find_problem(self, now_ms: int) -> str:
         """Return the reason why it is invalid at that time; empty if it may be valid."""
         end = _claims(self.text).exp
         if end is None or end * 1000 > now_ms:

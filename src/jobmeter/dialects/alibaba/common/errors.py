@@ -83,7 +83,7 @@ def render(
     body = msgspec.json.encode(
         {
             "RequestId": context.request_id,
-            "HostId": call.header("host"),
+            "HostId": call.get_header("host"),
             "Code": problem.code,
             "Message": problem.message,
         }

@@ -66,33 +66,33 @@ def url_form(raw_path: str) -> re.Match[str] | None:
 class AlibabaReader(ParameterReader):
     """Reads parameters by their exact name. An empty text counts as absent, in a path as well."""
 
-    def values(self, call: Call, context: Context) -> Mapping[str, Any]:
+    def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values of the path, the query, and a form body or the JSON body of the URL form."""
         body = _body(call, url_form(call.raw_path) is not None)
         return {**body, **dict(reversed(call.parameters)), **context.path}
 
-    def value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
+    def get_value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
         """Return the raw value; None if it is absent."""
         value = values.get(slot.name)
         return None if value == "" else value
 
-    def absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401 - of any kind
+    def resolve_absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401 - of any kind
         """Raise the error for a required parameter that is absent."""
         raise make_missing_error(slot.name)
 
-    def names(self, slot: ParameterSlot, values: Mapping[str, Any]) -> tuple[str, ...]:
+    def read_names(self, slot: ParameterSlot, values: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the members of a comma-separated text, of a list in a JSON body, or of ``Name.1``, ``Name.2``, ..."""
         if values.get(slot.name) is not None:
-            return super().names(slot, values)
+            return super().read_names(slot, values)
         numbers = {int(number): key for key in values if (number := _parse_number(key, slot.name))}
-        parts = (self.text(slot, values[numbers[number]]) for number in sorted(numbers))
+        parts = (self.read_text(slot, values[numbers[number]]) for number in sorted(numbers))
         return tuple(part.strip() for part in parts if part.strip())
 
-    def time(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
+    def read_time(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds of an ISO 8601 time, UTC by default."""
-        return parse_time(self.text(slot, value), slot.name)
+        return parse_time(self.read_text(slot, value), slot.name)
 
-    def typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+    def read_typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
         """Return a map of texts, sent as JSON text."""
         return JsonText(shape, "not a JSON object of texts").convert(self, slot, value)
 
@@ -100,25 +100,25 @@ class AlibabaReader(ParameterReader):
 class JsonBodyReader(AlibabaReader):
     """Reads a JSON body beside the path; in the URL form its member ``body``, or else the whole body."""
 
-    def values(self, call: Call, context: Context) -> Mapping[str, Any]:
+    def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values."""
-        form = {} if url_form(call.raw_path) is None else super().values(call, context)
+        form = {} if url_form(call.raw_path) is None else super().list_values(call, context)
         return {**form, **json_body(call), **context.path}
 
-    def value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
+    def get_value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
         """Return the raw value; None if it is absent. An empty text is a wrong number, list or object."""
         if isinstance(slot.kind, Whole | Typed):
             return values.get(slot.name)
-        return super().value(values, slot)
+        return super().get_value(values, slot)
 
-    def text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401
+    def read_text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401
         """Return a text; a body must have a JSON string."""
-        found: str = self.typed(slot, value, str) if slot.where == "body" else super().text(slot, value)
+        found: str = self.read_typed(slot, value, str) if slot.where == "body" else super().read_text(slot, value)
         return found
 
-    def whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
+    def read_whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return a number; a body must have a JSON number."""
-        number: int = self.typed(slot, value, int)
+        number: int = self.read_typed(slot, value, int)
         low, high = slot.bounds
         if low == 0 and number < 0:
             raise InvalidRequestError(f"{slot.name} must not be below 0", slot.name)
@@ -126,7 +126,7 @@ class JsonBodyReader(AlibabaReader):
             raise InvalidRequestError(f"{slot.name} {number} is not a whole number from {low} to {high}", slot.name)
         return number
 
-    def typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+    def read_typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
         """Return a JSON value of that type."""
         try:
             return msgspec.convert(value, shape | None)
@@ -177,7 +177,7 @@ class Step(ParameterKind):
         self._bare_unit_ms = bare_unit_ms
         self._bare = {HOUR: "hours", MINUTE: "minutes", SECOND: "seconds"}[bare_unit_ms]
 
-    def form(self, slot: ParameterSlot) -> str:  # noqa: ARG002
+    def describe_form(self, slot: ParameterSlot) -> str:  # noqa: ARG002
         """Show some steps."""
         return f"`30s`, `5m`, `1h`; a bare number counts {self._bare}."
 
@@ -187,10 +187,10 @@ class Step(ParameterKind):
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return milliseconds."""
-        found = _STEP.fullmatch(reader.text(slot, value))
+        found = _STEP.fullmatch(reader.read_text(slot, value))
         step = int(found[1]) * _STEP_UNITS.get(found[2], self._bare_unit_ms) if found else 0
         if not 0 < step <= MAX_TIME_MS:
-            raise reader.wrong(slot, value, f"a step such as 30s, 5m or 1h (a bare number: {self._bare})")
+            raise reader.make_wrong_error(slot, value, f"a step such as 30s, 5m or 1h (a bare number: {self._bare})")
         return step
 
 
@@ -213,7 +213,7 @@ class AlibabaRequest(Request, frozen=True, kw_only=True, rename="pascal"):
         """Return the range from ``back_ms`` ago until now."""
         return TimeRange(max(0, self.context.now_ms - back_ms), self.context.now_ms)
 
-    def time_range(self, start: int | None, end: int | None, back_ms: int) -> TimeRange:
+    def read_time_range(self, start: int | None, end: int | None, back_ms: int) -> TimeRange:
         """Return the range from ``start`` (by default ``back_ms`` ago) to ``end`` (by default now).
 
         For an end before the default start the range starts ``back_ms`` before the end. Raises as ``make_range``.
@@ -230,10 +230,10 @@ def select_given(*texts: str) -> frozenset[str]:
     return frozenset(filter(None, texts))
 
 
-def _parse_number(key: str, name: str, ending: str = "") -> str:
-    """Return the number of ``Name.12`` followed by ``ending``; empty for another key."""
-    number = key.removeprefix(f"{name}.").removesuffix(ending) if key.startswith(f"{name}.") else ""
-    return number if key == f"{name}.{number}{ending}" and re.fullmatch(r"[1-9][0-9]{0,5}", number) else ""
+def _parse_number(key: str, name: str) -> str:
+    """Return the number of ``Name.12``; empty for another key."""
+    number = key.removeprefix(f"{name}.") if key.startswith(f"{name}.") else ""
+    return number if re.fullmatch(r"[1-9][0-9]{0,5}", number) else ""
 
 
 def parse_time(text: str, field: str) -> int:
@@ -268,7 +268,7 @@ def _body(call: Call, url_form: bool) -> dict[str, Any]:
             return msgspec.json.decode(call.body, type=dict[str, Any])
         except (ValueError, RecursionError) as error:
             raise InvalidRequestError("the body is not a JSON object", "body") from error
-    if call.header("content-type").partition(";")[0].strip().lower() == _FORM:
+    if call.get_header("content-type").partition(";")[0].strip().lower() == _FORM:
         try:
             pairs = parse_qsl(call.body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
         except ValueError as error:

@@ -50,7 +50,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _routes(self) -> Routes[Operation]:
         return Routes([operation for operation in self.operations if operation.path != RPC_PATH])
 
-    def match(self, call: Call) -> Match | None:
+    def find_operation(self, call: Call) -> Match | None:
         """Return the operation of the call; None if the call is for another dialect."""
         form = url_form(call.raw_path)
         if form is not None:
@@ -82,7 +82,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         found = self._routes.find(call.method, call.raw_path)
         if found is not None:
             return Match(*found)
-        methods = ", ".join(self._routes.methods(call.raw_path))
+        methods = ", ".join(self._routes.list_methods(call.raw_path))
         if methods:
             raise NotFoundError(f"This http method is not supported: {methods}.", "method", methods)
         return None
@@ -103,9 +103,9 @@ def never(what: str, reason: str) -> Gap:
 
 def read_action(call: Call) -> tuple[str, str]:
     """Return the version and the action of a call, from its headers or, in the RPC style, from its query."""
-    version, action = call.header("x-acs-version"), call.header("x-acs-action")
+    version, action = call.get_header("x-acs-version"), call.get_header("x-acs-action")
     if call.raw_path == RPC_PATH:
-        version, action = version or call.parameter("Version") or "", action or call.parameter("Action") or ""
+        version, action = version or call.get_parameter("Version") or "", action or call.get_parameter("Action") or ""
     return version, action
 
 

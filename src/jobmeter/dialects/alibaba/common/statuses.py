@@ -18,12 +18,12 @@ class Statuses(msgspec.Struct, frozen=True, kw_only=True):
     meanings: Mapping[str, JobState]
     words: Mapping[JobState, str]
 
-    def of(self, job: Job) -> str:
+    def find_status(self, job: Job) -> str:
         """Return the status of a job."""
         finer, word = job.extra.get(self.dialect, {}).get("Status"), self.words[job.state]
         return finer if isinstance(finer, str) and self._default(finer) == word else word
 
-    def matching(self, status: str) -> tuple[frozenset[JobState], tuple[Condition, ...]]:
+    def find_matching(self, status: str) -> tuple[frozenset[JobState], tuple[Condition, ...]]:
         """Return the states and conditions of the jobs that have that status."""
         field, default = f"extra.{self.dialect}.Status", self._default(status)
         states = frozenset(state for state, word in self.words.items() if word == default)
@@ -33,8 +33,8 @@ class Statuses(msgspec.Struct, frozen=True, kw_only=True):
         return states, (Condition(field, Operator.NOT_IN, finer),) if finer else ()
 
     def make_filter(self, status: str) -> tuple[frozenset[JobState], tuple[Condition, ...]]:
-        """Return ``matching`` of a status; no filter for an empty text."""
-        return self.matching(status) if status else (frozenset(), ())
+        """Return ``find_matching`` of a status; no filter for an empty text."""
+        return self.find_matching(status) if status else (frozenset(), ())
 
     def _default(self, status: str) -> str | None:
         """Return the default word for the meaning of a word; None for an unknown word."""

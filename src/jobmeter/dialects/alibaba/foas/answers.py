@@ -46,7 +46,7 @@ def reply(request: Request, action: str, body: dict[str, Any]) -> Answer:
 
 def _is_typed(request: Request) -> bool:
     """Return True for a call of an SDK that reads answers into its own types."""
-    return request.call.header("x-sdk-client").lower().startswith(TYPED_SDKS)
+    return request.call.get_header("x-sdk-client").lower().startswith(TYPED_SDKS)
 
 
 def _points(line: Drawn) -> dict[str, str | None]:
@@ -72,7 +72,7 @@ def _send(request: Request, action: str, body: dict[str, Any]) -> Answer:
 
 def _xml_type(call: Call) -> str:
     """Return the XML media type that the call prefers to JSON; empty for JSON."""
-    for part in call.header("accept").split(","):
+    for part in call.get_header("accept").split(","):
         kind = part.partition(";")[0].strip().lower()
         if kind in _XML_TYPES:
             return kind

@@ -52,7 +52,7 @@ def draw(
         owner[[place[id(one)] for one in group]] = number
     names = list(dict.fromkeys(one.tag for one in query.filters if one.group_by))
     drawn = []
-    for number, part in sorted(SeriesGroups(owner.tolist()).parts(columns).items()):
+    for number, part in sorted(SeriesGroups(owner.tolist()).split(columns).items()):
         first = members[number][0]
         tags = dict(first.tags) if query.aggregator == NONE else {name: first.tag(name) or "" for name in names}
         drawn.append(_join_points(query, part, tags))

@@ -29,11 +29,11 @@ _ELEMENT = re.compile(r"<(?P<name>[A-Za-z_][\w.-]{0,63})>(?P<text>[^<]*)</(?P=na
 class FoasReader(AlibabaReader):
     """Reads parameters in any encoding of the body."""
 
-    def values(self, call: Call, context: Context) -> Mapping[str, Any]:
+    def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values."""
         if not call.body or url_form(call.raw_path):
-            return super().values(call, context)
-        kind = call.header("content-type").partition(";")[0].strip().lower()
+            return super().list_values(call, context)
+        kind = call.get_header("content-type").partition(";")[0].strip().lower()
         if kind != FORM:
             start = call.body.lstrip()[:1]
             if kind == "application/json" or start == b"{":
@@ -42,7 +42,7 @@ class FoasReader(AlibabaReader):
                 call = _form(call, _xml_values(call.body))
             else:
                 call = replace(call, headers=(("content-type", FORM), *call.headers))
-        return super().values(call, context)
+        return super().list_values(call, context)
 
 
 operation = Operations(FoasReader())
@@ -74,7 +74,7 @@ class InstanceRequest(FlinkJobRequest, frozen=True, kw_only=True):
         Meta(ge=CURRENT, le=LARGEST_ID),
     ]
 
-    def instance(self) -> Lookup[Job]:
+    def find_instance(self) -> Lookup[Job]:
         """Return the instance. Raises as ``instance_of``."""
         return instance_of(self.project_name, self.job_name, self.instance_id)
 
@@ -85,11 +85,11 @@ class FlinkPageRequest(FlinkProjectRequest, frozen=True, kw_only=True):
     page_index: Annotated[int, "From 1.", Meta(ge=1, le=10**9)] = 1
     page_size: Annotated[int, Meta(ge=1, le=1_000)] = 10
 
-    def page_of(self, jobs: Sequence[Job]) -> Sequence[Job]:
+    def cut_page(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """Return the jobs of the page."""
         return jobs[(self.page_index - 1) * self.page_size : self.page_index * self.page_size]
 
-    def paging(self, total: int) -> dict[str, Any]:
+    def make_paging(self, total: int) -> dict[str, Any]:
         """Return the fields of a page."""
         pages = -(-total // self.page_size)
         return {"PageIndex": self.page_index, "PageSize": self.page_size, "TotalPage": pages, "TotalCount": total}

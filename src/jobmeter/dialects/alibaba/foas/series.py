@@ -67,7 +67,7 @@ def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Lookup
 
 def tag_series(series: Series, node: str = _NODE) -> Tagged:
     """Return the series with its tags: replica, node (by that name), device, cluster, attempt and its labels."""
-    tags = TagView(project=False, node=node).tags(series)
+    tags = TagView(project=False, node=node).read_tags(series)
     return Tagged(series, {name: value for name, value in tags.items() if name not in _IMPLIED})
 
 

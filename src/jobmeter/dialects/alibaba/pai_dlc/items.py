@@ -109,7 +109,7 @@ def _describe_common(job: Job, now_ms: int) -> dict[str, Any]:
         "JobId": job.id,
         "DisplayName": job.name or job.id,
         "JobType": job.type,
-        "Status": STATUS.of(job),
+        "Status": STATUS.find_status(job),
         "ReasonCode": _read_text(given, "ReasonCode", code),
         "ReasonMessage": _read_text(given, "ReasonMessage", job.error or message),
         "WorkspaceId": job.workspace,

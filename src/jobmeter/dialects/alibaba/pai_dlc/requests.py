@@ -39,7 +39,7 @@ class DlcJobRequest(AlibabaRequest, frozen=True, kw_only=True):
         """The job."""
         return JobRef(self.job_id)
 
-    def view(self) -> Lookup[JobView]:
+    def find_view(self) -> Lookup[JobView]:
         """Return the job."""
         return job_view(self.job_id)
 

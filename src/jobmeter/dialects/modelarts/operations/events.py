@@ -69,8 +69,8 @@ class ListModelArtsJobEvents(ModelArtsJobRequest, frozen=True, kw_only=True):
             "limit": self.limit,
             "offset": self.offset,
             "order": self.order,
-            "start_time": (self.call.parameter("start_time") or "").strip(),
-            "end_time": (self.call.parameter("end_time") or "").strip(),
+            "start_time": (self.call.get_parameter("start_time") or "").strip(),
+            "end_time": (self.call.get_parameter("end_time") or "").strip(),
             "events": [_event(event) for event in page.events],
         }
         return answer(body, self.context)
@@ -99,7 +99,7 @@ class NotifyTrainingJobInformation(TaskRequest, frozen=True, kw_only=True):
             time=self.context.now_ms,
             project=view.job.project,
             job=view.job.id,
-            replica=self.task(view),
+            replica=self.find_task(view),
             source=EventSource.REPLICA,
             reason=name,
             message="Reported by the task.",

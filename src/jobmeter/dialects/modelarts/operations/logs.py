@@ -110,7 +110,7 @@ class ShowTrainingJobLogsFromAom(TaskRequest, frozen=True, kw_only=True):
 def _job_and_question(request: TaskRequest) -> Generator[Question[Any], Any, tuple[JobView, LogQuestion]]:
     """Return the job, and the query for all lines of the task."""
     view = yield from ask(JobQuestion(request.ref))
-    return view, LogQuestion(ref=request.ref, replicas=request.replicas(view))
+    return view, LogQuestion(ref=request.ref, replicas=request.select_replicas(view))
 
 
 def _preview(question: LogQuestion, newest: list[LogLine]) -> Generator[Question[Any], Any, list[LogLine]]:

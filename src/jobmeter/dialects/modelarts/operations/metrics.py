@@ -37,7 +37,7 @@ class ShowTrainingJobMetrics(TaskRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         ref = self.ref
         view = yield from ask(JobQuestion(ref))
-        replicas, span = self.replicas(view), _life(view.job, self.context.now_ms)
+        replicas, span = self.select_replicas(view), _life(view.job, self.context.now_ms)
         if span is None:
             return answer_no_data(self.context)
         lines = yield from _read_lines(ref, replicas, span)

@@ -86,7 +86,7 @@ class ListModelArtsJobs(ModelArtsProjectRequest, frozen=True, kw_only=True):
         if self.sort_by not in _SORTS:
             message = f"{self.sort_by[:64]!r} is not one of {', '.join(_SORTS)}"
             raise RefusedError(UNSUPPORTED_SORT, message, "sort_by")
-        criteria = filter_by(self.filters).and_also(self._build_other_conditions())
+        criteria = filter_by(self.filters).intersect(self._build_other_conditions())
         question = JobFilter(
             projects=frozenset({project}),
             states=criteria.states or frozenset(),

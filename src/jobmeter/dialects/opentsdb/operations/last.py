@@ -78,7 +78,7 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
         return answer(results)
 
     def _parse_body(self) -> LastQuery:
-        body = self.content(LastBody)
+        body = self.decode_content(LastBody)
         hours = parse_whole_number(body.backScan, "backScan", 0, 1_000_000)
         return body.queries or (), truth(body.resolve) or truth(body.resolveNames), hours
 
@@ -96,7 +96,7 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
 
 
 def _series(one: LastSubQuery, context: Context) -> Generator[Question[Any], Any, list[Tagged]]:
-    view = TagView.of(list(one.tags or ()), context.project)
+    view = TagView.for_query(list(one.tags or ()), context.project)
     if one.tsuids:
         found = yield from find_by_tsuids([text.strip().upper() for text in one.tsuids])
         return tag_series(found.series, view)

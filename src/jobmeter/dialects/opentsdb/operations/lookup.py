@@ -53,7 +53,7 @@ class LookupRequest(PostRequest, frozen=True, kw_only=True):
     body: Annotated[bytes, "With POST: `{metric, tags: [{key, value}], limit, useMeta}`; no metric, or `*`: any."] = b""
 
     def _steps(self) -> Steps:
-        request = self.content(LookupBody) if self.posted else self._parse_string()
+        request = self.decode_content(LookupBody) if self.posted else self._parse_string()
         pairs = request.tags or []
         metric = "" if request.metric in {None, ANY} else request.metric or ""
         if not metric and not pairs:
@@ -65,7 +65,7 @@ class LookupRequest(PostRequest, frozen=True, kw_only=True):
             found = yield from find_by_metric(metric)
         else:
             found = yield from ask(SeriesQuestion())
-        view = TagView.of([pair.key for pair in pairs], self.context.project)
+        view = TagView.for_query([pair.key for pair in pairs], self.context.project)
         matching = [one for one in tag_series(found.series, view) if _matches(one, pairs)]
         return answer(
             {

@@ -90,7 +90,7 @@ def _gather(
     places: list[int] = []
     for at, one in enumerate(sent):
         try:
-            points.add(one.metric or "", one.timestamp, one.value, one.texts())
+            points.add(one.metric or "", one.timestamp, one.value, one.format_tags())
         except PointRefusedError as error:
             refused[at] = error.message
             reasons[error.reason] += 1
@@ -138,10 +138,10 @@ def _find_dropped(batch: SampleBatch, rows: Sequence[int], receipt: Receipt) -> 
 def _answer(call: Call, sent: Sequence[DataPoint], refused: Refusals) -> Answer:
     status = 400 if refused else 200
     body: Mapping[str, Any] = {"failed": len(refused), "success": len(sent) - len(refused)}
-    if call.parameter("details") is not None:
-        errors = [{"datapoint": sent[at].described(), "error": refused[at]} for at in sorted(refused)]
+    if call.get_parameter("details") is not None:
+        errors = [{"datapoint": sent[at].describe(), "error": refused[at]} for at in sorted(refused)]
         return answer({"errors": errors, **body}, status)
-    if call.parameter("summary") is not None:
+    if call.get_parameter("summary") is not None:
         return answer(body, status)
     if refused:
         raise PutError("One or more data points had errors", "body")

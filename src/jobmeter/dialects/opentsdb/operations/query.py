@@ -67,7 +67,7 @@ class PointsOfSeries(OpenTsdbQueryRequest, frozen=True):
 def _results(
     one: SubQuery, whole: OpenTsdbQuery, context: Context, cost: Cost
 ) -> Generator[Question[Any], Any, list[bytes]]:
-    view = TagView.of([each.tag for each in one.filters], context.project)
+    view = TagView.for_query([each.tag for each in one.filters], context.project)
     series = yield from _series(one, whole, view, cost)
     members = group_tagged(series, one)
     groups = SeriesGroups([at for at, group in enumerate(members) for _ in group])

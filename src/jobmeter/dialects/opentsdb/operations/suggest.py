@@ -50,7 +50,7 @@ class SuggestRequest(PostRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         kind, text, most = self.type, self.q, self.max
         if self.posted:
-            body = self.content(SuggestBody)
+            body = self.decode_content(SuggestBody)
             kind, text, most = body.type or "", body.q or "", parse_whole_number(body.max, "max", DEFAULT_MAX, MOST)
         if not kind:
             message = "Missing 'type' parameter" if self.posted else "Missing parameter <code>type</code>"

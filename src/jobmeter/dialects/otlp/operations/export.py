@@ -58,12 +58,12 @@ def _resolve(
     Then the numbers of rejected data points, and of rejected further samples of histograms and summaries, by reason.
     """
     names = project, "otlp"
-    batch, refused, _ = labels.batch(names, written.keys, written.describe, written.heads)
+    batch, refused, _ = labels.resolve_batch(names, written.keys, written.describe, written.heads)
     refused.update(written.refused)
     heads = len(batch)
     if not len(written.rest[0]):
         return batch, heads, refused, Counter()
-    more, parts, _ = labels.batch(names, written.keys, written.describe, written.rest)
+    more, parts, _ = labels.resolve_batch(names, written.keys, written.describe, written.rest)
     return join([batch, more]), heads, refused, parts
 
 

@@ -31,7 +31,7 @@ class InstantQuery(EvaluationRequest, frozen=True, kw_only=True):
     time: Annotated[int | None, f"The time of evaluation: {_TIME}. Default: now.", TIME] = None
 
     def _steps(self) -> Steps:
-        node, lookback = parse(self.query), self.lookback()
+        node, lookback = parse(self.query), self.find_lookback()
         time = self.context.now_ms if self.time is None else self.time
         times = np.array([time], np.int64)
         reader = yield from prefetch(node, times, lookback, self.context.project)
@@ -54,7 +54,7 @@ class RangeQuery(EvaluationRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         node = parse(self.query)
         self._check_steps()
-        lookback = self.lookback()
+        lookback = self.find_lookback()
         if isinstance(node, Text | Subquery) or (isinstance(node, VectorSelector) and node.range_ms):
             kind = "string" if isinstance(node, Text) else "range vector"
             raise InvalidRequestError(

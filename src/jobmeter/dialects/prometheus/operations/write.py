@@ -85,10 +85,10 @@ class RemoteWrite(Request, frozen=True, kw_only=True):
 
 def _message(call: Call) -> str:
     """Return the name of the message. Raises InvalidRequestError for another form."""
-    encoding = call.header("content-encoding").strip().lower()
+    encoding = call.get_header("content-encoding").strip().lower()
     if encoding not in {"", "snappy"}:
         raise InvalidRequestError(f"{ENCODING} {encoding[:40]!r} is not supported; snappy is", ENCODING)
-    media, *parameters = (part.strip() for part in call.header("content-type").split(";"))
+    media, *parameters = (part.strip() for part in call.get_header("content-type").split(";"))
     if media.lower() not in {"", _MEDIA}:
         raise InvalidRequestError(f"{TYPE} {media[:80]!r} is not supported; {_MEDIA} is", TYPE)
     names = [value.strip('"') for name, _, value in (one.partition("=") for one in parameters) if name == "proto"]
@@ -103,11 +103,11 @@ def _resolve(written: WrittenSeries, names: tuple[str, str], senders: SenderCach
     finite = np.isfinite(written.value)
     index, time, value = columns = written.index, written.time, written.value
     if finite.all():
-        return senders.prometheus_labels.batch(names, written.keys, written.labels, columns, now_ms)
+        return senders.prometheus_labels.resolve_batch(names, written.keys, written.labels, columns, now_ms)
     plain = index[finite], time[finite], value[finite]
-    batch, refused, sent = senders.prometheus_labels.batch(names, written.keys, written.labels, plain, now_ms)
+    batch, refused, sent = senders.prometheus_labels.resolve_batch(names, written.keys, written.labels, plain, now_ms)
     coded = index[~finite], time[~finite], encode_special(value[~finite])
-    more, others, _ = senders.special_labels.batch(names, written.keys, written.labels, coded)
+    more, others, _ = senders.special_labels.resolve_batch(names, written.keys, written.labels, coded)
     return ResolvedBatch(join([batch, more]), refused + others, sent)
 
 

@@ -39,7 +39,7 @@ class AcmeDevice(Accelerator):
         try:
             self.uuid, self.minor, self.name = self.text("uuid"), int(self.text("minor")), "Acme One"
         except DeviceLostError:
-            self.retry.failed()
+            self.retry.note_failure()
             return
         self._open = True
 
@@ -53,13 +53,13 @@ class AcmeDevice(Accelerator):
         except FileNotFoundError as error:
             if self._folder.is_dir():
                 raise NotSupportedError(f"no {name}", lasting=True) from error
-            self.failed(DeviceState.LOST, "it is gone")
-            self.retry.failed()
+            self.note_failure(DeviceState.LOST, "it is gone")
+            self.retry.note_failure()
             raise DeviceLostError("it is gone") from error
-        self.answered()
+        self.note_answer()
         return found
 
-    def processes(self) -> Sequence[DeviceProcess]:
+    def list_processes(self) -> Sequence[DeviceProcess]:
         rows = [line.split() for line in self.text("processes").splitlines()]
         return [DeviceProcess(int(pid), int(memory)) for pid, memory in rows]
 
@@ -75,7 +75,7 @@ class AcmeDriver:
         self._clock, self._machine, self._patience = clock, machine, patience
         self._devices: list[AcmeDevice] = []
 
-    def devices(self, now_ms: int | None = None) -> Sequence[AcmeDevice]:
+    def list_devices(self, now_ms: int | None = None) -> Sequence[AcmeDevice]:
         folder = Path(self._machine.sys, CLASS)
         if not folder.is_dir():
             self.problem = DriverProblem("there is no driver", DeviceState.DRIVER_NOT_LOADED)

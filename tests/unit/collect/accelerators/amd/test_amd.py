@@ -305,7 +305,7 @@ def test_partitions_come_and_go_with_the_mode(divided, tmp_path):
         (nodes / str(place)).rename(tmp_path / f"gone-{place}")
     look = divided.look()
     assert {key[1] for key in look if key[0] == "gpu.memory.usage"} == {"gpu0", "gpu1"}
-    assert divided.collector.states.records(0).events == []
+    assert divided.collector.states.take_records(0).events == []
     for place in range(2, 9):
         (tmp_path / f"gone-{place}").rename(nodes / str(place))
     assert len({key[1] for key in divided.look() if key[0] == "gpu.memory.usage"}) == 9
@@ -358,7 +358,7 @@ def test_a_card_that_disappears_is_lost_and_one_that_returns_is_measured(node):
     assert look["gpu.state", "gpu0", ""] == DeviceState.LOST.code
     assert ("gpu.power", "gpu0", "") not in look
     assert ("gpu.power", "gpu1", "") in look
-    assert [(one.reason, one.subject) for one in node.collector.states.records(0).events] == [
+    assert [(one.reason, one.subject) for one in node.collector.states.take_records(0).events] == [
         ("GpuLost", "device gpu0")
     ]
     (node.root / "away").rename(node.folder(0))

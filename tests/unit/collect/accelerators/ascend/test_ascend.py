@@ -50,7 +50,7 @@ class AscendNode(DeviceNode):
         self.measure_with(VENDOR, self.dcmi, patience)
 
     def events(self):
-        found = self.collector.states.records(0).events
+        found = self.collector.states.take_records(0).events
         return [(one.reason, one.job, one.subject) for one in map(check_event, found)]
 
 
@@ -159,7 +159,7 @@ def test_a_fault_is_an_event_of_the_job_that_has_the_chip(node):
     node.driver.set(1, faults=str(0x80E01801), health="2")
     found = node.look()
     assert (found["npu.faults", "npu1", "k"], found["npu.health", "npu1", "k"]) == (1, 2)
-    (event,) = node.collector.states.records(0).events
+    (event,) = node.collector.states.take_records(0).events
     assert (event.job, event.replica, event.subject, event.level) == ("k", "worker-0", "device npu1", "error")
     assert event.message.startswith("npu1 reports the fault 0x80E01801.")
     assert event.reason in REASONS[EventType.DEVICE_FAULT]
@@ -272,7 +272,7 @@ def test_the_runtimes_numbers_count_within_the_containers(physical, logical):
             break
         expected.append(physical[one])
     devices = DeviceSet([Gpu(index) for index in range(16)], VENDOR.variables)
-    assert devices.visible(member("j", devices=tuple(values.items()))) == list(dict.fromkeys(expected))
+    assert devices.list_visible(member("j", devices=tuple(values.items()))) == list(dict.fromkeys(expected))
 
 
 def test_names_of_its_device_plug_in():

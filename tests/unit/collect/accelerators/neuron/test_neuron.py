@@ -145,7 +145,7 @@ class NeuronNode(DeviceNode):
         return self.look()
 
     def events(self):
-        found = self.collector.states.records(0).events
+        found = self.collector.states.take_records(0).events
         for event in found:
             check_event(event)
         return [(one.reason, one.subject, one.job, one.message) for one in found]

@@ -163,8 +163,8 @@ def test_the_table_returns_ended_processes(tmp_path):
     stat = proc / "7/stat"
     table = ProcessTable(NodeClassifier("n1", str(proc)), str(proc))
     table.refresh()
-    assert table.ended() == []
+    assert table.list_ended() == []
     before, after = stat.read_text().rsplit(")", 1)
     stat.write_text(f"{before}) Z{after[2:]}")
     table.refresh()
-    assert [(one.stat.key.pid, one.member.owner.job) for one in table.ended()] == [(7, "4000")]
+    assert [(one.stat.key.pid, one.member.owner.job) for one in table.list_ended()] == [(7, "4000")]

@@ -33,7 +33,7 @@ def reported(bench, *happened):
     wait_until(lambda: not bench.driver.unread, "the events are read")
     wait_until(lambda: bench.driver.waiting, "the next wait begins")
     bench.look()
-    return bench.collector.states.records(0).events
+    return bench.collector.states.take_records(0).events
 
 
 def wait_for_the_end(bench, call):
@@ -50,10 +50,10 @@ def test_an_xid_is_an_event_of_the_node_with_its_device_meaning_and_time(bench):
     wait_until(lambda: bench.driver.waiting, "the next wait begins")
     bench.clock.seconds += 4
     bench.look()
-    (found,) = bench.collector.states.records(0).events
+    (found,) = bench.collector.states.take_records(0).events
     assert (found.source, found.level, found.job, found.reason) == (EventSource.NODE, Level.ERROR, "", "Xid")
     assert (found.subject, found.time) == ("device gpu1", bench.now_ms - 4_000)
-    assert read_xid(found.message) == XidReport(79, bench.nvml.devices()[1].pci)
+    assert read_xid(found.message) == XidReport(79, bench.nvml.list_devices()[1].pci)
     assert found.message.startswith("gpu1 had Xid (PCI:0000:1c:00): 79, reported by NVML - the GPU has fallen off")
 
 
@@ -148,7 +148,7 @@ class Given:
     def __init__(self):
         self.events = []
 
-    def records(self, now_ms):
+    def take_records(self, now_ms):
         found, self.events = self.events, []
         return Records(events=found)
 
@@ -160,7 +160,7 @@ def line(time_ms, code=79, device="0000:3b:00"):
 
 
 def report(time_ms, code=79, device="0000:3b:00"):
-    return PLACE.event(time_ms, Level.ERROR, "Xid", f"gpu0 had {XidReport(code, device)}, reported by NVML - x.")
+    return PLACE.make_event(time_ms, Level.ERROR, "Xid", f"gpu0 had {XidReport(code, device)}, reported by NVML - x.")
 
 
 def by_tick(*ticks):
@@ -170,7 +170,7 @@ def by_tick(*ticks):
     found = []
     for lines, events in ticks:
         kernel.events, driver.events = list(lines), list(events)
-        now = [one.message for one in reports.records(0).events]
+        now = [one.message for one in reports.take_records(0).events]
         found.append((sum("name=train" in one for one in now), sum("by NVML" in one for one in now)))
     return found
 
@@ -196,7 +196,7 @@ def test_no_xid_of_the_kernel_or_of_the_driver_is_lost(happened):
     events = [report(second * 1_000, code) for second, code, is_line in happened if not is_line]
     kernel, driver = Given(), Given()
     kernel.events, driver.events = list(lines), list(events)
-    found = XidReports(kernel, [driver]).records(NOW_MS).events
+    found = XidReports(kernel, [driver]).take_records(NOW_MS).events
     codes = [(xid.code, one.time) for one in found if (xid := read_xid(one.message))]
     assert [one for one in found if "name=train" in one.message] == lines
     for second, code, _ in happened:

@@ -31,7 +31,7 @@ class GroupsThatPermit:
     def __init__(self, index):
         self.index = index
 
-    def permitted(self, _member, devices, _now_ms):
+    def list_permitted(self, _member, devices, _now_ms):
         return [one.index for one in devices if self.index == (one.part.parent if one.part else one.index)]
 
 
@@ -148,7 +148,7 @@ def test_a_prologs_file_names_an_instance(bench, tmp_path):
     for name in ("1.3", "2.9", "0"):
         (folder / name).write_text("21")
     bench.members.others = [member("21")]
-    found = PrologAllocations(folder, bench.members.members).owners(bench.collector.devices, 0)
+    found = PrologAllocations(folder, bench.members.list_members).find_owners(bench.collector.devices, 0)
     assert {bench.collector.device_name(index) for index in found} == {"gpu1:3", "gpu2", "gpu0"}
 
 
@@ -211,7 +211,7 @@ def test_a_listing_that_hangs_holds_up_its_gpu_alone(bench):
 def test_partitions_count_in_place_of_their_device(bench):
     bench.look()
     devices = {bench.collector.device_name(one.index): one for one in bench.collector.devices}
-    (node,) = NodeReporter(PLACE, lambda: devices).records(0).nodes
+    (node,) = NodeReporter(PLACE, lambda: devices).take_records(0).nodes
     assert len(node.info["devices"]) == 6
     instances = [f"NVIDIA H200 MIG {slices}g" for slices in (3, 2, 2)]
     assert sorted(device_types(node.info)) == sorted([*["NVIDIA H200"] * 2, *instances])

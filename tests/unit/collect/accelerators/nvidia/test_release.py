@@ -29,7 +29,7 @@ def is_mapped(bench):
 
 
 def reports(bench):
-    return [(one.reason, one.level) for one in bench.collector.states.records(0).events]
+    return [(one.reason, one.level) for one in bench.collector.states.take_records(0).events]
 
 
 def test_a_released_driver_is_closed_for_a_minute_and_then_measured(bench):
@@ -131,5 +131,5 @@ def test_a_thread_that_was_closed_runs_the_next_call():
     for value in range(3):
         assert calls.begin(partial(int, value))
         assert calls.wait(60)
-        assert calls.result() == value
+        assert calls.get_result() == value
         calls.close()

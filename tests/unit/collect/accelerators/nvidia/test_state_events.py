@@ -34,12 +34,12 @@ def test_the_text_of_an_event_has_the_reason_and_what_to_do(bench):
     bench.look()
     bench.devices[3].fail(15)
     bench.look()
-    (event,) = bench.collector.states.records(0).events
+    (event,) = bench.collector.states.take_records(0).events
     assert event.message.startswith("gpu3, NVIDIA H200, cannot be read (GPU is lost). ")
     assert event.level == "error"
     bench.devices[3].answer()
     bench.measured_within(ALL)
-    (event,) = bench.collector.states.records(0).events
+    (event,) = bench.collector.states.take_records(0).events
     assert event.message.startswith("gpu3 is measured again, after ")
     assert event.level == "info"
 

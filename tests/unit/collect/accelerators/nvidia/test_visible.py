@@ -20,7 +20,7 @@ GPUS = [Gpu(at, f"GPU-{uuid}-a134-0fdd-0e01-23811fdbd293") for at, uuid in enume
 
 def visible(text, devices=GPUS, permitted=None, variable="CUDA_VISIBLE_DEVICES", source=MembershipSource.SLURM):
     member = Member(owner=Owner("j", "worker-0"), source=source, devices=((variable, text),))
-    return device_set(devices).visible(member, permitted)
+    return device_set(devices).list_visible(member, permitted)
 
 
 @pytest.mark.parametrize(

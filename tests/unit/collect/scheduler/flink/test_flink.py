@@ -300,7 +300,7 @@ def serving(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
 def test_lists_of_metrics_fit_into_the_request_line_of_flink() -> None:
     names = [f"{at}.Calc[{at}].numRecordsIn" for at in range(400)]
     with serving(200, b'[{"id":"a","value":"1.5"},{"id":"b","value":"NaN,"},{"id":"c"}]') as (url, asked):
-        assert FlinkRest(f"{url}/flink/").values("/jobs/x/metrics", names) == {"a": 1.5}
+        assert FlinkRest(f"{url}/flink/").read_values("/jobs/x/metrics", names) == {"a": 1.5}
     assert all(len(path) < 4000 and path.startswith("/flink/jobs/x/metrics?get=") for path in asked)
     assert [name for path in asked for name in unquote(path.partition("?get=")[2]).split(",")] == names
 
@@ -314,9 +314,9 @@ def test_an_answer_that_is_none_is_an_outage(status: int, body: bytes) -> None:
 def test_what_flink_does_not_know_is_none_and_requests_are_bounded() -> None:
     with serving(404, b"{}") as (url, _):
         rest = FlinkRest(url, most_requests=1)
-        assert rest.names("/jobs/x/metrics") == []
+        assert rest.list_names("/jobs/x/metrics") == []
         with pytest.raises(LimitExceededError):
-            rest.names("/jobs/x/metrics")
+            rest.list_names("/jobs/x/metrics")
 
 
 @pytest.mark.parametrize("address", ["", "ftp://a", "http://", "http://a:b", "host:8081"])

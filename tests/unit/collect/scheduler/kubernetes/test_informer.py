@@ -36,7 +36,7 @@ class Scripted(HttpApi):
         self.on_watch: Callable[[], Iterator[bytes]] = self.quiet
         self.calls: list[str] = []
 
-    def page(self, path: str, token: str) -> bytes:
+    def read_page(self, path: str, token: str) -> bytes:
         self.calls.append("list")
         self.on_list()
         return msgspec.json.encode({"items": self.items, "metadata": {"resourceVersion": "1"}})
@@ -252,7 +252,7 @@ def test_an_odd_object_hides_no_other(odd: bytes, caplog: pytest.LogCaptureFixtu
     one = Informed()
     whole = [msgspec.json.encode(named(name, text='a "[{}]," \\')) for name in "abc"]
     body = b'{"metadata":{"resourceVersion":"7"},"items":[' + b" , ".join([*whole[:2], odd, whole[2]]) + b' ] , "z": 1}'
-    one.api.page = lambda path, token: body  # type: ignore[method-assign]
+    one.api.read_page = lambda path, token: body  # type: ignore[method-assign]
     events = [b'{"type":"ADDED","object":' + item + b"}" for item in (odd, msgspec.json.encode(named("d")))]
     one.api.on_watch = lambda: iter([b"", *events])
     one.tries(1)

@@ -394,7 +394,7 @@ class Numbered(HttpApi):
     def __init__(self, count: int) -> None:
         self._items = [{"metadata": {"uid": f"u{number}", "resourceVersion": str(number)}} for number in range(count)]
 
-    def page(self, path: str, token: str) -> bytes:
+    def read_page(self, path: str, token: str) -> bytes:
         return msgspec.json.encode({"items": self._items, "metadata": {"resourceVersion": "1"}})
 
     def watch(self, path: str, version: str) -> Iterator[bytes]:
@@ -428,7 +428,7 @@ class CutOff(Numbered):
 
     lists = 0
 
-    def page(self, path: str, token: str) -> bytes:
+    def read_page(self, path: str, token: str) -> bytes:
         if token:
             raise UnavailableError("the continue token has expired")
         self.lists += 1

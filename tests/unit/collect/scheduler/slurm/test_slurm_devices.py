@@ -47,12 +47,12 @@ def test_many_new_jobs_are_one_question(tmp_path: Path) -> None:
     devices = Devices(str(scontrol.path), SetClock(0))
     jobs = [job(number) for number in range(1, 41)]
     for _ in range(3):
-        found = devices.cached(jobs)
+        found = devices.add_cached(jobs)
         assert {one.number: one.gpus for one in found} == {
             number: {"n1": (0, 1), "n2": (0, 1)} for number in range(1, 41)
         }
     assert scontrol.words() == ["--all show job --details --oneliner"]
-    devices.cached([*jobs, job(99)])
+    devices.add_cached([*jobs, job(99)])
     assert scontrol.words()[1:] == ["--all show job --details --oneliner 99"]
 
 
@@ -66,17 +66,17 @@ def test_unknown_gpus_are_queried_again_less_and_less_often(tmp_path: Path, fail
     clock = SetClock(0)
     devices = Devices(str(scontrol.path), clock)
     for _ in range(100):
-        assert [one.gpus for one in devices.cached([job(1), job(2)])] == [{}, {}]
+        assert [one.gpus for one in devices.add_cached([job(1), job(2)])] == [{}, {}]
         clock.time_ms += 1_000
     assert 5 <= len(scontrol.words()) <= 12
     scontrol.path.write_text(working)
     (tmp_path / "lines").write_text("\n".join([line(1), line(2)]))
     clock.time_ms += 60_000
     found = {1: {"n1": (0, 1), "n2": (0, 1)}, 2: {"n1": (0, 1), "n2": (0, 1)}}
-    assert {one.number: one.gpus for one in devices.cached([job(1), job(2)])} == found
+    assert {one.number: one.gpus for one in devices.add_cached([job(1), job(2)])} == found
     calls = len(scontrol.words())
     clock.time_ms += 60_000
-    devices.cached([job(1), job(2)])
+    devices.add_cached([job(1), job(2)])
     assert len(scontrol.words()) == calls
 
 

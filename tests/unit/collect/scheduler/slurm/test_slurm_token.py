@@ -24,7 +24,7 @@ def test_a_file_is_read_at_each_question_and_holds_what_scontrol_prints(tmp_path
     file.write_text(f"SLURM_JWT={RECORDED}\n")
     token = read_token({"SLURM_JWT": "other"}, str(file))
     assert token is not None
-    assert token.headers() == {"X-SLURM-USER-TOKEN": RECORDED, "X-SLURM-USER-NAME": "root"}
+    assert token.make_headers() == {"X-SLURM-USER-TOKEN": RECORDED, "X-SLURM-USER-NAME": "root"}
     file.write_text(made({"sun": "ann"}))
     again = read_token({"SLURM_USER_NAME": "bob"}, str(file))
     assert again is not None
@@ -50,8 +50,8 @@ def test_a_file_without_a_token_is_no_answer(tmp_path, content):
 def test_one_that_expired_says_when():
     token = read_token({"SLURM_JWT": RECORDED}, None)
     assert token is not None
-    assert token.problem(1795224943999) == ""
-    assert token.problem(1795224944000) == (
+    assert token.find_problem(1795224943999) == ""
+    assert token.find_problem(1795224944000) == (
         "the token of SLURM_JWT expired at 2026-11-21T01:35:44Z; create a new one (`scontrol token`)"
     )
 
@@ -60,4 +60,4 @@ def test_one_that_expired_says_when():
 def test_a_token_without_an_end_has_no_problem(text):
     token = read_token({"SLURM_JWT": text}, None)
     assert token is not None
-    assert token.problem(2_000_000_000_000) == ""
+    assert token.find_problem(2_000_000_000_000) == ""

@@ -13,7 +13,7 @@ from jobmeter.model.job import Job, JobState, Operator
 
 def fits(product: Statuses, job: Job, status: str) -> bool:
     """Whether a listing with that filter shows the job: the conditions, evaluated by hand."""
-    states, conditions = product.matching(status)
+    states, conditions = product.find_matching(status)
     own = job.extra.get(product.dialect, {}).get("Status")
     return job.state in states and all((own in one.values) is (one.operator is Operator.IN) for one in conditions)
 
@@ -25,7 +25,7 @@ def fits(product: Statuses, job: Job, status: str) -> bool:
 )
 def test_a_job_is_found_under_the_status_that_it_shows_and_no_other(product, state, finer):
     job = Job(id="j", state=state, extra={product.dialect: {"Status": finer}} if finer else {})
-    shown = product.of(job)
+    shown = product.find_status(job)
     assert product.words[product.meanings[shown]] == product.words[state]
     assert [status for status in product.meanings if fits(product, job, status)] == [shown]
     if finer in product.meanings and product.meanings[finer] is state:

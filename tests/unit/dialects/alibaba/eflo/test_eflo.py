@@ -132,7 +132,7 @@ def forms(action, values):
 
 def asked(call):
     """What the operation asks first, or the field that it refuses; and what it answers for some nodes."""
-    match = EFLO.match(call)
+    match = EFLO.find_operation(call)
     assert match is not None
     try:
         steps = match.operation.answer(call, Context(MINUTE * 1000, "id", match.path))

@@ -131,7 +131,7 @@ def _ask(metric, headers=(), query=""):
     body = urlencode({"metricJson": json.dumps({"start": 1574247000000, "queries": [{"metric": metric}]})})
     head = (("content-type", "application/x-www-form-urlencoded"), *headers)
     call = Call("POST", "/api/v2/projects/p/jobs/j/metric", query, head, body.encode())
-    match = FOAS.match(call)
+    match = FOAS.find_operation(call)
     assert match is not None
     asked = []
 
@@ -228,4 +228,4 @@ def test_instance_ids_are_exact_in_json_readers_and_differ_by_job_and_project():
 
 def test_another_version_is_left_alone():
     call = Call("POST", "/api/v2/projects/p/jobs/j/metric", "", (("x-acs-version", "2021-07-01"),))
-    assert FOAS.match(call) is None
+    assert FOAS.find_operation(call) is None

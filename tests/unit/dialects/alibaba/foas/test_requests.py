@@ -30,7 +30,7 @@ def _encoded(kind, values):
 
 def _read(body, kind="application/x-www-form-urlencoded"):
     call = Call("POST", "/api/v2/projects/p/jobs/j/metric", "", (("content-type", kind),), body.encode())
-    return FoasReader().values(call, Context(0, "ID"))
+    return FoasReader().list_values(call, Context(0, "ID"))
 
 
 @given(TEXT, TEXT, st.sampled_from(["application/json", "application/xml", "application/x-www-form-urlencoded", ""]))
@@ -58,7 +58,7 @@ def test_an_encoding_that_is_not_named_is_recognised(kind, body):
 def test_what_cannot_be_read_is_refused(kind, body):
     call = Call("POST", "/x", "", (("content-type", kind),), body.encode(errors="surrogateescape"))
     with pytest.raises(InvalidRequestError):
-        FoasReader().values(call, Context(0, "ID"))
+        FoasReader().list_values(call, Context(0, "ID"))
 
 
 @given(
@@ -68,4 +68,4 @@ def test_what_cannot_be_read_is_refused(kind, body):
 def test_no_body_is_a_surprise(body, kind):
     call = Call("POST", "/x", "", (("content-type", kind),), body)
     with contextlib.suppress(InvalidRequestError):
-        assert FoasReader().values(call, Context(0, "ID")).get("nothing", "") == ""
+        assert FoasReader().list_values(call, Context(0, "ID")).get("nothing", "") == ""

@@ -62,7 +62,7 @@ def test_a_credential_that_does_not_hold(reason, status, code):
 def test_an_empty_text_is_no_number_list_or_object(method, path, name):
     body = {"DisplayName": "a", "JobType": "TFJob", "UserCommand": "c", "JobSpecs": [{"PodCount": 1}], name: ""}
     call = Call(method, path, "", (("host", "h"),), json.dumps(body).encode())
-    match = PAI_DLC.match(call)
+    match = PAI_DLC.find_operation(call)
     assert match is not None
     with pytest.raises(InvalidRequestError) as refused:
         drive(match.operation.answer(call, Context(0, REQUEST_ID, match.path)), _no_question)
@@ -106,4 +106,4 @@ def test_a_bug_reveals_nothing():
 
 def test_another_product_of_the_vendor_is_left_alone():
     call = Call("GET", "/api/v1/tokens", "", (("x-acs-version", "2022-01-12"), ("x-acs-action", "GetToken")))
-    assert PAI_DLC.match(call) is None
+    assert PAI_DLC.find_operation(call) is None

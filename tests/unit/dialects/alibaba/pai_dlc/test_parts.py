@@ -19,7 +19,7 @@ from jobmeter.model.job import Job, JobFilter, JobState, JobView, Operator, Repl
 
 def fits(job, status):
     """Whether a listing with that filter shows the job: the conditions, evaluated by hand."""
-    states, conditions = STATUS.matching(status)
+    states, conditions = STATUS.find_matching(status)
     own = job.extra.get("pai-dlc", {}).get("Status")
     return job.state in states and all((own in one.values) is (one.operator is Operator.IN) for one in conditions)
 
@@ -28,8 +28,8 @@ def fits(job, status):
 def test_a_job_is_found_under_the_status_that_it_shows_and_no_other(state, finer):
     job = Job(id="j", state=state, extra={"pai-dlc": {"Status": finer}} if finer else {})
     # None of their words is for an end that nobody saw, and that is never a success.
-    assert STATUSES[STATUS.of(job)] is (JobState.STOPPED if state is JobState.UNKNOWN else state)
-    assert [status for status in STATUSES if fits(job, status)] == [STATUS.of(job)]
+    assert STATUSES[STATUS.find_status(job)] is (JobState.STOPPED if state is JobState.UNKNOWN else state)
+    assert [status for status in STATUSES if fits(job, status)] == [STATUS.find_status(job)]
 
 
 @pytest.mark.parametrize(

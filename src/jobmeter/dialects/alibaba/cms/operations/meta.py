@@ -34,7 +34,7 @@ class _Labels(JsonText):
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return the labels."""
-        text = reader.text(slot, value)
+        text = reader.read_text(slot, value)
         return super().convert(reader, slot, text if text.lstrip().startswith("[") else f"[{text}]")
 
 

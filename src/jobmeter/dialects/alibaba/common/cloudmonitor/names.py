@@ -92,7 +92,7 @@ class MonitoredMeasure(msgspec.Struct, frozen=True, kw_only=True):
             return self.metric.text
         return "Memory allowed and not in use." if self.part is MonitoredPart.FREE else "Memory allowed."
 
-    def converted(self, value: float) -> float:
+    def convert(self, value: float) -> float:
         """Convert a value to its unit, to 12 significant digits. Only degrees may be below 0."""
         unit, factor = _UNITS[self.metric.answer_unit]
         return round_digits((value if unit == "Celsius" else clamp_negative(value)) * factor)

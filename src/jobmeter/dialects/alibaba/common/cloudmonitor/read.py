@@ -88,7 +88,7 @@ def _read_newest(request: MonitoringRequest) -> Lookup[list[_Point]]:
 
 def _page(request: MonitoringRequest, found: Sequence[_Point]) -> tuple[list[dict[str, Any]], str]:
     shown = found[: request.length]
-    token = request.next_token(shown[-1][0]) if len(found) > len(shown) else ""
+    token = request.make_next_token(shown[-1][0]) if len(found) > len(shown) else ""
     return [point for _, point in shown], token
 
 
@@ -205,12 +205,12 @@ def _describe_points(
         card = card_name(place.device) if place.device else ""
         match = next((one for one in resources if one.covers(pod, card)), None)
         if match is not None:
-            average = measure.converted(value)
+            average = measure.convert(value)
             point = {
                 "timestamp": place.time,
                 **_make_dimensions(target, match, pod, card),
-                "Minimum": measure.converted(figures.least.get(place, value)),
-                "Maximum": measure.converted(figures.most.get(place, value)),
+                "Minimum": measure.convert(figures.least.get(place, value)),
+                "Maximum": measure.convert(figures.most.get(place, value)),
                 "Average": average,
                 "Value": average,
             }

@@ -27,7 +27,7 @@ class _PointTime(Time):
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds."""
-        return parse_time(reader.text(slot, value)[:64], slot.name)
+        return parse_time(reader.read_text(slot, value)[:64], slot.name)
 
 
 POINT_TIME = _PointTime()
@@ -92,7 +92,7 @@ class MonitoringRequest(msgspec.Struct, frozen=True, kw_only=True):
         """The period in milliseconds."""
         return self.period * SECOND
 
-    def next_token(self, place: PointPosition) -> str:
+    def make_next_token(self, place: PointPosition) -> str:
         """Return the token of the page after ``place``: a position without any permission."""
         content = _Token(_TOKEN_VERSION, self.question, self.span.start_ms, self.span.end_ms, place)
         return urlsafe_b64encode(msgspec.json.encode(content)).decode().rstrip("=")

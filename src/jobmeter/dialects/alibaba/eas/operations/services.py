@@ -205,7 +205,7 @@ def _service(view: JobView) -> dict[str, Any]:
     more = drop_empty({"Name": job.name, "Type": job.type})
     fields = {
         **dict.fromkeys(("ServiceName", "ServiceId", "ServiceUid"), job.id),
-        "Status": STATUS.of(job),
+        "Status": STATUS.find_status(job),
         "Region": cluster_of(replica.cluster for replica in view.replicas),
         "Namespace": job.project,
         "CallerUid": job.user,

@@ -56,7 +56,7 @@ class GetInstanceDetail(InstanceRequest, frozen=True):
     """
 
     def _steps(self) -> Steps:
-        job = yield from self.instance()
+        job = yield from self.find_instance()
         now_ms = self.context.now_ms
         start, end = job_start(job), job_end(job)
         last = now_ms if end is None else end
@@ -87,7 +87,7 @@ class GetInstanceConfig(InstanceRequest, frozen=True):
     """
 
     def _steps(self) -> Steps:
-        job = yield from self.instance()
+        job = yield from self.find_instance()
         parallelism = job.labels.get("flink.parallelism", "")
         execution = {
             "job-parallelism": int(parallelism) if parallelism.isascii() and parallelism.isdigit() else None,
@@ -107,7 +107,7 @@ class GetInstanceCheckpoint(InstanceRequest, frozen=True):
     """
 
     def _steps(self) -> Steps:
-        job = yield from self.instance()
+        job = yield from self.find_instance()
         measured = yield from _read_last_values(job, (_TOTAL, _DURATION, _SIZE, _STATE_SIZE), self.context.now_ms)
         history = sorted(job.checkpoints, key=lambda one: one.created or 0, reverse=True)
         size = measured.get(_SIZE)
@@ -140,7 +140,7 @@ class GetInstanceExceptions(InstanceRequest, frozen=True):
     """
 
     def _steps(self) -> Steps:
-        job = yield from self.instance()
+        job = yield from self.find_instance()
         question = EventFilter(
             projects=frozenset({job.project}),
             jobs=(job.id,),
@@ -174,7 +174,7 @@ class GetInstanceResource(InstanceRequest, frozen=True):
     """
 
     def _steps(self) -> Steps:
-        job = yield from self.instance()
+        job = yield from self.find_instance()
         now_ms = self.context.now_ms
         cpu, memory = yield from _read_limits(job, now_ms)
         fields = {

@@ -75,8 +75,8 @@ class ListInstance(FlinkPageRequest, frozen=True, kw_only=True):
         jobs = yield from jobs_named(project, name) if name else jobs_of(project)
         archived = _find_archived(jobs, self.context.now_ms)
         matching = [job for job in jobs if self._matches_filters(job, job.id in archived)]
-        members = [instance(project, job) for job in self.page_of(matching)]
-        return reply(self, "ListInstance", {**self.paging(len(matching)), "Instances": {"Instance": members}})
+        members = [instance(project, job) for job in self.cut_page(matching)]
+        return reply(self, "ListInstance", {**self.make_paging(len(matching)), "Instances": {"Instance": members}})
 
     def _matches_filters(self, job: Job, archived: bool) -> bool:
         """Return True for a job that matches the call's filters."""
@@ -99,7 +99,7 @@ class GetInstance(InstanceRequest, frozen=True):
     """Returns one instance; `InputDelay` is the latest `delay` of a running one."""
 
     def _steps(self) -> Steps:
-        job = yield from self.instance()
+        job = yield from self.find_instance()
         delay = yield from _delay(job, self.context.now_ms)
         return reply(self, "GetInstance", {"Instance": {**instance(self.project_name, job), **delay}})
 
@@ -109,7 +109,7 @@ class GetInstanceRunSummary(InstanceRequest, frozen=True):
     """Returns the state of an instance, its last error, and its delay."""
 
     def _steps(self) -> Steps:
-        job = yield from self.instance()
+        job = yield from self.find_instance()
         delay = yield from _delay(job, self.context.now_ms)
         return reply(self, "GetInstanceRunSummary", {"RunSummary": {**summary(self.job_name, job), **delay}})
 
@@ -146,7 +146,7 @@ class ModifyInstanceState(InstanceRequest, frozen=True, kw_only=True):
                 " was stopped (TERMINATED)",
                 "expectState",
             )
-        job = yield from self.instance()
+        job = yield from self.find_instance()
         yield from ask(StopJob(JobRef(job.id, job.project)))
         return reply(self, "ModifyInstanceState", {})
 

@@ -70,8 +70,8 @@ class ListJob(FlinkPageRequest, frozen=True, kw_only=True):
                 for key, want in exact.items()
             )
         ]
-        members = [describe_job(project, job, full=self.is_show_full_field) for job in self.page_of(matching)]
-        return reply(self, "ListJob", {**self.paging(len(matching)), "Jobs": {"Job": members}})
+        members = [describe_job(project, job, full=self.is_show_full_field) for job in self.cut_page(matching)]
+        return reply(self, "ListJob", {**self.make_paging(len(matching)), "Jobs": {"Job": members}})
 
 
 @operation(f"GET {JOB_PATH}", "jobs:read", name="GetJob", by_resource=True)

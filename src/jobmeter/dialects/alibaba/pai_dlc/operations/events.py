@@ -33,9 +33,9 @@ class GetJobEvents(DlcJobRequest, frozen=True, kw_only=True):
     end_time: WeekEnd = None
 
     def _steps(self) -> Steps:
-        view = yield from self.view()
+        view = yield from self.find_view()
         events = yield from _events(
-            view.job, "", self.time_range(self.start_time, self.end_time, WEEK), self.max_events_num
+            view.job, "", self.read_time_range(self.start_time, self.end_time, WEEK), self.max_events_num
         )
         pods = {name: pod or f"{view.job.id}-{name}" for name, pod in pod_ids(view).items()}
         bodies = [_message(event, view.job, pods.get(event.replica, event.replica)) for event in events]
@@ -51,10 +51,10 @@ class GetPodEvents(PodRequest, frozen=True, kw_only=True):
     end_time: WeekEnd = None
 
     def _steps(self) -> Steps:
-        view = yield from self.view()
+        view = yield from self.find_view()
         replica, one_attempt = find(view, self.pod_id, self.pod_uid)
         events = yield from _events(
-            view.job, replica.name, self.time_range(self.start_time, self.end_time, WEEK), self.max_events_num
+            view.job, replica.name, self.read_time_range(self.start_time, self.end_time, WEEK), self.max_events_num
         )
         shown = [event for event in events if not one_attempt or event.attempt == replica.attempt]
         pod = pod_id(replica, view.job)

@@ -147,7 +147,7 @@ class ListJobs(AlibabaRequest, frozen=True, kw_only=True):
 
     def _filter(self) -> JobFilter | None:
         """Return the query of the call; None if its filters exclude each other."""
-        states, conditions = STATUS.matching(self.status) if self.status else (_ALL, ())
+        states, conditions = STATUS.find_matching(self.status) if self.status else (_ALL, ())
         bounds, meant = self._bounds()
         states &= meant
         users = select_given(self.user_id_for_filter, self.context.caller if self.show_own else "")
@@ -176,7 +176,7 @@ class ListJobs(AlibabaRequest, frozen=True, kw_only=True):
 
     def _bounds(self) -> tuple[dict[str, Any], frozenset[JobState]]:
         column, states = TIMES[self.time_range_field]
-        span = self.time_range(self.start_time, self.end_time, WEEK)
+        span = self.read_time_range(self.start_time, self.end_time, WEEK)
         if column == "created":
             return {"created_from": span.start_ms, "created_to": span.end_ms + 1}, states
         return {"conditions": (Condition(column, Operator.BETWEEN, (span.start_ms, span.end_ms)),)}, states

@@ -35,12 +35,12 @@ class GetJobMetrics(DlcJobRequest, frozen=True, kw_only=True):
             MetricQuery(
                 subject=self.ref,
                 metrics=(self.metric_type.name,),
-                range=self.time_range(self.start_time, self.end_time, HOUR),
+                range=self.read_time_range(self.start_time, self.end_time, HOUR),
                 step_ms=self.time_step,
                 by=By.REPLICA,
             )
         )
-        view = yield from self.view()
+        view = yield from self.find_view()
         pods = pod_ids(view)
         members = [
             {

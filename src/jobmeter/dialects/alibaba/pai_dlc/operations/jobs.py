@@ -26,7 +26,7 @@ class GetJob(DlcJobRequest, frozen=True, kw_only=True):
     ] = True
 
     def _steps(self) -> Steps:
-        view = yield from self.view()
+        view = yield from self.find_view()
         question = EventFilter(
             projects=frozenset({view.job.project}),
             jobs=(view.job.id,),

@@ -34,9 +34,9 @@ class GetPodLogs(PodRequest, frozen=True, kw_only=True):
     download_to_file: Annotated[bool, "The lines come in the answer either way."] = False
 
     def _steps(self) -> Steps:
-        view = yield from self.view()
+        view = yield from self.find_view()
         replica, one_attempt = find(view, self.pod_id, self.pod_uid)
-        span = self.time_range(self.start_time, self.end_time, WEEK)
+        span = self.read_time_range(self.start_time, self.end_time, WEEK)
         question = LogQuestion(
             ref=JobRef(view.job.id, view.job.project),
             replicas=frozenset({replica.name}),

@@ -153,7 +153,7 @@ class DeleteRequest(DlcJobRequest, frozen=True, kw_only=True):
     """
 
     def _steps(self) -> Steps:
-        view = yield from self.view()
+        view = yield from self.find_view()
         if not view.job.state.finished:
             raise ConflictError(f"Job {view.job.id} has not ended: stop it before it is deleted.")
         job = yield from ask(DeleteJob(JobRef(view.job.id, view.job.project)))

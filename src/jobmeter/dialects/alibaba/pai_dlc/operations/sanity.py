@@ -31,7 +31,7 @@ class ListJobSanityCheckResults(DlcJobRequest, frozen=True, kw_only=True):
     order: Annotated[bool, "By the number of the check.", ORDER] = False
 
     def _steps(self) -> Steps:
-        view = yield from self.view()
+        view = yield from self.find_view()
         checks: dict[int, list[dict[str, Any]]] = {}
         for item in _items(view.job):
             checks.setdefault(item["CheckNumber"], []).append(item)
@@ -48,7 +48,7 @@ class GetJobSanityCheckResult(DlcJobRequest, frozen=True, kw_only=True):
     token: Token = ""
 
     def _steps(self) -> Steps:
-        view = yield from self.view()
+        view = yield from self.find_view()
         number, phase = self.sanity_check_number, self.sanity_check_phase
         found = [item for item in _items(view.job) if item["CheckNumber"] == number and phase in {"", item["Phase"]}]
         return answer({"JobId": view.job.id, "SanityCheckResult": found}, self, id_key=_ID)

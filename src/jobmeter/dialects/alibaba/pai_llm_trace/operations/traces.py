@@ -55,13 +55,13 @@ class _Moment(Time):
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds."""
-        text = reader.text(slot, value)
+        text = reader.read_text(slot, value)
         for form in _FORMS:
             try:
                 return int(datetime.strptime(text, form).replace(tzinfo=UTC).timestamp() * 1000)
             except ValueError:
                 continue
-        raise reader.wrong(slot, text, "YYYY-MM-DD or YYYY-MM-DD HH:mm:ss")
+        raise reader.make_wrong_error(slot, text, "YYYY-MM-DD or YYYY-MM-DD HH:mm:ss")
 
 
 class _Seconds(ParameterKind):
@@ -69,7 +69,7 @@ class _Seconds(ParameterKind):
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Parse a number of seconds; return nanoseconds."""
-        text = reader.text(slot, value)
+        text = reader.read_text(slot, value)
         try:
             number = float(text)
         except ValueError as error:

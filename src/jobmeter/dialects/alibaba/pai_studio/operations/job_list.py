@@ -89,7 +89,7 @@ class ListTrainingJobs(StudioPageRequest, frozen=True, kw_only=True):
 
     def _question(self) -> JobFilter:
         states, conditions = STATUS.make_filter(self.status)
-        span = self.time_range(self.start_time, self.end_time, WEEK)
+        span = self.read_time_range(self.start_time, self.end_time, WEEK)
         offset, size = self.page
         return JobFilter(
             ids=tuple(select_given(self.training_job_id)),
@@ -123,7 +123,7 @@ def _member(job: Job, size: JobSize) -> dict[str, Any]:
     fields = {
         "TrainingJobId": job.id,
         "TrainingJobName": job.name or job.id,
-        "Status": STATUS.of(job),
+        "Status": STATUS.find_status(job),
         "UserId": job.user,
         "WorkspaceId": job.workspace,
         "GmtCreateTime": stamp(job_created(job)),

@@ -125,7 +125,7 @@ class GetNodeMetrics(GroupRequest, frozen=True, kw_only=True):
             names = ", ".join(NODE_METRICS)
             raise InvalidRequestError(f"MetricType {self.metric_type!r} is not one of {names}", "MetricType")
         gpu_type = self.gpu_type.casefold()
-        span = self.time_range(self.start_time, self.end_time, HOUR)
+        span = self.read_time_range(self.start_time, self.end_time, HOUR)
         result = yield from ask(
             MetricQuery(subject=group, metrics=metrics, range=span, step_ms=self.time_step, by=By.NODE)
         )
