@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from jobmeter.errors import UnavailableError
-from jobmeter.model.server_group import ServerGroup
+from jobmeter.model.record_group import RecordGroup
 from jobmeter.registry import changes
 from jobmeter.registry.batched import Batched
 from jobmeter.registry.breaker import SHORT_SECONDS
@@ -27,7 +27,7 @@ class CacheRefresh:
         """``alone``: see ``join``."""
         self._database = database
         self._memory = memory
-        self._group: ServerGroup | None = None
+        self._group: RecordGroup | None = None
         self._is_alone = alone
         self._read_in: int | None = None  # the membership in which the changes were read
         self._position: changes.ChangePosition | None = None
@@ -35,7 +35,7 @@ class CacheRefresh:
         self._announce: Batched[Collection[JobKey], None] = Batched(self._announce_all)
         memory.is_current = self.is_current
 
-    def join(self, group: ServerGroup | None, *, alone: bool) -> None:
+    def join(self, group: RecordGroup | None, *, alone: bool) -> None:
         """Use cached jobs as a member of a group. A server without a group uses them if it is ``alone``."""
         self._group, self._is_alone = group, alone
         if group is not None:

@@ -12,10 +12,10 @@ from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, 
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.log_filter import LogFilter
 from jobmeter.model.move import MoveLine, MoveOrder
+from jobmeter.model.record_group import RecordGroup
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series, job_key, node_key
 from jobmeter.model.series_table import SeriesTable
-from jobmeter.model.server_group import ServerGroup
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span, TracePage
 from jobmeter.model.special import is_special
@@ -368,7 +368,7 @@ class SampleStore(Protocol):
         ...
 
 
-class EngineUse(ServerGroup, Protocol):
+class EngineUse(RecordGroup, Protocol):
     """Use of the engine by other servers, which may begin and end while the engine is open."""
 
     def watch(self, changed: Callable[[bool], None]) -> None:

@@ -169,7 +169,7 @@ class NodeLog:
     def membership(self) -> int | None:
         """Return the number of this server's role while it leads or follows, and its answers count.
 
-        See ``ServerGroup``.
+        See ``RecordGroup``.
         """
         number = self._role_number
         is_member = self._is_mirrored and self.valid_until() >= read_clock()
@@ -180,7 +180,7 @@ class NodeLog:
         self._drop_records = drop
 
     def announce(self, jobs: Sequence[str]) -> None:
-        """Return when no server answers from earlier records of jobs with these ids. See ``ServerGroup``.
+        """Return when no server answers from earlier records of jobs with these ids. See ``RecordGroup``.
 
         Direct servers read the changes before each answer. Waits some seconds while this server has no role.
         """

@@ -399,7 +399,7 @@ class ShardUse:
         return float("inf")
 
     def membership(self) -> int | None:
-        """Return a number while no other server uses any shard, else None. See ``ServerGroup``."""
+        """Return a number while no other server uses any shard, else None. See ``RecordGroup``."""
         number = self._number
         return number if self._announced and number == self._number else None
 

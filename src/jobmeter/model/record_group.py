@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 
-class ServerGroup(Protocol):
+class RecordGroup(Protocol):
     """Group of servers of which each drops its cached records of a job before another one acknowledges a change."""
 
     def membership(self) -> int | None:
