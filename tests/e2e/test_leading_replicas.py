@@ -109,7 +109,7 @@ def site(tmp_path) -> Iterator[Site]:
         replicas = stack.enter_context(mortal_nodes(2))
         database = stack.enter_context(own_server())
         hosts = ",".join(f"127.0.0.1:{one.own.http}" for one in replicas)
-        made = Site(tmp_path, f"clickhousedb://{hosts}/jobmeter", f"{database.url}/postgres", database)
+        made = Site(tmp_path, f"clickhousedb://{hosts}/jobmeter", f"{database.url}/postgres", database, "1")
         made.replicas = replicas
         for server in made.all:
             stack.callback(_end, server)

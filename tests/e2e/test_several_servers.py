@@ -26,9 +26,9 @@ HOST = "jobmeter.test"
 class Servers:
     """Servers with the keys of the first one. Number 0 starts alone."""
 
-    def __init__(self, folder: Path, store: str, registry: str, database: PostgreSQL) -> None:
+    def __init__(self, folder: Path, store: str, registry: str, database: PostgreSQL, processes: str) -> None:
         self.database = database
-        environment = {"JOBMETER_RATE_LIMITS": RATES}
+        environment = {"JOBMETER_RATE_LIMITS": RATES, "JOBMETER_PROCESSES": processes}
         options = ("--store", store, "--registry", registry)
         self.all = [ServerProcess(folder / str(number), *options, environment=environment) for number in range(3)]
         self.first = self.all[0].start()
@@ -62,12 +62,13 @@ def _end(server: ServerProcess) -> None:
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[Servers]:
+def servers(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Servers]:
+    """Servers that start in turn. The parameter is the number of processes of each that speak HTTP."""
     with ExitStack() as stack:
         database = stack.enter_context(own_server())
         registry = f"{database.url}/postgres"
         store = f"{stack.enter_context(node()).dsn}/jobmeter"
-        made = Servers(tmp_path, store, registry, database)
+        made = Servers(tmp_path, store, registry, database, getattr(request, "param", "1"))
         for server in made.all:
             stack.callback(_end, server)
         yield made

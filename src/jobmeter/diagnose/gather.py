@@ -19,15 +19,7 @@ from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.execute import Executor
-from jobmeter.query.request import (
-    By,
-    JobQuestion,
-    JobRef,
-    LogQuestion,
-    MeasuredNamesQuestion,
-    MetricQuery,
-    Statistic,
-)
+from jobmeter.query.request import By, JobQuestion, JobRef, LogQuestion, MeasuredNamesQuestion, MetricQuery, Statistic
 from jobmeter.query.sampled import SampledLine, SampledQuestion
 
 STEPS = 720

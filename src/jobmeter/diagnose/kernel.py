@@ -15,10 +15,7 @@ from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.log_tree import LogQuery, Property, matches
 from jobmeter.model.time import NS_PER_MS, TimeRange
 from jobmeter.query.execute import Executor
-from jobmeter.query.request import (
-    LogQuestion,
-    NodeRef,
-)
+from jobmeter.query.request import LogQuestion, NodeRef
 
 MOST_LINES = 200
 """Most lines of one node that are read from the start; of further lines, this many from the end."""

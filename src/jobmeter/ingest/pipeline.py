@@ -18,14 +18,7 @@ from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import PendingReceipt, Receipt
 from jobmeter.ingest.schedulers import SchedulerStates
 from jobmeter.ingest.sender_cache import SenderCache
-from jobmeter.ingest.series_cache import (
-    MAX_UNKNOWN,
-    SeriesBounds,
-    SeriesCache,
-    check_shape,
-    check_times,
-    check_values,
-)
+from jobmeter.ingest.series_cache import MAX_UNKNOWN, SeriesBounds, SeriesCache, check_shape, check_times, check_values
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_batch import LogBatch

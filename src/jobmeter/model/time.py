@@ -23,6 +23,14 @@ _UNITS = {"ms": 1, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
 
+_LASTING_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def read_clock() -> float:
+    """Return the seconds of a clock that all processes of the machine share, and that goes on while it sleeps."""
+    return time.clock_gettime(_LASTING_CLOCK)
+
+
 class Clock(Protocol):
     """Source of time, replaceable in tests."""
 

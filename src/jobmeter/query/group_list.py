@@ -5,10 +5,7 @@ from collections.abc import Sequence
 from jobmeter.access.principal import Scope
 from jobmeter.model.job import JobGroup, Node
 from jobmeter.model.order import make_natural_key
-from jobmeter.query.group import (
-    ResourceGroup,
-    ResourceGroupsQuestion,
-)
+from jobmeter.query.group import ResourceGroup, ResourceGroupsQuestion
 from jobmeter.query.inventory import UNKNOWN, device_types
 from jobmeter.registry.base import Registry
 

@@ -10,16 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import (
-    NEVER,
-    Bools,
-    BucketColumns,
-    Float64s,
-    Int64s,
-    References,
-    SampleColumns,
-    Uint32s,
-)
+from jobmeter.model.batch import NEVER, Bools, BucketColumns, Float64s, Int64s, References, SampleColumns, Uint32s
 
 Positions = NDArray[np.intp]
 

@@ -6,15 +6,7 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.errors import NotFoundError
 from jobmeter.model.question import Question
-from jobmeter.model.task import (
-    ANSWERS_ASIDE,
-    DiagnosticTask,
-    NodeAnswer,
-    TaskFilter,
-    TaskPage,
-    TaskState,
-    TaskType,
-)
+from jobmeter.model.task import ANSWERS_ASIDE, DiagnosticTask, NodeAnswer, TaskFilter, TaskPage, TaskState, TaskType
 from jobmeter.registry.base import Registry
 
 MAX_PAGE = 100

@@ -30,7 +30,6 @@ from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.alerts import AlertTable
 from jobmeter.registry.annotations import AnnotationTable
-from jobmeter.registry.batched import Batched
 from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
 from jobmeter.registry.columns.column_store import ColumnStore
 from jobmeter.registry.database import SQLITE, Database
@@ -43,6 +42,7 @@ from jobmeter.registry.memory import CachedAnswers, Expiring
 from jobmeter.registry.migrate import migrate
 from jobmeter.registry.pods import PodTable
 from jobmeter.registry.rates import RateTable
+from jobmeter.registry.refresh import CacheRefresh
 from jobmeter.registry.shippers import Shippers
 from jobmeter.registry.signatures import SignatureTable
 from jobmeter.registry.statements import chunks
@@ -66,8 +66,7 @@ class Registry:
         # A single process serves a SQLite database: nobody else writes its jobs.
         alone = database.kind == SQLITE
         self.memory = CachedAnswers(alone=alone)
-        self._refresh: Batched[None, None] = Batched(self._drop_changed)
-        self._position: changes.ChangePosition | None = None
+        self.refresh = CacheRefresh(database, self.memory, alone=alone)
         self._counting = threading.Lock()
         self._events_dropped = 0
         self.keys = KeyTable(database)
@@ -253,7 +252,7 @@ class Registry:
 
         Replicas are in natural order, allocations sorted by start.
         """
-        self._await_changes()
+        self.refresh.await_changes()
         found = self.memory.views.get_or_read(job, projects, now_ms, lambda: self._read_views(projects, job, now_ms))
         return list(found)
 
@@ -283,41 +282,15 @@ class Registry:
     def find_job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """Return the jobs of ``job`` without replicas and allocations, for the hot path.
 
-        Changes by another process appear at once after ``use_alone(False)``, else a second late. A new job appears at
-        once.
+        Includes every change that any process acknowledged before the call.
         """
-        self._await_changes()
+        self.refresh.await_changes()
         found = self.memory.heads.get_or_read(job, projects, now_ms, lambda: self._read_heads(projects, job, now_ms))
         return list(found)
 
     def _read_heads(self, projects: frozenset[str] | None, job: str, now_ms: int) -> Expiring[list[Job]]:
         with self.database.read(SHORT_SECONDS) as connection:
             return jobs.job_heads(connection, projects, job, now_ms)
-
-    def use_alone(self, alone: bool) -> None:
-        """Trust cached jobs while no other server writes jobs. See ``EngineUse.watch``."""
-        self.memory.is_current = alone
-
-    def _await_changes(self) -> None:
-        """Drop cached jobs that another server has changed before this call."""
-        if not self.memory.is_current:
-            self._refresh(None)
-
-    def _drop_changed(self, calls: Sequence[None]) -> Sequence[None]:
-        with self.database.snapshot(SHORT_SECONDS) as connection:
-            changed, after = None, self._position
-            if after is not None:
-                changed, after = changes.read_changes(connection, after)
-            if changed is None:
-                after = changes.get_position(connection)
-        if changed is None:
-            self.memory.clear_jobs()  # retentions stay: writers need them while the database does not answer
-        else:
-            keys = {key for found in (changed.recorded, changed.sampled) for key in changes.jobs_of(found)}
-            if keys:
-                self.memory.invalidate(keys)
-        self._position = after
-        return calls
 
     def _drop(self, events_dropped: int) -> None:
         with self._counting:
@@ -329,6 +302,7 @@ class Registry:
         self._drop(dropped)
         self.columns.read_soon()
         self.memory.invalidate(changed, observed)
+        self.refresh.announce(changed)
 
     def list_allocations(self, project: str, job: str) -> list[Allocation]:
         """Return the allocations of one job, by start."""

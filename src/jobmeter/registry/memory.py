@@ -16,10 +16,10 @@ from jobmeter.registry.interval_cache import IntervalCache, IntervalChanges, Job
 if TYPE_CHECKING:
     from jobmeter.model.shipper import Shipper
 
-ALONE_SECONDS = 60.0
-"""Lifetime of an entry if no other process writes jobs."""
+JOB_SECONDS = 60.0
+"""Lifetime of a cached job. A change drops it sooner, see ``CacheRefresh``."""
 SHARED_SECONDS = 1.0
-"""Lifetime of an entry if other processes may write."""
+"""Lifetime of another entry, which other processes may write."""
 GROUPS_SECONDS = 10.0
 """Lifetime of the resource groups of nodes."""
 MOST_PARTS = 500_000
@@ -57,8 +57,8 @@ class _Entry(msgspec.Struct, Generic[T]):
 class TtlCache(Generic[T]):
     """A cache of values by job and kind of query. Safe for several threads.
 
-    A write of this process invalidates its job immediately; a write of another process shows within ``seconds``. Past
-    the bound the least recently read jobs are evicted.
+    A write of this process invalidates its job immediately; another write shows within ``seconds``, unless its job is
+    invalidated sooner. Past the bound the least recently read jobs are evicted.
     """
 
     def __init__(self, seconds: float = SHARED_SECONDS, most: int = MOST_PARTS, *, caches_absence: bool = True) -> None:
@@ -144,14 +144,12 @@ class CachedAnswers:
     Every method may be called from any thread.
     """
 
-    is_current = True
-    """False while other servers write jobs: cached jobs are used only after a look at their changes."""
-
     def __init__(self, *, alone: bool) -> None:
         """``alone``: no other process writes jobs. A new job of another process is found at once."""
-        seconds = ALONE_SECONDS if alone else SHARED_SECONDS
-        self.views: TtlCache[list[JobView]] = TtlCache(seconds, caches_absence=alone)
-        self.heads: TtlCache[list[Job]] = TtlCache(seconds, caches_absence=alone)
+        self.is_current: Callable[[], bool] = lambda: True
+        """Returns False while cached jobs may miss changes of other servers."""
+        self.views: TtlCache[list[JobView]] = TtlCache(JOB_SECONDS, caches_absence=alone)
+        self.heads: TtlCache[list[Job]] = TtlCache(JOB_SECONDS, caches_absence=alone)
         self.retentions: TtlCache[Retention] = TtlCache()
         self.shippers: TtlCache[Sequence[Shipper]] = TtlCache()
         self.node_groups: TtlCache[Mapping[tuple[str, str], str]] = TtlCache(GROUPS_SECONDS)
@@ -161,11 +159,11 @@ class CachedAnswers:
 
     def get_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
         """Return the cached jobs of that id."""
-        return self.views.get(job, projects, now_ms)[0] if self.is_current else None
+        return self.views.get(job, projects, now_ms)[0] if self.is_current() else None
 
     def get_job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
         """Return the cached jobs of that id, without replicas and allocations."""
-        return self.heads.get(job, projects, now_ms)[0] if self.is_current else None
+        return self.heads.get(job, projects, now_ms)[0] if self.is_current() else None
 
     def get_retention(self, project: str) -> Retention | None:
         """Return the cached retention of a project."""
@@ -180,7 +178,10 @@ class CachedAnswers:
             self.intervals.forget(jobs)
         else:
             self.intervals.commit(observed)
-        ids = {job for _, job in jobs}
+        self.drop_jobs({job for _, job in jobs})
+
+    def drop_jobs(self, ids: Collection[str]) -> None:
+        """Drop the jobs with these ids."""
         self.heads.invalidate(ids)
         self.views.invalidate(ids)
         self.changed(ids)

@@ -5,15 +5,7 @@ from collections.abc import Sequence
 
 from jobmeter.access.principal import Principal, Scope
 from jobmeter.errors import InvalidRequestError, NotFoundError
-from jobmeter.model.annotation import (
-    MOST_TAGS,
-    Annotations,
-    JobNote,
-    JobTag,
-    check_author,
-    check_note,
-    check_tag,
-)
+from jobmeter.model.annotation import MOST_TAGS, Annotations, JobNote, JobTag, check_author, check_note, check_tag
 from jobmeter.query.annotations import ChangeTags, DeleteNote, WriteNote
 from jobmeter.query.request import HeadQuestion
 from jobmeter.server.services import Services

@@ -32,6 +32,7 @@ from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.database import POSTGRESQL
 from jobmeter.registry.open import open_registry
+from jobmeter.registry.refresh import READ_SECONDS
 from jobmeter.server.admission import Admission, ConcurrencyLimiter, Lane
 from jobmeter.server.alert_delivery import AlertDelivery, recorder_of
 from jobmeter.server.alerting import Alerting
@@ -230,18 +231,18 @@ def _admitted(
 ) -> tuple[NonceMemory, SharedRates | None]:
     """Return the nonces, and the shared rates if other servers may come.
 
-    With ``shared`` both are in the registry while other servers use the engine.
+    With ``shared`` both are in the registry while other servers use the engine, which announce changed jobs.
     """
     file = settings.data / NONCES
+    if registry.database.kind == POSTGRESQL:
+        registry.refresh.join(store.engine_use, alone=not shared)
     if not shared or registry.database.kind != POSTGRESQL:
         return NonceMemory(clock, file), None
     use = store.engine_use
     nonces = SharedNonces(clock, file, registry.signatures, (lambda: None) if use is None else use.check)
     rates = SharedRates(clock, registry.rates)
-    if use is None:
-        registry.use_alone(alone=False)
-    else:
-        for listener in (registry.use_alone, rates.use_alone, nonces.use_alone):
+    if use is not None:
+        for listener in (rates.use_alone, nonces.use_alone):
             use.watch(listener)
     return nonces, rates
 
@@ -276,6 +277,8 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
     alerting = services.alerting
     works += [alerting, AlertDelivery(alerting.config, executor, registry, clock, thresholds, shared=shared)]
     works += [running, pruning(registry, clock), Tidying(), services.usage]
+    if registry.database.kind == POSTGRESQL:
+        works.append(Periodic("records", READ_SECONDS, registry.refresh.read_unannounced))
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     return works

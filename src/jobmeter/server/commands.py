@@ -33,14 +33,7 @@ from jobmeter.dialects.base import (
 )
 from jobmeter.errors import ConflictError, ForbiddenError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
-from jobmeter.model.alert import (
-    AlertingQuestion,
-    AlertsQuestion,
-    ExpireSilence,
-    PostAlerts,
-    PutSilence,
-    RulesQuestion,
-)
+from jobmeter.model.alert import AlertingQuestion, AlertsQuestion, ExpireSilence, PostAlerts, PutSilence, RulesQuestion
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
 from jobmeter.model.record import EventRecord, JobRecord, Records

@@ -8,17 +8,11 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from jobmeter.kernel.window import LineColumns, WindowGrid
-from jobmeter.model.batch import (
-    Bools,
-    BucketColumns,
-    References,
-    SampleBatch,
-    SampleColumns,
-    SeriesKeys,
-)
+from jobmeter.model.batch import Bools, BucketColumns, References, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.log_filter import LogFilter
 from jobmeter.model.move import MoveLine, MoveOrder
+from jobmeter.model.record_group import RecordGroup
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series, job_key, node_key
 from jobmeter.model.series_table import SeriesTable
@@ -374,7 +368,7 @@ class SampleStore(Protocol):
         ...
 
 
-class EngineUse(Protocol):
+class EngineUse(RecordGroup, Protocol):
     """Use of the engine by other servers, which may begin and end while the engine is open."""
 
     def watch(self, changed: Callable[[bool], None]) -> None:
@@ -398,8 +392,11 @@ class EngineUse(Protocol):
         """Set the memory that answers while this server is alone, leads or follows."""
         ...
 
-    def is_current(self) -> bool:
-        """Return True if the memory has every sample that any server acknowledged before the call."""
+    def valid_until(self) -> float:
+        """Return the time (``read_clock``) until which a trusted memory has every sample that any server acknowledged.
+
+        The memory may count longer if ``renew`` is called. It counts no more once it is not trusted.
+        """
         ...
 
     def check(self) -> None:

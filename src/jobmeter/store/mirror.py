@@ -30,6 +30,10 @@ class MirroredMemory(LeaderStore, Protocol):
         """Empty the memory, and answer from it or not from now on."""
         ...
 
+    def renew(self) -> None:
+        """Let other processes answer from the memory as long as it counts now. The function does not wait."""
+        ...
+
     def apply(self, batches: Sequence[SampleBatch], immutable_ms: int) -> None:
         """Take samples that the leader has stored. Hours before ``immutable_ms`` may be rolled up."""
         ...

@@ -70,8 +70,9 @@ def test_a_job_of_this_process_alone_stays_in_memory(tmp_path: Path) -> None:
 
 
 def test_a_job_that_another_process_added_is_found_before_the_cache_expires(postgresql_url: str, monkeypatch) -> None:
-    monkeypatch.setattr(memory, "SHARED_SECONDS", 3_600.0)
+    monkeypatch.setattr(memory, "JOB_SECONDS", 3_600.0)
     ours, theirs = (open_registry(postgresql_url, Retention()) for _ in range(2))
+    ours.refresh.join(None, alone=True)
     assert not ours.find_job(None, "job", NOW)
     assert not ours.find_job_head(None, "job", NOW)
     theirs.observe([OBSERVED], NOW)
@@ -81,13 +82,12 @@ def test_a_job_that_another_process_added_is_found_before_the_cache_expires(post
 
 
 def test_among_other_servers_each_change_is_read_at_once(postgresql_url: str, monkeypatch) -> None:
-    monkeypatch.setattr(memory, "SHARED_SECONDS", 3_600.0)
+    monkeypatch.setattr(memory, "JOB_SECONDS", 3_600.0)
     ours, theirs = (open_registry(postgresql_url, Retention()) for _ in range(2))
     theirs.observe([OBSERVED], NOW)
     theirs.record("default", Records(jobs=[JobRecord(job_id="other", name="quiet")]), NOW)
     assert one(ours, NOW).job.name == ""
     assert ours.get_retention("default") == Retention()
-    ours.use_alone(alone=False)
     for name in ("resnet", "bert"):
         theirs.record("default", Records(jobs=[JobRecord(job_id="job", name=name)]), NOW)
         assert one(ours, NOW).job.name == name
@@ -101,15 +101,16 @@ def test_among_other_servers_each_change_is_read_at_once(postgresql_url: str, mo
     theirs.delete_job("default", "job")
     assert not ours.find_job(None, "job", NOW)
     assert ours.memory.retentions.get_last("default", None) == Retention()
-    ours.use_alone(alone=True)
+    ours.refresh.join(None, alone=True)
+    assert ours.memory.get_job_head(None, "other", NOW) is None, "a change before it joined may have been missed"
+    assert ours.find_job_head(None, "other", NOW) == [quiet]
     assert ours.memory.get_job_head(None, "other", NOW) == [quiet]
     ours.close()
     theirs.close()
 
 
 def test_what_another_process_writes_is_read_once_the_cache_expires(url: str, monkeypatch) -> None:
-    monkeypatch.setattr(memory, "SHARED_SECONDS", 0.0)
-    monkeypatch.setattr(memory, "ALONE_SECONDS", 0.0)
+    monkeypatch.setattr(memory, "JOB_SECONDS", 0.0)
     ours, theirs = (open_registry(url, Retention()) for _ in range(2))
     theirs.observe([OBSERVED], NOW)
     assert one(ours, NOW).job.name == ""

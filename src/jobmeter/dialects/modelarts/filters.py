@@ -4,12 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from jobmeter.dialects.modelarts.errors import (
-    UNSUPPORTED_KEY,
-    UNSUPPORTED_OPERATOR,
-    UNSUPPORTED_VALUE,
-    RefusedError,
-)
+from jobmeter.dialects.modelarts.errors import UNSUPPORTED_KEY, UNSUPPORTED_OPERATOR, UNSUPPORTED_VALUE, RefusedError
 from jobmeter.dialects.modelarts.names import ALL_PHASES, KINDS, NAME, PHASES
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, JobState, Operator

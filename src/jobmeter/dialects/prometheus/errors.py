@@ -8,12 +8,7 @@ import msgspec
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context
 from jobmeter.dialects.base.errors import BASIC_CHALLENGE, Headers, headers_of, http_status, retry_seconds
-from jobmeter.errors import (
-    InvalidRequestError,
-    JobmeterError,
-    LimitExceededError,
-    QueryTimeoutError,
-)
+from jobmeter.errors import InvalidRequestError, JobmeterError, LimitExceededError, QueryTimeoutError
 from jobmeter.promql.values import QueryError
 
 TEXT = "text/plain; charset=utf-8"

@@ -7,10 +7,7 @@ import msgspec
 from jobmeter.model.answers import DeviceBody, FaultBody, FaultJob, LatestValue, NodeFaults
 from jobmeter.model.event import EventSource, EventType, Level
 from jobmeter.model.finding import Subject
-from jobmeter.model.job import (
-    JobView,
-    Node,
-)
+from jobmeter.model.job import JobView, Node
 from jobmeter.model.job_answers import AllocationBody, JobBody, JobDetail, JobSummary, ReplicaBody
 from jobmeter.query.faults import NodeFault
 

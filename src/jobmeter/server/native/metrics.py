@@ -33,23 +33,8 @@ from jobmeter.query.request import (
 )
 from jobmeter.server.native import export
 from jobmeter.server.native.arguments import CLUSTER, DEVICE, REPLICA, Arguments, QueryArguments
-from jobmeter.server.native.bodies import (
-    LatestList,
-    LineBody,
-    MetricNames,
-    MetricsBody,
-    NodeMetricsBody,
-    Timelines,
-)
-from jobmeter.server.native.endpoint import (
-    PROJECT,
-    CallContext,
-    Endpoint,
-    Operation,
-    Stream,
-    job_ref,
-    node_ref,
-)
+from jobmeter.server.native.bodies import LatestList, LineBody, MetricNames, MetricsBody, NodeMetricsBody, Timelines
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Operation, Stream, job_ref, node_ref
 
 MAX_METRICS = 100
 _JOB_BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}

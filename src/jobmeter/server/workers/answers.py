@@ -221,7 +221,7 @@ class WorkerAnswers:
         An awaitable gives the answer later, or the function that receives the body of a call to forward.
         """
         answer: Reply | Awaitable[Reply | Receive] | None = None
-        if scope["method"] in _METHODS and not self._window.is_closed:
+        if scope["method"] in _METHODS and not self._window.ended:
             own = self._read_own_call(scope, receive, send)
             if own is not None and own.exchange.has_body:
                 answer = self._answer_with_body(own, receive) if self._may_read_body(own) else None

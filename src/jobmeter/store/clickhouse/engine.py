@@ -15,7 +15,7 @@ from jobmeter.model.batch import BucketColumns, SampleBatch, SeriesKeys
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.server_group import OpenGroup, open_no_group
-from jobmeter.model.time import Clock, TimeRange
+from jobmeter.model.time import Clock, TimeRange, read_clock
 from jobmeter.store.base import (
     NEWEST,
     LogStore,
@@ -59,7 +59,6 @@ from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 from jobmeter.store.clickhouse.servers import ServerRows, ServerTable
 from jobmeter.store.clickhouse.shard_record import read_place_records, require_whole
 from jobmeter.store.clickhouse.shared_replicas import SharedReplicaSet, joined_replicas
-from jobmeter.store.clickhouse.silence import read_clock
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.write_gate import WriteGate
@@ -272,7 +271,7 @@ class ClickHouseStore:
         membership = self.membership = NodeMembership(
             table, log, journal, peers=self.peers, shares=shares, direct=shared is None
         )
-        log.is_current = membership.is_current
+        log.valid_until = membership.valid_until
         if self.replicas is None:
             log.number = lambda: membership.number
         if self.peers is not None:
@@ -281,7 +280,7 @@ class ClickHouseStore:
         log.check = self.membership.check
         if shared is not None:
             shared.check_leading = log.check_leading
-            shared.may_repair = lambda: log.is_alone and log.is_current()
+            shared.may_repair = lambda: log.is_alone and membership.is_current()
         for one in checked:
             one.check = self.membership.check
         self.membership.start()

@@ -7,13 +7,7 @@ from contextlib import contextmanager
 
 from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
 
-from jobmeter.errors import (
-    DamagedDataError,
-    JobmeterError,
-    LimitExceededError,
-    QueryTimeoutError,
-    UnavailableError,
-)
+from jobmeter.errors import DamagedDataError, JobmeterError, LimitExceededError, QueryTimeoutError, UnavailableError
 
 logger = logging.getLogger(__name__)
 

@@ -76,7 +76,7 @@ class Followers:
 
     def connect(self) -> Channel:
         """Return the protocol of a new connection."""
-        link = PeerLink(self._now, self._sign)
+        link = PeerLink(self._now, lambda: self.may_sign())  # noqa: PLW0108 - it is set later
         lists = ReceivedLists[SampleBatch]()
         channel = Channel(
             READ_BY_LEADER, lambda message: self._take(link, lists, message), lambda: self._note_end(link)
@@ -91,9 +91,6 @@ class Followers:
         else:
             self._loop.loop.call_later(CONNECT_SECONDS, lambda: None if link.server else link.cut())
         return channel
-
-    def _sign(self) -> bool:
-        return self.may_sign()
 
     def welcome(self, servers: frozenset[int]) -> None:
         """Let these servers follow this one, and no others."""
@@ -133,7 +130,7 @@ class Followers:
     def added(self, group: Sequence[SampleRuns]) -> None:
         """Send rows that the journal has now. The journal adds nothing else meanwhile."""
         with self._changed:
-            if self._targets:
+            if self._targets or self._members:  # a follower whose connection has ended counts until it is dropped
                 self._position += 1
                 self._lists.make_room()
                 runs = [pack_runs(rows, self._lists) for rows in group]
@@ -150,11 +147,11 @@ class Followers:
             self._position += 1
             self._send_all(CompleteReplicas(self._position, record))
 
-    def changed(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
-        """Send that other data changed."""
+    def changed(self, jobs: Sequence[int] | None, *, dropped: bool, records: Sequence[str] = ()) -> None:
+        """Send that other data changed. ``records`` are the ids of jobs whose records changed."""
         with self._changed:
             self._position += 1
-            self._send_all(DataChanged(self._position, None if jobs is None else list(jobs), dropped))
+            self._send_all(DataChanged(self._position, jobs, dropped, records))
 
     def await_followers(self, term: int) -> None:
         """Return when each follower has what was sent before.

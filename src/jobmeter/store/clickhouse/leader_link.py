@@ -70,7 +70,7 @@ class LeaderLink(PeerLink):
         _wait(future, _APPEND_SECONDS)
 
     def command(self, name: str, argument: int | None, content: bytes = b"") -> int:
-        """Run a command of the leader's store. Return its result."""
+        """Run a command of the leader. Return its result. Raises as ``append``."""
         with self._sending:
             number = next(self._call_numbers)
             future = self._begin(number, LeaderCommand(number, name, argument, content))
@@ -101,8 +101,8 @@ class LeaderLink(PeerLink):
                 self._rows.use_replicas(record)
                 if position:
                     self.send(Confirm(position))
-            case DataChanged(position=position, jobs=jobs, dropped=dropped):
-                self._rows.change(jobs, dropped=dropped)
+            case DataChanged(position=position, jobs=jobs, dropped=dropped, records=records):
+                self._rows.change(jobs, dropped=dropped, records=records)
                 self.send(Confirm(position))
             case _:
                 return False

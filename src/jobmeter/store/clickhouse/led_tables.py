@@ -11,7 +11,7 @@ from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span
 from jobmeter.store.base import LogStore, OutboxStore, SpanStore
 from jobmeter.store.clickhouse.peer_messages import LeaderCommand
-from jobmeter.store.clickhouse.peer_work import StoreCommands
+from jobmeter.store.clickhouse.peer_work import LeaderCommands
 
 LINES, SPANS, OUTBOX, TRIM = "append_lines", "append_spans", "append_outbox", "trim_outbox"
 """Names of the commands."""
@@ -35,7 +35,7 @@ class LedTables(Protocol):
     outbox: OutboxStore
 
 
-def make_table_commands(store: LedTables) -> StoreCommands:
+def make_table_commands(store: LedTables) -> LeaderCommands:
     """Return the commands by which followers change the tables of a leader."""
 
     def append_lines(command: LeaderCommand) -> int:

@@ -39,6 +39,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from jobmeter.errors import JobmeterError, UnavailableError
+from jobmeter.model.time import read_clock
 from jobmeter.store.clickhouse.journal_owner import (
     discard_journals,
     has_ended,
@@ -67,8 +68,8 @@ from jobmeter.store.clickhouse.silence import (
     SUSPECT_SECONDS,
     SilentServers,
     drop_silent,
+    find_fence,
     is_live,
-    read_clock,
 )
 
 _log = logging.getLogger(__name__)
@@ -120,11 +121,6 @@ class NodeMembership:
         self._owes = False  # the journal may have samples that the engine lacks
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-
-    @property
-    def is_alone(self) -> bool:
-        """True while this server leads."""
-        return self._duties.role is ServerRole.LEADER
 
     @property
     def role(self) -> str:
@@ -208,18 +204,13 @@ class NodeMembership:
 
     def is_current(self) -> bool:
         """Return True if this server sees every sample that was acknowledged before the call."""
-        peers, oldest = self._peers, self._now() - FENCE_SECONDS
-        match self._duties.role:
-            case ServerRole.LEADER:
-                followers = () if peers is None else peers.followers()
-                return all(one.is_expelled or one.confirmed >= oldest for one in followers)
-            case ServerRole.FOLLOWER:
-                link = None if peers is None else peers.leader
-                return link is not None and not link.is_closed and link.confirmed >= oldest
-            case ServerRole.DIRECT:
-                return self._confirmed >= oldest
-            case ServerRole.IDLE:
-                return False
+        return self.valid_until() >= self._now()
+
+    def valid_until(self) -> float:
+        """Return the time until which this server sees every sample that was acknowledged, if its role stays."""
+        if self._duties.role is ServerRole.DIRECT:
+            return self._confirmed + FENCE_SECONDS
+        return find_fence(self._duties.role, self._peers, self._now())
 
     def stop(self) -> None:
         """End the thread. Without ``depart`` the next start, or another server, recovers the journal."""

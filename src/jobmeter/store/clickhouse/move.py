@@ -10,27 +10,14 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from jobmeter.errors import (
-    ConfigurationError,
-    ConflictError,
-    InvalidRequestError,
-    JobmeterError,
-    UnavailableError,
-)
+from jobmeter.errors import ConfigurationError, ConflictError, InvalidRequestError, JobmeterError, UnavailableError
 from jobmeter.model.move import MovedTable, MoveLine, MoveOrder, MoveReport, MoveStep
 from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.maintenance import Maintenance
 from jobmeter.store.clickhouse.migrate import create_database, migrate
-from jobmeter.store.clickhouse.move_marks import (
-    ARRIVING,
-    COMPLETE,
-    MoveMarks,
-    mark_arrival,
-    mark_departure,
-    read_marks,
-)
+from jobmeter.store.clickhouse.move_marks import ARRIVING, COMPLETE, MoveMarks, mark_arrival, mark_departure, read_marks
 from jobmeter.store.clickhouse.moved_tables import TABLES, EngineTables, SliceSum, TableSlices
 from jobmeter.store.clickhouse.pool import Pool, connect
 from jobmeter.store.clickhouse.replicas import ReplicaSet

@@ -13,14 +13,14 @@ import numpy as np
 from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
-from jobmeter.model.time import MAX_TIME_MS
+from jobmeter.model.time import MAX_TIME_MS, read_clock
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.leader_link import LeaderLink
 from jobmeter.store.clickhouse.native import encode
 from jobmeter.store.clickhouse.peer_messages import LeaderCommand
-from jobmeter.store.clickhouse.peer_work import PeerWork, StoreCommands
+from jobmeter.store.clickhouse.peer_work import LeaderCommands, PeerWork
 from jobmeter.store.clickhouse.peers import PeerService
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool, accept_all
@@ -31,6 +31,7 @@ from jobmeter.store.clickhouse.rows import JobHour, JournalBlock, SampleRuns
 from jobmeter.store.clickhouse.shared_replicas import SharedReplicaSet
 from jobmeter.store.mirror import LeaderStore, MirroredMemory
 
+_JOBS = msgspec.msgpack.Decoder(list[str])
 _NEVER = -1
 """Number that no roll-up state has, so that the second mark is always made."""
 _IDLE_SECONDS, _IDLE_STEP_SECONDS = 5.0, 0.1
@@ -42,7 +43,7 @@ _NO_ROLE = "the servers of the telemetry engine are agreeing on the one that lea
 class NodeLog:
     """Commit log of a ClickHouse node, which also has the ``Duties`` of ``membership``.
 
-    ``check``, ``is_current`` and ``number`` belong to ``NodeMembership``, set once the server has a membership, as
+    ``check``, ``valid_until`` and ``number`` belong to ``NodeMembership``, set once the server has a membership, as
     ``peers`` is. ``number`` is 0 where no other server can expel this one. ``writing`` is locked while a commit runs:
     the role changes between two commits only.
     """
@@ -62,7 +63,7 @@ class NodeLog:
         self.writing = threading.Lock()
         self.check: Callable[[], None] = accept_all
         self.number: Callable[[], int] = lambda: 0
-        self.is_current: Callable[[], bool] = lambda: self.role is ServerRole.LEADER
+        self.valid_until: Callable[[], float] = lambda: float("inf" if self.role is ServerRole.LEADER else "-inf")
         self.peers: PeerService | None = None
         self.damaged = False
         """True if a recovered journal had lost samples."""
@@ -76,6 +77,8 @@ class NodeLog:
         self._mirror: MirroredMemory | None = None
         self._copies = FollowedRows()
         self._role_changed = threading.Event()
+        self._role_number = 0
+        self._drop_records: Callable[[Sequence[str]], None] = lambda _: None
         self._state: RollupState | None = None
         self._catalog: Catalog | None = None
 
@@ -119,7 +122,7 @@ class NodeLog:
     def _is_mirrored(self) -> bool:
         return self.role in {ServerRole.LEADER, ServerRole.FOLLOWER}
 
-    def connect(self, peers: PeerService, store: LeaderStore, tables: StoreCommands) -> None:
+    def connect(self, peers: PeerService, store: LeaderStore, tables: LeaderCommands) -> None:
         """Use connections with other servers; ``store`` does the work that followers send.
 
         ``tables`` are the commands for other rows than samples.
@@ -140,13 +143,15 @@ class NodeLog:
             choose().delete_job(command.argument or 0)
             return 0
 
-        commands: StoreCommands = {
+        commands: LeaderCommands = {
+            "announce": lambda command: self._announce_records(_JOBS.decode(command.content)),
             "flush": flush,
             "roll_up": lambda command: choose().roll_up(command.argument or 0),
             "delete_job": delete_job,
             **tables,
         }
         peers.followed.work = PeerWork(lambda batches, retention: choose().append_all(batches, retention), commands)
+        peers.renew = self._renew
 
     def begin_commit(self) -> int:
         """Return the number for ``await_followers``."""
@@ -165,17 +170,53 @@ class NodeLog:
 
         Waits some seconds while this server has no role. Raises UnavailableError after that.
         """
-        deadline = monotonic() + _IDLE_SECONDS
-        while self.role is ServerRole.IDLE and self.peers is not None and monotonic() < deadline:
-            self._role_changed.wait(_IDLE_STEP_SECONDS)
+        self._await_role()
         if self.role is not ServerRole.FOLLOWER:
             return False
         self._leader().append(batches, retention)
         return True
 
-    def run_command(self, name: str, argument: int | None) -> int | None:
+    def _await_role(self) -> None:
+        deadline = monotonic() + _IDLE_SECONDS
+        while self.role is ServerRole.IDLE and self.peers is not None and monotonic() < deadline:
+            self._role_changed.wait(_IDLE_STEP_SECONDS)
+
+    def membership(self) -> int | None:
+        """Return the number of this server's role while it leads or follows, and its answers count.
+
+        See ``RecordGroup``.
+        """
+        number = self._role_number
+        is_member = self._is_mirrored and self.valid_until() >= read_clock()
+        return number if is_member and number == self._role_number else None
+
+    def hear(self, drop: Callable[[Sequence[str]], None]) -> None:
+        """Call a function with the ids of jobs whose records another server has changed."""
+        self._drop_records = drop
+
+    def announce(self, jobs: Sequence[str]) -> None:
+        """Return when no server answers from earlier records of jobs with these ids. See ``RecordGroup``.
+
+        Direct servers read the changes before each answer. Waits some seconds while this server has no role.
+        """
+        self._await_role()
+        if self.run_command("announce", None, msgspec.msgpack.encode(jobs)) is None:
+            self._announce_records(jobs)
+
+    def _announce_records(self, jobs: Sequence[str]) -> int:
+        """Announce a change of this server, or as the leader that of a follower."""
+        number = self._role_number
+        if self.role in {ServerRole.LEADER, ServerRole.DIRECT}:
+            self._drop_records(jobs)
+            self.note_change((), dropped=False, records=jobs)
+            self.check()
+            if number == self._role_number:
+                return 0
+        raise UnavailableError(_NO_ROLE, _RETRY_AFTER_MS)
+
+    def run_command(self, name: str, argument: int | None, content: bytes = b"") -> int | None:
         """Run a command of the leader's store. Return None if this server does not follow one."""
-        return self._leader().command(name, argument) if self.role is ServerRole.FOLLOWER else None
+        return self._leader().command(name, argument, content) if self.role is ServerRole.FOLLOWER else None
 
     def send_rows(self, name: str, shipper: int, rows: Callable[[], object]) -> bool:
         """Have the leader store rows of another table. See ``SendRows``."""
@@ -222,11 +263,14 @@ class NodeLog:
         finally:
             self._recovers = False
 
-    def note_change(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
-        """Tell the followers that other data of some jobs changed, None for all, and wait until they know."""
+    def note_change(self, jobs: Sequence[int] | None, *, dropped: bool, records: Sequence[str] = ()) -> None:
+        """Tell the followers that other data of some jobs changed, None for all, and wait until they know.
+
+        ``records`` are the ids of jobs whose records changed.
+        """
         if self.peers is not None and self.role is ServerRole.LEADER:
             term = self.begin_commit()
-            self.peers.followed.changed(jobs, dropped=dropped)
+            self.peers.followed.changed(jobs, dropped=dropped, records=records)
             self.await_followers(term)
 
     def append(self, group: Sequence[SampleRuns]) -> None:
@@ -284,8 +328,11 @@ class NodeLog:
         """Drop the oldest copies: the engine has them."""
         self._copies.drop_oldest(blocks)
 
-    def change(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
+    def change(self, jobs: Sequence[int] | None, *, dropped: bool, records: Sequence[str]) -> None:
         """Tell the memory that other data of some jobs changed."""
+        if records:
+            self._drop_records(records)
+            return
         _, catalog = self._parts()
         if dropped:
             catalog.forget()
@@ -412,6 +459,7 @@ class NodeLog:
         self._copies.clear()
 
     def _change_role(self, role: ServerRole) -> None:
+        self._role_number += 1  # first: with the new role nobody reads the old number
         self.role = role
         self._recovers = False
         self._role_changed.set()
@@ -421,6 +469,10 @@ class NodeLog:
         """Tell the memory whether to answer. Not while commits wait: they hold its lock."""
         if self._mirror is not None:
             self._mirror.trust(trusted=self._is_mirrored)
+
+    def _renew(self) -> None:
+        if self._mirror is not None:
+            self._mirror.renew()
 
     def _find_waiting_hours(self, before_ms: int) -> set[JobHour]:
         """Return the late hours of copies. The leader's marks of these may not be in the node yet."""

@@ -7,12 +7,7 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from jobmeter.store.clickhouse.peer_messages import (
-    Ping,
-    Pong,
-    ToFollower,
-    ToLeader,
-)
+from jobmeter.store.clickhouse.peer_messages import Ping, Pong, ToFollower, ToLeader
 from jobmeter.store.clickhouse.replica_state import ReplicaSetState
 from jobmeter.store.clickhouse.rows import SampleRuns
 
@@ -49,8 +44,11 @@ class CopiedRows(Protocol):
         """Read only the replicas that the leader's record names."""
         ...
 
-    def change(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
-        """Note that other data of some jobs changed; None for all. ``dropped``: their samples in memory are void."""
+    def change(self, jobs: Sequence[int] | None, *, dropped: bool, records: Sequence[str]) -> None:
+        """Note that other data of some jobs changed; None for all. ``dropped``: their samples in memory are void.
+
+        ``records`` are the ids of jobs whose records changed.
+        """
         ...
 
 

@@ -75,9 +75,9 @@ class Append(msgspec.Struct, tag=6, array_like=True, frozen=True):
 
 
 class LeaderCommand(msgspec.Struct, tag=7, array_like=True, frozen=True):
-    """Request to run a command of the leader's store: ``flush``, ``roll_up``, ``delete_job``, or one with rows.
+    """Request to run a command of the leader: ``flush``, ``roll_up``, ``delete_job``, or one with a content.
 
-    ``content`` has the rows; see ``led_tables``.
+    ``content`` has the ids of jobs (``announce``), or rows; see ``led_tables``.
     """
 
     number: int
@@ -124,12 +124,13 @@ class Flushed(msgspec.Struct, tag=5, array_like=True, frozen=True):
 class DataChanged(msgspec.Struct, tag=6, array_like=True, frozen=True):
     """Report that other data of some jobs changed. With ``dropped`` their samples in memory are void.
 
-    ``jobs`` None: all jobs.
+    ``jobs`` None: all jobs. ``records`` are the ids of jobs whose records changed.
     """
 
     position: int
-    jobs: list[int] | None
+    jobs: Sequence[int] | None
     dropped: bool
+    records: Sequence[str]
 
 
 class CaughtUp(msgspec.Struct, tag=7, array_like=True, frozen=True):

@@ -14,10 +14,11 @@ from jobmeter.model.retention import Retention
 from jobmeter.store.clickhouse.peer_messages import Failure, LeaderCommand
 
 _log = logging.getLogger(__name__)
-_THREADS = 4
+_THREADS = 32
+"""Most commands that run at a time. Some wait for minutes, and a changed record must not wait for them."""
 AppendAll = Callable[[Sequence[SampleBatch], Retention], None]
-StoreCommands = Mapping[str, Callable[[LeaderCommand], int]]
-"""Commands of a store by name."""
+LeaderCommands = Mapping[str, Callable[[LeaderCommand], int]]
+"""Commands by name."""
 
 
 class _Waiting(msgspec.Struct, eq=False):
@@ -29,7 +30,7 @@ class _Waiting(msgspec.Struct, eq=False):
 class PeerWork:
     """Batches that wait are stored together, so that they share a sync."""
 
-    def __init__(self, append_all: AppendAll, commands: StoreCommands) -> None:
+    def __init__(self, append_all: AppendAll, commands: LeaderCommands) -> None:
         self._append_all = append_all
         self._commands = commands
         self._changed = threading.Condition()

@@ -13,11 +13,8 @@ from typing import TypeVar
 from jobmeter.errors import UnavailableError
 from jobmeter.store.clickhouse.followers import CONNECT_SECONDS, Followers
 from jobmeter.store.clickhouse.leader_link import LeaderLink
-from jobmeter.store.clickhouse.peer_link import CopiedRows, PeerLink, PeerLoop
-from jobmeter.store.clickhouse.peer_messages import (
-    Hello,
-    Join,
-)
+from jobmeter.store.clickhouse.peer_link import CopiedRows, PeerLoop
+from jobmeter.store.clickhouse.peer_messages import Hello, Join
 from jobmeter.store.clickhouse.peer_place import (
     PeerPlace,
     digest,
@@ -50,8 +47,12 @@ class PeerService:
         context, certificate = make_server_context(folder)
         secret = make_secret()
         self._loop = PeerLoop()
-        self.followed = Followers(self._loop, rows, now, secret)
+        self.followed = followed = Followers(self._loop, rows, now, secret)
+        self.welcome, self.followers = followed.welcome, followed.followers
+        self.drop, self.refuse = followed.drop, followed.refuse
         self._leader: LeaderLink | None = None
+        self.renew: Callable[[], None] = lambda: None
+        """Callback twice a second, after the questions for signs of life."""
         host, port = listen
         try:
             self._server = self._loop.run(self._listen(context, host, port), CONNECT_SECONDS)
@@ -74,22 +75,6 @@ class PeerService:
     def leader(self) -> LeaderLink | None:
         """Return the connection with the leader; None for none."""
         return self._leader
-
-    def welcome(self, servers: frozenset[int]) -> None:
-        """Let these servers follow this one, and no others."""
-        self.followed.welcome(servers)
-
-    def followers(self) -> Sequence[PeerLink]:
-        """Return the followers without which nothing is acknowledged."""
-        return self.followed.followers()
-
-    def drop(self, server: int) -> None:
-        """Acknowledge without this follower from now on."""
-        self.followed.drop(server)
-
-    def refuse(self) -> None:
-        """Close the connections of all followers, and let none follow."""
-        self.followed.refuse()
 
     def follow(self, leader: ServerRow, number: int, resign: Callable[[], None]) -> Joining:
         """Follow a leader."""
@@ -162,6 +147,7 @@ class PeerService:
         self.followed.ping()
         if self._leader is not None and not self._leader.is_closed:
             self._leader.ping()
+        self.renew()
         self._loop.loop.call_later(PING_SECONDS, self._ping)
 
 

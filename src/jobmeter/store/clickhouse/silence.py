@@ -1,13 +1,12 @@
 """Expulsion of servers that are silent in the table of servers."""
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from jobmeter.store.clickhouse.journal_owner import has_ended
-from jobmeter.store.clickhouse.roles import ServerPeers
+from jobmeter.store.clickhouse.roles import ServerPeers, ServerRole
 from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, FOLLOWING, IDLE, LIVE, ServerRow, ServerRows
 
 _log = logging.getLogger(__name__)
@@ -20,13 +19,6 @@ FENCE_SECONDS = 10.0
 """Seconds for which a direct server answers after its last confirmed beat, and a leader or a follower after a sign."""
 SUSPECT_SECONDS = 8.0
 """Seconds without a sign of a follower after which its leader expels it."""
-
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def read_clock() -> float:
-    """Return the seconds of a clock that goes on while the machine sleeps."""
-    return time.clock_gettime(_CLOCK)
 
 
 class SilentServers:
@@ -90,6 +82,17 @@ def drop_silent(
         if link.is_expelled and (ended or now() - link.answered > FENCE_SECONDS):
             peers.drop(link.server)
     return True
+
+
+def find_fence(role: ServerRole, peers: ServerPeers | None, now: float) -> float:
+    """Return the time until which the answers of a leader or a follower count; the past for another role."""
+    if role is ServerRole.LEADER:
+        if peers is None:
+            return float("inf")
+        signs = [one.confirmed for one in peers.followers() if not one.is_expelled]
+        return min([now, *signs]) + FENCE_SECONDS  # a new follower may come at any time
+    link = peers.leader if peers is not None and role is ServerRole.FOLLOWER else None
+    return float("-inf") if link is None or link.is_closed else link.confirmed + FENCE_SECONDS
 
 
 def is_live(rows: Sequence[ServerRow], number: int) -> bool:

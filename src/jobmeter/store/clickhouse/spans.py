@@ -12,14 +12,7 @@ import msgspec
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import job_key
-from jobmeter.model.span import (
-    KINDS,
-    STATUSES,
-    Span,
-    SpanDetail,
-    Trace,
-    TracePage,
-)
+from jobmeter.model.span import KINDS, STATUSES, Span, SpanDetail, Trace, TracePage
 from jobmeter.model.time import DAY, NS_PER_MS
 from jobmeter.model.trace_filter import PAGE_BYTES, SpanFilter, TraceFilter
 from jobmeter.store.base import ReadBudget

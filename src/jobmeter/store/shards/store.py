@@ -359,6 +359,7 @@ class ShardUse:
         self._alone: dict[int, bool] = {}
         self._listeners: list[Callable[[bool], None]] = []
         self._announced = False
+        self._number = 0
 
     def add(self, shard: Shard) -> None:
         """Include a shard that is open."""
@@ -372,6 +373,7 @@ class ShardUse:
             self._alone[number] = alone
             together = all(self._alone.values())
             if together != self._announced:
+                self._number += 1
                 self._announced = together
                 for listener in self._listeners:
                     listener(together)
@@ -392,9 +394,21 @@ class ShardUse:
         """Let a memory answer while no other server uses any shard."""
         self.watch(lambda alone: memory.trust(trusted=alone))
 
-    def is_current(self) -> bool:
-        """Return True: the memory is trusted only while no other server uses any shard."""
-        return True
+    def valid_until(self) -> float:
+        """Return infinity: the memory is trusted only while no other server uses any shard."""
+        return float("inf")
+
+    def membership(self) -> int | None:
+        """Return a number while no other server uses any shard, else None. See ``RecordGroup``."""
+        number = self._number
+        return number if self._announced and number == self._number else None
+
+    def announce(self, jobs: Sequence[str]) -> None:  # noqa: ARG002 - the protocol's
+        """Raise UnavailableError if another server may be alone: all others read changes before each answer."""
+        self.check()
+
+    def hear(self, drop: Callable[[Sequence[str]], None]) -> None:
+        """Do nothing: no server of shards announces changes."""
 
     def check(self) -> None:
         """Raise UnavailableError while another server may be the only one on a shard."""

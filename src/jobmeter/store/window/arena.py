@@ -13,14 +13,18 @@ from numpy.typing import NDArray
 from jobmeter.kernel.library import interface
 
 _FIXED_BYTES = 192 * 2**20
+FOREVER = 2**63 - 1
 _ALIGNED = 64
 """Arrays begin at whole lines of the processor's caches."""
 
 
 class HeaderField(IntEnum):
-    """Positions in the header: the library's version, the window's bound in bytes, the process, 1 while closed."""
+    """Positions in the header: the library's version, the window's bound in bytes, the process, and a time.
 
-    ABI, BOUND, PROCESS, CLOSED = range(4)
+    Until this time (``read_clock``, in milliseconds) other processes may answer from the window.
+    """
+
+    ABI, BOUND, PROCESS, UNTIL = range(4)
 
 
 class Arena:
@@ -44,7 +48,7 @@ class Arena:
         arena = cls(mmap.mmap(-1 if descriptor is None else descriptor, size), descriptor)
         if descriptor is not None:
             weakref.finalize(arena, os.close, descriptor)
-        arena.header[:] = interface(), bound, os.getpid(), 0
+        arena.header[:] = interface(), bound, os.getpid(), FOREVER
         return arena
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import Self, TypeVar
 
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.series_table import SeriesTable
+from jobmeter.model.time import SECOND, read_clock
 from jobmeter.store.window.arena import Arena, HeaderField
 from jobmeter.store.window.pages import Pages, SeriesRows, pages_within, rows_within
 from jobmeter.store.window.read import FoundRows, WindowReads
@@ -49,12 +50,12 @@ class SharedWindow(WindowReads):
 
     @property
     def is_closed(self) -> bool:
-        """True while the writer forbids answers from the window, and after the writer's regular end."""
-        return bool(self._arena.header[HeaderField.CLOSED])
+        """True while the writer does not allow answers from the window, and after the writer's regular end."""
+        return int(self._arena.header[HeaderField.UNTIL]) < read_clock() * SECOND
 
     @property
     def ended(self) -> bool:
-        """True if the writer has closed the window or has died. Then no process may read the window."""
+        """True if the writer has closed the window or has died. Then other servers may have newer samples."""
         poll = select.poll()  # select, in contrast, takes only small descriptors
         poll.register(self.owner, select.POLLIN)
         return self.is_closed or bool(poll.poll(0))
@@ -64,9 +65,9 @@ class SharedWindow(WindowReads):
         os.close(self.owner)
 
     def _consistent(self, keys: SeriesKeys, answer: Callable[[FoundRows], T | None]) -> T | None:
-        marks, header = self._rows.marks, self._arena.header
+        marks = self._rows.marks
         attempts, until = 0, 0.0
-        while not header[HeaderField.CLOSED]:
+        while not self.is_closed:
             found = self._look_up(keys)
             if not found.whole:
                 return None

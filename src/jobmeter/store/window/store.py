@@ -13,16 +13,8 @@ from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys, Uint64s
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
-from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
-from jobmeter.store.base import (
-    NEWEST,
-    ReadBudget,
-    SeriesPage,
-    SeriesSelector,
-    Store,
-    StoreMemory,
-    StoreStatistics,
-)
+from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to, read_clock
+from jobmeter.store.base import NEWEST, ReadBudget, SeriesPage, SeriesSelector, Store, StoreMemory, StoreStatistics
 from jobmeter.store.cache import Cache
 from jobmeter.store.meter import BudgetMeter
 from jobmeter.store.shards.away import missing_shards
@@ -72,6 +64,7 @@ class WindowedStore:
         self._is_trusted = engine.engine_use is None
         self.cache = cache or Cache()
         self._appending = threading.Lock()
+        self._sharing = threading.Lock()  # for moments: guards ``_is_trusted`` and who may answer from the window
         self._swept_ms = 0
         self._immutable_ms = self._find_rolled_end()
         self._adopts_after = clock.monotonic()
@@ -80,7 +73,6 @@ class WindowedStore:
         self._meanwhile: list[SampleBatch] | None = None  # followed writes since a read for the window began
         if engine.engine_use is not None:
             engine.engine_use.mirror(self)
-            engine.engine_use.watch(self._share)
 
     @property
     def memory(self) -> StoreMemory | None:
@@ -90,7 +82,7 @@ class WindowedStore:
     @property
     def _is_current(self) -> bool:
         """True if the window has every sample of its series that was acknowledged before."""
-        return self._is_trusted and (self.engine_use is None or self.engine_use.is_current())
+        return self._is_trusted and (self.engine_use is None or self.engine_use.valid_until() >= read_clock())
 
     def _find_rolled_end(self) -> int:
         """Return the end of the last hour that may be rolled up by another process.
@@ -108,18 +100,21 @@ class WindowedStore:
         """Empty the memory, and answer from it or not from now on. See ``MirroredMemory``."""
         immutable_ms = self._find_rolled_end() if trusted else 0
         with self._appending:
-            self._is_trusted = trusted
-            self.window.set_shared(is_shared=False)
+            with self._sharing:
+                self._is_trusted = trusted
+                self.window.share(float("-inf"))
             self.window.clear()
             self.window.revisions.raise_all()
             self._unfilled = SeriesPage(_NO_SERIES, NEWEST) if trusted else None
             self._wanted, self._meanwhile = {}, None
             self._immutable_ms = max(self._immutable_ms, immutable_ms)
+        self.renew()
 
-    def _share(self, alone: bool) -> None:
-        """Let worker processes answer from the window while there is no other server. See ``EngineUse.watch``."""
-        with self._appending:
-            self.window.set_shared(is_shared=alone and self._is_trusted)
+    def renew(self) -> None:
+        """Let worker processes answer from the window as long as it counts now. See ``MirroredMemory``."""
+        with self._sharing:
+            if self._is_trusted and self.engine_use is not None:
+                self.window.share(self.engine_use.valid_until())
 
     def apply(self, batches: Sequence[SampleBatch], immutable_ms: int) -> None:
         """Take samples that the leader has stored. See ``MirroredMemory``."""
@@ -156,7 +151,9 @@ class WindowedStore:
 
     def close(self) -> None:
         """Close the engine. Other processes see that the window has ended."""
-        self.window.close()
+        with self._sharing:
+            self._is_trusted = False  # ``renew`` would open it again
+            self.window.close()
         self._engine.close()
 
     def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from jobmeter.kernel.window import PAGE
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.series_table import SeriesTable
-from jobmeter.model.time import DAY, MINUTE
-from jobmeter.store.window.arena import Arena, HeaderField
+from jobmeter.model.time import DAY, MINUTE, SECOND
+from jobmeter.store.window.arena import FOREVER, Arena, HeaderField
 from jobmeter.store.window.merge import merge, sort_samples
 from jobmeter.store.window.pages import (
     NO_PAGE,
@@ -70,11 +70,11 @@ class Window(WindowReads):
 
     def close(self) -> None:
         """Show other processes that no further write will follow."""
-        self.set_shared(is_shared=False)
+        self.share(float("-inf"))
 
-    def set_shared(self, *, is_shared: bool) -> None:
-        """Allow or forbid other processes to answer from the window."""
-        self._arena.header[HeaderField.CLOSED] = not is_shared
+    def share(self, until: float) -> None:
+        """Allow other processes to answer from the window until a time (``read_clock``)."""
+        self._arena.header[HeaderField.UNTIL] = int(min(max(until, 0) * SECOND, FOREVER))
 
     @property
     def bytes(self) -> int:

@@ -93,9 +93,9 @@ def test_a_worker_forwards_all_requests_while_the_window_is_closed_or_parts_are_
             await place.write(point(place, 60, 0.5))
             assert await place.answers_itself(place.metrics())
             window = place.services.store.window
-            window.set_shared(is_shared=False)
+            window.share(0.0)
             assert await place.answers_itself(place.metrics()) is None
-            window.set_shared(is_shared=True)
+            window.share(float("inf"))
             assert await place.answers_itself(place.metrics())
             place.services.store.list_damaged = lambda: ("part",)
             place.served.clock.time_ms += 2 * SECOND  # a key is valid for a second

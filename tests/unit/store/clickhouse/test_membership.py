@@ -1,4 +1,7 @@
-"""Servers on one node agree on who may acknowledge from a journal, whatever stops, dies or wakes up at any moment."""
+"""Servers on one node agree on who may acknowledge from a journal, whatever stops, dies or wakes up at any moment.
+
+They also announce changed records to each other, so that each may cache them.
+"""
 
 import random
 import time
@@ -20,12 +23,13 @@ from jobmeter.store.clickhouse.silence import EXPELLED_SECONDS, FENCE_SECONDS, S
 
 
 class World(ServerTable):
-    """A node: its table of servers, the samples that it has, and a clock."""
+    """A node: its table of servers, the samples that it has, and a clock; and a registry with one record."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.rows: dict[int, dict[int, ServerRow]] = {}
         self.samples: set[int] = set()
+        self.record = 0
         self.away = False
         self.table_away = False
         self.writer: object = None
@@ -199,7 +203,12 @@ class Server:
         self.is_running, self.is_frozen = True, False
         self.alone = False
         self.copies: set[int] = set()
-        self.unsettled: list[tuple[int, int, int]] = []
+        self.unsettled: list[tuple[object, int, int]] = []
+        self.unannounced: list[int] = []  # committed changes of the record
+        self.cached: int | None = None
+        self.generation = self.role_number = 0
+        self.read_in: int | None = None
+        self.reading: tuple[int, int] | None = None
         self.heard: list[object] = []
         self.cut_from: set[Server] = getattr(self, "cut_from", set())
         self.network = Network(self)
@@ -229,6 +238,15 @@ class Server:
             self.membership.tick()
 
     # Duties
+
+    @property
+    def role(self):
+        return self._role
+
+    @role.setter
+    def role(self, role):
+        self.role_number = getattr(self, "role_number", 0) + 1
+        self._role = role
 
     def begin_writing(self):
         """Let no other server write to replicas from now on."""
@@ -294,14 +312,21 @@ class Server:
                         end.send("pong", about)
                 elif what == "pong":
                     end.confirmed = max(end.confirmed, about)
-                elif what == "copy":
-                    sample, position = about
-                    self.copies = self.copies | {sample}
-                    end.send("confirm", position)
-                elif what == "confirm":
-                    end.position = about
-                elif what == "flushed":
-                    self.copies = self.copies - about
+                else:
+                    self.take(end, what, about)
+
+    def take(self, end, what, about):
+        if what == "copy":
+            sample, position = about
+            self.copies = self.copies | {sample}
+            end.send("confirm", position)
+        elif what == "record":
+            self.drop_record()
+            end.send("confirm", about)
+        elif what == "confirm":
+            end.position = about
+        elif what == "flushed":
+            self.copies = self.copies - about
 
     def ping(self):
         for end in self.ends():
@@ -340,13 +365,66 @@ class Server:
             return False
         return True
 
+    def commit_record(self, version):
+        """Change the record in the registry. The change is acknowledged once it is announced."""
+        self.world.record = version
+        self.drop_record()
+        self.unannounced.append(version)
+
+    def announce(self, version):
+        """Announce a change. Return True if it is acknowledged at once, as ``append`` does."""
+        if self.role is ServerRole.LEADER:
+            self.drop_record()
+            self.network.position += 1
+            for end in self.network.links:
+                end.send("record", self.network.position)
+            self.unsettled.append((("record", version), self.network.position, self.network.term))
+            return ("record", version) in self.settled()
+        if self.role is ServerRole.FOLLOWER:
+            link = self.network.leader
+            assert link
+            leader = link.other.owner
+            if link.is_closed or not self.reaches(leader) or leader.role is not ServerRole.LEADER:
+                return False
+            return leader.announce(version)
+        try:
+            self.membership.check()
+        except UnavailableError:
+            return False
+        return True
+
+    def drop_record(self):
+        self.generation += 1
+        self.cached = None
+
+    @property
+    def member(self):
+        """The number of the role while the cached record may count, as in ``NodeLog.membership``."""
+        mirrored = self.role in {ServerRole.LEADER, ServerRole.FOLLOWER}
+        return self.role_number if mirrored and self.membership.is_current() else None
+
+    def look(self):
+        """Return the version of the record in an answer, as ``CacheRefresh`` does."""
+        member = self.member
+        if member is None or member != self.read_in:
+            self.drop_record()  # after a read of the changes
+            self.read_in = member
+        if self.cached is None:
+            self.cached = self.world.record
+        return self.cached
+
+    def peek(self):
+        """Return the version of the record in an answer from memory; None if the server would read it."""
+        member = self.member
+        return self.cached if member is not None and member == self.read_in else None
+
     def begin_flush(self):
         """Send the journal to the node, which takes it later; this server may freeze or die meanwhile."""
         if self.role is ServerRole.LEADER and self.membership.is_current():
             self.world.sent.append((self.membership.number, set(self.journal)))
 
     def settled(self):
-        """Return the samples that every follower has confirmed by now."""
+        """Return what every follower has confirmed by now: samples, and changes of the record."""
         if self.is_frozen or not self.is_running:
             return set()
         self.unsettled = [one for one in self.unsettled if one[2] == self.network.term]
@@ -386,9 +464,18 @@ class Agreement(RuleBasedStateMachine):
         self.numbers.start()
         self.world = World()
         self.servers: list[Server] = []
-        self.acknowledged: set[int] = set()
+        self.acknowledged: set[object] = set()
         self.number = 0
         self.home = type(self).folders.mktemp("world")
+
+    @property
+    def samples(self):
+        return {one for one in self.acknowledged if isinstance(one, int)}
+
+    @property
+    def newest(self):
+        """The newest version of the record that was acknowledged."""
+        return max((one[1] for one in self.acknowledged if isinstance(one, tuple)), default=0)
 
     @property
     def running(self):
@@ -532,11 +619,65 @@ class Agreement(RuleBasedStateMachine):
         if not server.is_frozen and server.append(self.number):
             self.acknowledged.add(self.number)
 
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), announced=st.booleans())
+    def change_record(self, data, announced):
+        server = self._draw(data)
+        if not server.is_frozen:
+            self.number += 1
+            server.commit_record(self.number)
+            if announced:
+                self._announce(server)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def announce(self, data):
+        """Announce the changes that a server has committed, perhaps in another role or after a freeze."""
+        server = self._draw(data)
+        if not server.is_frozen:
+            self._announce(server)
+
+    def _announce(self, server):
+        for version in server.unannounced:
+            if server.announce(version):
+                self.acknowledged.add(("record", version))
+        server.unannounced = []
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def look_at_the_record(self, data):
+        server = self._draw(data)
+        if not server.is_frozen:
+            assert server.look() >= self.newest
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def begin_to_read_the_record(self, data):
+        server = self._draw(data)
+        if not server.is_frozen:
+            server.reading = self.world.record, server.generation
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def cache_what_was_read(self, data):
+        server = self._draw(data)
+        if not server.is_frozen and server.reading is not None:
+            version, generation = server.reading
+            server.reading = None
+            if generation == server.generation:
+                server.cached = version
+
+    @invariant()
+    def no_answer_has_an_older_record_than_an_acknowledged_one(self):
+        for server in self.running:
+            version = server.peek()
+            assert version is None or version >= self.newest
+
     @invariant()
     def no_answer_lacks_an_acknowledged_sample(self):
         for server in self.running:
             found = server.read()
-            assert found is None or found >= self.acknowledged
+            assert found is None or found >= self.samples
             assert self.direct or server.role is not ServerRole.DIRECT
 
     def teardown(self):
@@ -563,7 +704,8 @@ class Agreement(RuleBasedStateMachine):
                 assert not self.direct
                 assert not (server.peers and leaders[0].peers)
             else:
-                assert found >= self.acknowledged
+                assert found >= self.samples
+                assert server.look() >= self.newest
         if not self.direct or all(row.peer for row in self.world.read() if row.state == LIVE):
             assert len(leaders) == 1
         for server in self.running:

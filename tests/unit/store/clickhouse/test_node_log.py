@@ -129,3 +129,28 @@ def test_recovered_hours_are_marked_though_a_roll_up_begins_with_them_meanwhile(
     kind, hours = state.marks[-1]
     assert kind == "after"
     assert {hour for _, hour in hours} == {HOUR}
+
+
+def test_a_changed_record_is_acknowledged_only_in_a_role_in_which_no_other_server_may_lead_unheard(
+    node, state, tmp_path
+):
+    log = opened(node, state, tmp_path)
+    dropped: list[list[str]] = []
+    log.hear(dropped.append)
+    with pytest.raises(UnavailableError):
+        log.announce(["job"])  # without a role
+    assert log.membership() is None
+    log.recover(tmp_path)
+    log.lead()
+    first = log.membership()
+    log.announce(["job"])
+    assert dropped == [["job"]]
+    log.be_among_others()
+    assert log.membership() is None
+    log.announce(["job"])  # direct servers read the changes before each answer
+    log.check = log.be_idle  # it is expelled meanwhile
+    with pytest.raises(UnavailableError):
+        log.announce(["job"])
+    log.check = lambda: None
+    log.lead()
+    assert log.membership() not in {None, first}

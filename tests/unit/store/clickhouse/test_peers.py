@@ -2,9 +2,11 @@
 
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -31,8 +33,9 @@ class Rows:
     def __init__(self):
         self.groups = []
         self.changes = []
+        self.records: list[list[str]] = []
+        self.replicas: list[object] = []
         self.intents = set()
-        self.records = []
 
     def register(self, take):
         take(self.groups)
@@ -48,10 +51,11 @@ class Rows:
         self.groups = self.groups[blocks:]
 
     def use_replicas(self, record):
-        self.records.append(record)
+        self.replicas.append(record)
 
-    def change(self, jobs, *, dropped):
+    def change(self, jobs, *, dropped, records):
         self.changes.append((jobs, dropped))
+        self.records.append(list(records))
 
 
 class Pair:
@@ -70,7 +74,11 @@ class Pair:
         self.followed = self.leader.followed
         self.followed.may_sign = lambda: True
         self.followed.intent = lambda: 7
-        self.followed.work = PeerWork(self.store, {"roll_up": lambda command: command.argument or 0})
+        commands = {
+            "roll_up": lambda command: command.argument or 0,
+            "announce": lambda command: self.announce(msgspec.msgpack.decode(command.content)),
+        }
+        self.followed.work = PeerWork(self.store, commands)
 
     def _service(self, folder, rows):
         return PeerService(("127.0.0.1", 0), (), folder, rows, lambda: self.seconds)
@@ -89,6 +97,13 @@ class Pair:
         if self.failure is not None:
             raise self.failure
         self.stored += [(batch, retention) for batch in batches]
+
+    def announce(self, jobs):
+        self.rows.change((), dropped=False, records=jobs)
+        term = self.followed.term
+        self.followed.changed((), dropped=False, records=jobs)
+        self.followed.await_followers(term)
+        return 0
 
     def add(self, rows):
         self.rows.groups = [*self.rows.groups, rows]
@@ -153,11 +168,11 @@ def test_a_follower_knows_which_replicas_have_all_data_before_the_leader_goes_on
     pair.followed.replicas = lambda: records[0]
     pair.leader.welcome(frozenset({2}))
     assert pair.follow() is Joining.FOLLOWS
-    assert pair.copies.records == records[:1]
+    assert pair.copies.replicas == records[:1]
     term = pair.followed.term
     pair.followed.announce(records[1])
     pair.followed.await_followers(term)
-    assert pair.copies.records == records
+    assert pair.copies.replicas == records
 
 
 def test_a_second_follower_leaves_the_first_one_able_to_read_repeated_lists(pair):
@@ -277,3 +292,26 @@ def test_the_default_address_is_the_one_toward_the_engine():
     assert parse_listen("", (("127.0.0.1", 8123),)) == ("127.0.0.1", 0)
     assert parse_listen("[::1]:80", ()) == ("::1", 80)
     assert parse_listen("off", ()) is None
+
+
+def test_every_server_drops_the_records_of_a_job_before_its_change_is_acknowledged(followed):
+    followed.announce(["one"])
+    assert followed.copies.records == [["one"]]
+    followed.follower.leader.command("announce", None, msgspec.msgpack.encode(["two", "three"]))
+    assert followed.rows.records == [["one"], ["two", "three"]]
+    assert followed.copies.records == [["one"], ["two", "three"]]
+
+
+def test_nothing_is_acknowledged_without_a_follower_whose_connection_has_ended(followed):
+    [link] = followed.leader.followers()
+    term, acknowledged = followed.followed.term, []
+    followed.follower.leave()
+    wait_until(lambda: link.is_closed)
+    followed.add(ONE)
+    waiting = threading.Thread(target=lambda: acknowledged.append(followed.followed.await_followers(term)))
+    waiting.start()
+    waiting.join(0.2)
+    assert not acknowledged
+    followed.followed.drop(2)
+    waiting.join()
+    assert acknowledged

@@ -11,8 +11,10 @@ from tests.support.memory_store import MemoryStore
 
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.series import Series
-from jobmeter.model.time import HOUR, TimeRange
+from jobmeter.model.time import HOUR, TimeRange, read_clock
 from jobmeter.store.base import ReadBudget
+from jobmeter.store.window import shared
+from jobmeter.store.window.shared import SharedWindow
 from jobmeter.store.window.store import WindowedStore
 
 SERIES = [Series("gpu.power", job=f"job-{number // 2}", replica=f"worker-{number}") for number in range(6)]
@@ -23,6 +25,7 @@ class Use:
 
     is_following = True
     current = True
+    seconds = 10.0
 
     def mirror(self, memory):
         memory.trust(trusted=True)
@@ -30,8 +33,8 @@ class Use:
     def watch(self, changed):
         changed(False)
 
-    def is_current(self):
-        return self.current
+    def valid_until(self):
+        return read_clock() + self.seconds if self.current else float("-inf")
 
     def forward(self, *_):
         return False
@@ -136,3 +139,28 @@ def test_a_server_that_may_lack_writes_does_not_answer_from_memory():
     one.engine.engine_use.current = False
     assert one.store.memory is None
     assert one.store.get_revision([SERIES[0].job_key]) is None
+
+
+def test_workers_answer_as_long_as_the_answers_of_their_server_count(monkeypatch):
+    one = Follower()
+    worker: Any = SharedWindow.open(one.store.window.descriptor or 0)
+    assert not worker.is_closed
+    later = read_clock() + 11
+    monkeypatch.setattr(shared, "read_clock", lambda: later)
+    assert worker.is_closed, "nobody has renewed it"
+    one.engine.engine_use.seconds = 30.0
+    one.store.renew()
+    assert not worker.is_closed
+    one.engine.engine_use.current = False
+    one.store.renew()
+    assert worker.is_closed
+    one.engine.engine_use.current = True
+    one.store.trust(trusted=False)
+    one.store.renew()
+    assert worker.is_closed, "a server without a role"
+    one.store.trust(trusted=True)
+    assert not worker.is_closed
+    one.store.close()
+    one.store.renew()
+    assert worker.ended
+    worker.close()

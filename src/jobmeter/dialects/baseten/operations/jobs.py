@@ -12,13 +12,7 @@ from jobmeter.dialects.base.request import Choice
 from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import NAME
 from jobmeter.dialects.baseten.operations.projects import project
-from jobmeter.dialects.baseten.requests import (
-    JOB_PATH,
-    BasetenJobRequest,
-    answer,
-    operation,
-    path_operation,
-)
+from jobmeter.dialects.baseten.requests import JOB_PATH, BasetenJobRequest, answer, operation, path_operation
 from jobmeter.errors import ConflictError
 from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, Records

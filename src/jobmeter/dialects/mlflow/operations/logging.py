@@ -10,15 +10,7 @@ from jobmeter.dialects.mlflow.operations.runs import change
 from jobmeter.dialects.mlflow.requests import NUMBER, PAGE_TEXT, RunRequest, answer, operation
 from jobmeter.dialects.mlflow.runs import find
 from jobmeter.wire.mlflow.changes import logged
-from jobmeter.wire.mlflow.names import (
-    MAX_PARAM,
-    MAX_TAG,
-    MOST_METRICS,
-    MOST_PARAMS,
-    MOST_TAGS,
-    PREFIX,
-    check_key,
-)
+from jobmeter.wire.mlflow.names import MAX_PARAM, MAX_TAG, MOST_METRICS, MOST_PARAMS, MOST_TAGS, PREFIX, check_key
 from jobmeter.wire.mlflow.pages import MOST_HISTORY, check_size, page_of
 from jobmeter.wire.mlflow.values import KeyValue, MetricValue
 

@@ -12,12 +12,7 @@ from msgspec import Meta
 
 from jobmeter.dialects.alibaba.common.cloudmonitor.names import NAMESPACE
 from jobmeter.dialects.alibaba.common.cloudmonitor.read import page, read_newest_page, read_newest_points
-from jobmeter.dialects.alibaba.common.cloudmonitor.request import (
-    DEFAULT_LENGTH,
-    POINT_TIME,
-    PointsRequest,
-    request_of,
-)
+from jobmeter.dialects.alibaba.common.cloudmonitor.request import DEFAULT_LENGTH, POINT_TIME, PointsRequest, request_of
 from jobmeter.dialects.alibaba.common.cloudmonitor.request import MonitoringRequest as PointsPage
 from jobmeter.dialects.alibaba.common.listing import sort_records
 from jobmeter.dialects.alibaba.common.operation import answer, json_text, operation

@@ -6,13 +6,7 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-eas-2021-07-01-
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from jobmeter.dialects.alibaba.common.groups import (
-    GroupSort,
-    SizedGroup,
-    SizeSort,
-    groups_named,
-    page_of_groups,
-)
+from jobmeter.dialects.alibaba.common.groups import GroupSort, SizedGroup, SizeSort, groups_named, page_of_groups
 from jobmeter.dialects.alibaba.common.listing import drop_empty
 from jobmeter.dialects.alibaba.common.operation import answer, operation, select_given
 from jobmeter.dialects.alibaba.common.times import stamp

@@ -5,14 +5,7 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12
 
 from typing import Annotated
 
-from jobmeter.dialects.alibaba.common.operation import (
-    TIME,
-    Step,
-    answer,
-    convert_units,
-    operation,
-    pod_ids,
-)
+from jobmeter.dialects.alibaba.common.operation import TIME, Step, answer, convert_units, operation, pod_ids
 from jobmeter.dialects.alibaba.pai_dlc.requests import METRICS, TIME_TEXT, DlcJobRequest, Token
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice

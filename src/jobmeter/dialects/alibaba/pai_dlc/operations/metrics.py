@@ -8,12 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from jobmeter.dialects.alibaba.common.cloudmonitor.read import page
-from jobmeter.dialects.alibaba.common.cloudmonitor.request import (
-    DEFAULT_LENGTH,
-    POINT_TIME,
-    PointsRequest,
-    request_of,
-)
+from jobmeter.dialects.alibaba.common.cloudmonitor.request import DEFAULT_LENGTH, POINT_TIME, PointsRequest, request_of
 from jobmeter.dialects.alibaba.common.operation import answer, json_text, operation
 from jobmeter.dialects.alibaba.pai_dlc.requests import TIME_TEXT, Token
 from jobmeter.dialects.base import MissingFieldError, Steps
