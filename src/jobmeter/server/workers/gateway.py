@@ -210,7 +210,7 @@ class WorkerGateway:
         if isinstance(message, AdmissionRequest):
             self._admit(message)
         elif isinstance(message, SamplesRead):
-            self._store(message)
+            self._store_samples(message)
         elif isinstance(message, RecordLookup):
             self._look_up(message)
         elif self._records is not None:
@@ -240,7 +240,7 @@ class WorkerGateway:
             _log.exception("an answer of a worker could not be admitted")
         self.channel.send(AdmissionResult(about.number, is_admitted))
 
-    def _store(self, read: SamplesRead) -> None:
+    def _store_samples(self, read: SamplesRead) -> None:
         def send(receipt: Receipt | None) -> None:
             self.channel.send(SamplesStored(read.number, receipt))
 

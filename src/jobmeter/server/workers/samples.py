@@ -31,9 +31,9 @@ class WorkerPipeline:
         Raises JobmeterError for invalid content. The result raises OwnerNeededError if the call has to be forwarded.
         """
         frames = read_columns(body, self._limits, min(PIECE_BYTES, _WAITING_BYTES - self._waiting_bytes))
-        return None if frames is None else self._store(frames, principal)
+        return None if frames is None else self._store_samples(frames, principal)
 
-    async def _store(self, frames: Sequence[FrameColumns], principal: Principal) -> Receipt:
+    async def _store_samples(self, frames: Sequence[FrameColumns], principal: Principal) -> Receipt:
         size = sum(len(frame.time) + len(frame.value) + len(frame.counts) for frame in frames)
         self._waiting_bytes += size
         try:

@@ -16,6 +16,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.time import MAX_TIME_MS, read_clock
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
+from jobmeter.store.clickhouse.followed_rows import FollowedRows, make_batch
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.leader_link import LeaderLink
 from jobmeter.store.clickhouse.native import encode
@@ -123,10 +124,7 @@ class NodeLog:
         return self.role in {ServerRole.LEADER, ServerRole.FOLLOWER}
 
     def connect(self, peers: PeerService, store: LeaderStore, tables: LeaderCommands) -> None:
-        """Use connections with other servers; ``store`` does the work that followers send.
-
-        ``tables`` are the commands for other rows than samples.
-        """
+        """Use connections with other servers. ``store`` stores their samples, ``tables`` have commands for other rows."""
         self.peers = peers
         if self._replicas is not None:
             self._replicas.announce = self._announce_replicas
@@ -322,7 +320,7 @@ class NodeLog:
         """Add copies of rows of the leader's journal."""
         self._copies.add([JournalBlock(rows) for rows in group])
         if self._mirror is not None:
-            self._mirror.apply([_batch_of(rows) for rows in group], intent)
+            self._mirror.apply([make_batch(rows) for rows in group], intent)
 
     def drop_oldest(self, blocks: int) -> None:
         """Drop the oldest copies: the engine has them."""
@@ -498,44 +496,3 @@ class NodeLog:
         if self._state is None or self._catalog is None:
             raise UnavailableError("the telemetry store is not open yet")
         return self._state, self._catalog
-
-
-class FollowedRows:
-    """Copies of the rows of a leader's journal, in order. Safe for any number of threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._blocks: list[JournalBlock] = []
-
-    def list_blocks(self) -> Sequence[JournalBlock]:
-        """Return the blocks."""
-        with self._lock:
-            return tuple(self._blocks)
-
-    def pending(self) -> Pending:
-        """Return the rows for readers."""
-        return Pending(self.list_blocks())
-
-    def add(self, blocks: Sequence[JournalBlock]) -> None:
-        """Add blocks."""
-        with self._lock:
-            self._blocks += blocks
-
-    def drop_oldest(self, count: int) -> None:
-        """Drop the oldest blocks."""
-        with self._lock:
-            del self._blocks[:count]
-
-    def clear(self) -> None:
-        """Drop all blocks."""
-        with self._lock:
-            self._blocks = []
-
-
-def _batch_of(rows: SampleRuns) -> SampleBatch:
-    """Return rows as a batch without the objects of its series."""
-    single = len(rows.count) == len(rows)
-    index = np.arange(len(rows.count), dtype=np.uint32)
-    return SampleBatch(
-        (), index if single else np.repeat(index, rows.count), rows.time, rows.value, rows.keys, rows.span, single
-    )
