@@ -100,7 +100,7 @@ def private_accesses() -> int:
 
 
 FIGURES = (
-    Figure("lines of Python and C", lines, 145_900, 84_000),
+    Figure("lines of Python and C", lines, 147_400, 84_000),
     Figure("docstrings with forbidden words", forbidden_docstrings, 0, 0),
     Figure(
         "class names of the core with several meanings",

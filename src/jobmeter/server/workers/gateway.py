@@ -153,7 +153,7 @@ class SharedRecords(Protocol):
         """Use up the nonce, the rate and the budget of a worker's answer. False if the worker must forward the call."""
         ...
 
-    def store(self, read: SamplesRead, done: Callable[[Receipt | None], None]) -> None:
+    def take_samples(self, read: SamplesRead, done: Callable[[Receipt | None], None]) -> None:
         """Store samples. ``done`` gets the receipt when it is true, None if the worker must forward the call."""
         ...
 
@@ -248,7 +248,7 @@ class WorkerGateway:
             if self._records is None:
                 send(None)
             else:
-                self._records.store(read, send)
+                self._records.take_samples(read, send)
         except Exception:  # noqa: BLE001 - the worker that waits must get a result
             _log.exception("samples of a worker could not be stored")
             send(None)

@@ -104,7 +104,7 @@ class OwnedRecords:
             admission.charge(about.key, rows, seconds)
         return True
 
-    def store(self, read: SamplesRead, done: Callable[[Receipt | None], None]) -> None:
+    def take_samples(self, read: SamplesRead, done: Callable[[Receipt | None], None]) -> None:
         """Store samples that a worker has read. Every failure makes the worker forward the call, which reports it."""
 
         def finish(durable: asyncio.Future[None]) -> None:

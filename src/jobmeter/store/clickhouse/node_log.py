@@ -124,7 +124,7 @@ class NodeLog:
         return self.role in {ServerRole.LEADER, ServerRole.FOLLOWER}
 
     def connect(self, peers: PeerService, store: LeaderStore, tables: LeaderCommands) -> None:
-        """Use connections with other servers. ``store`` stores their samples, ``tables`` have commands for other rows."""
+        """Use connections with other servers: ``store`` does their work, ``tables`` stores their other rows."""
         self.peers = peers
         if self._replicas is not None:
             self._replicas.announce = self._announce_replicas
