@@ -1,6 +1,7 @@
 """Table of the numbers of series, compared with a dictionary."""
 
 import ctypes
+import os
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,7 @@ def _resident():
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) * 1024
 
 
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer has an allocator of its own")
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library is not glibc")
 def test_zeros_take_memory_where_they_are_written_even_after_the_c_library_has_freed_larger_blocks():
     trim = ctypes.CDLL(None).malloc_trim

@@ -42,7 +42,7 @@ class World(ServerTable):
     def begin_insert(self, at):
         """Begin an insert that was sent; refuse it from an expelled server."""
         number, samples = self.sent.pop(at)
-        if not self.away and self.get_state(number) == LIVE:
+        if not (self.away or self.table_away) and self.get_state(number) == LIVE:
             self.inserts.append((number, samples))
 
     def end_insert(self, at):
@@ -387,6 +387,8 @@ class Server:
             if link.is_closed or not self.reaches(leader) or leader.role is not ServerRole.LEADER:
                 return False
             return leader.announce(version)
+        if self.role is ServerRole.IDLE:
+            return False
         try:
             self.membership.check()
         except UnavailableError:
@@ -705,7 +707,7 @@ class Agreement(RuleBasedStateMachine):
                 assert not (server.peers and leaders[0].peers)
             else:
                 assert found >= self.samples
-                assert server.look() >= self.newest
+            assert server.look() >= self.newest
         if not self.direct or all(row.peer for row in self.world.read() if row.state == LIVE):
             assert len(leaders) == 1
         for server in self.running:
