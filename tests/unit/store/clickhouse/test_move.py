@@ -250,7 +250,7 @@ def test_one_move_runs_at_a_time(source: ClickHouseStore, dsn: str):
     assert moved(source, dsn).moved
 
 
-@pytest.mark.parametrize("method", ["insert", "sums", "erase"])
+@pytest.mark.parametrize("method", ["insert", "sum_slices", "erase"])
 def test_after_a_failure_of_the_target_the_same_order_goes_on(
     source: ClickHouseStore, dsn: str, slot: Slot, monkeypatch: pytest.MonkeyPatch, method: str
 ):
