@@ -144,7 +144,8 @@ def table(found: Sequence[Result], names: Sequence[str]) -> str:
     """Return the medians as Markdown."""
     lines = [f"| the same minutes | {' | '.join(names)} | bar |", "|---|" + "---|" * (len(names) + 1)]
     for one in found:
-        cells = [f"{one.median(name) or 0:,.4g} {one.row.unit}" for name in names]
+        medians = [one.median(name) for name in names]
+        cells = ["" if value is None else f"{value:,.4g} {one.row.unit}" for value in medians]
         lines.append(f"| {one.row.name} | {' | '.join(cells)} | {one.row.bar.text if one.row.bar else ''} |")
     return "\n".join(lines)
 

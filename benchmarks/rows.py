@@ -15,7 +15,7 @@ ROWS: tuple[Row, ...] = (
     Row("live.vendor", "live through PAI-DLC GetJobMetrics, 16 replicas, p50", "ms"),
     Row("processes.p50", "live with --processes 2, p50", "ms", bar=FASTER),
     Row("processes.p99", "live with --processes 2, p99", "ms"),
-    Row("processes.rate", "the same, 16 connections", "answers/s", _MANY, MORE),
+    Row("processes.rate", "live with --processes 2, 16 connections", "answers/s", _MANY, MORE),
     Row("processes.rate.p99", "the same, 16 connections, p99", "ms"),
     Row("processes.rate.client", "the same, 16 connections: CPU of the client", "% of a core", None),
     Row("loaded.p50", "live while 10,000 samples/s arrive, p50", "ms"),
