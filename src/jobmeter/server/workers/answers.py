@@ -248,6 +248,7 @@ class WorkerAnswers:
         if not own.body_bytes or own.handler.rule.is_question:
             return bool(own.body_bytes)
         self._admissions.clear()
+        self._executor.missed = None
         own.request.rule = own.handler.rule
         try:
             known = check_headers(own.handler.services, own.request, own.handler.project, from_memory=True)
@@ -399,7 +400,10 @@ class WorkerAnswers:
 
         def authenticated() -> None:
             keep_open()
-            _, claim = self._authenticator.find(call, rule.schemes)
+            try:
+                _, claim = self._authenticator.find(call, rule.schemes)
+            except OwnerNeededError:
+                return  # a session, a link or a share token: only the storage process knows it
             self._begin((claim.kind, claim.value), lambda: self._authenticator.identify(call, rule.schemes))
 
         if missed is not None:

@@ -87,6 +87,23 @@ def test_a_session_and_a_wrong_token_are_left_to_the_storage_process(tmp_path):
     run(main())
 
 
+def test_a_link_signs_in_and_its_session_reads_through_a_worker(tmp_path):
+    async def main():
+        async with working(tmp_path / "data") as place:
+            await place.write(point(place, 60, 0.5))
+            sessions, key = place.services.sessions, place.served.admin.access_key_id
+            code, _ = sessions.create_link(key)
+            status, body = await place.send("POST", f"{BASE}/session", {"Authorization": f"Link {code}"})
+            assert status == 200, body
+            value, _ = sessions.begin(key)
+            session = {"Cookie": f"jobmeter-session={value}", "Host": "x"}
+            for path in ("/whoami", "/jobs", "/jobs/j1", "/findings", "/status", "/keys"):
+                status, body = await place.send("GET", BASE + path, session)
+                assert status == 200, (path, body)
+
+    run(main())
+
+
 def test_a_worker_forwards_all_requests_while_the_window_is_closed_or_parts_are_damaged(tmp_path):
     async def main():
         async with working(tmp_path / "data") as place:

@@ -132,6 +132,17 @@ def test_a_key_may_write_its_own_project_only_and_not_after_its_revocation(tmp_p
     run(main())
 
 
+def test_a_key_is_searched_for_after_a_question_that_memory_cannot_answer(tmp_path):
+    async def main():
+        async with working(tmp_path / "data") as place:
+            await warm(place, body_of(place, 0))
+            assert (await place.ask(f"{BASE}/jobs/none/metrics?metric=app.loss"))[0] == 404
+            writer, body = place.served.key("writer"), body_of(place, 3)
+            assert [(await ingest(place, body, writer))[2] for _ in range(2)] == [False, True]
+
+    run(main())
+
+
 def test_a_limited_rate_is_counted_by_the_storage_process(tmp_path):
     async def main():
         async with working(tmp_path / "data", rate_limits="ingest=1:3") as place:
