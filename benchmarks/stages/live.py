@@ -49,7 +49,7 @@ def live(plan: Plan, table: Table) -> None:
 
 
 def processes(plan: Plan, table: Table) -> None:
-    """As ``live``, with two worker processes."""
+    """Measure live questions to a server with two worker processes."""
     with _loaded(plan, JobmeterOfTwo) as (everybody, day), Stream(everybody, day.names(), REPLICAS) as stream:
         for one in everybody:
             drive(one.port, [one.messages(questions(day.job))] * CONNECTIONS, plan.seconds / 2)  # each worker's cache

@@ -43,7 +43,7 @@ def agents(plan: Plan, table: Table) -> None:
 
 
 def bodies(plan: Plan, table: Table) -> None:
-    """As ``agents``, with two worker processes."""
+    """Measure agents' bodies to a server with two worker processes."""
     _write_bodies(plan, table, "bodies.rate", JobmeterOfTwo)
 
 

@@ -1,4 +1,4 @@
-"""Servers whose ClickHouse node is away or whose disk is full, and two servers of which either is killed.
+"""Servers lose their ClickHouse node, fill their disk, or are killed beside another server.
 
 ``tests/storm`` kills and freezes them at random moments.
 """

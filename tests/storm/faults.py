@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.storm.topology import Installation, KeptServer
+from tests.storm.topology import Installation, RestartedServer
 from tests.support.clickhouse import NodeProcess
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.2, 20.0
@@ -35,7 +35,7 @@ class Target:
     freeze: Callable[[], Callable[[], None]]
 
 
-def role_of(kept: KeptServer) -> str:
+def role_of(kept: RestartedServer) -> str:
     """Return the last role that a server has logged."""
     lines = [line for line in kept.server.output().splitlines() if LEADS in line or FOLLOWS in line]
     return "leader" if lines and LEADS in lines[-1] else "follower"
@@ -51,7 +51,7 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _target_server(kept: KeptServer, *, alone: bool) -> Target:
+def _target_server(kept: RestartedServer, *, alone: bool) -> Target:
     def kill() -> Callable[[], None]:
         kept.kill()
         return kept.revive
@@ -64,7 +64,7 @@ def _target_server(kept: KeptServer, *, alone: bool) -> Target:
     return Target(lambda: "server" if alone else role_of(kept), kill, freeze)
 
 
-def _target_worker(kept: KeptServer, generator: random.Random) -> Target:
+def _target_worker(kept: RestartedServer, generator: random.Random) -> Target:
     def hit(number: int) -> Callable[[], None]:
         children = kept.server.children()
         if not children:

@@ -18,7 +18,7 @@ Versions = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Shape:
-    """Samples of a batch: so many points of so many replicas, ``spacing_ms`` apart. ``start_ms``: the first batch."""
+    """Size of a batch: ``points`` of each replica, ``spacing_ms`` apart. The first batch begins at ``start_ms``."""
 
     replicas: int
     points: int

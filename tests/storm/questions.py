@@ -73,7 +73,7 @@ def judge_values(asked: Range, sent: Versions, replica: int, values: NDArray[np.
 
 
 def place_values(asked: Range, points: Sequence[Sequence[float]]) -> tuple[NDArray[np.float64], int]:
-    """Return values in the order of the range's times, NaN where there is none, and the points that do not fit."""
+    """Return a value for each time of the range (NaN: no value), and the number of points at other times."""
     times = asked.times()
     values = np.full(len(times), np.nan)
     odd = 0

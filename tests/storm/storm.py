@@ -38,7 +38,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Plan:
-    """A storm of at most so many faults and minutes; or of the faults of ``script``, such as "leader killed"."""
+    """Limits of a storm in faults and minutes, or its faults in order: ``script``, such as "leader killed"."""
 
     topology: str
     seed: int

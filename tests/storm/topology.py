@@ -13,7 +13,7 @@ from tests.support.processes import API, ServerProcess
 from tests.support.waiting import wait_until
 
 
-class KeptServer:
+class RestartedServer:
     """A server that is started again whenever it ends, as a service manager does."""
 
     def __init__(self, server: ServerProcess) -> None:
@@ -78,7 +78,7 @@ class KeptServer:
 class Installation:
     """Everything that may be killed and frozen. The first server is the one that others share keys with."""
 
-    servers: Sequence[KeptServer]
+    servers: Sequence[RestartedServer]
     nodes: Sequence[NodeProcess]
     database: PostgreSQL
 
@@ -103,9 +103,9 @@ class Topology:
             database = stack.enter_context(own_server())
             nodes = stack.enter_context(mortal_nodes(self.nodes))
             options = ("--store", self.find_dsn(nodes), "--registry", f"{database.url}/postgres", *options)
-            made: list[KeptServer] = []
+            made: list[RestartedServer] = []
             for number in range(self.servers):
-                kept = KeptServer(ServerProcess(folder / str(number), *options, environment=environment))
+                kept = RestartedServer(ServerProcess(folder / str(number), *options, environment=environment))
                 stack.callback(kept.close)
                 if made:
                     _share_keys(made[0].server, kept.server)

@@ -34,7 +34,7 @@ from jobmeter.store.clickhouse.commit import CommitLog, DirectInserts, Flusher
 from jobmeter.store.clickhouse.damage import Damage, advice
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.journal import Journal
-from jobmeter.store.clickhouse.led_tables import make_table_commands, send_nothing
+from jobmeter.store.clickhouse.led_tables import make_table_commands, send_to_no_leader
 from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.logs import LogTable
 from jobmeter.store.clickhouse.lookup import Lookup
@@ -171,7 +171,7 @@ class ClickHouseStore:
         self._lookup = Lookup(read, self.reader, self.rollup_state, self.commit_log.get_pending)
         self.rollup_job = RollupJob(write, self.rollup_state, self.commit_log.flush, self._gate)
         log, led = self.node_log, self._shared is not None
-        send = log.send_rows if log is not None and led else send_nothing
+        send = log.send_rows if log is not None and led else send_to_no_leader
         self.logs: LogStore = LogTable(write, read, self.reader, self._gate, send)
         self._span_table = SpanTable(write, read, self._gate, send)
         self.spans: SpanStore = self._span_table

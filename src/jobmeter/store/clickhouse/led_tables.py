@@ -22,7 +22,7 @@ Returns False, without a call of the function, if this server does not follow a 
 """
 
 
-def send_nothing(name: str, shipper: int, rows: Callable[[], object]) -> bool:  # noqa: ARG001 - as any ``SendRows``
+def send_to_no_leader(name: str, shipper: int, rows: Callable[[], object]) -> bool:  # noqa: ARG001 - as any ``SendRows``
     """Return False: this server writes itself."""
     return False
 

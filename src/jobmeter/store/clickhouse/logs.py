@@ -18,7 +18,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.syslog import SEVERITIES
 from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.led_tables import LINES, SendRows, send_nothing
+from jobmeter.store.clickhouse.led_tables import LINES, SendRows, send_to_no_leader
 from jobmeter.store.clickhouse.log_search import LEVEL, SETTINGS, SEVERITY, condition
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import ReadMeter, SampleReader
@@ -45,7 +45,7 @@ class LogTable:
     """Implements ``jobmeter.store.base.LogStore``. Safe for any number of threads."""
 
     def __init__(
-        self, write: Pool, read: Pool, reader: SampleReader, gate: WriteGate, send: SendRows = send_nothing
+        self, write: Pool, read: Pool, reader: SampleReader, gate: WriteGate, send: SendRows = send_to_no_leader
     ) -> None:
         self._gate = gate
         self._send = send

@@ -6,7 +6,7 @@ import msgspec
 
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.led_tables import OUTBOX, TRIM, SendRows, send_nothing
+from jobmeter.store.clickhouse.led_tables import OUTBOX, TRIM, SendRows, send_to_no_leader
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.schema import make_cluster_clause, name_stored_table
 from jobmeter.store.clickhouse.target import EngineTarget
@@ -20,7 +20,7 @@ class OutboxTable:
     """Implements ``jobmeter.store.base.OutboxStore``. Safe for any number of threads."""
 
     def __init__(
-        self, write: Pool, read: Pool, target: EngineTarget, gate: WriteGate, send: SendRows = send_nothing
+        self, write: Pool, read: Pool, target: EngineTarget, gate: WriteGate, send: SendRows = send_to_no_leader
     ) -> None:
         self._gate = gate
         self._send = send

@@ -17,7 +17,7 @@ from jobmeter.model.time import DAY, NS_PER_MS
 from jobmeter.model.trace_filter import PAGE_BYTES, SpanFilter, TraceFilter
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.led_tables import SPANS, SendRows, send_nothing
+from jobmeter.store.clickhouse.led_tables import SPANS, SendRows, send_to_no_leader
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import ReadMeter
 from jobmeter.store.clickhouse.span_sql import list_sql, select_total, spans_sql
@@ -35,7 +35,7 @@ _STATUSES = {status: number for number, status in enumerate(STATUSES)}
 class SpanTable:
     """Implements ``jobmeter.store.base.SpanStore``. Safe for any number of threads."""
 
-    def __init__(self, write: Pool, read: Pool, gate: WriteGate, send: SendRows = send_nothing) -> None:
+    def __init__(self, write: Pool, read: Pool, gate: WriteGate, send: SendRows = send_to_no_leader) -> None:
         self._gate = gate
         self._send = send
         self.shown = "1"

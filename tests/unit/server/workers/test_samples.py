@@ -1,4 +1,4 @@
-"""Bodies of samples that a worker reads are stored, answered, counted and refused like those of the storage process."""
+"""A worker and the storage process treat a body of samples alike: storage, receipt, counts, refusals."""
 
 import json
 
