@@ -54,12 +54,14 @@ class NodeLog:
     ) -> None:
         """``folder`` has this server's journal; None for a server without a journal.
 
-        ``siblings`` journals share the memory for rows that wait. To ``replicas`` only the leader writes.
+        ``siblings`` shards share the memory for rows that wait. To ``replicas`` only the leader writes.
         """
         self._replicas = replicas
         self._recovers = False  # True while this server writes to replicas without a role
         most = JournalLimits()
         self._limits = replace(most, most_rows=most.most_rows // siblings, most_bytes=most.most_bytes // siblings)
+        # The other shards must not wait for the agreement about this one.
+        self._idle_seconds = _IDLE_SECONDS if siblings == 1 else 0.0
         self.role = ServerRole.IDLE
         self.writing = threading.Lock()
         self.check: Callable[[], None] = accept_all
@@ -151,31 +153,30 @@ class NodeLog:
         peers.followed.work = PeerWork(lambda batches, retention: choose().append_all(batches, retention), commands)
         peers.renew = self._renew
 
-    def begin_commit(self) -> int:
-        """Return the number for ``await_followers``."""
-        return 0 if self.peers is None else self.peers.followed.term
-
-    def await_followers(self, number: int) -> None:
-        """Return when all followers have what was stored since ``begin_commit`` returned that number.
+    @contextmanager
+    def confirmed(self) -> Iterator[None]:
+        """Wait at the end of the block until all followers have what was stored or sent inside.
 
         Raises UnavailableError if they may have it, but others may have expelled this server.
         """
+        number = 0 if self.peers is None else self.peers.followed.term
+        yield
         if self.peers is not None:
             self.peers.followed.await_followers(number)
 
-    def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> bool:
-        """Have the leader store batches. Return False if this server does not follow one.
+    def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> Sequence[SampleBatch]:
+        """Have the leader store batches. Return them if this server does not follow one.
 
         Waits some seconds while this server has no role. Raises UnavailableError after that.
         """
         self._await_role()
         if self.role is not ServerRole.FOLLOWER:
-            return False
+            return batches
         self._leader().append(batches, retention)
-        return True
+        return ()
 
     def _await_role(self) -> None:
-        deadline = monotonic() + _IDLE_SECONDS
+        deadline = monotonic() + self._idle_seconds
         while self.role is ServerRole.IDLE and self.peers is not None and monotonic() < deadline:
             self._role_changed.wait(_IDLE_STEP_SECONDS)
 
@@ -232,9 +233,8 @@ class NodeLog:
     def _announce_replicas(self, record: ReplicaSetState) -> None:
         """Tell the followers which replicas have all data, and wait until they know."""
         if self.peers is not None and self.role is ServerRole.LEADER:
-            term = self.begin_commit()
-            self.peers.followed.announce(record)
-            self.await_followers(term)
+            with self.confirmed():
+                self.peers.followed.announce(record)
 
     def use_replicas(self, record: ReplicaSetState) -> None:
         """Read only the replicas that the leader's record names."""
@@ -267,9 +267,8 @@ class NodeLog:
         ``records`` are the ids of jobs whose records changed.
         """
         if self.peers is not None and self.role is ServerRole.LEADER:
-            term = self.begin_commit()
-            self.peers.followed.changed(jobs, dropped=dropped, records=records)
-            self.await_followers(term)
+            with self.confirmed():
+                self.peers.followed.changed(jobs, dropped=dropped, records=records)
 
     def append(self, group: Sequence[SampleRuns]) -> None:
         """Make the rows durable: in the journal, or in the node."""

@@ -63,7 +63,7 @@ def other_server(rows: Sequence[ServerRow]) -> str:
     """Return the message for a start beside other servers."""
     hosts = ", ".join(sorted({row.host for row in rows}))
     return (
-        f"another server uses these replicas, on {hosts}: several servers need ClickHouse Keeper, or, without shards, "
+        f"another server uses these replicas, on {hosts}: several servers need ClickHouse Keeper, or "
         "one registry in PostgreSQL. Stop the other one. If it is lost with its data folder: "
         "jobmeter serve --discard-journals"
     )
