@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
@@ -109,11 +110,13 @@ def _move(shards: Sequence[Shard], target: EngineTarget, clock: Clock, order: Mo
 def _open_all(shards: Sequence[Shard], *, strict: bool) -> None:
     """Open the shards that can be reached. Raises UnavailableError for none, and if ``strict`` for any that cannot."""
     away: list[UnavailableError] = []
-    for shard in shards:
-        try:
-            shard.open()
-        except UnavailableError as error:
-            away.append(error)
+    # At the same time: each may have to wait for other servers.
+    with ThreadPoolExecutor(len(shards), "jobmeter-opening") as threads:
+        for opening in [threads.submit(shard.open) for shard in shards]:
+            try:
+                opening.result()
+            except UnavailableError as error:
+                away.append(error)
     if away and (strict or len(away) == len(shards)):
         raise away[0]
 
