@@ -17,6 +17,7 @@ from jobmeter.model.time import MAX_TIME_MS, read_clock
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.followed_rows import FollowedRows, make_batch
+from jobmeter.store.clickhouse.insert_fence import InsertFence, fence_server
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.leader_link import LeaderLink
 from jobmeter.store.clickhouse.native import encode
@@ -447,7 +448,7 @@ class NodeLog:
             before = state.intent()
             hours = set[JobHour]().union(*(rows.find_late_hours(MAX_TIME_MS + 1) for rows in groups))
             state.mark_before({pair for pair in hours if pair[1] < before})
-            self._flusher(groups, self.number())
+            self._flusher(groups, self._find_fence(leads=True))
             intent = state.intent()
             state.mark_after({pair for pair in hours if pair[1] < intent}, _NEVER)
 
@@ -489,7 +490,14 @@ class NodeLog:
         if leads:
             self.check()  # an expelled leader may have been frozen: newer rows may be in the node
         state.write_marks()
-        self._flusher(group, self.number() if leads else 0)
+        self._flusher(group, self._find_fence(leads=leads))
+
+    def _find_fence(self, *, leads: bool) -> InsertFence | None:
+        """Return the fence of inserts. An expelled server inserts its journal without one, once nobody else does."""
+        if self._replicas is not None:
+            return self._replicas.fence
+        number = self.number() if leads else 0
+        return fence_server(number) if number else None
 
     def _parts(self) -> tuple[RollupState, Catalog]:
         if self._state is None or self._catalog is None:

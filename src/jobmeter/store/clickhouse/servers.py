@@ -1,12 +1,13 @@
 """The table of the servers that use one ClickHouse node."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from jobmeter.model.time import DAY, Clock
 from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.insert_fence import fence_server
 from jobmeter.store.clickhouse.pool import Pool
 
 LIVE, EXPELLED, DEPARTED, SUCCEEDED = 0, 1, 2, 3
@@ -97,25 +98,6 @@ def describe_apart(rows: Sequence[ServerRow]) -> str:
     )
 
 
-def mark_insert(server: int) -> dict[str, str]:
-    """Return the settings by which ``ServerTable.is_inserting`` finds the inserts of a server."""
-    return {"log_comment": f"jobmeter server {server}"}
-
-
-def fence_insert(table: str, columns: Mapping[str, str], server: int) -> str:
-    """Return the target of an insert that the engine refuses once a server is expelled; ``columns`` with their types.
-
-    The engine lists an insert as running before it reads the state.
-    """
-    names = ", ".join(columns)
-    described = ", ".join(f"{name} {kind}" for name, kind in columns.items())
-    expelled = f"(SELECT max(state) FROM servers WHERE id = {server}) > {LIVE}"
-    return (
-        f"{table} ({names}) SELECT {names} FROM input('{described}') "
-        f"WHERE throwIf({expelled}, 'other servers have expelled this one') = 0"
-    )
-
-
 def describe_unreachable(rows: Sequence[ServerRow]) -> str:
     """Return the message for a server that cannot follow the leader, where only a leader may write."""
     hosts = ", ".join(sorted({row.host for row in rows}))
@@ -185,7 +167,7 @@ class ServerTable:
 
     def is_inserting(self, number: int) -> bool:
         """Return True while the engine runs an insert of a server."""
-        parameters = {"mark": mark_insert(number)["log_comment"]}
+        parameters = {"mark": fence_server(number).mark}
         with translated("read which servers use it"), self._pool.client() as client:
             (row,) = client.query(_INSERTS, parameters=parameters).result_rows
         return bool(row[0])

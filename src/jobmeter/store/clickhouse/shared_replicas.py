@@ -5,14 +5,18 @@ on no other server can change it. So a former leader that wakes up excludes noth
 at each start, the complete set then shrinks to one replica, because the former leader may have run a statement on some
 replicas only.
 
+A replica refuses the inserts of samples of a former leader: the server that takes the record first stores its term on
+each replica that answers, and waits until none of them runs an earlier insert. The other replicas get the term by the
+repair that makes them complete.
+
 The leader tells the followers each change, and waits until they know it, before it answers the statement that made it.
 So no follower reads a replica that lacks an acknowledged row.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,7 @@ from jobmeter.model.server_group import OpenGroup, ServerGroup
 from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.group_record import GROUP_OWNER, GroupRecord, GroupServerTable
+from jobmeter.store.clickhouse.insert_fence import InsertFence, begin_term, fence_writer, read_term
 from jobmeter.store.clickhouse.journal_owner import has_ended
 from jobmeter.store.clickhouse.migrate import list_missing
 from jobmeter.store.clickhouse.nodes import SILENCE_SECONDS, NodesClient
@@ -59,6 +64,7 @@ class SharedReplicaSet(ReplicaSet):
         self._group = group
         self._former = former
         self._is_writer = False
+        self._term = 0
         self._announced: ReplicaSetState | None = None
         self._beginning = threading.Lock()
 
@@ -161,6 +167,8 @@ class SharedReplicaSet(ReplicaSet):
             record = file.take()
             chosen = self._complete_one(contents, record, away)
             content = self.prepare(chosen, None)
+            # Servers without tables get the term with them, by the repair.
+            term = self._begin_term([one for one, found in contents.items() if found.data or one == chosen], record)
             with self._recording:
                 self._ids |= {place: one.id for place, one in contents.items()} | {chosen: content.id}
                 complete = {content.id: place_name(chosen)}
@@ -168,7 +176,27 @@ class SharedReplicaSet(ReplicaSet):
                 self._is_saved = False
                 with translated("note which replicas have all data"):
                     self._save([place for place in contents if self._ids[place]], None)
-                self._is_writer = True
+                self._is_writer, self._term = True, term
+
+    def _begin_term(self, places: Iterable[Place], record: ReplicaSetState) -> int:
+        """Have some replicas refuse the inserts of former writers. Return the new term."""
+        with ExitStack() as stack, translated("begin to write to its replicas"):
+            clients = [
+                stack.enter_context(
+                    closing(connect(self.target.with_server(one), self.target.database, SILENCE_SECONDS))
+                )
+                for one in places
+            ]
+            # Higher than any of them, even if the registry was lost and counts from the start.
+            term = max(record.number, *(read_term(client, record.identity) + 1 for client in clients))
+            for client in clients:
+                begin_term(client, record.identity, term)
+        return term
+
+    @property
+    def fence(self) -> InsertFence:
+        """The fence of inserts since this server last took the record."""
+        return fence_writer(self._record.identity, self._term)
 
     def end_writing(self) -> None:
         """Write no more: another server leads."""

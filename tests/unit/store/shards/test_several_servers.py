@@ -12,11 +12,11 @@ from tests.store_contract.slot import Slot
 from tests.support.clickhouse import NodeProcess
 from tests.support.server_group import MemoryServerGroup
 from tests.support.waiting import wait_until
+from tests.unit.store.clickhouse.test_shared_replicas import expel
 from tests.unit.store.shards.support import CLOCK, address, new_database, slot_on
 
 from jobmeter.model.time import HOUR, TimeRange
 from jobmeter.store.clickhouse import ClickHouseStore
-from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED
 from jobmeter.store.registry import open_store
 from jobmeter.store.shards.store import ShardedStore
 from jobmeter.store.window.store import WindowedStore
@@ -92,23 +92,14 @@ def test_each_server_answers_from_memory_what_the_other_acknowledged(pair, tmp_p
         require(again, slots[1:], 6)
 
 
-def expel(store: ShardedStore, shard: int, group: MemoryServerGroup) -> None:
-    """Let a follower of a shard, from 0, take the server that leads it for dead."""
-    engine = store.shards[shard].engine
-    assert isinstance(engine, ClickHouseStore)
-    assert engine.replicas is not None
-    assert engine.membership is not None
-    name, number = engine.replicas.identity, engine.membership.number
-    (row,) = (one for one in group.read_servers(name, DEPARTED) if one.number == number)
-    group.write_server(name, row._replace(state=EXPELLED), 0)
-
-
 @pytest.fixture
 def crossed(pair, tmp_path, group) -> Iterator[Sequence[WindowedStore]]:
     """Two servers, each of which leads one shard."""
     dsn = address(pair, new_database(), 2)
     with opened(dsn, tmp_path / "a", group) as first, opened(dsn, tmp_path / "b", group) as second:
-        expel(first.engine, 1, group)
+        engine = first.engine.shards[1].engine
+        assert isinstance(engine, ClickHouseStore)
+        expel(engine, group)
         roles = [
             "shard 1: leads, followers: 1; shard 2: follows the leading server",
             "shard 1: follows the leading server; shard 2: leads, followers: 1",
