@@ -207,6 +207,8 @@ def test_replicas_refuse_the_insert_of_a_leader_that_froze_before_it(servers, pa
         frozen.set()
         thawed.wait()
 
+    first.append(batch_of({(slot.gauge(), slot.start): 0.0}), FOREVER)
+    first.maintenance.flush()  # so that the next insert is only of samples
     log.check = freeze  # the last look before an insert
     first.append(batch_of({(slot.gauge(), slot.start): 1.0}), FOREVER)
     first.membership.stop()
