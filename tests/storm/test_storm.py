@@ -7,7 +7,7 @@ from tests.storm.storm import BAD, Load, Plan, run_storm
 SCRIPTS = {
     "leader": ("leader killed", "follower killed", "leader frozen", "follower frozen", "ClickHouse killed"),
     "replicas": ("ClickHouse killed", "server killed", "ClickHouse frozen", "worker killed"),
-    "shards": ("ClickHouse killed", "server killed", "PostgreSQL killed"),
+    "cluster": ("ClickHouse killed", "leader killed", "PostgreSQL killed"),
 }
 
 
