@@ -126,5 +126,6 @@ TOPOLOGIES: Mapping[str, Topology] = {
     "leader": Topology(servers=3, nodes=1),
     "replicas": Topology(servers=3, nodes=2),
     "shards": Topology(servers=1, nodes=4, shards=2),
+    "cluster": Topology(servers=3, nodes=4, shards=2),
 }
-"""Three servers of one ClickHouse server; three on two replicas; one on two shards of two replicas."""
+"""Three servers of one ClickHouse server, or on two replicas; one server, or three, on two shards of two replicas."""
