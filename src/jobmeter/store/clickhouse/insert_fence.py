@@ -42,7 +42,7 @@ class InsertFence(NamedTuple):
 
 
 def fence_server(number: int) -> InsertFence:
-    """Return the fence of a server among those of one ClickHouse server: its state in the table of servers."""
+    """Return the fence of one of several servers of a ClickHouse server: its state in the table of servers."""
     return InsertFence(f"(SELECT max(state) FROM servers WHERE id = {number}) > 0", f"jobmeter server {number}")
 
 

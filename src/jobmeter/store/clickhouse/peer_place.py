@@ -53,8 +53,8 @@ class PeerPlace(msgspec.Struct, frozen=True):
 def parse_listen(text: str, engine: Sequence[Place], shard: int = 1) -> Place | None:
     """Return the address to listen on for a shard, from 1; None for ``off``.
 
-    Default: a free port of the address by which this machine reaches the engine. A named port is that of the first
-    shard, and the next ports are those of the others. Raises ConfigurationError.
+    Default: a free port of the address by which this machine reaches the engine. The first shard
+    has the named port, and the other shards have the next ports. Raises ConfigurationError.
     """
     if text == OFF:
         return None

@@ -1,7 +1,7 @@
 """Use of the shards of a store by several servers: on each shard one server leads, not always the same one.
 
-The agreement, the journal and the connections of a shard are those of a store without shards. So a server that dies
-while a shard is away is succeeded on the other shards, and on that shard once it is back.
+Each shard has its own agreement, journal and connections, as a store without shards has. If a server dies while a shard
+is away, another server succeeds it on the other shards at once, and on that shard when it is back.
 """
 
 import threading
@@ -56,7 +56,7 @@ class ShardUse:
         return any(use.is_following for use in list(self._uses.values()))
 
     def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> Sequence[SampleBatch]:
-        """Have the leaders of shards store batches. Return those of the shards that this server does not follow."""
+        """Have the leaders of shards store batches. Return the batches of shards that this server does not follow."""
         followed = {number: use for number, use in list(self._uses.items()) if use.is_following}
         if not followed:
             return batches
