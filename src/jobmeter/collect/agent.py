@@ -1,6 +1,6 @@
 """Agent of a node: builds its collectors, its loop and its delivery."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -110,7 +110,7 @@ class Agent:
             sources,
             (EnergyDivision(place, jobs.list_claims, state).divide, incidents.watch, kills.watch),
             node=_node_collectors(place, jobs, finding),
-            counters=self._read_log_counters,
+            counters=lambda: self._logs.counters if self._logs else {},
             attribution=pods,
         )
         self._logs = system_logs(
@@ -160,9 +160,6 @@ class Agent:
             reasons = ", ".join(f"{count} {reason}" for reason, count in delivery.refused.items()) or "no reason given"
             return f"the server accepted no sample: {reasons}"
         return ""
-
-    def _read_log_counters(self) -> Mapping[str, int]:
-        return self._logs.counters if self._logs else {}
 
     def _finish(self) -> bool:
         self._pod_poller.poll_last()

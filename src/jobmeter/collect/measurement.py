@@ -51,14 +51,16 @@ class Measurement:
     ) -> Loop:
         """Create the loop of the collectors. ``seconds``: see ``turn_seconds``. For the others see ``Loop``.
 
-        ``node`` are collectors of the whole node, and ``counters`` more metrics of the agent.
+        The loop of one job also has the sources of its devices. ``node`` are collectors of the whole node, and
+        ``counters`` more metrics of the agent.
         """
         collectors = self.collectors
         planned = (*node, *collectors.planned, *self.programs.planned)
+        own = [*collectors.allocations, *collectors.device_events] if self._job else []
         processes = None if self._job else lambda: (collectors.table.missed, collectors.watch.active)
         return Loop(
             [Worker(one.collector, one.every_ms, self._clock, seconds) for one in planned],
-            [*sources, self.programs.reports],
+            [*own, *sources, self.programs.reports],
             self.delivery.outbox,
             AgentMetrics(self._place, self._job, processes, counters),
             self._clock,

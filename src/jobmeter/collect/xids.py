@@ -36,7 +36,8 @@ class XidReports:
         # The lines are read after the drivers' reports. So the line of each report is among them.
         lines = [event for event in self._kernel.take_records(now_ms).events if not self._is_reported(event)]
         self._lines = [*self._lines, *filter(None, map(_report_of, lines))][-_MOST:]
-        events = [event for event in found if not self._has_line(event)]
+        # The driver repeats the last XID if several came at once: a line may match several events.
+        events = [event for event in found if _find(self._lines, event) is None]
         self._reports = [*self._reports, *filter(None, map(_report_of, events))][-_MOST:]
         return Records(events=[*lines, *events])
 
@@ -46,10 +47,6 @@ class XidReports:
         if match is not None:
             self._reports.remove(match)
         return match is not None
-
-    def _has_line(self, event: EventRecord) -> bool:
-        """True if a line has the event's XID. The driver repeats the last XID if several came at once."""
-        return _find(self._lines, event) is not None
 
 
 def _find(reports: Sequence[_Report], event: EventRecord) -> _Report | None:

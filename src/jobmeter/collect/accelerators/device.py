@@ -167,9 +167,10 @@ class Accelerator:
     def process_utilization(self) -> Mapping[int, float] | None:
         """Percent of time, by process number, in which its kernels ran since the last call; idle processes are absent.
 
-        The first call returns no data, because it has no start time.
+        The first call returns no data, because it has no start time. The base class raises NotSupportedError, for drivers
+        that give no share of time.
         """
-        raise NotImplementedError
+        raise NotSupportedError("the driver gives no share of time", lasting=True)
 
     def list_ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:  # noqa: ARG002 - of drivers that remember them
         """Return the use by these processes if they have ended. Empty if the driver does not remember them."""

@@ -15,13 +15,13 @@ from urllib.parse import unquote
 import urllib3
 
 from jobmeter.collect import files
-from jobmeter.collect.base import NodeIdentity, Samples
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.call_thread import CallThread
 from jobmeter.collect.clock import elapsed_ns
 from jobmeter.collect.energy.sources import CPU, NODE
+from jobmeter.collect.host.base import NodeCollector, NodeReading
 from jobmeter.collect.scheduler.http import get
 from jobmeter.errors import InvalidRequestError, UnavailableError
-from jobmeter.model.sample import Sample
 
 _EVERY_SECONDS = 60.0
 _LONGEST_GAP = 300.0
@@ -242,26 +242,24 @@ class PowerPoller:
         self._failed = True
 
 
-class PowerCollector:
+class PowerCollector(NodeCollector):
     """Collector of the power of the whole node, and of the energy that this power adds up to."""
 
     name = "host.power"
     metrics = ("node.power", "node.energy")
 
     def __init__(self, place: NodeIdentity, pollers: Sequence[PowerPoller]) -> None:
-        self._place = place
+        super().__init__(place)
         self._pollers = pollers
 
-    def collect(self, now_ms: int) -> Samples:
-        """Return the readings that have arrived since the last call."""
-        samples: Samples = []
+    def _read(self) -> Iterator[NodeReading]:
+        """Yield the readings that have arrived since the last call."""
         for poller in self._pollers:
             if found := poller.poll():
                 labels = (("kind", poller.kind), ("source", poller.source))
                 if poller.kind == NODE:
-                    samples.append(Sample(self._place.make_node_series("node.power", labels[1:]), now_ms, found[0]))
-                samples.append(Sample(self._place.make_node_series("node.energy", labels), now_ms, found[1]))
-        return samples
+                    yield "node.power", labels[1:], found[0]
+                yield "node.energy", labels, found[1]
 
 
 def power_pollers(redfish: RedfishSettings | None) -> Iterator[PowerPoller]:

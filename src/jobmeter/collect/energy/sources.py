@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from jobmeter.collect import files
-from jobmeter.collect.base import NodeIdentity, Samples
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import elapsed_ns
-from jobmeter.model.sample import Sample
+from jobmeter.collect.host.base import NodeCollector, NodeReading
 
 CPU, MEMORY, ACCELERATOR, NODE = "cpu", "memory", "accelerator", "node"
 MODULE = "module"
@@ -107,33 +107,27 @@ class EnergyTotal:
         return self.joules if is_known else None
 
 
-class EnergyCollector:
+class EnergyCollector(NodeCollector):
     """Collector of the energy counters of the machine. The counters begin with 0 at its first reading."""
 
     name = "host.energy"
     metrics = ("node.energy",)
 
     def __init__(self, place: NodeIdentity, sys_root: str = "/sys", elapsed: Callable[[], int] = elapsed_ns) -> None:
-        self._place = place
-        self._sys = sys_root
+        super().__init__(place, sys_root=sys_root)
         self._elapsed = elapsed
         self._totals: dict[str, EnergyTotal] = {}
         self._cards: list[str] = []
         self._is_joined = False
 
-    def collect(self, now_ms: int) -> Samples:
-        """Read the counters; a machine without them has none."""
-        samples: Samples = []
+    def _read(self) -> Iterator[NodeReading]:
         readings = [*read_rapl(self._sys), *read_cray(self._sys)]
         if readings and self._has_joined_modules():
             readings = [one._replace(kind=MODULE) if one.kind in _PARTS else one for one in readings]
         for reading in readings:
             total = self._totals.setdefault(reading.source, EnergyTotal()).update(reading, self._elapsed())
-            if total is None:
-                continue
-            labels = (("kind", reading.kind), ("source", reading.source))
-            samples.append(Sample(self._place.make_node_series("node.energy", labels), now_ms, total))
-        return samples
+            if total is not None:
+                yield "node.energy", (("kind", reading.kind), ("source", reading.source)), total
 
     def _has_joined_modules(self) -> bool:
         """Return True if the counters of accelerators include the energy of processors and memory."""

@@ -5,10 +5,11 @@ device behind them in /sys/block are read.
 """
 
 import os
+from collections.abc import Iterator
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Labels, NodeIdentity, Samples
-from jobmeter.model.sample import Sample
+from jobmeter.collect.base import Labels, NodeIdentity
+from jobmeter.collect.host.base import NodeCollector, NodeReading
 
 _SECTOR = 512
 _READ, _WRITE = (("direction", "read"),), (("direction", "write"),)
@@ -24,32 +25,24 @@ _COLUMNS: tuple[tuple[str, Labels, int, float], ...] = (
 )
 
 
-class DiskCollector:
+class DiskCollector(NodeCollector):
     """Collector of disk traffic."""
 
     name = "host.disk"
     metrics = tuple(dict.fromkeys(metric for metric, *_ in _COLUMNS))
 
     def __init__(self, place: NodeIdentity, proc_root: str = "/proc", sys_root: str = "/sys") -> None:
-        self._place = place
-        self._path = f"{proc_root}/diskstats"
-        self._sys = sys_root
+        super().__init__(place, proc_root, sys_root)
         self._whole: dict[str, bool] = {}
 
-    def collect(self, now_ms: int) -> Samples:
-        """Read /proc/diskstats."""
-        text = files.read_required(self._path)
-        samples: Samples = []
-        for line in text.splitlines():
+    def _read(self) -> Iterator[NodeReading]:
+        for line in files.read_required(f"{self._proc}/diskstats").splitlines():
             words = line.split()
             if len(words) < 14 or not self._is_whole(words[2].decode()):
                 continue
             disk = (("disk", words[2].decode()),)
-            samples += [
-                Sample(self._place.make_node_series(metric, direction + disk), now_ms, int(words[column]) * scale)
-                for metric, direction, column, scale in _COLUMNS
-            ]
-        return samples
+            for metric, direction, column, scale in _COLUMNS:
+                yield metric, direction + disk, int(words[column]) * scale
 
     def _is_whole(self, name: str) -> bool:
         if name not in self._whole:

@@ -1,12 +1,14 @@
 """Size and files of mounted filesystems, each measured in a thread because it may hang, and /proc/diskstats."""
 
 import os
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 
 from jobmeter.collect import files
-from jobmeter.collect.base import NodeIdentity, Samples
-from jobmeter.model.sample import Sample
+from jobmeter.collect.base import NodeIdentity
+from jobmeter.collect.call_thread import CallThread
+from jobmeter.collect.host.base import NodeCollector, NodeReading
 
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "vfat", "exfat"})
 _REMOTE = frozenset({"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "9p", "virtiofs"})
@@ -17,26 +19,7 @@ _FILES = ("node.filesystem.files", "node.filesystem.files.free")
 _READ_ONLY, _HANGS = "node.filesystem.read.only", "node.filesystem.hangs"
 
 
-class _StatvfsCall:
-    """Single statvfs call in its own thread, which may hang for ever."""
-
-    def __init__(self, path: str, statvfs: Callable[[str], os.statvfs_result]) -> None:
-        self.answer: os.statvfs_result | None = None
-        self._thread = threading.Thread(target=self._run, args=(path, statvfs), daemon=True, name=f"statvfs {path}")
-        self._thread.start()
-
-    def _run(self, path: str, statvfs: Callable[[str], os.statvfs_result]) -> None:
-        try:
-            self.answer = statvfs(path)
-        except OSError:
-            self.answer = None
-
-    def wait(self, seconds: float) -> bool:
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-
-class FilesystemCollector:
+class FilesystemCollector(NodeCollector):
     """Collector of filesystem sizes. ``patience`` is the time limit in seconds for all mounts together."""
 
     name = "host.filesystem"
@@ -49,40 +32,41 @@ class FilesystemCollector:
         statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
         patience: float = 2.0,
     ) -> None:
-        self._place = place
+        super().__init__(place, proc_root)
         self._paths = (f"{proc_root}/self/mountinfo", f"{proc_root}/1/mountinfo")
         self._statvfs = statvfs
         self._patience = patience
-        self._calls: dict[str, _StatvfsCall] = {}
+        self._calls: dict[str, CallThread[os.statvfs_result]] = {}
 
-    def collect(self, now_ms: int) -> Samples:
+    def _read(self) -> Iterator[NodeReading]:
         """Read the filesystems. A mount that still hangs from an earlier call is not called again."""
         text = files.read_required(*self._paths)
         for path in mount_points(text):
             if path not in self._calls:
-                self._calls[path] = _StatvfsCall(path, self._statvfs)
-        samples: Samples = []
+                self._calls[path] = CallThread(f"statvfs {path}")
+                self._calls[path].begin(partial(self._statvfs, path))
         patience = self._patience / max(len(self._calls), 1)
         for path, call in list(self._calls.items()):
             hangs = not call.wait(patience)
-            samples.append(Sample(self._place.make_node_series(_HANGS, (("mount", path),)), now_ms, float(hangs)))
+            labels = (("mount", path),)
+            yield _HANGS, labels, hangs
             if hangs:
                 continue
             del self._calls[path]
-            if call.answer is not None and call.answer.f_blocks:
-                samples += self._make_samples(now_ms, path, call.answer)
-        return samples
+            call.close()
+            with suppress(OSError):
+                for metric, value in _list_sizes(call.get_result()).items():
+                    yield metric, labels, value
 
-    def _make_samples(self, now_ms: int, path: str, found: os.statvfs_result) -> Samples:
-        values = dict(zip(_SPACE, (found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize), strict=True))
-        if found.f_files:  # btrfs, FAT and most network filesystems do not count them
-            values |= zip(_FILES, (found.f_files, found.f_favail), strict=True)
-        values[_READ_ONLY] = bool(found.f_flag & os.ST_RDONLY)
-        labels = (("mount", path),)
-        return [
-            Sample(self._place.make_node_series(metric, labels), now_ms, float(value))
-            for metric, value in values.items()
-        ]
+
+def _list_sizes(found: os.statvfs_result) -> dict[str, int]:
+    """Return the values of a filesystem by metric; empty for one without blocks."""
+    if not found.f_blocks:
+        return {}
+    values = dict(zip(_SPACE, (found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize), strict=True))
+    if found.f_files:  # btrfs, FAT and most network filesystems do not count them
+        values |= zip(_FILES, (found.f_files, found.f_favail), strict=True)
+    return {**values, _READ_ONLY: bool(found.f_flag & os.ST_RDONLY)}
 
 
 def mount_points(mountinfo: bytes) -> list[str]:

@@ -1,10 +1,10 @@
 """Memory by kind and by NUMA node, swap, page faults and out-of-memory kills: /proc/meminfo, /proc/vmstat, /sys."""
 
 import os
+from collections.abc import Iterator
 
 from jobmeter.collect import files
-from jobmeter.collect.base import NodeIdentity, Samples
-from jobmeter.model.sample import Sample
+from jobmeter.collect.host.base import NodeCollector, NodeReading
 
 _MEMINFO = {
     b"MemTotal": "node.memory.total",
@@ -38,19 +38,14 @@ _SWAPPED = {b"pswpin": "node.swap.in", b"pswpout": "node.swap.out"}
 _STALLS = "node.memory.stalls"
 
 
-class MemoryCollector:
+class MemoryCollector(NodeCollector):
     """Collector of memory and swap."""
 
     name = "host.memory"
     metrics = (*_MEMINFO.values(), *_HUGE.values(), *_VMSTAT.values(), *_SWAPPED.values(), _STALLS)
 
-    def __init__(self, place: NodeIdentity, proc_root: str = "/proc") -> None:
-        self._place = place
-        self._root = proc_root
-
-    def collect(self, now_ms: int) -> Samples:
-        """Read /proc/meminfo and /proc/vmstat."""
-        sizes, counts = self._read("meminfo"), self._read("vmstat")
+    def _read(self) -> Iterator[NodeReading]:
+        sizes, counts = self._read_pairs("meminfo"), self._read_pairs("vmstat")
         huge = sizes.get(b"Hugepagesize", 0) * 1024
         tables = (
             (sizes, _MEMINFO, 1024),
@@ -58,18 +53,15 @@ class MemoryCollector:
             (counts, _VMSTAT, 1),
             (counts, _SWAPPED, os.sysconf("SC_PAGE_SIZE")),
         )
-        found = {
-            metric: values[key] * scale
-            for values, table, scale in tables
-            for key, metric in table.items()
-            if key in values
-        }
+        for values, table, scale in tables:
+            for key, metric in table.items():
+                if key in values:
+                    yield metric, (), values[key] * scale
         if stalls := [count for key, count in counts.items() if key.startswith(b"allocstall")]:
-            found[_STALLS] = sum(stalls)  # the kernel counts each zone of memory separately
-        return [Sample(self._place.make_node_series(metric), now_ms, float(value)) for metric, value in found.items()]
+            yield _STALLS, (), sum(stalls)  # the kernel counts each zone of memory separately
 
-    def _read(self, name: str) -> dict[bytes, int]:
-        values = files.read_pairs(f"{self._root}/{name}")
+    def _read_pairs(self, name: str) -> dict[bytes, int]:
+        values = files.read_pairs(f"{self._proc}/{name}")
         if values is None:
-            raise OSError(f"{self._root}/{name} cannot be read")
+            raise OSError(f"{self._proc}/{name} cannot be read")
         return values

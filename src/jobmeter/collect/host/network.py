@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from jobmeter.collect import files
-from jobmeter.collect.base import NodeIdentity, Samples
-from jobmeter.model.sample import Sample
+from jobmeter.collect.base import NodeIdentity
+from jobmeter.collect.host.base import NodeCollector, NodeReading
 
 _COLUMNS = (
     ("node.network.receive", "", 0),
@@ -43,7 +43,7 @@ def tcp_segments(text: bytes) -> Mapping[str, int]:
     return {_TCP[name]: int(number) for name, number in zip(names, numbers, strict=False) if name in _TCP}
 
 
-class NetworkCollector:
+class NetworkCollector(NodeCollector):
     """Collector of network traffic.
 
     If some interfaces have hardware behind them, only those are read: bridges, bonds and the host ends of containers
@@ -54,24 +54,19 @@ class NetworkCollector:
     metrics = (*dict.fromkeys(metric for metric, _, _ in _COLUMNS), *_TCP.values())
 
     def __init__(self, place: NodeIdentity, proc_root: str = "/proc", sys_root: str = "/sys") -> None:
-        self._place = place
+        super().__init__(place, proc_root, sys_root)
         # The first process is in the machine's own network namespace, even when this one is not.
         self._folders = (f"{proc_root}/1/net", f"{proc_root}/net")
-        self._sys = sys_root
 
-    def collect(self, now_ms: int) -> Samples:
-        """Read the interfaces and the counters of TCP."""
+    def _read(self) -> Iterator[NodeReading]:
         found = interfaces(files.read_required(*(f"{folder}/dev" for folder in self._folders)))
         snmp = next((text for one in self._folders if (text := files.read(f"{one}/snmp")) is not None), b"")
-        samples: Samples = [
-            Sample(self._place.make_node_series(metric), now_ms, float(value))
-            for metric, value in tcp_segments(snmp).items()
-        ]
+        for metric, value in tcp_segments(snmp).items():
+            yield metric, (), value
         for name in hardware(found, self._sys) or found:
             for metric, direction, column in _COLUMNS:
                 labels = (*((("direction", direction),) if direction else ()), ("interface", name))
-                samples.append(Sample(self._place.make_node_series(metric, labels), now_ms, float(found[name][column])))
-        return samples
+                yield metric, labels, found[name][column]
 
 
 _RATE = re.compile(r"([\d.]+) Gb/sec")
@@ -106,8 +101,8 @@ _KINDS = {
 _FOLDERS = ("counters", "hw_counters")
 
 
-class LinkCollector:
-    """See ``Collector``. A driver may ask the card for each of these files, so they are not read at each turn.
+class LinkCollector(NodeCollector):
+    """Collector of links and ports, not read at each turn: a driver may ask the card for each of these files.
 
     https://www.kernel.org/doc/Documentation/ABI/stable/sysfs-class-infiniband
     """
@@ -115,21 +110,12 @@ class LinkCollector:
     name = "host.links"
     metrics = ("node.network.speed", "node.network.carrier", "node.rdma.speed", *_DATA, *_RECORDED.values(), *_KINDS)
 
-    def __init__(self, place: NodeIdentity, sys_root: str = "/sys") -> None:
-        self._place = place
-        self._sys = sys_root
-
-    def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``. A link that is down has no speed."""
-        found = (*self._read_interfaces(), *self._read_ports())
-        samples = [
-            Sample(self._place.make_node_series(metric, (("interface", name),)), now_ms, value)
-            for metric, name, value in found
-        ]
+    def _read(self) -> Iterator[NodeReading]:
+        # A link that is down has no speed.
+        for metric, name, value in (*self._read_interfaces(), *self._read_ports()):
+            yield metric, (("interface", name),), value
         for metric, name, kind, value in self._read_kinds():
-            labels = (("interface", name), ("kind", kind))
-            samples.append(Sample(self._place.make_node_series(metric, labels), now_ms, value))
-        return samples
+            yield metric, (("interface", name), ("kind", kind)), value
 
     def _read_interfaces(self) -> Iterator[tuple[str, str, float]]:
         folder = f"{self._sys}/class/net"
@@ -139,7 +125,7 @@ class LinkCollector:
                 yield "node.network.speed", name, megabits * 1e6 / 8
             changes = files.read_number(f"{folder}/{name}/carrier_changes")
             if changes is not None:
-                yield "node.network.carrier", name, float(changes)
+                yield "node.network.carrier", name, changes
 
     def _list_places(self) -> Iterator[tuple[str, str]]:
         """Yield the name and the folder of each port."""
@@ -155,12 +141,13 @@ class LinkCollector:
             if rate and is_active:
                 yield "node.rdma.speed", name, float(rate[1]) * 1e9 / 8
             for metric, units in _DATA.items():
-                sizes = (_scaled(files.read_number(f"{place}/{counter}"), unit) for counter, unit in units.items())
-                if (size := next((one for one in sizes if one is not None), None)) is not None:
-                    yield metric, name, size
+                for counter, unit in units.items():
+                    if (count := files.read_number(f"{place}/{counter}")) is not None:
+                        yield metric, name, count * unit
+                        break
             for counter, metric in _RECORDED.items():
                 if (count := files.read_number(f"{place}/counters/{counter}")) is not None:
-                    yield metric, name, float(count)
+                    yield metric, name, count
 
     def _read_kinds(self) -> Iterator[tuple[str, str, str, float]]:
         """Yield metric, port, counter and value of the counters that a driver has."""
@@ -170,8 +157,4 @@ class LinkCollector:
                     read = (files.read_number(f"{place}/{folder}/{counter}") for folder in _FOLDERS)
                     value = next((number for number in read if number is not None), None)
                     if value is not None:
-                        yield metric, name, counter, float(value)
-
-
-def _scaled(count: int | None, unit: int) -> float | None:
-    return None if count is None else float(count * unit)
+                        yield metric, name, counter, value

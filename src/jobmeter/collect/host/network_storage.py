@@ -6,12 +6,11 @@ https://docs.kernel.org/filesystems/nfs/index.html and https://doc.lustre.org/lu
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Labels, NodeIdentity, Samples
+from jobmeter.collect.base import NodeIdentity
+from jobmeter.collect.host.base import NodeCollector, NodeReading
 from jobmeter.collect.text import label_value
-from jobmeter.model.sample import Sample
 
 _MOUNT = re.compile(rb"device (\S+) mounted on (\S+) with fstype nfs4?(?: statvers=.*)?")
 _BY_DATA = {b"READ": "read", b"WRITE": "write"}
@@ -22,15 +21,7 @@ _LUSTRE_BYTES = {b"read_bytes": "node.lustre.read", b"write_bytes": "node.lustre
 _MOST_PLACES, _MOST_OPERATIONS = 64, 64
 
 
-class StorageReading(NamedTuple):
-    """Value of a metric with its labels."""
-
-    metric: str
-    labels: Labels
-    value: float
-
-
-class NetworkStorageCollector:
+class NetworkStorageCollector(NodeCollector):
     """Collector of the traffic of network filesystems. No reading waits for a server."""
 
     name = "host.network.storage"
@@ -46,19 +37,18 @@ class NetworkStorageCollector:
     )
 
     def __init__(self, place: NodeIdentity, proc_root: str = "/proc", sys_root: str = "/sys") -> None:
-        self._place = place
+        super().__init__(place, proc_root, sys_root)
         # The first process sees the machine's mounts, even when this one does not.
         self._mounts = (f"{proc_root}/1/mountstats", f"{proc_root}/self/mountstats")
         roots = (f"{sys_root}/fs", f"{sys_root}/kernel/debug", f"{proc_root}/fs")
         self._lustre = [f"{root}/lustre" for root in roots]
 
-    def collect(self, now_ms: int) -> Samples:
-        """Read the statistics; a machine without network filesystems has none."""
+    def _read(self) -> Iterator[NodeReading]:
         text = next((text for path in self._mounts if (text := files.read(path)) is not None), b"")
-        readings = (*nfs_readings(text), *self._read_lustre())
-        return [Sample(self._place.make_node_series(one.metric, one.labels), now_ms, one.value) for one in readings]
+        yield from nfs_readings(text)
+        yield from self._read_lustre()
 
-    def _read_lustre(self) -> Iterator[StorageReading]:
+    def _read_lustre(self) -> Iterator[NodeReading]:
         """Yield the readings of each filesystem and target once; versions of Lustre differ in the folder."""
         seen: set[str] = set()
         for kind, file in _LUSTRE:
@@ -70,7 +60,7 @@ class NetworkStorageCollector:
                         yield from lustre_readings(label_value(name), text)
 
 
-def nfs_readings(mountstats: bytes) -> Iterator[StorageReading]:
+def nfs_readings(mountstats: bytes) -> Iterator[NodeReading]:
     """Yield the readings of each NFS mount, each mount point once."""
     seen: set[bytes] = set()
     for part in re.split(rb"^(?=device )", mountstats, flags=re.MULTILINE):
@@ -80,7 +70,7 @@ def nfs_readings(mountstats: bytes) -> Iterator[StorageReading]:
             yield from _nfs_mount(label_value(files.unescape_mount(mount[2])), part)
 
 
-def _nfs_mount(point: str, text: bytes) -> Iterator[StorageReading]:
+def _nfs_mount(point: str, text: bytes) -> Iterator[NodeReading]:
     labels = (("mount", point),)
     counts: Counter[str] = Counter()
     milliseconds: Counter[str] = Counter()
@@ -98,19 +88,19 @@ def _nfs_mount(point: str, text: bytes) -> Iterator[StorageReading]:
     size = re.search(rb"^\s*bytes:((?:[ \t]+\d+){8})", before, re.MULTILINE)
     if size:  # bytes of calls, of direct calls, then of the server
         words = size[1].split()
-        yield StorageReading("node.nfs.read", labels, float(words[4]))
-        yield StorageReading("node.nfs.write", labels, float(words[5]))
+        yield "node.nfs.read", labels, float(words[4])
+        yield "node.nfs.write", labels, float(words[5])
     if not counts:
         return
     for kind in (*_BY_DATA.values(), _OTHER):
         by_kind = (*labels, ("operation", kind))
-        yield StorageReading("node.nfs.operations", by_kind, float(counts[kind]))
-        yield StorageReading("node.nfs.time", by_kind, milliseconds[kind] / 1000)
-    yield StorageReading("node.nfs.retransmits", labels, float(again))
-    yield StorageReading("node.nfs.timeouts", labels, float(timeouts))
+        yield "node.nfs.operations", by_kind, float(counts[kind])
+        yield "node.nfs.time", by_kind, milliseconds[kind] / 1000
+    yield "node.nfs.retransmits", labels, float(again)
+    yield "node.nfs.timeouts", labels, float(timeouts)
 
 
-def lustre_readings(name: str, text: bytes) -> Iterator[StorageReading]:
+def lustre_readings(name: str, text: bytes) -> Iterator[NodeReading]:
     """Yield the readings of a filesystem or target: bytes moved, and the count of each operation."""
     labels = (("filesystem", name),)
     operations = 0
@@ -121,9 +111,9 @@ def lustre_readings(name: str, text: bytes) -> Iterator[StorageReading]:
         kind = words[0].decode(errors="replace")
         if words[0] in _LUSTRE_BYTES:
             if len(words) >= 7 and words[6].isdigit():
-                yield StorageReading(_LUSTRE_BYTES[words[0]], labels, float(words[6]))
+                yield _LUSTRE_BYTES[words[0]], labels, float(words[6])
             kind = kind.removesuffix("_bytes")
         operations += 1
         if operations <= _MOST_OPERATIONS:
             by_kind = (*labels, ("operation", label_value(kind)))
-            yield StorageReading("node.lustre.operations", by_kind, float(words[1]))
+            yield "node.lustre.operations", by_kind, float(words[1])

@@ -6,8 +6,7 @@ https://docs.kernel.org/admin-guide/numastat.html and https://docs.kernel.org/ad
 from collections.abc import Iterator
 
 from jobmeter.collect import files
-from jobmeter.collect.base import NodeIdentity, Samples
-from jobmeter.model.sample import Sample
+from jobmeter.collect.host.base import NodeCollector, NodeReading
 
 _SIZES = {b"MemTotal": "node.numa.memory.total", b"MemFree": "node.numa.memory.free"}
 _PAGES = {
@@ -21,45 +20,36 @@ _KINDS = {"corrected": "ce_count", "uncorrected": "ue_count"}
 """File of a memory controller, by the kind of errors that it counts."""
 
 
-class NumaCollector:
+class NumaCollector(NodeCollector):
     """Collector of the memory of NUMA nodes and the errors of memory controllers."""
 
     name = "host.numa"
     metrics = (*_SIZES.values(), *_PAGES.values(), _ERRORS)
 
-    def __init__(self, place: NodeIdentity, sys_root: str = "/sys") -> None:
-        self._place = place
-        self._root = f"{sys_root}/devices/system"
+    def _read(self) -> Iterator[NodeReading]:
+        yield from self._read_nodes()
+        yield from self._read_errors()
 
-    def collect(self, now_ms: int) -> Samples:
-        """Read the nodes and the controllers; a machine without error-correcting memory has no controllers."""
-        samples = [
-            Sample(self._place.make_node_series(metric, (("numa", numa),)), now_ms, value)
-            for metric, numa, value in self._read_nodes()
-        ]
-        for controller, kind, count in self._read_errors():
-            labels = (("controller", controller), ("kind", kind))
-            samples.append(Sample(self._place.make_node_series(_ERRORS, labels), now_ms, float(count)))
-        return samples
-
-    def _read_nodes(self) -> Iterator[tuple[str, str, float]]:
-        folder = f"{self._root}/node"
+    def _read_nodes(self) -> Iterator[NodeReading]:
+        folder = f"{self._sys}/devices/system/node"
         for name in files.names(folder):
             number = name.removeprefix("node")
             if not number.isdigit():
                 continue
+            labels = (("numa", number),)
             for line in (files.read(f"{folder}/{name}/meminfo") or b"").splitlines():
                 words = line.split()  # Node 0 MemTotal: 24684096 kB
                 if len(words) >= 4 and (metric := _SIZES.get(words[2].rstrip(b":"))) and words[3].isdigit():
-                    yield metric, number, int(words[3]) * 1024.0
+                    yield metric, labels, int(words[3]) * 1024
             for key, count in (files.read_pairs(f"{folder}/{name}/numastat") or {}).items():
                 if key in _PAGES:
-                    yield _PAGES[key], number, float(count)
+                    yield _PAGES[key], labels, count
 
-    def _read_errors(self) -> Iterator[tuple[str, str, int]]:
-        folder = f"{self._root}/edac/mc"
+    def _read_errors(self) -> Iterator[NodeReading]:
+        """Yield the counts of controllers; a machine without error-correcting memory has no controllers."""
+        folder = f"{self._sys}/devices/system/edac/mc"
         for name in files.names(folder):
             for kind, total in _KINDS.items():
                 count = files.read_number(f"{folder}/{name}/{total}")
                 if count is not None:
-                    yield name, kind, count
+                    yield _ERRORS, (("controller", name), ("kind", kind)), count

@@ -1,10 +1,10 @@
 """Pressure stall information of the node: /proc/pressure. Absent on kernels without it."""
 
 import re
+from collections.abc import Iterator
 
 from jobmeter.collect import files
-from jobmeter.collect.base import NodeIdentity, Samples
-from jobmeter.model.sample import Sample
+from jobmeter.collect.host.base import NodeCollector, NodeReading
 
 RESOURCES = ("cpu", "memory", "io")
 _METRICS = tuple(f"node.pressure.{name}" for name in ("cpu", "memory", "memory.full", "io", "io.full"))
@@ -21,22 +21,14 @@ def stalled_seconds(path: str, resource: str) -> dict[str, float]:
     return {f"{resource}.full" if line == b"full" else resource: int(total) / 1e6 for line, total in found}
 
 
-class PressureCollector:
+class PressureCollector(NodeCollector):
     """Collector of pressure stall information."""
 
     name = "host.pressure"
     metrics = _METRICS
 
-    def __init__(self, place: NodeIdentity, proc_root: str = "/proc") -> None:
-        self._place = place
-        self._root = proc_root
-
-    def collect(self, now_ms: int) -> Samples:
-        """Read /proc/pressure."""
-        read = [stalled_seconds(f"{self._root}/pressure/{resource}", resource) for resource in RESOURCES]
-        return [
-            Sample(self._place.make_node_series(metric), now_ms, value)
-            for found in read
-            for name, value in found.items()
-            if (metric := f"node.pressure.{name}") in _METRICS
-        ]
+    def _read(self) -> Iterator[NodeReading]:
+        for resource in RESOURCES:
+            for name, value in stalled_seconds(f"{self._proc}/pressure/{resource}", resource).items():
+                if (metric := f"node.pressure.{name}") in _METRICS:
+                    yield metric, (), value

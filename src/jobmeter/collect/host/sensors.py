@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from jobmeter.collect import files
-from jobmeter.collect.base import NodeIdentity, Samples
+from jobmeter.collect.host.base import NodeCollector, NodeReading
 from jobmeter.collect.text import label_value
-from jobmeter.model.sample import Sample
 
 _KINDS = {
     "temp": (("input",), "node.temperature", 1e-3),
@@ -23,30 +22,19 @@ _THROTTLED = "node.cpu.throttled"
 _MOST_SENSORS = 512
 
 
-class SensorCollector:
+class SensorCollector(NodeCollector):
     """Collector of sensors. Some drivers ask a slow controller for each file, so not each tick reads them."""
 
     name = "host.sensors"
     metrics = (*(metric for _, metric, _ in _KINDS.values()), _THROTTLED)
 
-    def __init__(self, place: NodeIdentity, sys_root: str = "/sys") -> None:
-        self._place = place
-        self._sys = sys_root
-
-    def collect(self, now_ms: int) -> Samples:
-        """Read the sensors. A sensor that has a fault, or is not connected, is absent."""
-        samples = [
-            Sample(self._place.make_node_series(metric, (("chip", chip), ("sensor", sensor))), now_ms, value)
-            for metric, chip, sensor, value in self._read_sensors()
-        ]
+    def _read(self) -> Iterator[NodeReading]:
+        yield from self._read_sensors()
         for package, count in self._count_throttles().items():
-            samples.append(
-                Sample(self._place.make_node_series(_THROTTLED, (("package", package),)), now_ms, float(count))
-            )
-        return samples
+            yield _THROTTLED, (("package", package),), count
 
-    def _read_sensors(self) -> Iterator[tuple[str, str, str, float]]:
-        """Yield metric, chip, sensor and value; chips of one name have their devices' names behind it.
+    def _read_sensors(self) -> Iterator[NodeReading]:
+        """Yield the sensors without a fault that are connected. Chips of one name have their devices' names behind it.
 
         Numbers of their folders do not identify chips: their order may change when the machine starts.
         """
@@ -70,7 +58,7 @@ class SensorCollector:
                 if value is None or (count := count + 1) > _MOST_SENSORS:
                     continue
                 label = label_value(files.read_text(f"{sensor}_label"))
-                yield metric, chip, label_value(f"{kind}{number} {label}"), value * scale
+                yield metric, (("chip", chip), ("sensor", label_value(f"{kind}{number} {label}"))), value * scale
 
     def _count_throttles(self) -> dict[str, int]:
         """Return how often each package was slowed down because of its heat; its CPUs repeat the count."""

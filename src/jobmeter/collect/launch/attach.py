@@ -108,7 +108,7 @@ class Attachment:
         start = self._clock.now_ms()
         limits = read_limits(_PROC, self._target.end.stat.key.pid, Hierarchies())
         recorder = JobRecorder(self._plan, self._place, limits, self._target.start_ms)
-        loop = self._make_loop(interval_ms)
+        loop = self._measurement.make_loop(turn_seconds(interval_ms), [self._incidents], [self._watch])
         loop.spool_records(recorder.record_attach(self._life, start, self._target.end.stat.key.pid))
         self._measurement.programs.open(self._plan.programs, os.getpid())
         stop = Event()
@@ -173,10 +173,6 @@ class Attachment:
             counted_by=describe_accounting("process", self._collectors.jobs),
             remaining=frozenset() if self._detached else remaining,
         )
-
-    def _make_loop(self, interval_ms: int) -> Loop:
-        sources = [*self._collectors.allocations, *self._collectors.device_events, self._incidents]
-        return self._measurement.make_loop(turn_seconds(interval_ms), sources, [self._watch])
 
     def _watch(self, samples: Samples) -> None:
         self._incidents.watch(samples)

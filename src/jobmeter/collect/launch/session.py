@@ -201,7 +201,7 @@ class JobRun:
         return root.member if root else None
 
     def _begin(self, interval_ms: int, start: int) -> Loop:
-        loop = self._make_loop(interval_ms)
+        loop = self._measurement.make_loop(turn_seconds(interval_ms), [self._incidents], [self._watch])
         lease = RunLease(self._plan.job, self._place.project, self._plan.lease_owner, interval_ms, self._clock)
         self._delivery.renewal = lease
         self._recorder = JobRecorder(
@@ -295,10 +295,6 @@ class JobRun:
     def _count_dropped_lines(self) -> int:
         given_up = self._logs.dropped if self._logs else 0
         return given_up + self._delivery.outbox.dropped_lines + self._delivery.refused_lines
-
-    def _make_loop(self, interval_ms: int) -> Loop:
-        sources = [*self._collectors.allocations, *self._collectors.device_events, self._incidents]
-        return self._measurement.make_loop(turn_seconds(interval_ms), sources, [self._watch])
 
     def measure(self, loop: Loop | None, interval_ms: int) -> int:
         """Sample and deliver in threads while the replicas run. Return the time of the last sample."""

@@ -57,7 +57,7 @@ def found(collector):
 class TestEnergy(CollectorContract):
     @pytest.fixture
     def collector(self, tmp_path):
-        return EnergyCollector(PLACE, f"{plant(tmp_path, RAPL, CRAY)}/sys")
+        return EnergyCollector(PLACE, sys_root=f"{plant(tmp_path, RAPL, CRAY)}/sys")
 
     def test_counters_begin_at_the_first_reading(self, collector, tmp_path):
         assert found(collector) == dict.fromkeys(
@@ -87,7 +87,7 @@ class TestEnergy(CollectorContract):
     def test_a_counter_that_is_read_too_rarely_is_absent(self, tmp_path):
         """The counter may wrap more than once between two readings."""
         times = iter(range(0, 10**14, 10**12))
-        collector = EnergyCollector(PLACE, f"{plant(tmp_path, RAPL)}/sys", lambda: next(times))
+        collector = EnergyCollector(PLACE, sys_root=f"{plant(tmp_path, RAPL)}/sys", elapsed=lambda: next(times))
         assert set(found(collector).values()) == {0.0}
         assert found(collector) == {}
         assert found(collector) == {}
@@ -95,18 +95,18 @@ class TestEnergy(CollectorContract):
     @pytest.mark.parametrize(("device", "kinds"), [("0x74a0", {"module", "node", "accelerator"}), ("0x74a1", None)])
     def test_energy_of_one_module_is_in_its_accelerators_alone(self, tmp_path, device, kinds):
         card = {"sys/class/drm/card0/device/vendor": "0x1002\n", "sys/class/drm/card0/device/device": f"{device}\n"}
-        collector = EnergyCollector(PLACE, f"{plant(tmp_path, RAPL, CRAY, card)}/sys")
+        collector = EnergyCollector(PLACE, sys_root=f"{plant(tmp_path, RAPL, CRAY, card)}/sys")
         assert {kind for kind, _ in found(collector)} == (kinds or {"cpu", "memory", "node", "accelerator"})
 
     def test_a_counter_that_may_not_be_read_is_absent(self, tmp_path):
         texts = {name: text for name, text in RAPL.items() if not name.endswith("energy_uj")}
-        assert found(EnergyCollector(PLACE, f"{plant(tmp_path, texts)}/sys")) == {}
+        assert found(EnergyCollector(PLACE, sys_root=f"{plant(tmp_path, texts)}/sys")) == {}
 
 
 def test_counters_that_change_while_they_are_read_are_absent(tmp_path, monkeypatch):
     root = plant(tmp_path, CRAY)
     numbers = iter(range(100))
-    original = EnergyCollector(PLACE, f"{root}/sys")
+    original = EnergyCollector(PLACE, sys_root=f"{root}/sys")
     monkeypatch.setattr(
         "jobmeter.collect.energy.sources.files.read_text",
         lambda path: str(next(numbers)) if path.endswith("freshness") else "5 J 1 us",

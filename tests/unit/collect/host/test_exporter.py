@@ -149,7 +149,7 @@ def test_disks(root, exported):
 
 
 def test_numa_and_errors_of_memory(root, exported):
-    own = found(NumaCollector(PLACE, f"{root}/sys"))
+    own = found(NumaCollector(PLACE, sys_root=f"{root}/sys"))
     for numa in ("0", "1"):
         assert own["node.numa.memory.free", numa] == exported["node_memory_numa_MemFree", numa]
         for ours, theirs in (("hit", "numa_hit"), ("miss", "numa_miss"), ("remote", "other_node")):
@@ -159,7 +159,7 @@ def test_numa_and_errors_of_memory(root, exported):
 
 
 def test_sensors(root, exported):
-    own = found(SensorCollector(PLACE, f"{root}/sys"))
+    own = found(SensorCollector(PLACE, sys_root=f"{root}/sys"))
     theirs = {(name, labels[-1]): value for (name, *labels), value in exported.items() if labels}
     assert own["node.temperature", "coretemp", "temp1 Package id 0"] == pytest.approx(
         theirs["node_hwmon_temp_celsius", "temp1"]

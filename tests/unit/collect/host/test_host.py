@@ -152,7 +152,7 @@ SPEEDS_AND_BYTES = {"node.network.speed", "node.rdma.speed", "node.rdma.receive"
 class TestLinks(CollectorContract):
     @pytest.fixture
     def collector(self, root):
-        return LinkCollector(PLACE, f"{root}/sys")
+        return LinkCollector(PLACE, sys_root=f"{root}/sys")
 
     def test_links_that_are_up_have_a_speed(self, collector):
         assert found(collector) == {
@@ -181,7 +181,7 @@ class TestLinks(CollectorContract):
                 "sys/class/net/br0/carrier_changes": "9\n",
             },
         )
-        values = found(LinkCollector(PLACE, f"{root}/sys"))
+        values = found(LinkCollector(PLACE, sys_root=f"{root}/sys"))
         assert {key: value for key, value in values.items() if key[0] not in SPEEDS_AND_BYTES} == {
             ("node.rdma.wait", "mlx5_0:1"): 7,
             ("node.rdma.link.down", "mlx5_0:1"): 2,
@@ -202,20 +202,20 @@ class TestLinks(CollectorContract):
             {f"{port}/state": "4: ACTIVE\n", f"{port}/hw_counters/{received}": "4096\n"},
             {f"{port}/hw_counters/{sent}": "7\n"},
         )
-        assert found(LinkCollector(PLACE, f"{tmp_path}/sys")) == {
+        assert found(LinkCollector(PLACE, sys_root=f"{tmp_path}/sys")) == {
             ("node.rdma.receive", "roce0:1"): 4096,
             ("node.rdma.transmit", "roce0:1"): 7,
         }
         plant(tmp_path, {f"{port}/counters/port_rcv_data": "3\n"})
-        assert found(LinkCollector(PLACE, f"{tmp_path}/sys"))["node.rdma.receive", "roce0:1"] == 12
+        assert found(LinkCollector(PLACE, sys_root=f"{tmp_path}/sys"))["node.rdma.receive", "roce0:1"] == 12
 
     @pytest.mark.parametrize("speed", ["-1\n", "", "unknown\n"])
     def test_an_interface_that_does_not_say_its_speed_has_none(self, root, speed):
         plant(root, {"sys/class/net/eth0/speed": speed})
-        assert ("node.network.speed", "eth0") not in found(LinkCollector(PLACE, f"{root}/sys"))
+        assert ("node.network.speed", "eth0") not in found(LinkCollector(PLACE, sys_root=f"{root}/sys"))
 
     def test_a_machine_without_links_has_none(self, tmp_path):
-        assert found(LinkCollector(PLACE, f"{tmp_path}/sys")) == {}
+        assert found(LinkCollector(PLACE, sys_root=f"{tmp_path}/sys")) == {}
 
 
 class TestFilesystem(CollectorContract):
@@ -292,7 +292,7 @@ CHIPS = {
 class TestSensors(CollectorContract):
     @pytest.fixture
     def collector(self, tmp_path):
-        return SensorCollector(PLACE, f"{plant(tmp_path, CHIPS)}/sys")
+        return SensorCollector(PLACE, sys_root=f"{plant(tmp_path, CHIPS)}/sys")
 
     def test_the_figures(self, collector):
         assert found(collector) == {
@@ -310,7 +310,7 @@ class TestSensors(CollectorContract):
             folder = f"sys/class/hwmon/hwmon{number}"
             plant(tmp_path, {f"{folder}/name": "nvme\n", f"{folder}/temp1_input": f"{place + 1}000\n"})
             (tmp_path / folder / "device").symlink_to(f"../../nvme{place}")
-        assert found(SensorCollector(PLACE, f"{tmp_path}/sys")) == {
+        assert found(SensorCollector(PLACE, sys_root=f"{tmp_path}/sys")) == {
             ("node.temperature", "nvme-nvme0", "temp1"): 1,
             ("node.temperature", "nvme-nvme1", "temp1"): 2,
         }
@@ -326,14 +326,14 @@ class TestSensors(CollectorContract):
                     f"{folder}/topology/physical_package_id": f"{package}\n",
                 },
             )
-        assert found(SensorCollector(PLACE, f"{tmp_path}/sys")) == {
+        assert found(SensorCollector(PLACE, sys_root=f"{tmp_path}/sys")) == {
             ("node.cpu.throttled", "0"): 6,
             ("node.cpu.throttled", "1"): 0,
         }
 
     def test_the_number_of_sensors_is_bounded(self, tmp_path):
         plant(tmp_path, {f"sys/class/hwmon/hwmon0/temp{number}_input": "1000\n" for number in range(1, 700)})
-        assert len(found(SensorCollector(PLACE, f"{tmp_path}/sys"))) == 512
+        assert len(found(SensorCollector(PLACE, sys_root=f"{tmp_path}/sys"))) == 512
 
 
 class TestNuma(CollectorContract):
@@ -347,7 +347,7 @@ class TestNuma(CollectorContract):
             f"{system}/edac/mc/mc0/ce_count": "7\n",
             f"{system}/edac/mc/power/control": "auto\n",
         }
-        return NumaCollector(PLACE, f"{plant(tmp_path, texts)}/sys")
+        return NumaCollector(PLACE, sys_root=f"{plant(tmp_path, texts)}/sys")
 
     def test_the_figures(self, collector):
         assert found(collector) == {
@@ -397,7 +397,7 @@ class TestNetworkStorage(CollectorContract):
 
 @pytest.mark.parametrize("make", [SensorCollector, NumaCollector])
 def test_a_machine_without_the_hardware_has_no_values(make, tmp_path):
-    assert make(PLACE, f"{tmp_path}/sys").collect(NOW_MS) == []
+    assert make(PLACE, sys_root=f"{tmp_path}/sys").collect(NOW_MS) == []
 
 
 def test_mount_points_hold_data_each_once():

@@ -203,10 +203,6 @@ class AmdDevice(Accelerator):
                 found.append(DeviceProcess(int(folder.name), memory))
         return found
 
-    def process_utilization(self) -> Mapping[int, float] | None:
-        """Raise NotSupportedError: the driver counts busy compute units, and no time."""
-        raise NotSupportedError("the driver gives no share of time", lasting=True)
-
     def answer(self, found: Mapping[str, float]) -> Mapping[str, float]:
         """Return the values of a reading. Raises NotSupportedError without any, DeviceLostError if it is gone."""
         self._require_presence()

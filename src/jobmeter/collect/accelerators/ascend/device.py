@@ -111,10 +111,6 @@ class AscendDevice(Accelerator):
             raise self._processes
         return self._processes
 
-    def process_utilization(self) -> Mapping[int, float] | None:
-        """Raise NotSupportedError: DCMI gives no share of time by process."""
-        raise NotSupportedError("DCMI gives no share of time by process", lasting=True)
-
     def count_faults(self) -> int:
         """Return the number of active faults; each new one is an event."""
         dcmi, chip = self.library

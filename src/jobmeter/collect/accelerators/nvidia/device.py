@@ -22,7 +22,7 @@ _UNKNOWN_VALUE = 2**64 - 1
 _LINK_COUNT = 91
 _MOST_LINKS = 18
 _SAMPLES_OF_KERNELS, _SAMPLES_OF_MEMORY = 1, 2
-_MPS_SERVER = b"nvidia-cuda-mps-server"[:15]
+_MPS_SERVER = "nvidia-cuda-mps-server"[:15]
 """The kernel's form of the name, truncated to 15 letters."""
 _MOST_INSTANCES = 64
 _MEBI = 2**20
@@ -301,7 +301,7 @@ class PynvmlDevice(Accelerator):
         return [
             DeviceProcess(pid, None if memory == _UNKNOWN_VALUE else memory, pid in shared)
             for pid, memory in ((pid, process.usedGpuMemory) for pid, process in by_pid.items())
-            if not _is_mps_server(pid)
+            if files.read_text(f"/proc/{pid}/comm") != _MPS_SERVER
         ]
 
     def process_utilization(self) -> Mapping[int, float] | None:
@@ -420,10 +420,6 @@ def _details(session: Session, handle: Any) -> dict[str, str | int]:  # noqa: AN
 def _address(found: Any) -> str:  # noqa: ANN401
     """Return the address of ``nvmlPciInfo_t``; empty for None."""
     return pci_address(text_of(found.busId)) if found is not None else ""
-
-
-def _is_mps_server(pid: int) -> bool:
-    return (files.read(f"/proc/{pid}/comm") or b"").strip() == _MPS_SERVER
 
 
 def text_of(value: Any) -> str:  # noqa: ANN401 - old versions give bytes
