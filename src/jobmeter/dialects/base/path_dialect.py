@@ -13,6 +13,19 @@ from jobmeter.dialects.base.view import View, ViewCall, offer_no_call
 from jobmeter.errors import JobmeterError, NotFoundError
 
 
+def match_route(routes: Routes[Operation], method: str, path: str, wrong_method: str) -> Match | None:
+    """Return the operation of a method and a path; None for an unknown path.
+
+    Raises NotFoundError with the text ``wrong_method`` for a ``method`` if others are ``allowed``.
+    """
+    found = routes.find(method, path)
+    if found is not None:
+        return Match(*found)
+    if allowed := ", ".join(routes.list_methods(path)):
+        raise NotFoundError(wrong_method.format(method=method[:20], allowed=allowed), "method", allowed)
+    return None
+
+
 @dataclass(kw_only=True)
 class PathDialect:
     """A dialect whose operations are found by method and path. See ``Dialect``.
@@ -41,15 +54,10 @@ class PathDialect:
         path = call.raw_path
         if self.owns is not None and not self.owns(path):
             return None
-        found = self._routes.find(call.method, path)
-        if found is not None:
-            return Match(*found)
-        allowed = ", ".join(self._routes.list_methods(path))
-        if allowed:
-            raise NotFoundError(self.wrong_method.format(method=call.method[:20], allowed=allowed), "method", allowed)
-        if self.owns is not None:
+        found = match_route(self._routes, call.method, path, self.wrong_method)
+        if found is None and self.owns is not None:
             raise NotFoundError(self.wrong_path.format(path=path[:200]), "path")
-        return None
+        return found
 
     def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
         """Render the error as the vendor's answer."""

@@ -18,6 +18,7 @@ from typing import (
     Any,
     ClassVar,
     Literal,
+    NamedTuple,
     TypedDict,
     TypeVar,
     Union,
@@ -89,28 +90,30 @@ class ParameterSlot(msgspec.Struct, frozen=True, kw_only=True):
 
     def describe(self) -> Parameter:
         """Return the parameter for the reference page: description, form and default."""
+        shown = self.kind.document(self)
         text, mark, default = self.text.partition("Default: ")
-        if not mark and not self.required and (default := self.kind.describe_default(self.default)):
-            mark, default = "Default: ", f"{default}."
-        parts = (text.strip(), self.kind.describe_form(self), mark + default)
-        invalid, example = self.kind.list_examples(self)
-        return Parameter(self.name, self.where, " ".join(filter(None, parts)), self.required, invalid, example)
+        if not mark and not self.required and shown.default:
+            mark, default = "Default: ", f"{shown.default}."
+        parts = " ".join(filter(None, (text.strip(), shown.form, mark + default)))
+        return Parameter(self.name, self.where, parts, self.required, shown.invalid, shown.example)
+
+
+class KindText(NamedTuple):
+    """Description of a parameter's values: their form and the default as text, values that it excludes, a valid one."""
+
+    form: str = ""
+    default: str = ""
+    invalid: Sequence[str] = ()
+    example: str = "x"
 
 
 class ParameterKind:
     """A way to read a value; the base class reads a text."""
 
-    def describe_form(self, slot: ParameterSlot) -> str:
-        """Return a sentence about the possible values; empty for none."""
-        return f"At most {slot.meta.max_length} characters." if slot.meta.max_length else ""
-
-    def list_examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
-        """Return values that the form excludes, and a valid one."""
-        return (), "x"
-
-    def describe_default(self, default: Any) -> str:  # noqa: ANN401 - any value
-        """Return the default for the reference page; empty for none."""
-        return "" if default in _NO_DEFAULTS else f"`{default}`"
+    def document(self, slot: ParameterSlot) -> KindText:
+        """Describe the values for the reference page. The default of a required parameter is not shown."""
+        form = f"At most {slot.meta.max_length} characters." if slot.meta.max_length else ""
+        return KindText(form, "" if slot.default in _NO_DEFAULTS else f"`{slot.default}`")
 
     def read(self, reader: "ParameterReader", slot: ParameterSlot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of any kind
         """Return the value of a slot. Raises InvalidRequestError naming it."""
@@ -133,21 +136,13 @@ _NO_DEFAULTS: Sequence[Any] = (None, "", (), {}, [])
 class Whole(ParameterKind):
     """A whole number within the bounds of the Meta."""
 
-    def describe_form(self, slot: ParameterSlot) -> str:
-        """Return the bounds that are no mere limits of size."""
+    def document(self, slot: ParameterSlot) -> KindText:
+        """Show the bounds that are no mere limits of size."""
         low, high = slot.bounds
-        if high < _SHOWN_BOUND:
-            return f"{low} to {high}."
-        return f"At least {low}." if low > 0 else ""
-
-    def list_examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:
-        """Return the numbers beside the bounds and a fraction, and the least number."""
-        low, high = slot.bounds
-        return (str(low - 1), str(high + 1), "1.5"), str(low)
-
-    def describe_default(self, default: Any) -> str:  # noqa: ANN401
-        """Return the number."""
-        return "" if default is None else str(default)
+        above = f"At least {low}." if low > 0 else ""
+        form = f"{low} to {high}." if high < _SHOWN_BOUND else above
+        default = "" if slot.default is None else str(slot.default)
+        return KindText(form, default, (str(low - 1), str(high + 1), "1.5"), str(low))
 
     def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return the number."""
@@ -163,18 +158,11 @@ class Choice(ParameterKind):
         self._shown = shown
         self.fold: Callable[[str], str] = str if exact else str.casefold
 
-    def describe_form(self, slot: ParameterSlot) -> str:  # noqa: ARG002
-        """List the words."""
+    def document(self, slot: ParameterSlot) -> KindText:
+        """List the words, and show that of the default."""
         words = f"One of {list_names(self.meanings)}." if len(self.meanings) > 1 else f"{list_names(self.meanings)}."
-        return words if self._shown else ""
-
-    def list_examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
-        """Return a word that is not among them, and the first one."""
-        return ("no such word",), next(iter(self.meanings))
-
-    def describe_default(self, default: Any) -> str:  # noqa: ANN401
-        """Return the word for the default."""
-        return next((f"`{word}`" for word, meaning in self.meanings.items() if meaning == default), "")
+        default = next((f"`{word}`" for word, meaning in self.meanings.items() if meaning == slot.default), "")
+        return KindText(words if self._shown else "", default, ("no such word",), next(iter(self.meanings)))
 
     def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return the meaning of a word."""
@@ -187,17 +175,17 @@ class Flag(Choice):
     def __init__(self) -> None:
         super().__init__(_FLAGS, shown=False)
 
-    def describe_form(self, slot: ParameterSlot) -> str:
+    def document(self, slot: ParameterSlot) -> KindText:
         """Name both words, unless the default shows one."""
-        return "" if slot.default is not None else "`true` or `false`."
+        return super().document(slot)._replace(form="" if slot.default is not None else "`true` or `false`.")
 
 
 class ParameterNames(ParameterKind):
     """Several texts, at most ``max_length`` of the Meta."""
 
-    def describe_form(self, slot: ParameterSlot) -> str:
-        """Return the most members."""
-        return f"At most {slot.meta.max_length}." if slot.meta.max_length else ""
+    def document(self, slot: ParameterSlot) -> KindText:
+        """Show the most members."""
+        return super().document(slot)._replace(form=f"At most {slot.meta.max_length}." if slot.meta.max_length else "")
 
     def read(self, reader: "ParameterReader", slot: ParameterSlot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Return the texts as a tuple."""
@@ -211,9 +199,9 @@ class ParameterNames(ParameterKind):
 class Time(ParameterKind):
     """A time; the value is epoch milliseconds."""
 
-    def list_examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
-        """Return a word, and a time."""
-        return ("no such time",), "2026-11-20T15:33:56Z"
+    def document(self, slot: ParameterSlot) -> KindText:
+        """Show a word, and a time."""
+        return super().document(slot)._replace(invalid=("no such time",), example="2026-11-20T15:33:56Z")
 
     def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return epoch milliseconds."""
@@ -228,13 +216,9 @@ class Typed(ParameterNames):
 
     read = ParameterKind.read
 
-    def list_examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
-        """Return no invalid value, and an empty list or object."""
-        return (), "[]" if get_origin(self.shape) is list else "{}"
-
-    def describe_default(self, default: Any) -> str:  # noqa: ANN401, ARG002
-        """Return an empty text."""
-        return ""
+    def document(self, slot: ParameterSlot) -> KindText:
+        """Show an empty list or object, and no default."""
+        return super().document(slot)._replace(default="", example="[]" if get_origin(self.shape) is list else "{}")
 
     def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return the value as the type of its field."""
@@ -439,11 +423,12 @@ class Operations:
 
         def declare(shape: type[R]) -> type[R]:
             slots = slots_of(shape, method, path)
+            read = self.reader.make_converter(shape, slots)
             declared = Operation(
                 action=action,
                 method=method,
                 path=path,
-                answer=_starter(self.reader.make_converter(shape, slots)),
+                answer=lambda call, context: read(call, context)(),
                 parameters=tuple(slot.describe() for slot in slots),
                 text=" ".join((shape.__doc__ or "").split()),
                 **{"name": shape.__name__, "rate": self.rate, **options},  # type: ignore[arg-type]
@@ -452,10 +437,6 @@ class Operations:
             return shape
 
         return declare
-
-
-def _starter(read: Callable[[Call, Context], Request]) -> Callable[[Call, Context], Steps]:
-    return lambda call, context: read(call, context)()
 
 
 def operations_of(package: str) -> tuple[Operation, ...]:

@@ -5,7 +5,7 @@ import re
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import BASIC, SHARE, TOKENS
 from jobmeter.dialects.base import Match
-from jobmeter.dialects.base.path_dialect import PathDialect
+from jobmeter.dialects.base.path_dialect import PathDialect, match_route
 from jobmeter.dialects.base.request import operations_of
 from jobmeter.dialects.opentsdb import errors
 from jobmeter.dialects.opentsdb.gaps import GAPS
@@ -24,15 +24,10 @@ class OpenTsdb(PathDialect):
         """Return the operation of the call. ``/api/v1/put`` is ``/api/put``: each has a single version."""
         versioned = _VERSIONED.fullmatch(call.raw_path)
         path = f"/api{versioned[1]}" if versioned else call.raw_path
-        found = self._routes.find(call.method, path.rstrip("/"))
-        if found is not None:
-            return Match(*found)
-        allowed = ", ".join(self._routes.list_methods(path.rstrip("/")))
-        if allowed:
-            raise NotFoundError(f"{call.method} is not permitted", "method", allowed)
-        if _GAP_PATH.fullmatch(path):
+        found = match_route(self._routes, call.method, path.rstrip("/"), "{method} is not permitted")
+        if found is None and _GAP_PATH.fullmatch(path):
             raise NotFoundError("The requested endpoint was not found", "path", path[:200])
-        return None
+        return found
 
 
 OPENTSDB = OpenTsdb(

@@ -1,13 +1,21 @@
 """Reader of OpenTSDB's parameters: in a query string, or in the JSON body of a POST."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context
-from jobmeter.dialects.base.request import Flag, Operations, ParameterKind, ParameterReader, ParameterSlot, Request
+from jobmeter.dialects.base.request import (
+    Flag,
+    KindText,
+    Operations,
+    ParameterKind,
+    ParameterReader,
+    ParameterSlot,
+    Request,
+)
 from jobmeter.errors import InvalidRequestError
 
 T = TypeVar("T")
@@ -16,17 +24,9 @@ T = TypeVar("T")
 class Present(Flag):
     """Flag that a parameter sets by its presence; ``false`` counts as absent."""
 
-    def list_examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
-        """Return no invalid value."""
-        return (), ""
-
-    def describe_form(self, slot: ParameterSlot) -> str:  # noqa: ARG002
-        """Return an empty text: the description says it."""
-        return ""
-
-    def describe_default(self, default: Any) -> str:  # noqa: ANN401, ARG002
-        """Return an empty text."""
-        return ""
+    def document(self, slot: ParameterSlot) -> KindText:  # noqa: ARG002
+        """Show no form: the description says it."""
+        return KindText(example="")
 
     def read(self, reader: ParameterReader, slot: ParameterSlot, values: Mapping[str, Any]) -> bool:  # noqa: ARG002
         """Return True if the parameter is present."""
@@ -37,9 +37,9 @@ class Present(Flag):
 class Count(ParameterKind):
     """A whole number from 0 on; a number above the Meta's ``le`` becomes ``le``."""
 
-    def describe_default(self, default: Any) -> str:  # noqa: ANN401
-        """Return the number."""
-        return str(default)
+    def document(self, slot: ParameterSlot) -> KindText:
+        """Show the default, also 0."""
+        return super().document(slot)._replace(default=str(slot.default))
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401, ARG002
         """Return the number."""

@@ -8,7 +8,15 @@ from urllib.parse import parse_qsl
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, MissingFieldError
-from jobmeter.dialects.base.request import Operations, ParameterKind, ParameterReader, ParameterSlot, Request, Time
+from jobmeter.dialects.base.request import (
+    KindText,
+    Operations,
+    ParameterKind,
+    ParameterReader,
+    ParameterSlot,
+    Request,
+    Time,
+)
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.promql.evaluation import LOOKBACK_MS
@@ -75,9 +83,10 @@ class PrometheusReader(ParameterReader):
 class Duration(ParameterKind):
     """A length in ms, from seconds or a text such as ``5m30s``."""
 
-    def describe_default(self, default: Any) -> str:  # noqa: ANN401
-        """Return the default in minutes."""
-        return f"`{default // _UNITS['m']}m`"
+    def document(self, slot: ParameterSlot) -> KindText:
+        """Show the default in minutes."""
+        default = "" if slot.required else f"`{slot.default // _UNITS['m']}m`"
+        return super().document(slot)._replace(default=default)
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return milliseconds."""

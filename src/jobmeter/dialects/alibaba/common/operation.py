@@ -27,6 +27,7 @@ from jobmeter.dialects.base import Answer, Context, MissingFieldError, clamp_neg
 from jobmeter.dialects.base.request import (
     Choice,
     Flag,
+    KindText,
     Operations,
     ParameterKind,
     ParameterReader,
@@ -156,9 +157,9 @@ class JsonText(ParameterKind):
         self._form = form
         self._detail = detail
 
-    def describe_default(self, default: Any) -> str:  # noqa: ANN401, ARG002
-        """Return an empty text."""
-        return ""
+    def document(self, slot: ParameterSlot) -> KindText:
+        """Show no default."""
+        return super().document(slot)._replace(default="")
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401, ARG002
         """Return the value of that type."""
@@ -177,13 +178,10 @@ class Step(ParameterKind):
         self._bare_unit_ms = bare_unit_ms
         self._bare = {HOUR: "hours", MINUTE: "minutes", SECOND: "seconds"}[bare_unit_ms]
 
-    def describe_form(self, slot: ParameterSlot) -> str:  # noqa: ARG002
-        """Show some steps."""
-        return f"`30s`, `5m`, `1h`; a bare number counts {self._bare}."
-
-    def describe_default(self, default: Any) -> str:  # noqa: ANN401
-        """Return the default in minutes."""
-        return f"`{default // MINUTE}m`"
+    def document(self, slot: ParameterSlot) -> KindText:
+        """Show some steps, and the default in minutes."""
+        default = "" if slot.required else f"`{slot.default // MINUTE}m`"
+        return KindText(f"`30s`, `5m`, `1h`; a bare number counts {self._bare}.", default)
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return milliseconds."""

@@ -16,12 +16,14 @@ from jobmeter.access.signatures import ALIBABA, BEARER, Scheme
 from jobmeter.dialects.alibaba.common import errors
 from jobmeter.dialects.alibaba.common.operation import url_form
 from jobmeter.dialects.base import Answer, Context, Gap, GapStatus, Match, Operation
+from jobmeter.dialects.base.path_dialect import match_route
 from jobmeter.dialects.base.routes import Routes, path_parameters
 from jobmeter.dialects.base.view import View, ViewCall, offer_no_call
 from jobmeter.errors import JobmeterError, NotFoundError
 
 RPC_PATH = "/"
 """The path of every operation in the RPC style."""
+_WRONG_METHOD = "This http method is not supported: {allowed}."
 URL_FORM: Sequence[Scheme] = (BEARER,)
 """The credential schemes of the URL form."""
 
@@ -57,7 +59,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return self._match_url(form, call)
         version, action = read_action(call)
         if not version and not action:
-            return self._match_path(call)
+            return match_route(self._routes, call.method, call.raw_path, _WRONG_METHOD)
         return self._match_operation_path(self._find_operation(action), call) if version == self.version else None
 
     def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
@@ -77,15 +79,6 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         # The body is read later: it or the query has the parameters of the path.
         _check_method(operation, call)
         return Match(operation, {}, URL_FORM)
-
-    def _match_path(self, call: Call) -> Match | None:
-        found = self._routes.find(call.method, call.raw_path)
-        if found is not None:
-            return Match(*found)
-        methods = ", ".join(self._routes.list_methods(call.raw_path))
-        if methods:
-            raise NotFoundError(f"This http method is not supported: {methods}.", "method", methods)
-        return None
 
     def _match_operation_path(self, operation: Operation, call: Call) -> Match:
         values = path_parameters(operation.path, call.raw_path)
