@@ -33,7 +33,7 @@ from jobmeter.collect.host.numa import NumaCollector
 from jobmeter.collect.host.pressure import PressureCollector
 from jobmeter.collect.host.sensors import SensorCollector
 from jobmeter.collect.jobs import JobsCollector
-from jobmeter.collect.kubelet.allocated import KubeletAllocations, pods_folder
+from jobmeter.collect.kubelet.allocated import KubeletAllocations
 from jobmeter.collect.kubelet.client import PodResources
 from jobmeter.collect.machine import Machine
 from jobmeter.collect.mounts import MountsCollector
@@ -235,7 +235,9 @@ def accelerator_collectors(
         allocated: list[DeviceAllocator] = []
         if not alone:
             allocated.append(
-                KubeletAllocations(vendor, PodResources.for_machine(machine), table.list_members, pods_folder(machine))
+                KubeletAllocations(
+                    vendor, PodResources.for_machine(machine), table.list_members, f"{machine.var}/log/pods"
+                )
             )
         if job_mapping:
             allocated.append(PrologAllocations(job_mapping, table.list_members, own.are_plain, own.get_number))

@@ -167,8 +167,7 @@ class Accelerator:
     def process_utilization(self) -> Mapping[int, float] | None:
         """Percent of time, by process number, in which its kernels ran since the last call; idle processes are absent.
 
-        The first call returns no data, because it has no start time. The base class raises NotSupportedError, for drivers
-        that give no share of time.
+        The first call returns no data, because it has no start time. The base class is for drivers without such shares.
         """
         raise NotSupportedError("the driver gives no share of time", lasting=True)
 

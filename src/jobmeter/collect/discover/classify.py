@@ -26,6 +26,7 @@ _WORKER = re.compile(
     r"(?P<job>.+)-(?P<role>master|worker|launcher|chief|ps|evaluator|scheduler|server|head)-(?P<index>\d+)"
 )
 _ONE_TASK = re.compile(r"1(\(x\d+\))?")
+"""SLURM_TASKS_PER_NODE of a job with one task on each of its nodes: ``1`` or ``1(x4)``."""
 _NO_DEVICE = {"all", "none", "void", "no-dev-files"}
 
 Variables = dict[str, str]
@@ -154,10 +155,6 @@ class NodeClassifier:
         uid = real_user(self._proc, candidate.pid)
         return () if uid is None else (ProcessOwner("user", str(uid)), *group)
 
-    def _awaits_exec(self, pid: int) -> bool:
-        """True if a process still is Slurm's own: a task between its fork and its exec has no rank."""
-        return (files.read(f"{self._proc}/{pid}/comm") or b"").startswith(b"slurmstepd")
-
     def _make_slurm_member(self, candidate: "_Candidate", place: SlurmPlace) -> Member | None:
         variables, parent = candidate.variables, candidate.parent
         job = place.job or variables.get("SLURM_JOB_ID", "")
@@ -174,8 +171,8 @@ class NodeClassifier:
         if task is None and parent is not None and self._clusters.is_job(parent, job):
             return parent
         if task is None:
-            if place.task is None or self._awaits_exec(candidate.pid):
-                # The job's own daemon, or a process whose environment may not be read before its task is known.
+            if place.task is None or files.read_text(f"{self._proc}/{candidate.pid}/comm").startswith("slurmstepd"):
+                # The job's own daemon, or a process between its fork and its exec, whose task is not known yet.
                 return None
             # The program may have begun after its environment was read.
             variables = read_environment(self._proc, candidate.pid)
@@ -195,7 +192,7 @@ class NodeClassifier:
             job_start=variables.get("SLURM_JOB_START_TIME", ""),
             rank=task,
             groups=place.groups,
-            job_groups=place.job_groups if _has_one_task_a_node(variables) else {},
+            job_groups=place.job_groups if _ONE_TASK.fullmatch(variables.get("SLURM_TASKS_PER_NODE", "")) else {},
             name=variables.get("SLURM_JOB_NAME", ""),
             user=variables.get("SLURM_JOB_USER", "") or ("" if place.uid is None else user_name(place.uid)),
             kind="Slurm",
@@ -217,11 +214,6 @@ class _Candidate(NamedTuple):
     def place(self) -> SlurmPlace | PodPlace | None:
         """The scheduler's place, if any."""
         return self.slurm or self.pod
-
-
-def _has_one_task_a_node(variables: Variables) -> bool:
-    """True if the job got one task on each of its nodes: ``1`` or ``1(x4)``."""
-    return _ONE_TASK.fullmatch(variables.get("SLURM_TASKS_PER_NODE", "")) is not None
 
 
 def _make_tagged_member(variables: Variables, groups: Mapping[str, str]) -> Member:

@@ -11,18 +11,12 @@ from jobmeter.collect.accelerators.vendor import Vendor
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.kubelet.client import PodDevices, PodResources
-from jobmeter.collect.machine import Machine
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.pod import job_of_pod
 
 _LIST_MS = 10_000
 _log = logging.getLogger(__name__)
-
-
-def pods_folder(machine: Machine) -> str:
-    """Return the folder in which the kubelet has a folder ``NAMESPACE_NAME_UID`` for each pod of the node."""
-    return f"{machine.var}/log/pods"
 
 
 class KubeletAllocations:
@@ -36,7 +30,7 @@ class KubeletAllocations:
     def __init__(
         self, vendor: Vendor[Any], kubelet: PodResources, members: Callable[[], Iterable[Member]], folder: str
     ) -> None:
-        """``folder`` is that of the pods, see ``pods_folder``."""
+        """``folder`` has a folder ``NAMESPACE_NAME_UID`` for each pod of the node."""
         self._vendor = vendor
         self._kubelet = kubelet
         self._members = members

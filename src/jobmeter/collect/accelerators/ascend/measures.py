@@ -68,6 +68,10 @@ def _measure_slow(device: AscendDevice) -> Mapping[str, float]:
     return _drop_absent(device, found)
 
 
+def _network(device: AscendDevice) -> Mapping[str, float]:
+    return device.network()
+
+
 def health_of(device: AscendDevice) -> DeviceHealth:
     """Read the health, the faults and the memory errors of a device for a check on request."""
     values = {**_measure_slow(device)}
@@ -137,5 +141,5 @@ def _drop_absent(device: AscendDevice, found: Mapping[str, float | None]) -> Map
 
 MEASURES = (Measure(_FAST, _measure_fast),)
 """Measures read at every collection, and at most once in ten seconds."""
-SLOW_MEASURES = (Measure(_SLOW, _measure_slow), Measure(NETWORK, lambda device: device.network()))
+SLOW_MEASURES = (Measure(_SLOW, _measure_slow), Measure(NETWORK, _network))
 """Measures read once a minute."""

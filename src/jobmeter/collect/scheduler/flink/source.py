@@ -76,7 +76,8 @@ class FlinkCluster(Scheduler):
             jobs += [record for record in job_records(job, self._cluster) if _is_legal(record)]
             events += [event for event in job_events(job) if _is_legal(event)]
         gone = self._jobs.keys() - {one.jid for one in listed.jobs}
-        jobs += [self._end_lost_job(jid, now_ms) for jid in sorted(gone) if not self._jobs[jid].over]
+        end_ms = now_ms if self._answered_ms is None else self._answered_ms
+        jobs += [make_lost_record(self._jobs[jid], end_ms) for jid in sorted(gone) if not self._jobs[jid].over]
         for jid in gone:
             del self._jobs[jid]
         self._answered_ms = now_ms
@@ -135,9 +136,6 @@ class FlinkCluster(Scheduler):
         job.failures = sorted(exceptions.exception_history.entries, key=lambda one: one.timestamp)
         # The answers date from different times: a job whose state changed meanwhile is read again.
         job.read_ms = now_ms if details.state == job.listed.state else None
-
-    def _end_lost_job(self, jid: str, now_ms: int) -> JobRecord:
-        return make_lost_record(self._jobs[jid], now_ms if self._answered_ms is None else self._answered_ms)
 
     def _load_jobs(self) -> dict[str, FlinkJob]:
         memory = self._state.load()

@@ -19,10 +19,8 @@ class GetSilences(FilterRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         found = yield from ask(SilencesQuestion())
-        return answer([_silence(one, self.context.now_ms) for one in found if self._covers(one)])
-
-    def _covers(self, silence: Silence) -> bool:
-        return fulfils(self.matchers, {one.name: one.value for one in silence.matchers})
+        named = [(one, {matcher.name: matcher.value for matcher in one.matchers}) for one in found]
+        return answer([_silence(one, self.context.now_ms) for one, names in named if fulfils(self.matchers, names)])
 
 
 class _Posted(msgspec.Struct, rename={"start": "startsAt", "end": "endsAt", "author": "createdBy"}):

@@ -90,7 +90,8 @@ class DescribeProjectMeta(AlibabaRequest, frozen=True, kw_only=True):
             "Description": "PAI-DLC",
             "Labels": json_text([{"name": "product", "value": PRODUCT}]),
         }
-        found = [own] if all(_names_product(label) for label in self.labels) else []
+        is_own = all(label.name == "product" and label.value.casefold() == PRODUCT for label in self.labels)
+        found = [own] if is_own else []
         body = {
             "Resources": {"Resource": found[start : start + self.page_size]},
             "Total": str(len(found)),
@@ -100,10 +101,6 @@ class DescribeProjectMeta(AlibabaRequest, frozen=True, kw_only=True):
             "Success": True,
         }
         return answer(body, self)
-
-
-def _names_product(label: _Label) -> bool:
-    return label.name == "product" and label.value.casefold() == PRODUCT
 
 
 def _describe_measure(measure: MonitoredMeasure) -> dict[str, str]:

@@ -153,7 +153,8 @@ class GetInstanceExceptions(InstanceRequest, frozen=True):
         page = yield from ask(question)
         found = [event for event in page.events if event.level is Level.ERROR or event.reason == _RESTARTED]
         nodes = yield from _nodes(job, found)
-        root = drop_empty({"root-exception": found[0].message, "timestamp": found[0].time} if found else _error(job))
+        text, time_ms = (found[0].message, found[0].time) if found else (job.error, job_end(job) if job.error else None)
+        root = drop_empty({"root-exception": text, "timestamp": time_ms})
         exceptions = {
             **root,
             "all-exceptions": [
@@ -268,10 +269,6 @@ def _nodes(job: Job, events: Sequence[Event]) -> Lookup[dict[str, str]]:
     view = yield from ask(JobQuestion(JobRef(job.id, job.project)))
     nodes = {replica.name: replica.node for replica in sorted(view.replicas, key=lambda one: one.attempt)}
     return {event.replica: nodes.get(event.replica) or event.replica for event in events}
-
-
-def _error(job: Job) -> dict[str, Any]:
-    return {"root-exception": job.error, "timestamp": job_end(job) if job.error else None}
 
 
 def _read_limits(job: Job, now_ms: int) -> Lookup[list[float | None]]:
