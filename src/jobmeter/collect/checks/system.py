@@ -48,11 +48,11 @@ def _filesystem(point: str) -> Iterator[TaskCheck]:
 
 
 def _block_device(device: Path) -> Iterator[TaskCheck]:
-    errors = _number(device / "device/ioerr_cnt")
+    errors = files.read_number(f"{device}/device/ioerr_cnt")
     if errors is not None:
         status = CheckStatus.WARNING if errors else CheckStatus.OK
         yield TaskCheck("disks", status, f"{device.name} counts {errors} errors", {"errors": float(errors)})
-    degraded = _number(device / "md/degraded")
+    degraded = files.read_number(f"{device}/md/degraded")
     if degraded is not None:
         status = CheckStatus.CRITICAL if degraded else CheckStatus.OK
         yield TaskCheck("disks", status, f"{device.name} lacks {degraded} of its disks", {"missing": float(degraded)})
@@ -72,11 +72,12 @@ def check_links(sys: str = "/sys") -> list[TaskCheck]:
 def _interface(interface: Path) -> TaskCheck:
     state = files.read_text(str(interface / "operstate"))
     names = ("rx_errors", "tx_errors", "rx_packets", "tx_packets")
-    counts = {name: _number(interface / "statistics" / name) or 0 for name in names}
-    changes = _number(interface / "carrier_changes") or 0
+    counts = {name: files.read_number(f"{interface}/statistics/{name}") or 0 for name in names}
+    changes = files.read_number(f"{interface}/carrier_changes") or 0
     errors = counts["rx_errors"] + counts["tx_errors"]
     share = errors / max(counts["rx_packets"] + counts["tx_packets"], 1)
-    administered = (_number(interface / "flags", 16) or 0) & 1
+    flags = files.read_text(f"{interface}/flags")
+    administered = int(flags, 16) & 1 if flags else 0
     status = CheckStatus.OK
     if share > 0.01:
         status = CheckStatus.WARNING
@@ -138,10 +139,3 @@ def check_kernel_log(path: str = "/dev/kmsg") -> list[TaskCheck]:
     except OSError as error:
         return [TaskCheck("kernel_log", CheckStatus.UNAVAILABLE, f"{path} cannot be read: {error.strerror}")]
     return [TaskCheck("kernel_log", CheckStatus.OK, f"{path} can be read")]
-
-
-def _number(path: Path, base: int = 10) -> int | None:
-    try:
-        return int(files.read_text(str(path)), 0 if base == 16 else base)
-    except ValueError:
-        return None

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from signal import SIGTERM
 from threading import Event, Thread
 from typing import TypeVar
@@ -77,11 +77,10 @@ class RunLimits:
 
 @dataclass(slots=True)
 class _Root:
-    """First process of a replica, and the replica's own control groups."""
+    """First process of a replica."""
 
     life: ReplicaLife
     member: Member
-    groups: Groups = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +256,7 @@ class JobRun:
             groups = self._enter_groups(name, pid)
             member = Member(owner=owner, source=MembershipSource.TAGS, rank=rank, groups=groups)
             self._family.add(pid, member)
-            self._roots[pid] = _Root(life, member, groups)
+            self._roots[pid] = _Root(life, member)
             self._figures.begin(self._place.make_replica_series("cpu.time", owner), start)
 
     def _enter_groups(self, replica: str, pid: int) -> Groups:
@@ -366,7 +365,7 @@ class JobRun:
             return
         # Until its exec a process is a copy of this one: a peak that is not above ours is not the command's.
         peak = ended.memory_peak if ended.memory_peak > self._own_peak else 0.0
-        groups = next((other.groups for other in self._roots.values() if other.member.owner == look.owner), {})
+        groups = next((other.member.groups for other in self._roots.values() if other.member.owner == look.owner), {})
         self._collectors.jobs.note_end(
             Ended(look.key, look.owner, ended.cpu_seconds, peak, look.io, groups, look.waited_seconds, look.place)
         )

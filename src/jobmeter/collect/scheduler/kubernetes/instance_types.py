@@ -23,7 +23,7 @@ def instance_type(job: ClusterJob) -> InstanceType | None:
     matter.
     """
     newest = select_newest_pods(job)
-    workers = [member for member in newest if _role(member) not in _COORDINATORS]
+    workers = [member for member in newest if member.place.replica.rpartition("-")[0] not in _COORDINATORS]
     found = [PodRequests(member.pod.spec.containers).instance_type for member in workers]
     if not workers:
         specified = [] if job.owner is None else list(_list_specified(job.owner.workload))
@@ -34,10 +34,6 @@ def instance_type(job: ClusterJob) -> InstanceType | None:
 def select_newest_pods(job: ClusterJob) -> list[ClusterMember]:
     """Return the newest pod of each replica: together they are the job's requests."""
     return list({member.place.replica: member for member in job.members.values()}.values())
-
-
-def _role(member: ClusterMember) -> str:
-    return member.place.replica.rpartition("-")[0]
 
 
 def _find_most_frequent(found: Sequence[InstanceType]) -> InstanceType | None:

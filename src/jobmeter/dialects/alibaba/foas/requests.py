@@ -109,7 +109,11 @@ def json_object(text: str | bytes, name: str, field: str) -> dict[str, Any]:
 
 def _json_values(body: bytes) -> dict[str, str]:
     values = json_object(body, "the body", "body")
-    return {name: _text(value) for name, value in values.items() if value is not None}
+    return {
+        name: value if isinstance(value, str) else json_text(value)
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def _xml_values(body: bytes) -> dict[str, str]:
@@ -122,7 +126,3 @@ def _xml_values(body: bytes) -> dict[str, str]:
     if not values:
         raise InvalidRequestError("the body has no XML element that holds a text", "body")
     return values
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json_text(value)

@@ -85,7 +85,8 @@ def describe_job(view: JobView, events: Sequence[Event], now_ms: int, *, detail:
 
 def history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
     """Return the history of a job's states: from events, else from its times. The last one is open until it ends."""
-    changes = [(event.time, state, event.message) for event in events if (state := _state(event.reason))]
+    states = set(JobState)
+    changes = [(event.time, JobState(event.reason), event.message) for event in events if event.reason in states]
     steps = changes or [(time, state, "") for time, state in states_of(job)]
     ends = [time for time, _, _ in steps[1:]]
     found = []
@@ -147,10 +148,6 @@ def _derive_roles(job: Job, replicas: Sequence[Replica]) -> list[dict[str, Any]]
     }
     machine_fields = {"EcsSpec": machine.id if machine else None, "ResourceConfig": drop_empty(config) or None}
     return [drop_empty({"Type": role, "PodCount": count, **machine_fields}) for role, count in counts.items()]
-
-
-def _state(reason: str) -> JobState | None:
-    return JobState(reason) if reason in set(JobState) else None
 
 
 def _read_text(given: Mapping[str, Any], name: str, default: str) -> str:
