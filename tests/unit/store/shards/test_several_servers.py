@@ -1,8 +1,10 @@
 """Several servers with windows on one store with shards: on each shard one of them leads, and the others follow."""
 
+import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -93,8 +95,11 @@ def test_each_server_answers_from_memory_what_the_other_acknowledged(pair, tmp_p
 
 
 @pytest.fixture
-def crossed(pair, tmp_path, group) -> Iterator[Sequence[WindowedStore]]:
+def crossed(pair, tmp_path, group, monkeypatch) -> Iterator[Sequence[WindowedStore]]:
     """Two servers, each of which leads one shard."""
+    # The lowest number leads: the server that joins again gets a higher one.
+    numbers = count(2)
+    monkeypatch.setattr(secrets, "randbits", lambda _: next(numbers))
     dsn = address(pair, new_database(), 2)
     with opened(dsn, tmp_path / "a", group) as first, opened(dsn, tmp_path / "b", group) as second:
         engine = first.engine.shards[1].engine
@@ -116,11 +121,11 @@ def test_servers_that_lead_one_shard_each_do_not_wait_for_each_other(crossed):
         own = [live_slot(0), live_slot(1)]
         mine, other = crossed[number % 2], crossed[1 - number % 2]
         try:
-            for count in range(40):
-                write(mine, own, count)
-                require(other, own, count + 1)
+            for at in range(40):
+                write(mine, own, at)
+                require(other, own, at + 1)
                 assert other.memory is not None
-                if count % 10 == 9:
+                if at % 10 == 9:
                     mine.delete_job(doomed.pop().key)
                 if number < 2:  # one thread of each server fills its window
                     mine.fill(10)
