@@ -176,6 +176,7 @@ class SharedReplicaSet(ReplicaSet):
                 self._is_saved = False
                 with translated("note which replicas have all data"):
                     self._save([place for place in contents if self._ids[place]], None)
+                self._announced = self._record  # who follows later gets it when it joins
                 self._is_writer, self._term = True, term
 
     def _begin_term(self, places: Iterable[Place], record: ReplicaSetState) -> int:

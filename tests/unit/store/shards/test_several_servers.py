@@ -17,6 +17,7 @@ from tests.support.waiting import wait_until
 from tests.unit.store.clickhouse.test_shared_replicas import expel
 from tests.unit.store.shards.support import CLOCK, address, new_database, slot_on
 
+from jobmeter.errors import UnavailableError
 from jobmeter.model.time import HOUR, TimeRange
 from jobmeter.store.clickhouse import ClickHouseStore
 from jobmeter.store.registry import open_store
@@ -57,9 +58,9 @@ def role(store: WindowedStore) -> str:
     return store.read_statistics().role
 
 
-def live_slot(shard: int) -> Slot:
+def live_slot(shard: int, count: int = 2) -> Slot:
     """Return a slot on a shard whose samples are in the window."""
-    slot = slot_on(shard)
+    slot = slot_on(shard, count)
     slot.start = CLOCK.now_ms() - HOUR
     slot.span = TimeRange(slot.start, slot.start + HOUR)
     return slot
@@ -142,3 +143,21 @@ def test_servers_that_lead_one_shard_each_do_not_wait_for_each_other(crossed):
     assert not failures, str(failures[0])[:600]
     assert not any(thread.is_alive() for thread in threads)
     assert crossed[0].roll_up(CLOCK.now_ms() - 2 * HOUR) >= 0
+
+
+def test_a_server_without_others_changes_the_number_of_shards(servers, tmp_path, group):
+    database = new_database()
+    two, three = (address(servers[:count], database, count) for count in (2, 3))
+    slots = [live_slot(shard, 3) for shard in range(3)]
+    with opened(two, tmp_path / "a", group) as first:
+        write(first, slots, 0)
+        with pytest.raises(UnavailableError, match="the number of shards is to change: stop all servers"):
+            Server(three, tmp_path / "b", group)
+    with opened(three, tmp_path / "b", group) as grown:
+        wait_until(lambda: grown.engine.placement.count == 3, "the third shard", 60)
+        require(grown, slots, 1)
+    with opened(three, tmp_path / "a", group) as first, opened(three, tmp_path / "b", group) as second:
+        write(second, slots, 1)
+        require(first, slots, 2)
+        with pytest.raises(UnavailableError, match="the number of shards is to change: stop all servers"):
+            Server(two, tmp_path / "c", group)
