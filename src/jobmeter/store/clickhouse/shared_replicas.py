@@ -236,6 +236,9 @@ class SharedReplicaSet(ReplicaSet):
 
     def _keep(self, ids: Collection[str], client: NodesClient) -> None:
         super()._keep(ids, client)
+        self._announce_once()
+
+    def _announce_once(self) -> None:
         record = self._record
         if record is not self._announced:
             self.announce(record)
@@ -245,7 +248,7 @@ class SharedReplicaSet(ReplicaSet):
         """Note durably that a replica has all data. Followers that do not confirm may read it later."""
         super().include(place, replica_id)
         with suppress(UnavailableError):
-            self.announce(self._record)
+            self._announce_once()
 
     def list_stale(self) -> Sequence[Place]:
         """Return the replicas that this server should repair."""
