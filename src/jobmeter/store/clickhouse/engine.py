@@ -405,7 +405,8 @@ class ClickHouseStore:
         if hours and log is not None:
             log.note_change(None, dropped=False)
         if self.commit_log is not None and not self.rollup_state.any_marked:
-            self.commit_log.forget()
+            if hours:  # without hours it may have run between ``begin`` of some series and their marks
+                self.commit_log.forget()
             self.catalog.close_new_jobs()
         return hours
 

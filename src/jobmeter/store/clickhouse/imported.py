@@ -92,8 +92,10 @@ class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
             return None
         runs = [section.select_runs(keys) for section in sections]
         waiting, wrong = bucketed(runs, (span.start_ms, span.end_ms), step_ms, _MOST_BUCKETS)
-        merged, clashing = _merge_buckets([hours, waiting], step_ms)
-        return None if len(wrong) or len(clashing) else _columns(merged)
+        if len(wrong):
+            return None
+        merged, clashing = _merge_buckets([hours, waiting], step_ms) if len(hours) else (waiting, ())
+        return None if len(clashing) else _columns(merged)
 
 
 NOTHING = ImportedSeries(np.empty(0, np.uint64), np.empty(0, BUCKET))
@@ -105,7 +107,7 @@ def _merge_buckets(parts: Sequence[Buckets], step_ms: int) -> tuple[Buckets, Uin
     Also return owners with rows that overlap in time. Samples of overlapping rows may replace each other, so the
     buckets of these owners are wrong.
     """
-    rows = np.concatenate(parts)
+    rows = np.concatenate([part.view(np.uint64) for part in parts]).view(BUCKET)
     if (rows["owner"][1:] < rows["owner"][:-1]).any():
         rows = _take(rows, np.argsort(rows["owner"], kind="stable"))
     same = rows["owner"][1:] == rows["owner"][:-1]
@@ -127,7 +129,7 @@ def _merge_buckets(parts: Sequence[Buckets], step_ms: int) -> tuple[Buckets, Uin
 
 
 def _take(rows: Buckets, chosen: Positions) -> Buckets:
-    """Return some rows; NumPy copies numbers many times faster than structures."""
+    """Return some rows. NumPy copies numbers many times faster than structures."""
     numbers = rows.view(np.uint64).reshape(-1, BUCKET.itemsize // 8)
     return numbers[chosen].reshape(-1).view(BUCKET)
 

@@ -175,6 +175,12 @@ def test_rows_that_a_flush_takes_across_a_deletion_are_not_counted(server):
     assert server.buckets(ALL, WHOLE, HOUR) is None
 
 
+def test_a_roll_up_without_hours_keeps_series_that_have_begun(chdb_store):
+    chdb_store.commit_log.begin(ALL.series)
+    chdb_store.roll_up(0)
+    assert chdb_store.read_imported_buckets(ALL, WHOLE, HOUR) is not None
+
+
 def runs_of(start, count, times):
     return OwnedRuns(np.array([7]), np.array([start]), np.array([count]), np.array(times), np.zeros(len(times)))
 
