@@ -79,7 +79,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     peer_listen: str = ""
     """Address for the other servers of the same ClickHouse server (--peer-listen, JOBMETER_PEER_LISTEN): HOST:PORT.
 
-    Default: a free port of the address by which this machine reaches the ClickHouse server. ``off``: each sample goes
+    Default: a free port of the address by which this machine reaches the ClickHouse server. PORT is for the first shard
+    of a store, the next ports for the others. ``off``: each sample goes
     to ClickHouse before it is acknowledged. See ``docs/how-to/clickhouse-cluster.md``.
     """
     secret_key_file: str = ""

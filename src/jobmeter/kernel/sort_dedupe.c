@@ -153,38 +153,74 @@ EXPORTED void jobmeter_sort_repeat(const uint64_t *numbers, const int64_t *sizes
     }
 }
 
-/* The samples in [start, end) of some runs in buckets of a step, run after run. starts: where each run begins among the
-   rows; run: int64[room], the run of each bucket; whole: int64[4][room], time, number of samples, first_time and
-   last_time; real: double[5][room], sum, minimum, maximum, first and last. Gives the number of buckets; -1 if the times
-   of a run do not ascend, or for more than room buckets. */
+/* Place of the first of size ascending times that is not before one. */
+static int64_t lower_bound(const int64_t *time, int64_t size, int64_t from) {
+    int64_t low = 0;
+    while (low < size) {
+        const int64_t middle = low + (size - low) / 2;
+        if (time[middle] < from) low = middle + 1;
+        else size = middle;
+    }
+    return low;
+}
+
+/* Samples of one owner between two multiples of the step. */
+struct Bucket {
+    uint64_t owner;
+    int64_t time, samples, first_time, last_time;
+    double sum, least, most, first, last;
+};
+
+/* The samples in [start, end) of some runs in buckets of a step. The runs are sorted by owner, then by first time. An
+   owner whose times do not ascend from run to run, or whose buckets lack room, gets no buckets; wrong: uint8[runs], set
+   at one of its runs. Gives the number of buckets. */
 EXPORTED int64_t jobmeter_sort_bucket(
-    int64_t runs, const int64_t *starts, const int64_t *counts, const int64_t *time, const double *value, int64_t start,
-    int64_t end, int64_t step, int64_t room, int64_t *run, int64_t *whole, double *real) {
-    int64_t at = -1;
+    int64_t runs, const uint64_t *owner, const int64_t *counts, const int64_t *const *times,
+    const double *const *values, int64_t start, int64_t end, int64_t step, int64_t room, struct Bucket *to,
+    uint8_t *wrong) {
+    int64_t size = 0, begin = 0, until = INT64_MIN, newest = INT64_MIN, failed = 0;
     for (int64_t one = 0; one < runs; one++) {
-        int64_t until = INT64_MIN;
-        for (int64_t row = starts[one]; row < starts[one] + counts[one]; row++) {
-            const int64_t when = time[row];
-            const double reading = value[row];
-            if (row > starts[one] && when <= time[row - 1]) return -1;
-            if (when < start || when >= end) continue;
-            if (when >= until) {
-                if (++at >= room) return -1;
-                run[at] = one;
-                whole[at] = when / step * step;
-                whole[room + at] = 0;
-                whole[2 * room + at] = when;
-                real[at] = 0;
-                real[room + at] = real[2 * room + at] = real[3 * room + at] = reading;
-                until = whole[at] + step;
+        const int64_t *time = times[one], count = counts[one];
+        const double *value = values[one];
+        if (one == 0 || owner[one] != owner[one - 1]) {
+            begin = size;
+            until = newest = INT64_MIN;
+            failed = 0;
+        }
+        if (failed) continue;
+        failed = time[0] <= newest;
+        for (int64_t row = 1; row < count; row++) failed |= time[row] <= time[row - 1];
+        newest = time[count - 1];
+        const int64_t last = lower_bound(time, count, end);
+        for (int64_t row = lower_bound(time, count, start); !failed && row < last;) {
+            if (time[row] >= until) {
+                failed = size >= room;
+                if (failed) break;
+                const int64_t from = time[row] / step * step;
+                to[size++] = (struct Bucket){
+                    owner[one], from, 0, time[row], 0, 0, value[row], value[row], value[row], 0};
+                until = from + step;
             }
-            whole[room + at]++;
-            whole[3 * room + at] = when;
-            real[at] += reading;
-            if (reading < real[room + at]) real[room + at] = reading;
-            if (reading > real[2 * room + at]) real[2 * room + at] = reading;
-            real[4 * room + at] = reading;
+            struct Bucket *bucket = to + size - 1;
+            double sum = bucket->sum, least = bucket->least, most = bucket->most;
+            int64_t next = row + 1;
+            while (next < last && time[next] < until) next++;
+            bucket->samples += next - row;
+            for (; row < next; row++) {
+                sum += value[row];
+                least = value[row] < least ? value[row] : least;
+                most = value[row] > most ? value[row] : most;
+            }
+            bucket->last_time = time[row - 1];
+            bucket->sum = sum;
+            bucket->least = least;
+            bucket->most = most;
+            bucket->last = value[row - 1];
+        }
+        if (failed) {
+            wrong[one] = 1;
+            size = begin;
         }
     }
-    return at + 1;
+    return size;
 }

@@ -20,8 +20,15 @@ _PUT = bind("jobmeter_sort_place", [PLACE] * 2, SIZE)
 _SORT = bind("jobmeter_sort_rows", [PLACE, SIZE, PLACE], SIZE)
 _REPEAT = bind("jobmeter_sort_repeat", [PLACE, PLACE, SIZE, PLACE])
 _NUMBER = bind("jobmeter_sort_number", [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE, PLACE], SIZE)
-_BUCKET = bind("jobmeter_sort_bucket", [SIZE, *[PLACE] * 4, *[SIZE] * 4, *[PLACE] * 3], SIZE)
+_BUCKET = bind("jobmeter_sort_bucket", [SIZE, *[PLACE] * 4, *[SIZE] * 4, *[PLACE] * 2], SIZE)
 _KEY = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
+
+
+_WHOLE, _REAL = ("time", "samples", "first_time", "last_time"), ("sum", "minimum", "maximum", "first", "last")
+BUCKET = np.dtype([("owner", "u8"), *((name, "i8") for name in _WHOLE), *((name, "f8") for name in _REAL)])
+"""Statistics of an owner's samples in a bucket; ``time`` is its start."""
+Buckets = NDArray[np.void]
+"""Rows of ``BUCKET``."""
 
 
 class SeriesSlices(NamedTuple):
@@ -50,41 +57,51 @@ class Ordered(NamedTuple):
     origin: "NDArray[np.uint32] | None"
 
 
-class RunBuckets(NamedTuple):
-    """Statistics of each run (``owner`` int64[n]) and bucket (``time`` int64[n], its start) with samples.
+class OwnedRuns(NamedTuple):
+    """Runs among some rows, each of one owner.
 
-    ``samples`` (their number) ``first_time last_time`` int64[n], ``sum minimum maximum first last`` float64[n].
+    ``owner`` uint64[k] or int64[k]; ``starts`` int64[k]: the first row of each run; ``counts`` int64[k]: its rows, at
+    least 1. ``time`` int64[n] from 0 on and ``value`` float64[n],: the rows.
     """
 
     owner: NDArray[Any]
+    starts: Int64s
+    counts: Int64s
     time: Int64s
-    samples: Int64s
-    first_time: Int64s
-    last_time: Int64s
-    sum: Float64s
-    minimum: Float64s
-    maximum: Float64s
-    first: Float64s
-    last: Float64s
+    value: Float64s
 
 
 def bucketed(
-    starts: Int64s, counts: Int64s, time: Int64s, value: Float64s, span: tuple[int, int], step: int
-) -> RunBuckets | None:
-    """Return the samples in a span of some runs in buckets of ``step``, run after run.
+    sections: Sequence[OwnedRuns], span: tuple[int, int], step: int, most: int
+) -> tuple[Buckets, NDArray[np.uint64]]:
+    """Return the samples in a span in buckets of ``step``, sorted by owner and time; and owners without buckets.
 
-    ``starts`` int64[k]: the first row of each run; ``counts`` int64[k]: its rows, at least 1. ``time`` int64[n] from 0
-    on. None if the times of a run do not ascend. Raises IndexError for a run outside of the rows.
+    An owner has no buckets if its runs overlap in time, if the times of a run do not ascend, or beyond ``most``
+    buckets. Raises IndexError for a run outside of the rows.
     """
-    starts, counts, time, value = _make_contiguous(SeriesSlices(starts, counts, time, value))
-    if len(starts) and not (starts.min() >= 0 and (starts + counts).max() <= len(time) == len(value)):
+    parts = [_address(runs) for runs in sections if len(runs.owner)]
+    if not parts:
+        return np.empty(0, BUCKET), np.empty(0, np.uint64)
+    owner, counts, first, last, times, values = map(np.concatenate, zip(*parts, strict=True))
+    order = np.lexsort((first, owner))
+    owner = owner[order].astype(np.uint64)
+    steps = np.minimum(last, span[1] - 1) // step - np.maximum(first, span[0]) // step + 1
+    found = np.empty(min(int(np.clip(steps, 0, counts).sum()), most), BUCKET)
+    wrong = np.zeros(len(owner), np.bool_)
+    arrays = map(pointer, (owner, *(column[order] for column in (counts, times, values))))
+    size = _BUCKET(len(owner), *arrays, *span, step, len(found), pointer(found), pointer(wrong))
+    return found[:size], np.unique(owner[wrong])
+
+
+def _address(runs: OwnedRuns) -> tuple[NDArray[Any], Int64s, Int64s, Int64s, Int64s, Int64s]:
+    """Return owner, number of rows, first and last time of each run, and the addresses of its times and values."""
+    owner, starts, counts, time, value = runs
+    if not (starts.min() >= 0 and counts.min() > 0 and (starts + counts).max() <= len(time) == len(value)):
         raise IndexError(f"a run lies outside of {len(time)} rows")
-    low, high = np.maximum(time[starts], span[0]) // step, np.minimum(time[starts + counts - 1], span[1] - 1) // step
-    room = int(np.clip(high - low + 1, 0, counts).sum())
-    owner, whole, real = np.empty(room, np.int64), np.empty((4, room), np.int64), np.empty((5, room))
-    arrays = map(pointer, (starts, counts, time, value))
-    size = _BUCKET(len(starts), *arrays, *span, step, room, pointer(owner), pointer(whole), pointer(real))
-    return None if size < 0 else RunBuckets(owner[:size], *whole[:, :size], *real[:, :size])
+    if not (time.flags.c_contiguous and value.flags.c_contiguous and time.dtype == np.int64):
+        raise ValueError("the rows are not contiguous")
+    places = (8 * starts + column.ctypes.data for column in (time, value))
+    return owner, counts, time[starts], time[starts + counts - 1], *places
 
 
 def sort_dedupe(sections: Sequence[SeriesSlices], slots: int, *, origin: bool) -> Ordered:

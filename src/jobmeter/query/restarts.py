@@ -55,8 +55,8 @@ def join_restarts(entries: Sequence[SeriesPart], view: JobView, by: By) -> Joine
     members: dict[tuple[tuple[str, str, str], _Use], SubjectKey] = {}
     range_independent, times = True, _times(view)
     for group, found in replicas.items():
-        if len(found) > 1:
-            replica = _Replica(group[0], times)
+        replica = _Replica(group[0], times)
+        if len(found) > 1 and not replica.had_together(found):
             replica.follow(found)
             range_independent = range_independent and replica.range_independent
             members |= {(group, use): member for use, member in replica.list_members(found) if member != found[use]}
@@ -119,6 +119,13 @@ class _Replica:
         self._lanes: list[_Lane] = []
         self.range_independent = True
         """False once an allocation affected the result."""
+
+    def had_together(self, uses: Iterable[_Use]) -> bool:
+        """True if one stay has all devices, and none of them before another: then none replaces another."""
+        known = [time for use in uses if (time := self._time(use.node, use.device)) is not None]
+        last_start = max((start for start, _ in known), default=0)
+        first_end = min((end for start, end in known if end - start > 1), default=MAX_TIME_MS)
+        return len({use[:3] for use in uses}) == 1 and last_start < first_end
 
     def follow(self, uses: Iterable[_Use]) -> None:
         """Append each stay to an earlier one that it does not overlap."""

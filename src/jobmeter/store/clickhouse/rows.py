@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from jobmeter.kernel.sort_dedupe import RunBuckets, SeriesSlices, bucketed
+from jobmeter.kernel.sort_dedupe import OwnedRuns, SeriesSlices
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, HOUR, TimeRange
@@ -136,16 +136,15 @@ class JournalBlock:
         found = SeriesSlices(slots, count, *gathered(rows.time, rows.value, rows.find_starts()[chosen], count))
         return found if span.start_ms <= self.start_ms and self.end_ms <= span.end_ms else _cut_runs(found, span)
 
-    def bucket(self, runs: Positions, span: tuple[int, int], step_ms: int) -> RunBuckets | None:
-        """Return the rows of some runs in a span in buckets; None if the times of a run do not ascend."""
-        rows = self.rows
-        return bucketed(rows.find_starts()[runs], rows.count[runs], rows.time, rows.value, span, step_ms)
-
-    def buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> RunBuckets | None:
-        """Return the rows of some series in buckets, by position in ``keys``; None as for ``bucket``."""
+    def select_runs(self, keys: SeriesKeys) -> OwnedRuns:
+        """Return the runs of some series; the owners are positions in ``keys``."""
         chosen, hits = self._runs_of(keys)
-        found = self.bucket(chosen, (span.start_ms, span.end_ms), step_ms)
-        return found and found._replace(owner=np.repeat(np.arange(len(keys)), hits)[found.owner])
+        return self.own_runs(chosen, np.repeat(np.arange(len(keys)), hits))
+
+    def own_runs(self, chosen: Positions, owner: NDArray[np.generic]) -> OwnedRuns:
+        """Return some of the runs with the owner of each."""
+        rows = self.rows
+        return OwnedRuns(owner, rows.find_starts()[chosen], rows.count[chosen], rows.time, rows.value)
 
     def count(self, keys: SeriesKeys) -> int:
         """Count the rows of some series, at any time."""
@@ -156,7 +155,7 @@ class JournalBlock:
         order, series = self._order_series()
         first = np.searchsorted(series, keys.series, "left")
         hits = np.searchsorted(series, keys.series, "right") - first
-        return order[_ranges(first, hits)], hits
+        return order[expand_ranges(first, hits)], hits
 
     def _order_series(self) -> tuple[Positions, Uint64s]:
         if self._order is None or self._series is None:
@@ -307,10 +306,10 @@ def gathered(time: Int64s, value: Float64s, starts: Positions, count: Int64s) ->
     if int(count.sum()) >= _LONG_RUN * len(starts):
         parts = [slice(start, start + length) for start, length in zip(starts.tolist(), count.tolist(), strict=True)]
         return np.concatenate([time[part] for part in parts]), np.concatenate([value[part] for part in parts])
-    at = _ranges(starts, count)
+    at = expand_ranges(starts, count)
     return time[at], value[at]
 
 
-def _ranges(start: Positions, length: Int64s) -> Positions:
+def expand_ranges(start: Positions, length: Int64s) -> Positions:
     """Return ``start[0], start[0] + 1, ...`` for ``length[0]`` numbers, then the same for the next."""
     return np.repeat(start - (np.cumsum(length) - length), length) + np.arange(int(length.sum()))

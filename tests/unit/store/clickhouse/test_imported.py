@@ -11,7 +11,7 @@ from tests.unit.store.clickhouse.test_journal import Engine, open_journal
 from tests.unit.store.rows import rows_of
 
 from jobmeter.errors import UnavailableError
-from jobmeter.kernel.sort_dedupe import bucketed
+from jobmeter.kernel.sort_dedupe import OwnedRuns, bucketed
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
 from jobmeter.store.clickhouse.imported import NOTHING
@@ -146,7 +146,7 @@ def test_a_series_whose_samples_are_written_again_is_read_from_the_engine(server
 
 def test_a_flush_without_imported_series_leaves_their_hours_as_they_are():
     imported = NOTHING.begin(np.array([1, 2], np.uint64)).add_stored([JournalBlock(rows_of(lines(0)).copy())])
-    assert len(imported.hours.time)
+    assert len(imported.hours)
     assert imported.add_stored([JournalBlock(rows_of([(0, 5, 1.0), (3, 5, 1.0)]).copy())]) is imported
 
 
@@ -154,7 +154,7 @@ def test_past_the_bound_the_rest_of_a_flush_is_not_read(monkeypatch):
     monkeypatch.setattr("jobmeter.store.clickhouse.imported._MOST_HOURS", 5)
     sections = [JournalBlock(rows_of(lines(hour)).copy()) for hour in range(3)]
     begun = NOTHING.begin(np.array([1, 2], np.uint64))
-    assert len(begun.add_stored(sections[:2]).hours.time) == 4
+    assert len(begun.add_stored(sections[:2]).hours) == 4
 
     def further():
         yield from sections
@@ -175,12 +175,30 @@ def test_rows_that_a_flush_takes_across_a_deletion_are_not_counted(server):
     assert server.buckets(ALL, WHOLE, HOUR) is None
 
 
+def test_a_roll_up_without_hours_keeps_series_that_have_begun(chdb_store):
+    chdb_store.commit_log.begin(ALL.series)
+    chdb_store.roll_up(0)
+    assert chdb_store.read_imported_buckets(ALL, WHOLE, HOUR) is not None
+
+
+def runs_of(start, count, times):
+    return OwnedRuns(np.array([7]), np.array([start]), np.array([count]), np.array(times), np.zeros(len(times)))
+
+
+def test_an_owner_whose_times_do_not_ascend_has_no_buckets():
+    found, wrong = bucketed([runs_of(1, 2, [0, 1, 2])], (0, 9), 2, 5)
+    assert (found["time"].tolist(), found["samples"].tolist(), wrong.tolist()) == ([0, 2], [1, 1], [])
+    for sections in ([runs_of(0, 3, [2, 1, 4])], [runs_of(0, 2, [1, 4]), runs_of(1, 1, [0, 4])]):
+        found, wrong = bucketed(sections, (0, 9), 2, 5)
+        assert (len(found), wrong.tolist()) == (0, [7])
+
+
+def test_an_owner_beyond_the_bound_has_no_buckets():
+    found, wrong = bucketed([runs_of(0, 3, [0, 2, 4])], (0, 9), 2, 2)
+    assert (len(found), wrong.tolist()) == (0, [7])
+
+
 def test_runs_must_lie_inside_the_rows():
-    time, value, one = np.arange(3), np.zeros(3), np.array([1])
-    found = bucketed(one, one + 1, time, value, (0, 9), 2)
-    assert found is not None
-    assert found.samples.tolist() == [1, 1]
-    assert bucketed(one - 1, one + 1, time[::-1], value, (0, 9), 2) is None
-    for start, count in ((2, 2), (-1, 1)):
+    for start, count in ((2, 2), (-1, 1), (0, 0)):
         with pytest.raises(IndexError, match="outside of 3 rows"):
-            bucketed(np.array([start]), np.array([count]), time, value, (0, 9), 2)
+            bucketed([runs_of(start, count, [0, 1, 2])], (0, 9), 2, 5)
