@@ -271,6 +271,12 @@ def _hold_start_lock(lock: Path) -> Iterator[None]:
         yield
 
 
+def _make_environment() -> dict[str, str]:
+    """Return the environment of the local server: without workers, unless the user asks for them."""
+    own = {name: value for name, value in os.environ.items() if name not in {"JOBMETER_HOST", "JOBMETER_PORT"}}
+    return {"JOBMETER_PROCESSES": "1", **own}
+
+
 def _launch(folder: Path, ca_file: str | None) -> str:
     log = folder / "server.log"
     command = [sys.executable, "-m", "jobmeter", "serve", "--data", str(folder), "--port", "0"]
@@ -284,7 +290,7 @@ def _launch(folder: Path, ca_file: str | None) -> str:
             stderr=output,
             start_new_session=True,
             cwd="/",
-            env={name: value for name, value in os.environ.items() if name not in {"JOBMETER_HOST", "JOBMETER_PORT"}},
+            env=_make_environment(),
         )
     return await_server(process, folder, log, begin, ca_file)
 
