@@ -19,7 +19,7 @@ _FEWEST_CORES = 3
 """Cores from which on the server has workers by itself."""
 
 
-def default_data_directory(environment: Mapping[str, str]) -> Path:
+def find_data_directory(environment: Mapping[str, str]) -> Path:
     """Return ``$XDG_DATA_HOME/jobmeter``, by default ``~/.local/share/jobmeter``."""
     base = environment.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "jobmeter"
@@ -249,7 +249,7 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
         key = f"JOBMETER_{field.name.upper()}"
         if field.type is str and variables.get(key):
             values[field.name] = variables[key]
-    values["data"] = Path(variables.get("JOBMETER_DATA") or default_data_directory(variables))
+    values["data"] = Path(variables.get("JOBMETER_DATA") or find_data_directory(variables))
     for name, (lowest, highest) in _NUMBERS.items():
         key = f"JOBMETER_{name.upper()}"
         if variables.get(key):

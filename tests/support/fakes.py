@@ -159,7 +159,7 @@ class FakeRegistry(Registry):
         wanted = set(jobs)
         return [view for view in self.views.values() if (view.job.project, view.job.id) in wanted]
 
-    def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
+    def list_job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         jobs = [view.job for view in self.views.values() if view.job.resource_group]
         by_key: dict[tuple[str, str], list[Job]] = {}
         for job in jobs:

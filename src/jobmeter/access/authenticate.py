@@ -115,7 +115,7 @@ class Authenticator:
         found = None if name is None else self._read_cached_key(name) or self._load(name)
         return self._credential(scheme, claim, name, found)
 
-    def cached(self, call: Call, schemes: Sequence[Scheme]) -> Credential | None:
+    def find_cached(self, call: Call, schemes: Sequence[Scheme]) -> Credential | None:
         """Find the credential without blocking; None if its key is not cached."""
         scheme, claim = self.find(call, schemes)
         name = self._name(claim)
@@ -206,7 +206,7 @@ class Authenticator:
                 cached = self._keys.get(claim.value)
             if cached is not None and cached.key is not None:
                 return cached.key.access_key_id
-            return f"unknown-{self._vault.fingerprint(claim.value)}"
+            return f"unknown-{self._vault.compute_fingerprint(claim.value)}"
         return ""
 
     def forget(self, key_id: str = "") -> None:
@@ -225,7 +225,7 @@ class Authenticator:
             case ClaimKind.SHARE:
                 return None
             case ClaimKind.TOKEN:
-                return token_hash(claim.value)
+                return hash_token(claim.value)
             case ClaimKind.SESSION:
                 return self._sessions.read(claim.value).access_key_id
             case ClaimKind.LINK:
@@ -352,6 +352,6 @@ def _bad_signature() -> UnauthenticatedError:
     return UnauthenticatedError("the signature does not match the request", "bad-signature")
 
 
-def token_hash(token: str) -> bytes:
+def hash_token(token: str) -> bytes:
     """Return the digest of a token as stored in the registry. Tokens are random, so a plain digest is enough."""
     return hashlib.sha256(token.encode()).digest()

@@ -19,9 +19,9 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, ceil_to, floor_to
 from jobmeter.query.meter import Meter
-from jobmeter.query.reduce import changes, growth, make_empty, merge, take
-from jobmeter.query.series import check_series, keys_of, milliseconds
-from jobmeter.query.source import Source, buckets, check_buckets, expected, hours_around
+from jobmeter.query.reduce import compute_growth, find_changes, make_empty, merge, take
+from jobmeter.query.series import check_series, find_keys, measure_milliseconds
+from jobmeter.query.source import Source, check_buckets, estimate_rows, read_series_buckets, widen_to_hours
 from jobmeter.store.base import Tier
 from jobmeter.store.cache import Cache
 
@@ -70,7 +70,7 @@ class _Segment(msgspec.Struct, frozen=True):
     step_ms: int
 
 
-def rollups(
+def read_rollups(
     source: Source, question: RollupsQuestion, scope: Scope, meter: Meter, retention_of: RetentionOf, cache: Cache
 ) -> Rollups:
     """Answer a ``RollupsQuestion``. Raises LimitExceededError or QueryTimeoutError."""
@@ -85,7 +85,7 @@ def rollups(
         rows = np.flatnonzero(counters == rolled) if question.growth else np.arange(len(question.series))
         if not len(rows):
             continue
-        keys = keys_of(tuple([question.series[row] for row in rows.tolist()]), cache)
+        keys = find_keys(tuple([question.series[row] for row in rows.tolist()]), cache)
         plan = _plan(question.range, cuts, len(keys), checked_ms) if rolled else [_Segment(question.range, 1)]
         columns = _read(source, keys, counters[rows], plan, meter)
         if len(plan) > 1 and question.range.start_ms < checked_ms:
@@ -95,7 +95,7 @@ def rollups(
         whole, divided = _drop_divided(columns, cuts, question.range)
         expired |= divided
         parts.append(replace(whole, index=rows[whole.index].astype(np.uint32)))
-    return Rollups(merge(parts), expired, milliseconds(meter))
+    return Rollups(merge(parts), expired, measure_milliseconds(meter))
 
 
 def find_expiry(series: Sequence[Series], meter: Meter, retention_of: RetentionOf) -> int:
@@ -108,15 +108,15 @@ def has_expired(source: Source, keys: SeriesKeys, span: TimeRange, checked_ms: i
     """Return True if the oldest rolled-up hour of the range has lost samples."""
     if span.start_ms >= checked_ms or not len(keys):
         return False
-    around = hours_around(TimeRange(span.start_ms, min(span.end_ms, checked_ms)))
-    hours = source.store.read_buckets(keys, around, Tier.HOUR, meter.make_budget(expected(keys, around, HOUR)))
+    around = widen_to_hours(TimeRange(span.start_ms, min(span.end_ms, checked_ms)))
+    hours = source.store.read_buckets(keys, around, Tier.HOUR, meter.make_budget(estimate_rows(keys, around, HOUR)))
     meter.count(len(hours), Tier.HOUR)
     inside = (hours.first_time < span.end_ms) & (hours.last_time >= span.start_ms)
     if not inside.any():
         return False
     oldest = int(hours.time[inside].min())
     hour = TimeRange(oldest, oldest + HOUR)
-    found = sum(len(block) for block in source.store.read(keys, hour, meter.make_budget(expected(keys, hour))))
+    found = sum(len(block) for block in source.store.read(keys, hour, meter.make_budget(estimate_rows(keys, hour))))
     meter.count(found, None)
     return bool(found < int(hours.count[hours.time == oldest].sum()))
 
@@ -152,12 +152,14 @@ def _tiles(span: TimeRange, cuts: Int64s, length: int) -> Iterator[tuple[TimeRan
 
 
 def _read(source: Source, keys: SeriesKeys, counters: Bools, plan: Sequence[_Segment], meter: Meter) -> BucketColumns:
-    references = References.none(len(keys))
+    references = References.make_empty(len(keys))
     start = plan[0].span.start_ms
     parts: list[BucketColumns] = []
     for one in plan:
         parts.append(
-            buckets(source, keys, counters, one.span, one.step_ms, owned_ms=start, meter=meter, references=references)
+            read_series_buckets(
+                source, keys, counters, one.span, one.step_ms, owned_ms=start, meter=meter, references=references
+            )
         )
         check_buckets(sum(map(len, parts)), meter)
     return _keep_inner_growth(merge(parts), counters)
@@ -167,10 +169,10 @@ def _keep_inner_growth(columns: BucketColumns, counters: Bools) -> BucketColumns
     """Return the columns with the growth from the first to the last sample of each row; NaN where it is unknown."""
     if not counters.any() or not len(columns):
         return columns
-    first = changes(columns.index)
+    first = find_changes(columns.index)
     before = np.concatenate(([0.0], columns.last[:-1]))
     lasted = columns.last_time - columns.first_time
-    jump = np.where(first, np.nan, growth(before, columns.first))
+    jump = np.where(first, np.nan, compute_growth(before, columns.first))
     plain = columns.last - columns.first
     found = np.where(columns.elapsed > lasted, columns.increase - jump, columns.increase)
     # Without a reset the difference of the ends is the growth, free of the noise of sums.
@@ -195,7 +197,9 @@ def _complete_expired(
         if not lacking.any():
             continue
         whole = take(whole, lacking)
-        minutes = source.store.read_buckets(keys, span, Tier.MINUTE, meter.make_budget(expected(keys, span, MINUTE)))
+        minutes = source.store.read_buckets(
+            keys, span, Tier.MINUTE, meter.make_budget(estimate_rows(keys, span, MINUTE))
+        )
         meter.count(len(whole) + len(minutes), Tier.MINUTE)
         wanted = np.zeros(len(keys), np.uint64)
         wanted[whole.index] = whole.count

@@ -157,7 +157,7 @@ class Exchange:
         self.body_size += len(chunk)
         return chunk, message.get("more_body", False)
 
-    def during(self, work: Callable[[], T]) -> T:
+    def run(self, work: Callable[[], T]) -> T:
         """Call the function in a thread; the memory account of the body stays open until it returns."""
         return work() if self._memory is None else self._memory.run(work)
 

@@ -58,7 +58,7 @@ class FilesystemCollector:
     def collect(self, now_ms: int) -> Samples:
         """Read the filesystems. A mount that still hangs from an earlier call is not called again."""
         text = files.read_required(*self._paths)
-        for path in mount_points(text):
+        for path in parse_mount_points(text):
             if path not in self._calls:
                 self._calls[path] = _StatvfsCall(path, self._statvfs)
         samples: Samples = []
@@ -85,12 +85,12 @@ class FilesystemCollector:
         ]
 
 
-def mount_points(mountinfo: bytes) -> list[str]:
+def parse_mount_points(mountinfo: bytes) -> list[str]:
     """Return the mount points with data, each filesystem once (at its first mount)."""
-    return list(points_by_device(mountinfo).values())
+    return list(map_points_by_device(mountinfo).values())
 
 
-def points_by_device(mountinfo: bytes) -> dict[bytes, str]:
+def map_points_by_device(mountinfo: bytes) -> dict[bytes, str]:
     """Return the mount points by the device number of their filesystem, ``8:1``."""
     points: dict[bytes, str] = {}
     for mount in files.parse_mounts(mountinfo):

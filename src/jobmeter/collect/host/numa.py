@@ -44,7 +44,7 @@ class NumaCollector:
 
     def _read_nodes(self) -> Iterator[tuple[str, str, float]]:
         folder = f"{self._root}/node"
-        for name in files.names(folder):
+        for name in files.list_names(folder):
             number = name.removeprefix("node")
             if not number.isdigit():
                 continue
@@ -58,7 +58,7 @@ class NumaCollector:
 
     def _read_errors(self) -> Iterator[tuple[str, str, int]]:
         folder = f"{self._root}/edac/mc"
-        for name in files.names(folder):
+        for name in files.list_names(folder):
             for kind, total in _KINDS.items():
                 count = files.read_number(f"{folder}/{name}/{total}")
                 if count is not None:

@@ -12,7 +12,7 @@ _METRICS = tuple(f"node.pressure.{name}" for name in ("cpu", "memory", "memory.f
 _TOTAL = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
 
 
-def stalled_seconds(path: str, resource: str) -> dict[str, float]:
+def read_stalled_seconds(path: str, resource: str) -> dict[str, float]:
     """Return the seconds of stalls in a pressure file: of some task (``memory``), and of all (``memory.full``).
 
     Empty if the kernel does not report them.
@@ -33,7 +33,7 @@ class PressureCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """Read /proc/pressure."""
-        read = [stalled_seconds(f"{self._root}/pressure/{resource}", resource) for resource in RESOURCES]
+        read = [read_stalled_seconds(f"{self._root}/pressure/{resource}", resource) for resource in RESOURCES]
         return [
             Sample(self._place.make_node_series(metric), now_ms, value)
             for found in read

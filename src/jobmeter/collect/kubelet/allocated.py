@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jobmeter.collect.accelerators.device import Accelerator
-from jobmeter.collect.accelerators.registry import vendor_of_resource
+from jobmeter.collect.accelerators.registry import find_resource_vendor
 from jobmeter.collect.accelerators.vendor import Vendor
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.member import Member
@@ -14,13 +14,13 @@ from jobmeter.collect.kubelet.client import PodDevices, PodResources
 from jobmeter.collect.machine import Machine
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import AllocationSource
-from jobmeter.model.pod import job_of_pod
+from jobmeter.model.pod import make_pod_job
 
 _LIST_MS = 10_000
 _log = logging.getLogger(__name__)
 
 
-def pods_folder(machine: Machine) -> str:
+def find_pods_folder(machine: Machine) -> str:
     """Return the folder in which the kubelet has a folder ``NAMESPACE_NAME_UID`` for each pod of the node."""
     return f"{machine.var}/log/pods"
 
@@ -36,7 +36,7 @@ class KubeletAllocations:
     def __init__(
         self, vendor: Vendor[Any], kubelet: PodResources, members: Callable[[], Iterable[Member]], folder: str
     ) -> None:
-        """``folder`` is that of the pods, see ``pods_folder``."""
+        """``folder`` is that of the pods, see ``find_pods_folder``."""
         self._vendor = vendor
         self._kubelet = kubelet
         self._members = members
@@ -59,8 +59,8 @@ class KubeletAllocations:
             uid = uids.get((given.namespace, given.pod))
             if uid is None:
                 continue
-            owner = runs.get(uid) or Owner(job_of_pod(uid), "worker-0")
-            for index in indices(self._vendor, given.ids, devices, given.resource):
+            owner = runs.get(uid) or Owner(make_pod_job(uid), "worker-0")
+            for index in find_indices(self._vendor, given.ids, devices, given.resource):
                 if owner not in found.setdefault(index, []):
                     found[index].append(owner)
         return found
@@ -76,7 +76,7 @@ class KubeletAllocations:
             self._problem = error.message
             return []
         self._problem = ""
-        return [one for one in given if vendor_of_resource(one.resource) in (self._vendor, None)]
+        return [one for one in given if find_resource_vendor(one.resource) in (self._vendor, None)]
 
     def _map_uids(self, living: Iterable[str]) -> dict[tuple[str, str], str]:
         """Return the uid of each pod by namespace and name; among pods of one name the one with processes."""
@@ -94,7 +94,9 @@ class KubeletAllocations:
         return found
 
 
-def indices(vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Accelerator], resource: str = "") -> list[int]:
+def find_indices(
+    vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Accelerator], resource: str = ""
+) -> list[int]:
     """Return the distinct device numbers of a resource's ids, which the device plug-in gives.
 
     A CDI name has the id after its last ``=``.

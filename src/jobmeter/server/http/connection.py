@@ -282,14 +282,14 @@ class Connection(asyncio.Protocol):
         if self._drained is not None:
             await asyncio.shield(self._drained)
 
-    def consumed(self) -> None:
+    def resume_reading(self) -> None:
         """Resume reading after the application took the received part of the body."""
         if not self._queue:
             self._pause(paused=False)
 
     # Limited, for limits
 
-    def overdue(self, now: float) -> Reason | None:
+    def find_overdue_reason(self, now: float) -> Reason | None:
         """Return the reason to close the connection now; None if it may stay."""
         if self._drained is not None and self._transport is not None:
             unsent = self._transport.get_write_buffer_size()

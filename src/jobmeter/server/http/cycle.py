@@ -100,7 +100,7 @@ class Cycle:
         self._chunks.clear()
         self.unread = 0
         self._delivered = self.complete
-        self._connection.consumed()
+        self._connection.resume_reading()
         return body
 
     async def send(self, message: Message) -> None:

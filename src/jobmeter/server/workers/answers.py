@@ -32,7 +32,7 @@ from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import AsgiScope, Exchange, Message, Receive, Reply, Send
 from jobmeter.server.native.metrics import ENCODERS
 from jobmeter.server.pipeline import Handler, PublicHandler, ServedRequest, answer_from_memory, check_headers, finish
-from jobmeter.server.routing import routers_of
+from jobmeter.server.routing import list_routers
 from jobmeter.server.services import Services
 from jobmeter.server.workers.admissions import Admissions, NotedNonces, NotedRates
 from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult, Counts, LookupResult, SamplesStored
@@ -174,7 +174,7 @@ class WorkerAnswers:
         budget = parse_budget(settings.query_budgets)
         self._has_budget = bool(budget.rows or budget.seconds)
         proxies = TrustedProxies.parse(settings.trusted_proxies)
-        self._edge = Edge(routers_of(services), owned, owned, settings.limits.body_bytes, owned, proxies)
+        self._edge = Edge(list_routers(services), owned, owned, settings.limits.body_bytes, owned, proxies)
         self._proxies = proxies
         self._thread = ThreadPoolExecutor(1, "jobmeter-searches")
         self._allowance = TokenBucket(_SEARCHES_A_SECOND, _SEARCHES_AT_ONCE, self._clock.monotonic())
@@ -228,7 +228,7 @@ class WorkerAnswers:
         self._executor.missed = None
         own.request.rule = own.handler.rule
         try:
-            known = check_headers(own.handler.services, own.request, own.handler.project, from_memory=True)
+            known = check_headers(own.handler.services, own.request, own.handler.find_project, from_memory=True)
         except (JobmeterError, OwnerNeededError):
             return False
         if not known:

@@ -216,13 +216,13 @@ class NodeLog:
 
     def run_command(self, name: str, argument: int | None, content: bytes = b"") -> int | None:
         """Run a command of the leader's store. Return None if this server does not follow one."""
-        return self._leader().command(name, argument, content) if self.role is ServerRole.FOLLOWER else None
+        return self._leader().run_command(name, argument, content) if self.role is ServerRole.FOLLOWER else None
 
     def send_rows(self, name: str, shipper: int, rows: Callable[[], object]) -> bool:
         """Have the leader store rows of another table. See ``SendRows``."""
         if self.role is not ServerRole.FOLLOWER:
             return False
-        self._leader().command(name, shipper, msgspec.msgpack.encode(rows()))
+        self._leader().run_command(name, shipper, msgspec.msgpack.encode(rows()))
         return True
 
     def _leader(self) -> LeaderLink:
@@ -269,7 +269,7 @@ class NodeLog:
         """
         if self.peers is not None and self.role is ServerRole.LEADER:
             with self.confirmed():
-                self.peers.followed.changed(jobs, dropped=dropped, records=records)
+                self.peers.followed.send_change(jobs, dropped=dropped, records=records)
 
     def append(self, group: Sequence[SampleRuns]) -> None:
         """Make the rows durable: in the journal, or in the node."""
@@ -284,7 +284,7 @@ class NodeLog:
     def get_pending(self) -> Pending:
         """Return the durable rows that may not be in the node yet."""
         if self.role is ServerRole.FOLLOWER:
-            return self._copies.pending()
+            return self._copies.get_pending()
         return NOTHING if self._journal is None else self._journal.get_pending()
 
     def flush(self, before_ms: int | None = None) -> None:

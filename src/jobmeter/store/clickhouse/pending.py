@@ -12,7 +12,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.store.clickhouse import imported
 from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.order import mark_last_rows
-from jobmeter.store.clickhouse.rows import JournalBlock, descriptors_of
+from jobmeter.store.clickhouse.rows import JournalBlock, list_descriptors
 
 PIECE_ROWS = 65_536
 """Rows of one piece for a reader, about."""
@@ -29,18 +29,18 @@ class Pending:
 
     def list_descriptors(self) -> list[Descriptors]:
         """Return the descriptors of series that the engine may not have yet."""
-        return descriptors_of([section.rows for section in self._sections])
+        return list_descriptors([section.rows for section in self._sections])
 
-    def buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
-        """Return all samples of some series in buckets, also those in the engine; see ``ImportedSeries.buckets``."""
+    def read_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
+        """Return all samples of some series in buckets, the engine's too; see ``ImportedSeries.read_buckets``."""
         sections = [section for section in self._sections if section.meets(span)]
-        return self._imported.buckets(sections, keys, span, step_ms)
+        return self._imported.read_buckets(sections, keys, span, step_ms)
 
     def select_samples(self, keys: SeriesKeys, span: TimeRange) -> SampleColumns:
         """Return the samples of some series in a span, sorted by (index, time), each once."""
         found = [runs for section in self._sections if (runs := section.select(keys, span)) is not None]
         if not found:
-            return SampleColumns.empty()
+            return SampleColumns.make_empty()
         runs = found[0] if len(found) == 1 else SeriesSlices(*map(np.concatenate, zip(*found, strict=True)))
         return _sort_runs(runs, len(keys))
 
@@ -85,7 +85,7 @@ class Pending:
 NOTHING = Pending(())
 
 
-def overlaid(stream: Iterator[SampleColumns], pieces: Iterator[SampleColumns]) -> Iterator[SampleColumns]:
+def merge_streams(stream: Iterator[SampleColumns], pieces: Iterator[SampleColumns]) -> Iterator[SampleColumns]:
     """Merge a stream with pieces, both sorted by (index, time).
 
     A row of a piece replaces an equal one of the stream.

@@ -137,7 +137,7 @@ class ShardSet:
     @contextmanager
     def placed(self) -> Iterator[int]:
         """Return the number of shards that have rows. It does not change during the block. Do not nest blocks."""
-        with self._lock.shared():
+        with self._lock.lock_shared():
             yield self.count
 
     def change(self, count: int, work: Callable[[], None], seconds: float) -> None:
@@ -146,7 +146,7 @@ class ShardSet:
         Raises UnavailableError, and changes nothing, if running calls take longer than some seconds. An error of the
         function leaves the new number.
         """
-        with self._lock.exclusive(seconds):
+        with self._lock.lock_exclusive(seconds):
             self.count = count
             work()
 

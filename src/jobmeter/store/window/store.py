@@ -337,7 +337,7 @@ class WindowedStore:
             parts = [(first, first + 1, own), (first + 1, len(keys), span)]
         for begin, end, part in parts:
             if begin < end:
-                for block in self._engine.read(keys.select(slice(begin, end)), part, left.left()):
+                for block in self._engine.read(keys.select(slice(begin, end)), part, left.compute_rest()):
                     left.take(len(block))
                     yield SampleColumns(block.index + np.uint32(begin), block.time, block.value)
 
@@ -439,7 +439,7 @@ class WindowedStore:
         new = self._engine.lacks_descriptor(keys, since_ms)
         if new.any():
             fresh = keys.select(new)
-            self.window.adopt(fresh, SampleColumns.empty(), since_ms, now_ms)
+            self.window.adopt(fresh, SampleColumns.make_empty(), since_ms, now_ms)
             keys = keys.select(~new)
         parts = [keys] if len(keys) else []
         while parts:

@@ -136,7 +136,7 @@ def test_a_body_is_not_read_faster_than_the_application_takes_it():
             sending = asyncio.ensure_future(
                 wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n" + b"x" * 8_000_000)
             )
-            await until(lambda: wire.connection.overdue(NEVER) is None)
+            await until(lambda: wire.connection.find_overdue_reason(NEVER) is None)
             # The server's turn: the client is not slow.
             wire.pass_time(10_000)
             assert wire.closed == []

@@ -18,7 +18,7 @@ from tests.support.http_wire import run
 from tests.support.workplace import point, working
 
 from jobmeter.examples.acs3 import KeyPair, sign
-from jobmeter.model.time import MINUTE, SECOND, iso
+from jobmeter.model.time import MINUTE, SECOND, format_iso
 from jobmeter.server.workers.frames import AccessKeyLookup
 
 HOST = "127.0.0.1:8400"
@@ -55,7 +55,7 @@ def metric_list(place, key=None, number=0):
         "Action": "DescribeMetricList",
         "Version": "2019-01-01",
         "AccessKeyId": key.access_key_id,
-        "Timestamp": iso(place.now_ms // SECOND * SECOND),
+        "Timestamp": format_iso(place.now_ms // SECOND * SECOND),
         "SignatureNonce": f"nonce-{number}",
         "SignatureMethod": "HMAC-SHA1",
     }
@@ -75,7 +75,7 @@ def metric_list(place, key=None, number=0):
 def task_metrics(place, key=None):
     """ShowTrainingJobMetrics with Huawei Cloud's signature, which has no nonce."""
     key = key or place.served.admin
-    path, date = "/v2/default/training-jobs/j1/metrics/worker-0", iso(place.now_ms // SECOND * SECOND)
+    path, date = "/v2/default/training-jobs/j1/metrics/worker-0", format_iso(place.now_ms // SECOND * SECOND)
     date = date.replace("-", "").replace(":", "")
     lines = f"GET\n{path}/\n\nhost:{HOST}\nx-sdk-date:{date}\n\nhost;x-sdk-date\n{hashlib.sha256(b'').hexdigest()}"
     text = f"SDK-HMAC-SHA256\n{date}\n{hashlib.sha256(lines.encode()).hexdigest()}"
