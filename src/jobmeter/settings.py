@@ -16,7 +16,7 @@ from jobmeter.model.retention import Retention
 
 _MOST_PROCESSES, _MOST_CORES = 64, 8
 _FEWEST_CORES = 3
-"""Cores from which on the server has workers by itself."""
+"""Fewest cores on which the server has workers by default."""
 
 
 def find_data_directory(environment: Mapping[str, str]) -> Path:
