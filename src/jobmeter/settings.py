@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.errors import ConfigurationError
+from jobmeter.model.cores import count_cores
 from jobmeter.model.retention import Retention
 
 _MOST_PROCESSES, _MOST_CORES = 64, 8
@@ -70,7 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Processes that speak HTTP (--processes, JOBMETER_PROCESSES): a whole number up to 64, or ``auto``.
 
     With more than one, worker processes speak HTTP beside the process that stores and answers. ``auto``: one worker for
-    each core, at most 8. See ``docs/how-to/serve.md``.
+    each core that the affinity and the control groups of the server allow, at most 8. See ``docs/how-to/serve.md``.
     """
     store: str = ""
     """DSN of the telemetry engine (--store, JOBMETER_STORE); by default ``chdb://DATA/telemetry``."""
@@ -79,7 +80,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     peer_listen: str = ""
     """Address for the other servers of the same ClickHouse server (--peer-listen, JOBMETER_PEER_LISTEN): HOST:PORT.
 
-    Default: a free port of the address by which this machine reaches the ClickHouse server. ``off``: each sample goes
+    Default: a free port of the address by which this machine reaches the ClickHouse server. PORT is for the first shard
+    of a store, the next ports for the others. ``off``: each sample goes
     to ClickHouse before it is acknowledged. See ``docs/how-to/clickhouse-cluster.md``.
     """
     secret_key_file: str = ""
@@ -207,8 +209,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def worker_processes(self) -> int:
         """Number of worker processes; 0 if the server is one process. Raises ConfigurationError."""
         text = self.processes
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        count = min(cores, _MOST_CORES) if text == "auto" else int(text) if text.isdecimal() else 0
+        count = min(count_cores(), _MOST_CORES) if text == "auto" else int(text) if text.isdecimal() else 0
         if not 1 <= count <= _MOST_PROCESSES:
             raise ConfigurationError(
                 f"JOBMETER_PROCESSES must be auto or a whole number from 1 to {_MOST_PROCESSES}, got {text[:64]!r}"

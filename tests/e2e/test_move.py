@@ -26,13 +26,11 @@ OLD = {"metric": "app.loss", "job": "old", "replica": "w", "node": "n"}
 TRACE = "ab" * 16
 
 
-@pytest.fixture(params=[1, 2], ids=["server", "shards"])
-def to(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Address of one ClickHouse server, or of two shards with two replicas each."""
-    shards = request.param
-    with mortal_nodes(shards * shards) as nodes:
-        hosts = ",".join(f"127.0.0.1:{one.own.http}" for one in nodes)
-        yield f"clickhousedb://{hosts}/jobmeter?shards={shards}"
+@pytest.fixture
+def to() -> Iterator[str]:
+    """Address of a ClickHouse server."""
+    with mortal_nodes(1) as nodes:
+        yield f"clickhousedb://127.0.0.1:{nodes[0].own.http}/jobmeter"
 
 
 class Repeated(threading.Thread):

@@ -12,7 +12,7 @@ from tests.storm.faults import Faults, find_longest_gaps
 from tests.storm.ledger import JobLedger, Report, Shape
 from tests.storm.questions import Reader
 from tests.storm.topology import TOPOLOGIES, Installation
-from tests.storm.traffic import Clerk, Client, Sender
+from tests.storm.traffic import Clerk, Client, Renamer, Sender
 from tests.storm.verification import verify, verify_clerk
 from tests.support.clickhouse import NodeProcess
 from tests.support.processes import ServerProcess
@@ -77,6 +77,7 @@ class Storm:
         ]
 
         self._clerk = Clerk(self._client(200), self.report, now - _HOUR_MS)
+        self._others = (*self._readers, self._clerk, Renamer(self._client(201), self.report))
 
     def _random(self, number: int) -> random.Random:
         return random.Random(f"{self._plan.seed} {number}")
@@ -87,9 +88,25 @@ class Storm:
     def run(self) -> None:
         """Send, ask and make faults; at the end compare everything, also after a kill of all servers."""
         began = time.monotonic()
-        for thread in (*self._senders, *self._readers, self._clerk):
+        for thread in (*self._senders, *self._others):
             thread.start()
+        self._make_faults(began)
+        for sender in self._senders:
+            sender.stop()
+        for sender in self._senders:
+            sender.join()
+        self.seconds = time.monotonic() - began
+        for thread in self._others:
+            thread.stop()
+        for thread in self._others:
+            thread.join()
+        self._verify()
+
+    def _make_faults(self, began: float) -> None:
+        """Make the faults of the script, or random ones up to the plan's number, until its minutes are over."""
         for name in self._plan.script:
+            for kept in self._installation.servers:  # a server that starts needs the parts that the next fault takes
+                kept.await_ready()
             self.faults.hit_named(name, self._await_progress)
         for _ in range(self._plan.faults):
             self.faults.hit()
@@ -97,16 +114,6 @@ class Storm:
                 self._await_service()
             if time.monotonic() - began > self._plan.minutes * 60:
                 break
-        for sender in self._senders:
-            sender.stop()
-        for sender in self._senders:
-            sender.join()
-        self.seconds = time.monotonic() - began
-        for thread in (*self._readers, self._clerk):
-            thread.stop()
-        for thread in (*self._readers, self._clerk):
-            thread.join()
-        self._verify()
 
     def _await_service(self) -> None:
         """Return when samples are acknowledged and questions answered again, or after a minute."""
@@ -157,7 +164,7 @@ class Storm:
             *(
                 f"  {name:<28}{counts[name]:>12,}"
                 for name in sorted(counts)
-                if name.startswith(("sam", "que", "rec", "lin"))
+                if name.startswith(("sam", "que", "rec", "lin", "nam"))
             ),
             *(f"  {name:<28}{counts[name]:>12,}" for name in BAD),
             "  fault                       number  longest time without acknowledgement / answer (s)",

@@ -124,7 +124,8 @@ def _share_keys(first: ServerProcess, other: ServerProcess) -> None:
 
 TOPOLOGIES: Mapping[str, Topology] = {
     "leader": Topology(servers=3, nodes=1),
-    "replicas": Topology(servers=1, nodes=2),
+    "replicas": Topology(servers=3, nodes=2),
     "shards": Topology(servers=1, nodes=4, shards=2),
+    "cluster": Topology(servers=3, nodes=4, shards=2),
 }
-"""Three servers of one ClickHouse server; one server on two replicas; one server on two shards of two replicas."""
+"""Three servers of one ClickHouse server, or on two replicas; one server, or three, on two shards of two replicas."""

@@ -1,10 +1,10 @@
-"""Senders of samples: each owns a job, sends new batches, and overwrites and repeats earlier ones."""
+"""Senders: of samples (each owns a job, and overwrites and repeats batches), of records and lines, and of names."""
 
 import json
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from http.client import HTTPException
 from typing import Any
 
@@ -131,3 +131,27 @@ class Clerk(Traffic):
         if self._client.call(self._client.choose(), "POST", path, body, kind).status == 200:
             acknowledged.append(self.number)
             self._report.count("records acknowledged" if acknowledged is self.records else "lines acknowledged")
+
+
+class Renamer(Traffic):
+    """Changes the name of one job all the time, and asks any server for the name at once."""
+
+    JOB = "renamed"
+
+    def run(self) -> None:
+        number, unanswered = 0, set[str]()  # a name that was not acknowledged may be written later
+        while not self._over.wait(_PAUSE_SECONDS):
+            number += 1
+            name = f"name {number}"
+            record = records({"jobs": [{"job_id": self.JOB, "name": name}]})
+            if self._client.call(self._client.choose(), "POST", f"{API}/ingest", record, FRAMES).status == 200:
+                self._check(name, unanswered)
+            else:
+                unanswered.add(name)
+
+    def _check(self, name: str, unanswered: Collection[str]) -> None:
+        reply = self._client.call(self._client.choose(), "GET", f"{API}/jobs/{self.JOB}")
+        found = reply.json()["job"]["name"] if reply.status == 200 else None
+        self._report.count("names compared", found is not None)
+        if reply.status == 404 or (found is not None and found != name and found not in unanswered):
+            self._report.note("stale", f"the job that was named {name} has the name {found}")

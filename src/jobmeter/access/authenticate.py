@@ -25,6 +25,8 @@ from jobmeter.registry.stored import StoredKey
 
 REMEMBER_SECONDS = 1.0
 """Lifetime of a cached key in seconds: a revocation on another server takes effect within this time."""
+_LAST_SECONDS = 0.25
+"""Last seconds of a cached key, in which its next use may load it again ahead of time."""
 OUTAGE_SECONDS = 15 * 60.0
 """Lifetime of a cached key in seconds while the registry does not answer."""
 MOST_KEYS = 10_000
@@ -117,8 +119,14 @@ class Authenticator:
         """Find the credential without blocking; None if its key is not cached."""
         scheme, claim = self.find(call, schemes)
         name = self._name(claim)
-        found = None if name is None else self._read_cached_key(name)
-        return None if name is not None and found is None else self._credential(scheme, claim, name, found)
+        if name is None:
+            return self._credential(scheme, claim, None, None)
+        found = self._read_cached_key(name)
+        if found is None:
+            return None
+        if found.until - self._clock.monotonic() < _LAST_SECONDS:
+            self._renew_soon(name)
+        return self._credential(scheme, claim, name, found)
 
     def check_headers(self, call: Call, credential: Credential) -> None:
         """Verify a signature of the headers before the body is read. Raises UnauthenticatedError."""
@@ -272,6 +280,9 @@ class Authenticator:
             cached = self._keys.get(name)
             is_valid = cached is not None and cached.until > now and cached.revision == self._revision()
             return cached if is_valid else None
+
+    def _renew_soon(self, name: bytes | str) -> None:
+        """Do nothing: the registry is near. Called without blocking for a key that expires soon."""
 
     def _load(self, name: bytes | str) -> _CachedKey:
         """Load the key from the registry; during an outage use ``_extend_cached_key``."""

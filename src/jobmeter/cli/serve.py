@@ -104,6 +104,8 @@ def command(
     """
     logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
     logging.getLogger("jobmeter").setLevel(log_level.upper())
+    for name in ("urllib3", "clickhouse_connect"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # their warnings repeat failures that Jobmeter logs
     logging.captureWarnings(capture=True)
     # Loaded modules stay: garbage collection during the imports would free nothing and take a tenth of the start. The
     # server enables it.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from jobmeter.access.decide import write_project
 from jobmeter.access.principal import Principal
-from jobmeter.errors import LimitExceededError
+from jobmeter.errors import JobmeterError, LimitExceededError
 from jobmeter.ingest.commit import LogCommitter, SampleCommitter, SpanCommitter
 from jobmeter.ingest.join import drop_unused, join, select
 from jobmeter.ingest.lines import prepared, split_by_project
@@ -83,6 +83,8 @@ class IngestPipeline:
         self._clock = clock
         self._limits = limits
         self._late = late
+        self._renewing: set[str] = set()
+        """Projects whose retention is being read."""
         self._lists = self.senders.series_lists
         self._series = SeriesCache(self.senders.series_table, clock, limits.project_series)
         self._observer = Observer(registry, clock, self.senders.series_table)
@@ -144,7 +146,7 @@ class IngestPipeline:
         self, batches: Sequence[SampleBatch], principal: Principal
     ) -> tuple[asyncio.Future[None], Receipt] | None:
         """Queue batches of one project whose retention is cached. Called on the thread of an event loop."""
-        checked = self._check(join(batches), principal, self._registry.memory.get_retention)
+        checked = self._check(join(batches), principal, self._get_cached_retention)
         if checked is None or len(checked[0]) != 1:
             return None
         ((part, retention),), receipt = checked
@@ -193,6 +195,21 @@ class IngestPipeline:
         self._log_committer.close()
         self._span_committer.close()
         self.committer.close()
+
+    def _get_cached_retention(self, project: str) -> Retention | None:
+        """Return the cached retention; None without one. A thread reads it again before it expires: no body waits."""
+        if project not in self._renewing and self._registry.memory.is_retention_expiring(project):
+            self._renewing.add(project)
+            _ = asyncio.get_running_loop().run_in_executor(None, self._renew_retention, project)
+        return self._registry.memory.get_retention(project)
+
+    def _renew_retention(self, project: str) -> None:
+        try:
+            self._registry.get_retention(project)
+        except JobmeterError:
+            pass  # the next body without a cached retention reports it
+        finally:
+            self._renewing.discard(project)
 
     def _admit(self, parts: Sequence[_Part]) -> None:
         """Raise ThrottledError if the queue is full, UnavailableError if the registry cannot take new entities."""

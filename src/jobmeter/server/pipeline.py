@@ -196,7 +196,7 @@ async def handle(
         await _run_while_connected(exchange, handler.serve(exchange))
         return
     found: Answer | Awaitable[Answer] | None = answer
-    if exchange.has_body:
+    if exchange.is_body_unread:
         if handler.body_bytes:
             await _read_body(request, exchange, handler, memory)
         found = answer_from_memory(request, exchange, handler)
@@ -204,6 +204,18 @@ async def handle(
         await _run_while_connected(exchange, _run_on_thread(request, exchange, handler))
     else:
         await exchange.reply(found if isinstance(found, Answer) else await found)
+
+
+def take_arrived_body(
+    request: ServedRequest, exchange: Exchange, handler: Handler | PublicHandler, memory: MemoryBudget
+) -> bool:
+    """Run ``_read_body`` at once for a small body that has arrived. False if ``handle`` has to read the body."""
+    if isinstance(handler, PublicHandler) or not exchange.has_arrived:
+        return False
+    request.rule = handler.rule
+    most = min(handler.memory_bytes, handler.body_bytes)
+    checked = check_headers(handler.services, request, handler.project, from_memory=True)
+    return checked and exchange.take_arrived_body(most, memory.open_account())
 
 
 async def _read_body(request: ServedRequest, exchange: Exchange, handler: Handler, memory: MemoryBudget) -> None:
@@ -243,12 +255,12 @@ def choose_no_project(_: Call) -> str | None:
 def check_headers(
     services: Services, request: ServedRequest, project: Callable[[Call], str | None], *, from_memory: bool = False
 ) -> bool:
-    """Authenticate and authorise by the headers alone, before the body is read.
+    """Authenticate and authorise by the headers alone, once, before the body is read.
 
     ``from_memory``: returns False, and counts nothing, if the registry has to be read or written. Raises
     UnauthenticatedError, and, unless the credential is a signature of the body, all errors of ``enter``.
     """
-    if request.rule.action is None:
+    if request.rule.action is None or request.credential is not None:
         return True
     authenticator = services.authenticator
     credential = _authenticate(services, request, from_memory=from_memory)

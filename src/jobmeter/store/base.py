@@ -1,6 +1,7 @@
 """The interface of a telemetry engine. `tests/store_contract/store.py` states the same contract as tests."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -384,8 +385,18 @@ class EngineUse(RecordGroup, Protocol):
         """True while samples go to a leading server, which sends them back to the memory."""
         ...
 
-    def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> bool:
-        """Have the leading server store batches, which come back to the memory meanwhile. False without a leader."""
+    def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> Sequence[SampleBatch]:
+        """Have leading servers store batches, which come back to the memory meanwhile.
+
+        Return the batches that this server has to store itself.
+        """
+        ...
+
+    def confirmed(self) -> AbstractContextManager[None]:
+        """Wait at the end of the block until every follower of this server has what was stored inside.
+
+        Raises UnavailableError if one may lack it. Hold no lock that the memory of another server may wait for.
+        """
         ...
 
     def mirror(self, memory: MirroredMemory) -> None:

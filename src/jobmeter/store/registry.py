@@ -91,10 +91,11 @@ def _clickhouse(
 
     target = parse_dsn(dsn)
     if target.shards > 1:
-        return partial(open_shards, target, clock, journals, discard=discard, for_move=for_move)
-
+        begin: Callable[..., ClickHouseStore | ShardedStore] = open_shards
+    else:
+        begin = ClickHouseStore
     return partial(
-        ClickHouseStore,
+        begin,
         target,
         clock,
         journals,

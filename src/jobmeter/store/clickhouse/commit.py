@@ -10,6 +10,7 @@ from jobmeter.kernel.decimals import Decimals
 from jobmeter.model.batch import Uint64s
 from jobmeter.store.clickhouse.descriptors import blocks
 from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.insert_fence import InsertFence
 from jobmeter.store.clickhouse.native import Column, encode, parts
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool
@@ -22,7 +23,6 @@ from jobmeter.store.clickhouse.rows import (
     portions,
     split_by_days,
 )
-from jobmeter.store.clickhouse.servers import fence_insert, mark_insert
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 
 _ROWS = 1 << 20
@@ -118,21 +118,16 @@ class Flusher:
         self._body = body
         self._decimals = Decimals()
 
-    def __call__(self, group: Sequence[SampleRuns], server: int = 0) -> None:
-        """Insert the rows. They are durable on return.
-
-        With the number of a ``server`` the engine refuses them if that server is expelled.
-        """
-        fenced = fence_insert("samples", dict(zip(_COLUMNS, _TYPES, strict=True)), server) if server else None
+    def __call__(self, group: Sequence[SampleRuns], fence: InsertFence | None = None) -> None:
+        """Insert the rows, unless a ``fence`` refuses them. They are durable on return."""
         with translated("keep samples"), self._pool.client() as client:
             _describe(client, group)
             for block in _blocks(group, sort_dedupe, self._decimals):
-                if fenced is None:
+                if fence is None:
                     client.raw_insert("samples", _COLUMNS, self._body(block), fmt="Native", settings=_SORTED)
                 else:
-                    client.raw_insert(
-                        fenced, None, self._body(block), fmt="Native", settings=_SORTED | mark_insert(server)
-                    )
+                    target = fence.find_target("samples", dict(zip(_COLUMNS, _TYPES, strict=True)))
+                    client.raw_insert(target, None, self._body(block), fmt="Native", settings=_SORTED | fence.settings)
 
 
 def _describe(client: Client, group: Sequence[SampleRuns]) -> None:

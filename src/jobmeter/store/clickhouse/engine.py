@@ -104,11 +104,13 @@ class ClickHouseStore:
         for_move: bool = False,
         peer_listen: str = OFF,
         open_group: OpenGroup = open_no_group,
+        joinable: bool = True,
     ) -> None:
         """``journals``: the folder for the journal of a ClickHouse node; without it the node commits each request.
 
         ``peer_listen``: address for the other servers of the node, see ``parse_listen``. ``open_group`` opens
-        the table of the servers that share a registry, for replicas of several servers.
+        the table of the servers that share a registry, for replicas of several servers. Unless ``joinable``, no other
+        server may use the replicas, now or until this one has ended.
 
         ``discard`` gives up the journals of other servers that cannot be reached. ``for_move`` opens an engine whose
         data were moved elsewhere, too.
@@ -116,7 +118,8 @@ class ClickHouseStore:
         self.target = target
         self._clock = clock
         self._for_move = for_move
-        self._peer_listen = peer_listen
+        self._peer_listen = peer_listen if joinable else OFF
+        self._joinable = joinable
         self._open_group = open_group
         self.peers: PeerService | None = None
         """Connections with the other servers of the node; None without them."""
@@ -126,6 +129,7 @@ class ClickHouseStore:
         self._gate = WriteGate()
         self._closing = threading.Lock()
         self._beginning = threading.Lock()
+        self._committing = threading.Lock()  # one commit or deletion at a time
         self._pools: list[Pool] = []
         self._nodes: Nodes | None = None
         self.replicas: ReplicaSet | None = None
@@ -152,6 +156,7 @@ class ClickHouseStore:
         journal = target.path / _JOURNAL if target.path is not None else self._lock_journal_folder(write, journals)
         if target.journaled:
             self.commit_log = self.node_log = NodeLog(write, journal, target.siblings, self._shared)
+            self._committing = self.node_log.writing
         # A commit may have to write marks: a frozen node must not block the commit for long.
         marks = self._pool(2, _MARKS_SILENCE_SECONDS) if target.journaled else write
         self.rollup_state = RollupState(marks, target, clock, self._is_alone, self._may_write)
@@ -165,6 +170,8 @@ class ClickHouseStore:
             self._join(self.node_log, (read, marks), clock, journal, discard=discard)
             if not self._for_move:
                 require_usable(write, target)  # again: a move checks first which servers have joined
+            if not target.shard:
+                require_whole(write, target)  # again, likewise
         else:
             self.commit_log = self._open_log(target, write)
         self.reader = SampleReader(read, self.commit_log.get_pending)
@@ -200,7 +207,7 @@ class ClickHouseStore:
         elif target.journaled:
             read_place_records(target)  # servers of several shards are no replicas
             self._nodes = self.replicas = joined_replicas(
-                target, self._clock, journals, self._open_group, discard=discard
+                target, self._clock, journals, self._open_group, discard=discard, beside_others=self._joinable
             )
         if self._nodes is not None:
             self._nodes.start()
@@ -260,7 +267,7 @@ class ClickHouseStore:
     ) -> None:
         shared, listen = self._shared, None
         if journal is not None and (self.replicas is None or shared is not None):
-            listen = parse_listen(self._peer_listen, self.target.places)
+            listen = parse_listen(self._peer_listen, self.target.places, max(self.target.shard, 1))
         if listen is not None and journal is not None:
             self.peers = PeerService(listen, self.target.places, journal, log, read_clock)
             self.peers.followed.intent = self.rollup_state.intent
@@ -352,14 +359,12 @@ class ClickHouseStore:
         if not batches or self.commit_log is None:
             return
         log = self.node_log
-        if log is None:
-            with self._gate.writing():
+        if log is None or log.has_mirror:  # the mirror forwards, and waits for followers
+            with self._gate.writing(), self._committing:
                 self._append(batches, retention, self.commit_log)
-        elif log.has_mirror or not log.forward(batches, retention):
-            number = log.begin_commit()
-            with self._gate.writing(), log.writing:
+        elif log.forward(batches, retention):
+            with log.confirmed(), self._gate.writing(), self._committing:
                 self._append(batches, retention, log)
-            log.await_followers(number)
 
     def _append(self, batches: Sequence[SampleBatch], retention: Retention, log: CommitLog) -> None:
         intent = self.rollup_state.intent_for(min(batch.span[0] for batch in batches))
@@ -411,7 +416,8 @@ class ClickHouseStore:
         if log is not None and log.run_command("delete_job", job) is not None:
             self.catalog.forget()
             return
-        self.maintenance.delete_job(job)
+        with self._committing:  # no sample arrives between the deletion of its job's rows and of its series
+            self.maintenance.delete_job(job)
         if log is not None:
             log.note_change((job,), dropped=True)
 

@@ -17,6 +17,7 @@ from jobmeter.model.time import MAX_TIME_MS, read_clock
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.followed_rows import FollowedRows, make_batch
+from jobmeter.store.clickhouse.insert_fence import InsertFence, fence_server
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.leader_link import LeaderLink
 from jobmeter.store.clickhouse.native import encode
@@ -54,12 +55,14 @@ class NodeLog:
     ) -> None:
         """``folder`` has this server's journal; None for a server without a journal.
 
-        ``siblings`` journals share the memory for rows that wait. To ``replicas`` only the leader writes.
+        ``siblings`` shards share the memory for rows that wait. To ``replicas`` only the leader writes.
         """
         self._replicas = replicas
         self._recovers = False  # True while this server writes to replicas without a role
         most = JournalLimits()
         self._limits = replace(most, most_rows=most.most_rows // siblings, most_bytes=most.most_bytes // siblings)
+        # The other shards must not wait for the agreement about this one.
+        self._idle_seconds = _IDLE_SECONDS if siblings == 1 else 0.0
         self.role = ServerRole.IDLE
         self.writing = threading.Lock()
         self.check: Callable[[], None] = accept_all
@@ -151,31 +154,30 @@ class NodeLog:
         peers.followed.work = PeerWork(lambda batches, retention: choose().append_all(batches, retention), commands)
         peers.renew = self._renew
 
-    def begin_commit(self) -> int:
-        """Return the number for ``await_followers``."""
-        return 0 if self.peers is None else self.peers.followed.term
-
-    def await_followers(self, number: int) -> None:
-        """Return when all followers have what was stored since ``begin_commit`` returned that number.
+    @contextmanager
+    def confirmed(self) -> Iterator[None]:
+        """Wait at the end of the block until all followers have what was stored or sent inside.
 
         Raises UnavailableError if they may have it, but others may have expelled this server.
         """
+        number = 0 if self.peers is None else self.peers.followed.term
+        yield
         if self.peers is not None:
             self.peers.followed.await_followers(number)
 
-    def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> bool:
-        """Have the leader store batches. Return False if this server does not follow one.
+    def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> Sequence[SampleBatch]:
+        """Have the leader store batches. Return them if this server does not follow one.
 
         Waits some seconds while this server has no role. Raises UnavailableError after that.
         """
         self._await_role()
         if self.role is not ServerRole.FOLLOWER:
-            return False
+            return batches
         self._leader().append(batches, retention)
-        return True
+        return ()
 
     def _await_role(self) -> None:
-        deadline = monotonic() + _IDLE_SECONDS
+        deadline = monotonic() + self._idle_seconds
         while self.role is ServerRole.IDLE and self.peers is not None and monotonic() < deadline:
             self._role_changed.wait(_IDLE_STEP_SECONDS)
 
@@ -232,9 +234,8 @@ class NodeLog:
     def _announce_replicas(self, record: ReplicaSetState) -> None:
         """Tell the followers which replicas have all data, and wait until they know."""
         if self.peers is not None and self.role is ServerRole.LEADER:
-            term = self.begin_commit()
-            self.peers.followed.announce(record)
-            self.await_followers(term)
+            with self.confirmed():
+                self.peers.followed.announce(record)
 
     def use_replicas(self, record: ReplicaSetState) -> None:
         """Read only the replicas that the leader's record names."""
@@ -267,9 +268,8 @@ class NodeLog:
         ``records`` are the ids of jobs whose records changed.
         """
         if self.peers is not None and self.role is ServerRole.LEADER:
-            term = self.begin_commit()
-            self.peers.followed.changed(jobs, dropped=dropped, records=records)
-            self.await_followers(term)
+            with self.confirmed():
+                self.peers.followed.changed(jobs, dropped=dropped, records=records)
 
     def append(self, group: Sequence[SampleRuns]) -> None:
         """Make the rows durable: in the journal, or in the node."""
@@ -448,7 +448,7 @@ class NodeLog:
             before = state.intent()
             hours = set[JobHour]().union(*(rows.find_late_hours(MAX_TIME_MS + 1) for rows in groups))
             state.mark_before({pair for pair in hours if pair[1] < before})
-            self._flusher(groups, self.number())
+            self._flusher(groups, self._find_fence(leads=True))
             intent = state.intent()
             state.mark_after({pair for pair in hours if pair[1] < intent}, _NEVER)
 
@@ -490,7 +490,14 @@ class NodeLog:
         if leads:
             self.check()  # an expelled leader may have been frozen: newer rows may be in the node
         state.write_marks()
-        self._flusher(group, self.number() if leads else 0)
+        self._flusher(group, self._find_fence(leads=leads))
+
+    def _find_fence(self, *, leads: bool) -> InsertFence | None:
+        """Return the fence of inserts. An expelled server inserts its journal without one, once nobody else does."""
+        if self._replicas is not None:
+            return self._replicas.fence
+        number = self.number() if leads else 0
+        return fence_server(number) if number else None
 
     def _parts(self) -> tuple[RollupState, Catalog]:
         if self._state is None or self._catalog is None:

@@ -50,10 +50,11 @@ class PeerPlace(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
 
-def parse_listen(text: str, engine: Sequence[Place]) -> Place | None:
-    """Return the address to listen on; None for ``off``.
+def parse_listen(text: str, engine: Sequence[Place], shard: int = 1) -> Place | None:
+    """Return the address to listen on for a shard, from 1; None for ``off``.
 
-    Default: a free port of the address by which this machine reaches the engine. Raises ConfigurationError.
+    Default: a free port of the address by which this machine reaches the engine. The first shard
+    has the named port, and the other shards have the next ports. Raises ConfigurationError.
     """
     if text == OFF:
         return None
@@ -61,12 +62,12 @@ def parse_listen(text: str, engine: Sequence[Place]) -> Place | None:
         return find_own_address(engine), 0
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdigit() and int(port) < 2**16):
+    if not host or not (port.isascii() and port.isdigit() and int(port) + shard <= 2**16):
         raise ConfigurationError(
             f"JOBMETER_PEER_LISTEN must be HOST:PORT or {OFF}, got {text[:64]!r}: HOST is an address of this machine, "
             "PORT a number from 0 to 65535"
         )
-    return host, int(port)
+    return host, int(port) + shard - 1 if int(port) else 0
 
 
 def is_wildcard(host: str) -> bool:

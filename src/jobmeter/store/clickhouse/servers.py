@@ -1,12 +1,13 @@
 """The table of the servers that use one ClickHouse node."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from jobmeter.model.time import DAY, Clock
 from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.insert_fence import fence_server
 from jobmeter.store.clickhouse.pool import Pool
 
 LIVE, EXPELLED, DEPARTED, SUCCEEDED = 0, 1, 2, 3
@@ -63,7 +64,7 @@ def other_server(rows: Sequence[ServerRow]) -> str:
     """Return the message for a start beside other servers."""
     hosts = ", ".join(sorted({row.host for row in rows}))
     return (
-        f"another server uses these replicas, on {hosts}: several servers need ClickHouse Keeper, or, without shards, "
+        f"another server uses these replicas, on {hosts}: several servers need ClickHouse Keeper, or "
         "one registry in PostgreSQL. Stop the other one. If it is lost with its data folder: "
         "jobmeter serve --discard-journals"
     )
@@ -94,25 +95,6 @@ def describe_apart(rows: Sequence[ServerRow]) -> str:
         f"this server and the server on {hosts} do not reach each other, so each sample is acknowledged only once the "
         "telemetry engine has it, and answers do not come from memory. Let all servers reach each other's "
         "--peer-listen address, then restart them"
-    )
-
-
-def mark_insert(server: int) -> dict[str, str]:
-    """Return the settings by which ``ServerTable.is_inserting`` finds the inserts of a server."""
-    return {"log_comment": f"jobmeter server {server}"}
-
-
-def fence_insert(table: str, columns: Mapping[str, str], server: int) -> str:
-    """Return the target of an insert that the engine refuses once a server is expelled; ``columns`` with their types.
-
-    The engine lists an insert as running before it reads the state.
-    """
-    names = ", ".join(columns)
-    described = ", ".join(f"{name} {kind}" for name, kind in columns.items())
-    expelled = f"(SELECT max(state) FROM servers WHERE id = {server}) > {LIVE}"
-    return (
-        f"{table} ({names}) SELECT {names} FROM input('{described}') "
-        f"WHERE throwIf({expelled}, 'other servers have expelled this one') = 0"
     )
 
 
@@ -185,7 +167,7 @@ class ServerTable:
 
     def is_inserting(self, number: int) -> bool:
         """Return True while the engine runs an insert of a server."""
-        parameters = {"mark": mark_insert(number)["log_comment"]}
+        parameters = {"mark": fence_server(number).mark}
         with translated("read which servers use it"), self._pool.client() as client:
             (row,) = client.query(_INSERTS, parameters=parameters).result_rows
         return bool(row[0])

@@ -5,12 +5,12 @@ have rows: the greatest value of a name counts.
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 from clickhouse_connect.driver.client import Client
 
-from jobmeter.errors import ConfigurationError
+from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.nodes import LOST, SILENCE_SECONDS
 from jobmeter.store.clickhouse.pool import Pool, connect
@@ -59,6 +59,15 @@ def read_record(client: Client, database: str) -> ShardRecord | None:
     return None
 
 
+def has_tables(target: EngineTarget) -> bool:
+    """Return True if a server of a target that can be reached has tables of Jobmeter."""
+    for place in target.places:
+        with suppress(*LOST), closing(connect(target.with_server(place), None, SILENCE_SECONDS)) as client:
+            if client.query(_HAS_TABLE, parameters={"database": target.database}).result_rows:
+                return True
+    return False
+
+
 def write_record(client: Client, record: ShardRecord) -> None:
     """Write a record into the database of a connection. It is durable on return."""
     names = [_SHARD + record.store, _SHARDS + record.store]
@@ -102,6 +111,13 @@ def require_one_store(records: Iterable[ShardRecord | None]) -> None:
     stores = {record.store for record in records if record is not None}
     if len(stores) > 1:
         raise ConfigurationError("--store names shards of different stores: name the hosts of one store only")
+
+
+def require_same(before: ShardRecord | None, now: ShardRecord | None) -> None:
+    """Raise an error if the record of a shard is of another store, or newer than the one that was read before."""
+    require_one_store([before, now])
+    if before is not None and now is not None and now.version > before.version:
+        raise UnavailableError("another server changed the number of shards: start this one again")
 
 
 def newest(records: Sequence[ShardRecord | None]) -> ShardRecord | None:

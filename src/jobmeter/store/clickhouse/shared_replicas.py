@@ -5,14 +5,18 @@ on no other server can change it. So a former leader that wakes up excludes noth
 at each start, the complete set then shrinks to one replica, because the former leader may have run a statement on some
 replicas only.
 
+A replica refuses the inserts of samples of a former leader: the server that takes the record first stores its term on
+each replica that answers, and waits until none of them runs an earlier insert. The other replicas get the term by the
+repair that makes them complete.
+
 The leader tells the followers each change, and waits until they know it, before it answers the statement that made it.
 So no follower reads a replica that lacks an acknowledged row.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,8 @@ from jobmeter.model.server_group import OpenGroup, ServerGroup
 from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.group_record import GROUP_OWNER, GroupRecord, GroupServerTable
+from jobmeter.store.clickhouse.insert_fence import InsertFence, begin_term, fence_writer, read_term
+from jobmeter.store.clickhouse.journal_owner import has_ended
 from jobmeter.store.clickhouse.migrate import list_missing
 from jobmeter.store.clickhouse.nodes import SILENCE_SECONDS, NodesClient
 from jobmeter.store.clickhouse.pool import accept_all, connect
@@ -58,6 +64,7 @@ class SharedReplicaSet(ReplicaSet):
         self._group = group
         self._former = former
         self._is_writer = False
+        self._term = 0
         self._announced: ReplicaSetState | None = None
         self._beginning = threading.Lock()
 
@@ -71,10 +78,10 @@ class SharedReplicaSet(ReplicaSet):
         """The table of the servers that use these replicas."""
         return GroupServerTable(self._group, self._record.identity, self._clock)
 
-    def join(self, *, discard: bool = False) -> None:
+    def join(self, *, discard: bool = False, beside_others: bool = True) -> None:
         """Read the record, or make the first one. Writes nothing to replicas that other servers may write.
 
-        See ``ReplicaSet.join``.
+        Unless ``beside_others``, raises UnavailableError if other servers run. See ``ReplicaSet.join``.
         """
         with self._group.locked(self.target.database):
             contents, away = self._contents()
@@ -88,6 +95,13 @@ class SharedReplicaSet(ReplicaSet):
                 self._create(contents, away, newest, discard=discard)
             else:
                 self._attach(contents, away, stored)
+            if not (beside_others or discard):
+                self._require_alone("the number of shards is to change")
+
+    def _require_alone(self, reason: str) -> None:
+        hosts = sorted({one.host for one in self.servers.read() if one.state == LIVE and not has_ended(one)})
+        if hosts:
+            raise UnavailableError(f"{reason}: stop all servers (there are some on {', '.join(hosts)}), then start one")
 
     def _attach(
         self, contents: Mapping[Place, ReplicaContent], away: Collection[Place], stored: ReplicaSetState
@@ -99,11 +113,7 @@ class SharedReplicaSet(ReplicaSet):
         with closing(connect(self.target.with_server(chosen), self.target.database, SILENCE_SECONDS)) as client:
             outdated = list_missing(client, self.target)
         if outdated:
-            if any(one.state == LIVE for one in self.servers.read()):
-                raise UnavailableError(
-                    "servers of an earlier version use these replicas, whose tables this version changes: stop all "
-                    "servers, then start those of this version"
-                )
+            self._require_alone("servers of an earlier version use these replicas, whose tables this version changes")
             self.prepare(chosen, stored)
         self._ids = {place: one.id for place, one in contents.items()}
 
@@ -157,6 +167,8 @@ class SharedReplicaSet(ReplicaSet):
             record = file.take()
             chosen = self._complete_one(contents, record, away)
             content = self.prepare(chosen, None)
+            # Servers without tables get the term with them, by the repair.
+            term = self._begin_term([one for one, found in contents.items() if found.data or one == chosen], record)
             with self._recording:
                 self._ids |= {place: one.id for place, one in contents.items()} | {chosen: content.id}
                 complete = {content.id: place_name(chosen)}
@@ -164,7 +176,28 @@ class SharedReplicaSet(ReplicaSet):
                 self._is_saved = False
                 with translated("note which replicas have all data"):
                     self._save([place for place in contents if self._ids[place]], None)
-                self._is_writer = True
+                self._announced = self._record  # who follows later gets it when it joins
+                self._is_writer, self._term = True, term
+
+    def _begin_term(self, places: Iterable[Place], record: ReplicaSetState) -> int:
+        """Have some replicas refuse the inserts of former writers. Return the new term."""
+        with ExitStack() as stack, translated("begin to write to its replicas"):
+            clients = [
+                stack.enter_context(
+                    closing(connect(self.target.with_server(one), self.target.database, SILENCE_SECONDS))
+                )
+                for one in places
+            ]
+            # Higher than any of them, even if the registry was lost and counts from the start.
+            term = max(record.number, *(read_term(client, record.identity) + 1 for client in clients))
+            for client in clients:
+                begin_term(client, record.identity, term)
+        return term
+
+    @property
+    def fence(self) -> InsertFence:
+        """The fence of inserts since this server last took the record."""
+        return fence_writer(self._record.identity, self._term)
 
     def end_writing(self) -> None:
         """Write no more: another server leads."""
@@ -203,6 +236,9 @@ class SharedReplicaSet(ReplicaSet):
 
     def _keep(self, ids: Collection[str], client: NodesClient) -> None:
         super()._keep(ids, client)
+        self._announce_once()
+
+    def _announce_once(self) -> None:
         record = self._record
         if record is not self._announced:
             self.announce(record)
@@ -212,7 +248,7 @@ class SharedReplicaSet(ReplicaSet):
         """Note durably that a replica has all data. Followers that do not confirm may read it later."""
         super().include(place, replica_id)
         with suppress(UnavailableError):
-            self.announce(self._record)
+            self._announce_once()
 
     def list_stale(self) -> Sequence[Place]:
         """Return the replicas that this server should repair."""
@@ -231,12 +267,18 @@ class SharedReplicaSet(ReplicaSet):
 
 
 def joined_replicas(
-    target: EngineTarget, clock: Clock, journals: Path | None, open_group: OpenGroup, *, discard: bool
+    target: EngineTarget,
+    clock: Clock,
+    journals: Path | None,
+    open_group: OpenGroup,
+    *,
+    discard: bool,
+    beside_others: bool,
 ) -> ReplicaSet | None:
     """Return the replicas of a target, joined; None for a whole store on a server that never was one of several.
 
     ``journals`` is the folder for the record, ``open_group`` opens the table of servers that may share the replicas.
-    See ``ReplicaSet.join`` for ``discard``.
+    See ``SharedReplicaSet.join`` for ``discard`` and ``beside_others``.
     """
     number = f".{target.shard}" if target.shard > 1 else ""
     file = None if journals is None else RecordFile(journals / f"{target.database}{number}.replicas")
@@ -244,13 +286,14 @@ def joined_replicas(
         with closing(connect(target, None)) as client, translated("read its replicas"):
             if not read_content(client, target).id:
                 return None
-    group = open_group() if file is not None and not target.shard and target.journal else None
-    if group is None or file is None:
-        replicas = ReplicaSet(target, clock, file)
-    else:
-        replicas = SharedReplicaSet(target, clock, group, file)
+    group = open_group() if file is not None and target.journal else None
+    shared = None if group is None or file is None else SharedReplicaSet(target, clock, group, file)
+    replicas = shared or ReplicaSet(target, clock, file)
     try:
-        replicas.join(discard=discard)
+        if shared is None:
+            replicas.join(discard=discard)
+        else:
+            shared.join(discard=discard, beside_others=beside_others)
     except BaseException:
         replicas.stop()
         raise

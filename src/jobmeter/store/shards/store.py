@@ -5,7 +5,6 @@ and what the shards return is merged. Each row is on one shard, so the merged an
 ``jobmeter.store.shards.placement`` decides where a row is.
 """
 
-import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial, update_wrapper
@@ -35,12 +34,12 @@ from jobmeter.store.base import (
 )
 from jobmeter.store.damage import DamagedPart
 from jobmeter.store.meter import BudgetMeter
-from jobmeter.store.mirror import MirroredMemory
 from jobmeter.store.shards.away import AwayShard
 from jobmeter.store.shards.placement import find_shard
 from jobmeter.store.shards.shard import Shard, ShardEngine, ShardOpening, ShardSet, ask_all, ask_some
 from jobmeter.store.shards.split import KeyPart, merge_blocks, merge_columns, renumber, split_batches, split_keys
 from jobmeter.store.shards.tables import ShardedLogs, ShardedOutbox, ShardedSpans
+from jobmeter.store.shards.use import ShardUse
 
 _RETENTION = Retention()
 _Arguments = ParamSpec("_Arguments")
@@ -91,8 +90,8 @@ class ShardedStore:
         self.move = move
         self._placing = work
         self.logs, self.spans, self.outbox = ShardedLogs(placement), ShardedSpans(placement), ShardedOutbox(placement)
-        self.engine_use: EngineUse | None = ShardUse()
-        self._use = self.engine_use
+        self._use = ShardUse(placement)
+        self.engine_use: EngineUse | None = self._use
         self._series: SeriesTable | None = None
         for shard in self.shards:
             self._use.add(shard)
@@ -323,7 +322,9 @@ class ShardedStore:
         sums = {name: _add_up([getattr(one, name) for one in found.values()]) for name in names}
         states = {str(number + 1): int(number in found) for number in range(len(self.shards))}
         damaged = [part for one in found.values() for part in one.damaged]
-        return replace(StoreStatistics(rows={}, bytes={}), **sums, damaged=damaged, shards=states)
+        roles = dict.fromkeys(one.role for one in found.values())
+        role = "; ".join(roles if len(roles) < 2 else (f"shard {n + 1}: {one.role}" for n, one in found.items()))
+        return replace(StoreStatistics(rows={}, bytes={}), **sums, damaged=damaged, shards=states, role=role)
 
     @_while_placed
     def backup(self, directory: Path) -> None:
@@ -348,72 +349,6 @@ class ShardedStore:
         self._opening.stop()
         for shard in self.shards:
             shard.close()
-
-
-class ShardUse:
-    """Use of all shards by other servers. See ``jobmeter.store.base.EngineUse``."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._uses: list[EngineUse] = []
-        self._alone: dict[int, bool] = {}
-        self._listeners: list[Callable[[bool], None]] = []
-        self._announced = False
-        self._number = 0
-
-    def add(self, shard: Shard) -> None:
-        """Include a shard that is open."""
-        use = None if shard.engine is None else shard.engine.engine_use
-        if use is not None:
-            self._uses.append(use)
-            use.watch(partial(self._note, len(self._uses)))
-
-    def _note(self, number: int, alone: bool) -> None:
-        with self._guard:
-            self._alone[number] = alone
-            together = all(self._alone.values())
-            if together != self._announced:
-                self._number += 1
-                self._announced = together
-                for listener in self._listeners:
-                    listener(together)
-
-    def watch(self, changed: Callable[[bool], None]) -> None:
-        """Call a function with True while no other server uses any shard, now and after each change."""
-        with self._guard:
-            self._listeners.append(changed)
-            changed(self._announced)
-
-    is_following = False
-
-    def forward(self, batches: Sequence[SampleBatch], retention: Retention) -> bool:  # noqa: ARG002 - the protocol's
-        """Return False: no server of shards leads others."""
-        return False
-
-    def mirror(self, memory: MirroredMemory) -> None:
-        """Let a memory answer while no other server uses any shard."""
-        self.watch(lambda alone: memory.trust(trusted=alone))
-
-    def valid_until(self) -> float:
-        """Return infinity: the memory is trusted only while no other server uses any shard."""
-        return float("inf")
-
-    def membership(self) -> int | None:
-        """Return a number while no other server uses any shard, else None. See ``RecordGroup``."""
-        number = self._number
-        return number if self._announced and number == self._number else None
-
-    def announce(self, jobs: Sequence[str]) -> None:  # noqa: ARG002 - the protocol's
-        """Raise UnavailableError if another server may be alone: all others read changes before each answer."""
-        self.check()
-
-    def hear(self, drop: Callable[[Sequence[str]], None]) -> None:
-        """Do nothing: no server of shards announces changes."""
-
-    def check(self) -> None:
-        """Raise UnavailableError while another server may be the only one on a shard."""
-        for use in list(self._uses):
-            use.check()
 
 
 def _folder(number: int) -> str:

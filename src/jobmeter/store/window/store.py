@@ -119,21 +119,24 @@ class WindowedStore:
     def apply(self, batches: Sequence[SampleBatch], immutable_ms: int) -> None:
         """Take samples that the leader has stored. See ``MirroredMemory``."""
         with self._appending:
-            if not self._is_trusted:
-                return
             self._immutable_ms = max(self._immutable_ms, immutable_ms)
+            if not self._is_trusted or not batches:
+                return
             self._sweep()
-            changed = _find_late_jobs(batches, self._immutable_ms)
-            for batch in batches:
-                if not self.window.has_all(batch.keys):
-                    new = batch.keys.select(self.window.find_missing(batch.keys))
-                    changed.update(new.job.tolist())
-                    if len(self._wanted) < _MOST_WANTED:
-                        self._wanted.update(zip(new.series.tolist(), new.job.tolist(), strict=True))
-            self.window.write_all(batches, self._clock.now_ms())
-            if self._meanwhile is not None:
-                self._meanwhile += batches
+            changed = _find_late_jobs(batches, self._immutable_ms) | self._want(batches)
+            self._write(batches)
             self.window.revisions.raise_some(changed)
+
+    def _want(self, batches: Sequence[SampleBatch]) -> set[int]:
+        """Note series that are not in the window: ``fill`` adds them. Return their jobs."""
+        jobs = set[int]()
+        for batch in batches:
+            if not self.window.has_all(batch.keys):
+                new = batch.keys.select(self.window.find_missing(batch.keys))
+                jobs.update(new.job.tolist())
+                if len(self._wanted) < _MOST_WANTED:
+                    self._wanted.update(zip(new.series.tolist(), new.job.tolist(), strict=True))
+        return jobs
 
     def invalidate(self, jobs: Sequence[int] | None, *, dropped: bool) -> None:
         """Note that other data of some jobs changed. See ``MirroredMemory``."""
@@ -162,8 +165,14 @@ class WindowedStore:
 
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _DEFAULT) -> None:
         """Append each batch in order. On return all of them are durable."""
-        if self.engine_use is not None and self.engine_use.forward(batches, retention):
-            return  # without the lock: see ``apply``
+        if self.engine_use is None:
+            self._store(batches, retention)
+        elif batches := self.engine_use.forward(batches, retention):
+            # No server waits for others with its lock: their ``apply`` needs it.
+            with self.engine_use.confirmed():
+                self._store(batches, retention)
+
+    def _store(self, batches: Sequence[SampleBatch], retention: Retention) -> None:
         with self._appending:
             if not self._is_trusted:
                 self._engine.append_all(batches, retention)
@@ -178,6 +187,7 @@ class WindowedStore:
             try:
                 self._engine.append_all(batches, retention)
             except BaseException:
+                self._meanwhile = None
                 for batch in batches:
                     self.window.drop(batch.keys)  # it is unknown which of it the engine has
                 raise
@@ -187,8 +197,12 @@ class WindowedStore:
                     changed |= _find_late_jobs(batches, self._immutable_ms)
                 # Again: a reader may meanwhile have found some of it, and not the rest.
                 self.window.revisions.raise_some(changed)
-            now_ms = self._clock.now_ms()
-            self.window.write_all(batches, now_ms)
+            self._write(batches)
+
+    def _write(self, batches: Sequence[SampleBatch]) -> None:
+        self.window.write_all(batches, self._clock.now_ms())
+        if self._meanwhile is not None:
+            self._meanwhile += batches
 
     def fill(self, most: int) -> bool:
         """Add some series that have samples in the engine inside the window. Return True if more are left.
@@ -366,15 +380,10 @@ class WindowedStore:
 
     def delete_job(self, job: int) -> None:
         """Delete every sample, roll-up, series, log line and span of a job key."""
-        if self.engine_use is not None and self.engine_use.is_following:
-            self._engine.delete_job(job)  # the leader has this server drop its samples: see ``invalidate``
-            return
-        with self._appending:
-            try:
-                self._engine.delete_job(job)
-            finally:
-                self.window.revisions.raise_some({job})
-                self.window.drop_job(job)
+        try:
+            self._engine.delete_job(job)  # without the lock: see ``append_all``
+        finally:
+            self.invalidate((job,), dropped=True)
 
     def read_statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data, and of the window."""
@@ -394,8 +403,11 @@ class WindowedStore:
     def _take_in(self, batches: Sequence[SampleBatch]) -> set[int]:
         """Add series that are not in the window, with their samples in the engine. Return their jobs.
 
-        A single query serves all batches: a query takes some milliseconds, whatever its size.
+        A single query serves all batches: a query takes some milliseconds, whatever its size. A server that also
+        follows adds them later: its leader must not wait for the engine.
         """
+        if self.engine_use is not None and self.engine_use.is_following:
+            return self._want(batches)
         since = max(0, self._clock.now_ms() - self.window.length_ms)
         jobs = set[int]()
         job, series = list[Uint64s](), list[Uint64s]()

@@ -152,10 +152,10 @@ def test_a_server_that_ends_closes_what_is_idle_and_takes_the_rest_of_a_body():
             wire.connection.finish()
             assert not await wire.rest()
         async with connected(application) as wire:
-            await wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab")
+            await wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n")
             await until(lambda: application.scopes)
             wire.connection.finish()
-            await wire.send(b"cd" + GET)
+            await wire.send(b"2\r\ncd\r\n0\r\n\r\n" + GET)
             got = await wire.rest()
             assert got.count(b"HTTP/1.1 200") == 1
             assert b"connection: close" in got

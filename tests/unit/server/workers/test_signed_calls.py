@@ -256,41 +256,15 @@ def test_workers_together_spend_one_budget(tmp_path):
     run(main())
 
 
-def test_a_body_that_arrives_in_parts_is_read_by_the_worker(tmp_path):
-    async def main():
-        async with working(tmp_path / "data") as place:
-            await place.write(point(place, 60, 0.5, metric="gpu.sm.active"))
-            await until_own(place, lambda number: metric_list(place, number=number))
-            method, target, headers, body = metric_list(place, number="parts")
-            sized = {**headers, "Content-Length": str(len(body))}
-            before = place.own
-            assert (await place.send(method, target, sized, [body[:5], body[5:]]))[0] == 200
-            assert place.own == before + 1
-
-    run(main())
-
-
-def test_a_call_whose_body_arrives_late_is_forwarded_with_the_part_that_was_read(tmp_path, monkeypatch):
+def test_a_call_whose_body_has_not_arrived_is_forwarded(tmp_path):
     async def main():
         async with working(tmp_path / "data") as place:
             await place.write(point(place, 60, 0.5, metric="gpu.sm.active"))
             found = await until_own(place, lambda number: metric_list(place, number=number))
-            monkeypatch.setattr("jobmeter.server.workers.answers._BODY_SECONDS", 0.0)
-            before, late = place.own, asyncio.Event()
-            method, target, headers, body = metric_list(place, number="late")
+            method, target, headers, body = metric_list(place, number="parts")
             sized = {**headers, "Content-Length": str(len(body))}
-            parts = [body[:5], body[5:]]
-
-            async def receive():
-                if len(parts) < 2:
-                    try:
-                        await late.wait()
-                    except asyncio.CancelledError:  # the worker has stopped to wait
-                        late.set()
-                        raise
-                return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
-
-            assert await place.send(method, target, sized, receive=receive) == found
+            before = place.own
+            assert await place.send(method, target, sized, [body[:5], body[5:]]) == found
             assert place.own == before
 
     run(main())

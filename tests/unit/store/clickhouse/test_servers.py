@@ -14,13 +14,14 @@ from jobmeter.errors import UnavailableError
 from jobmeter.model.time import SystemClock
 from jobmeter.store.clickhouse import parse_dsn
 from jobmeter.store.clickhouse.commit import Flusher
+from jobmeter.store.clickhouse.insert_fence import fence_server
 from jobmeter.store.clickhouse.migrations.m0003_samples import SAMPLES, SERIES
 from jobmeter.store.clickhouse.migrations.m0007_servers import SERVERS
 from jobmeter.store.clickhouse.migrations.m0008_peers import statements as add_peers
 from jobmeter.store.clickhouse.native import encode
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.schema import create
-from jobmeter.store.clickhouse.servers import EXPELLED, ServerRow, ServerTable, fence_insert, mark_insert
+from jobmeter.store.clickhouse.servers import EXPELLED, ServerRow, ServerTable
 
 pytestmark = pytest.mark.slow
 FIRST, SECOND = 5, 6
@@ -57,21 +58,22 @@ def count(pool: Pool) -> int:
 def test_an_expelled_server_inserts_nothing(pool):
     table, insert = ServerTable(pool, SetClock()), Flusher(pool, encode)
     table.write(ServerRow(FIRST))
-    insert([rows_of([(1, NOW, 1.0)])], FIRST)
+    insert([rows_of([(1, NOW, 1.0)])], fence_server(FIRST))
     assert count(pool) == 1
     table.write(ServerRow(FIRST, beat=1, state=EXPELLED))
     with pytest.raises(UnavailableError):
-        insert([rows_of([(1, NOW, 2.0)])], FIRST)
+        insert([rows_of([(1, NOW, 2.0)])], fence_server(FIRST))
     assert count(pool) == 1
-    insert([rows_of([(1, NOW + 1, 3.0)])], SECOND)
+    insert([rows_of([(1, NOW + 1, 3.0)])], fence_server(SECOND))
     assert count(pool) == 2
 
 
 def test_an_insert_whose_server_froze_in_the_middle_is_running(own, pool):
     table = ServerTable(pool, SetClock())
     assert not table.is_inserting(SECOND)
-    statement = f"INSERT INTO {fence_insert('series', {'job': 'UInt64'}, SECOND)} FORMAT TSV"
-    query = urlencode({"query": statement, "database": "jobmeter", **mark_insert(SECOND)})
+    fence = fence_server(SECOND)
+    statement = f"INSERT INTO {fence.find_target('series', {'job': 'UInt64'})} FORMAT TSV"
+    query = urlencode({"query": statement, "database": "jobmeter", **fence.settings})
     with socket.create_connection(("127.0.0.1", own.http)) as connection:
         connection.sendall(f"POST /?{query} HTTP/1.1\r\nHost: here\r\nContent-Length: {2**21}\r\n\r\n".encode())
         connection.sendall(b"12\n" * 2**18)  # a statement begins once the engine has the start of its body

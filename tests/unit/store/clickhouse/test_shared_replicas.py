@@ -1,6 +1,7 @@
 """Several servers on replicas without Keeper: one leads and writes, the others follow and read."""
 
 import secrets
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from jobmeter.model.span import Span
 from jobmeter.model.trace_filter import SpanFilter
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse import ClickHouseStore
+from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED
 from jobmeter.store.registry import open_store
 
 
@@ -45,6 +47,15 @@ def pair(servers, database, tmp_path, group) -> Iterator[Sequence[ClickHouseStor
     with ExitStack() as stack:
         dsn = address(servers, database)
         yield [stack.enter_context(opened(dsn, tmp_path / name, group)) for name in ("first", "second")]
+
+
+def expel(store: ClickHouseStore, group: MemoryServerGroup) -> None:
+    """Let a follower take the server that leads for dead."""
+    assert store.replicas is not None
+    assert store.membership is not None
+    name, number = store.replicas.identity, store.membership.number
+    (row,) = (one for one in group.read_servers(name, DEPARTED) if one.number == number)
+    group.write_server(name, row._replace(state=EXPELLED), 0)
 
 
 def role(store: ClickHouseStore) -> str:
@@ -183,3 +194,40 @@ def test_a_follower_stores_spans_and_outbox_rows_by_the_leader(pair):
     second.outbox.trim(shipper, 1)
     assert first.outbox.read(shipper, 0, 9, 2**20) == rows[1:]
     assert second.outbox.read(shipper, 0, 9, 2**20) == rows[1:]
+
+
+def test_replicas_refuse_the_insert_of_a_leader_that_froze_before_it(servers, pair, group):  # noqa: F811
+    slot, (first, second) = Slot(), pair
+    wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
+    log, frozen, thawed = first.node_log, threading.Event(), threading.Event()
+    assert log is not None
+    assert first.membership is not None
+
+    def freeze() -> None:
+        frozen.set()
+        thawed.wait()
+
+    first.append(batch_of({(slot.gauge(), slot.start): 0.0}), FOREVER)
+    first.maintenance.flush()  # so that the next insert is only of samples
+    log.check = freeze  # the last look before an insert
+    first.append(batch_of({(slot.gauge(), slot.start): 1.0}), FOREVER)
+    first.membership.stop()
+    assert frozen.wait(30)
+    expel(first, group)
+    wait_until(lambda: role(second).startswith(("leads", "alone")), "the succession", 60)
+    second.append(batch_of({(slot.gauge(), slot.start): 2.0}), FOREVER)
+    second.maintenance.flush()
+    thawed.set()
+    wait_until(lambda: log.read_statistics()["failures"])
+    wait_until(lambda: is_complete(second), "the repair", 60)
+    for server in servers:
+        with server.killed():
+            assert read_all(second, [slot.gauge()], slot.span) == {(slot.gauge(), slot.start): 2.0}
+
+
+def test_a_leader_that_ends_after_its_follower_leaves_no_row_in_its_journal(servers, database, tmp_path, group):  # noqa: F811
+    dsn, slot = address(servers, database), Slot()
+    with opened(dsn, tmp_path / "first", group) as first, opened(dsn, tmp_path / "second", group):
+        first.append(batch_of({(slot.gauge(), slot.start): 0.0}), FOREVER)
+    assert first.node_log is not None
+    assert not first.node_log.read_statistics()["rows"]

@@ -1,5 +1,6 @@
 """The window of a follower: filled beside the writes that arrive, it never answers without one of them."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,11 @@ class Use:
     def valid_until(self):
         return read_clock() + self.seconds if self.current else float("-inf")
 
-    def forward(self, *_):
-        return False
+    def forward(self, batches, retention):
+        return batches
+
+    def confirmed(self):
+        return nullcontext()
 
     def check(self):
         pass

@@ -1,0 +1,67 @@
+"""Fences of inserts: the engine itself refuses the late insert of a server that was frozen and has lost its role."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from clickhouse_connect.driver.client import Client
+
+from jobmeter.errors import UnavailableError
+
+_TERM = "term of "
+_WRITER = "jobmeter writer "
+_READ = "SELECT max(value) FROM progress WHERE name = {name:String}"
+_RAISE = "INSERT INTO progress SELECT {name:String}, {term:Int64}"
+_RUNNING = (
+    "SELECT count() FROM system.processes WHERE current_database = currentDatabase() "
+    "AND startsWith(Settings['log_comment'], {mark:String}) AND Settings['log_comment'] != {own:String}"
+)
+
+
+class InsertFence(NamedTuple):
+    """SQL condition under which the engine refuses an insert, and the mark by which it lists the insert as running.
+
+    The engine lists an insert as running before it reads the condition.
+    """
+
+    refused: str
+    mark: str
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of the insert."""
+        return {"log_comment": self.mark}
+
+    def find_target(self, table: str, columns: Mapping[str, str]) -> str:
+        """Return the target of the insert; ``columns`` with their types."""
+        names = ", ".join(columns)
+        described = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        return (
+            f"{table} ({names}) SELECT {names} FROM input('{described}') "
+            f"WHERE throwIf({self.refused}, 'other servers have expelled this one') = 0"
+        )
+
+
+def fence_server(number: int) -> InsertFence:
+    """Return the fence of one of several servers of a ClickHouse server: its state in the table of servers."""
+    return InsertFence(f"(SELECT max(state) FROM servers WHERE id = {number}) > 0", f"jobmeter server {number}")
+
+
+def fence_writer(store: str, term: int) -> InsertFence:
+    """Return the fence of a server that took the record of the replicas of a store: each knows the newest term."""
+    refused = f"(SELECT max(value) FROM progress WHERE name = '{_TERM}{store}') > {term}"
+    return InsertFence(refused, f"{_WRITER}{term}")
+
+
+def read_term(client: Client, store: str) -> int:
+    """Return the newest term that a replica knows."""
+    (row,) = client.query(_READ, parameters={"name": _TERM + store}).result_rows
+    return int(row[0])
+
+
+def begin_term(client: Client, store: str, term: int) -> None:
+    """Have a replica refuse the inserts of earlier terms. Raises UnavailableError while it runs one."""
+    client.command(_RAISE, parameters={"name": _TERM + store, "term": term})
+    parameters = {"mark": _WRITER, "own": fence_writer(store, term).mark}
+    (row,) = client.query(_RUNNING, parameters=parameters).result_rows
+    if int(row[0]):
+        raise UnavailableError("a replica still runs an insert of a server that led before")
