@@ -18,7 +18,6 @@ Uint64s = NDArray[np.uint64]
 _COUNT = bind("jobmeter_sort_count", [PLACE] * 2)
 _PUT = bind("jobmeter_sort_place", [PLACE] * 2, SIZE)
 _SORT = bind("jobmeter_sort_rows", [PLACE, SIZE, PLACE], SIZE)
-_REPEAT = bind("jobmeter_sort_repeat", [PLACE, PLACE, SIZE, PLACE])
 _NUMBER = bind("jobmeter_sort_number", [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE, PLACE], SIZE)
 _BUCKET = bind("jobmeter_sort_bucket", [SIZE, *[PLACE] * 4, *[SIZE] * 4, *[PLACE] * 2], SIZE)
 _KEY = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
@@ -143,13 +142,6 @@ def number_pairs(job: Uint64s, series: Uint64s) -> tuple[Int64s, Int64s]:
         point_to(number),
     )  # fmt: skip
     return first[:rows_left], number
-
-
-def repeat(numbers: Uint64s, sizes: Int64s) -> Uint64s:
-    """Repeat each number as often as its size says."""
-    numbers, out = np.ascontiguousarray(numbers, np.uint64), np.empty(int(sizes.sum()), np.uint64)
-    _REPEAT(point_to(numbers), point_to(sizes), len(sizes), point_to(out))
-    return out
 
 
 def _make_contiguous(runs: SeriesSlices) -> SeriesSlices:

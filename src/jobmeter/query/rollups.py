@@ -87,7 +87,12 @@ def read_rollups(
             continue
         keys = find_keys(tuple([question.series[row] for row in rows.tolist()]), cache)
         plan = _plan(question.range, cuts, len(keys), checked_ms) if rolled else [_Segment(question.range, 1)]
-        columns = _read(source, keys, counters[rows], plan, meter)
+        near = _plan_near(question.range, cuts, len(keys), plan) if rolled else None
+        columns = None if near is None else _read(source, keys, counters[rows], near, meter)
+        if columns is None or _find_divided(columns, cuts).any():
+            columns = _read(source, keys, counters[rows], plan, meter)
+        elif near is not None:
+            plan = near
         if len(plan) > 1 and question.range.start_ms < checked_ms:
             columns = _complete_expired(source, keys, columns, [one.span for one in plan if one.step_ms < HOUR], meter)
         elif len(plan) == 1:
@@ -123,6 +128,32 @@ def has_expired(source: Source, keys: SeriesKeys, span: TimeRange, checked_ms: i
 
 def _plan(span: TimeRange, cuts: Int64s, series: int, checked_ms: int) -> list[_Segment]:
     """Return the parts of a range with the longest step that no cut divides; one part if raw samples are cheaper."""
+    parts = _split(span, cuts)
+    if span.start_ms < checked_ms or _estimate_cost(parts, series) < series * (span.length_ms // _INTERVAL_MS):
+        return parts
+    return [_Segment(span, 1)]
+
+
+def _plan_near(span: TimeRange, cuts: Int64s, series: int, plan: Sequence[_Segment]) -> list[_Segment] | None:
+    """Return a cheaper plan for cuts a millisecond behind a whole minute; None without one.
+
+    Such a cut divides a row if a sample lies exactly on the minute, which is rare: then the plan cannot be used. The
+    last segment is the last millisecond of the range.
+    """
+    end_ms = span.end_ms - 1
+    near = cuts - (cuts % MINUTE == 1)
+    if end_ms % MINUTE or span.start_ms >= end_ms or (near == cuts).all():
+        return None
+    found = [_Segment(TimeRange(end_ms, span.end_ms), 1)]
+    for one in reversed(_split(TimeRange(span.start_ms - (span.start_ms % MINUTE == 1), end_ms), near)):
+        inside = near[(near >= one.span.start_ms) & (near < one.span.end_ms)]
+        step = int(np.gcd.reduce([HOUR, one.span.start_ms, one.span.end_ms, *inside]))
+        found.insert(0, _Segment(one.span, step if one.step_ms == MINUTE else one.step_ms))
+    return found if _estimate_cost(found, series) < _estimate_cost(plan, series) else None
+
+
+def _split(span: TimeRange, cuts: Int64s) -> list[_Segment]:
+    """Return the parts of a range, in whole minutes, with the longest step that no cut divides."""
     around = TimeRange(floor_to(span.start_ms, MINUTE), ceil_to(span.end_ms, MINUTE))
     parts: list[_Segment] = []
     for hours, is_divided in _tiles(around, cuts, HOUR):
@@ -130,11 +161,12 @@ def _plan(span: TimeRange, cuts: Int64s, series: int, checked_ms: int) -> list[_
             parts.append(_Segment(hours, HOUR))
         else:
             parts += [_Segment(minutes, 1 if cut else MINUTE) for minutes, cut in _tiles(hours, cuts, MINUTE)]
-    rows = sum(one.span.length_ms // max(one.step_ms, _INTERVAL_MS) for one in parts)
-    cost = len(parts) * _ROWS_OF_SEGMENT + series * rows
-    if span.start_ms < checked_ms or cost < series * (span.length_ms // _INTERVAL_MS):
-        return parts
-    return [_Segment(span, 1)]
+    return parts
+
+
+def _estimate_cost(plan: Sequence[_Segment], series: int) -> int:
+    rows = sum(one.span.length_ms // max(one.step_ms, _INTERVAL_MS) for one in plan)
+    return len(plan) * _ROWS_OF_SEGMENT + series * rows
 
 
 def _tiles(span: TimeRange, cuts: Int64s, length: int) -> Iterator[tuple[TimeRange, bool]]:
@@ -217,12 +249,17 @@ def _counts(columns: BucketColumns, series: int) -> "np.ndarray[tuple[int], np.d
     return np.bincount(columns.index, weights=columns.count, minlength=series).astype(np.uint64)
 
 
+def _find_divided(columns: BucketColumns, cuts: Int64s) -> Bools:
+    """Return True for each row with samples on both sides of a cut."""
+    first, last = (np.searchsorted(cuts, times, "right") for times in (columns.first_time, columns.last_time))
+    return np.not_equal(first, last)
+
+
 def _drop_divided(columns: BucketColumns, cuts: Int64s, span: TimeRange) -> tuple[BucketColumns, bool]:
     """Return the rows without those that a cut divides or whose growth is unknown, and whether the range had any."""
     if not len(columns):
         return make_empty(), False
-    divided = np.searchsorted(cuts, columns.first_time, "right") != np.searchsorted(cuts, columns.last_time, "right")
-    divided |= np.isnan(columns.increase)
+    divided = _find_divided(columns, cuts) | np.isnan(columns.increase)
     if not divided.any():
         return columns, False
     lost = divided & (columns.first_time < span.end_ms) & (columns.last_time >= span.start_ms)

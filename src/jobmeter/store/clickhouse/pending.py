@@ -11,7 +11,6 @@ from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.time import TimeRange
 from jobmeter.store.clickhouse import imported
 from jobmeter.store.clickhouse.descriptors import Descriptors
-from jobmeter.store.clickhouse.order import mark_last_rows
 from jobmeter.store.clickhouse.rows import JournalBlock, list_descriptors
 
 PIECE_ROWS = 65_536
@@ -122,22 +121,11 @@ def _cut(columns: SampleColumns, part: slice) -> SampleColumns:
 def _merge_parts(parts: Sequence[SampleColumns]) -> SampleColumns:
     """Merge the rows of all parts in order. Of equal samples the one of the later part stays."""
     joined = SampleColumns.concatenate(parts)
-    return _sort_rows(joined.index, joined.time, joined.value)
+    runs = SeriesSlices(joined.index.astype(np.int64), np.ones(len(joined), np.int64), joined.time, joined.value)
+    return _sort_runs(runs, int(joined.index.max()) + 1)
 
 
 def _sort_runs(runs: SeriesSlices, series: int) -> SampleColumns:
     """Sort the rows by (index, time), the index being the run's slot. Of equal samples the last one stays."""
     ordered = kernel.sort_dedupe([runs], series, origin=False)
     return SampleColumns(np.repeat(np.arange(series, dtype=np.uint32), ordered.sizes), ordered.time, ordered.value)
-
-
-def _sort_rows(
-    index: "np.typing.NDArray[np.uint32]", time: "np.typing.NDArray[np.int64]", value: "np.typing.NDArray[np.float64]"
-) -> SampleColumns:
-    """Sort the rows by (index, time). Of rows that are equal in both the last one stays."""
-    order = np.lexsort((time, index))
-    index, time, value = index[order], time[order], value[order]
-    keep = mark_last_rows(index, time)
-    if keep is not None:
-        index, time, value = index[keep], time[keep], value[keep]
-    return SampleColumns(index, time, value)

@@ -22,7 +22,7 @@ def sort_dedupe(group: Sequence[SampleRuns]) -> InsertBlock:
     runs = [kernel.SeriesSlices(slots[id(rows.keys)], rows.count, rows.time, rows.value) for rows in group]
     rows = kernel.sort_dedupe(runs, len(keys), origin=mixed)
     days = tuple(_days_of_rows(group, name, rows) for name in DAYS)
-    job, series = (kernel.repeat(numbers, rows.sizes) for numbers in (keys.job, keys.series))
+    job, series = (np.repeat(numbers, rows.sizes) for numbers in (keys.job, keys.series))
     return InsertBlock(job, series, rows.time, rows.value, days)
 
 
