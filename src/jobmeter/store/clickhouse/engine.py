@@ -33,6 +33,7 @@ from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import CommitLog, DirectInserts, Flusher
 from jobmeter.store.clickhouse.damage import Damage, make_advice
 from jobmeter.store.clickhouse.failures import translate_failures
+from jobmeter.store.clickhouse.insert_fence import fence_server
 from jobmeter.store.clickhouse.journal import Journal
 from jobmeter.store.clickhouse.led_tables import make_table_commands, send_to_no_leader
 from jobmeter.store.clickhouse.lock import FolderLock
@@ -108,9 +109,8 @@ class ClickHouseStore:
     ) -> None:
         """``journals``: the folder for the journal of a ClickHouse node; without it the node commits each request.
 
-        ``peer_listen``: address for the other servers of the node, see ``parse_listen``. ``open_group`` opens
-        the table of the servers that share a registry, for replicas of several servers. Unless ``joinable``, no other
-        server may use the replicas, now or until this one has ended.
+        ``peer_listen``: address for the other servers of the node, see ``parse_listen``. ``open_group`` opens the table
+        of the servers that share a registry, for replicas. Unless ``joinable``, no other server may use these.
 
         ``discard`` gives up the journals of other servers that cannot be reached. ``for_move`` opens an engine whose
         data were moved elsewhere, too.
@@ -169,9 +169,9 @@ class ClickHouseStore:
             self.commit_log = self.node_log
             self._join(self.node_log, (read, marks), clock, journal, discard=discard)
             if not self._for_move:
-                require_usable(write, target)  # again: a move checks first which servers have joined
+                require_usable(write, target)  # again: moves and growth check first which servers have joined
             if not target.shard:
-                require_whole(write, target)  # again, likewise
+                require_whole(write, target)
         else:
             self.commit_log = self._open_log(target, write)
         self.reader = SampleReader(read, self.commit_log.get_pending)
@@ -272,15 +272,16 @@ class ClickHouseStore:
             self.peers = PeerService(listen, self.target.places, journal, log, read_clock)
             self.peers.followed.intent = self.rollup_state.intent
             log.connect(self.peers, self, make_table_commands(self))
-        pool = self._pool(1, _MEMBERSHIP_SILENCE_SECONDS)
-        table: ServerRows = ServerTable(pool, clock) if shared is None else shared.servers
+        table: ServerRows = shared.servers if shared else ServerTable(self._pool(1, _MEMBERSHIP_SILENCE_SECONDS), clock)
         shares = self.replicas is None or shared is not None
         membership = self.membership = NodeMembership(
             table, log, journal, peers=self.peers, shares=shares, direct=shared is None
         )
         log.valid_until = membership.valid_until
-        if self.replicas is None:
-            log.number = lambda: membership.number
+        if shared is not None:
+            log.fence = lambda: shared.fence
+        elif self.replicas is None:
+            log.fence = lambda: fence_server(membership.number)
         if self.peers is not None:
             self.peers.followed.may_sign = membership.is_current
         self.membership.join(discard=discard)

@@ -367,8 +367,7 @@ class WindowedStore:
 
     def roll_up(self, until_ms: int) -> int:
         """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
-        # From here on earlier samples may belong to rolled-up hours; until the hours are known, all of them count as
-        # such.
+        # Until the hours are known, all earlier samples count as those of rolled-up hours.
         self._immutable_ms = max(until_ms, self._immutable_ms)
         hours = 1
         try:
@@ -403,8 +402,7 @@ class WindowedStore:
     def _take_in(self, batches: Sequence[SampleBatch]) -> set[int]:
         """Add series that are not in the window, with their samples in the engine. Return their jobs.
 
-        A single query serves all batches: a query takes some milliseconds, whatever its size. A server that also
-        follows adds them later: its leader must not wait for the engine.
+        A single query serves all batches. A server that also follows adds them later: its leader must not wait.
         """
         if self.engine_use is not None and self.engine_use.is_following:
             return self._want(batches)
