@@ -60,7 +60,7 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
         flags = ["-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra"]
         library = root / LIBRARY
         partial = library.with_suffix(".part")
-        abi = runpy.run_path(str(root / KERNEL / "abi.py"))["number"](root / KERNEL)
+        abi = runpy.run_path(str(root / KERNEL / "abi.py"))["compute_number"](root / KERNEL)
         define = f"-DJOBMETER_ABI=INT64_C({abi})"
         done = subprocess.run([*compiler, *flags, define, "-o", str(partial), *sources], capture_output=True, text=True)
         if done.returncode and version == "editable":

@@ -33,7 +33,7 @@ class Jobmeter(Contestant):
     @property
     def environment(self) -> Mapping[str, str]:
         """See ``Contestant.environment``."""
-        return {"JOBMETER_RETENTION_RAW_DAYS": "60"}
+        return {"JOBMETER_RETENTION_RAW_DAYS": "60", "JOBMETER_PROCESSES": "1"}
 
     @functools.cached_property
     def token(self) -> str:

@@ -27,7 +27,7 @@ from jobmeter.model.series import Series
 from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.server.app import Application, build
 from jobmeter.settings import Settings
-from jobmeter.wire.native.encode import samples_frame
+from jobmeter.wire.native.encode import make_samples_frame
 
 PACKAGE = "jobmeter."
 DEVICES, INTERVAL_MS, SPAN_MS = 8, 15 * SECOND, 3_600 * SECOND
@@ -105,7 +105,7 @@ def _frame(now_ms: int, points: int) -> bytes:
         Series("gpu.utilization", job="j1", replica="worker-0", node="n1", device=f"gpu{device}")
         for device in range(DEVICES)
     ]
-    return samples_frame(
+    return make_samples_frame(
         [Sample(one, now_ms - back * INTERVAL_MS, 0.5) for one in series for back in range(points, 0, -1)]
     )
 

@@ -15,23 +15,23 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from jobmeter.access.actions import names_of
+from jobmeter.access.actions import list_action_names
 from jobmeter.access.limit import Per
 from jobmeter.access.policy import SYSTEM_POLICIES
 from jobmeter.cli.main import cli
 from jobmeter.cli.options import GroupedCommand, Record
 from jobmeter.cli.registry import VERBS
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.running import RUNNING
 from jobmeter.diagnose.thresholds import COMMON, Table, load
 from jobmeter.dialects.base import Operation
-from jobmeter.dialects.registry import dialects
+from jobmeter.dialects.registry import list_dialects
 from jobmeter.model import catalog
 from jobmeter.model.catalog import Metric
 from jobmeter.model.retention import Retention
 from jobmeter.server.native.endpoint import NATIVE_API, Endpoint
-from jobmeter.server.native.openapi import document
+from jobmeter.server.native.openapi import make_document
 from jobmeter.server.native.problem import STATUS
 from jobmeter.server.native.router import BASE, ENDPOINTS
 from jobmeter.settings import Limits, Settings
@@ -110,7 +110,7 @@ def _verb(command: click.Command, context: click.Context, level: int = 2) -> lis
 def _sections(command: click.Command, context: click.Context) -> dict[str, list[Record]]:
     """The options of a verb by heading."""
     if isinstance(command, GroupedCommand):
-        sections = command.sections(context)
+        sections = command.group_options(context)
         own = {heading: [one for one in records if "--help" not in one[0]] for heading, records in sections.items()}
         return {heading: records for heading, records in own.items() if records}
     found = (parameter.get_help_record(context) for parameter in command.params)
@@ -225,7 +225,7 @@ A flag of `jobmeter serve` comes before the environment variable, the variable b
 def dialects_page() -> str:
     """Every dialect: its operations with their parameters, and what it does not answer."""
     parts = ["# Other vendors' APIs\n", _MADE, _DIALECTS]
-    for dialect in dialects():
+    for dialect in list_dialects():
         schemes = ", ".join(f"`{scheme.name}`" for scheme in dialect.schemes)
         parts += [f"## {dialect.title}\n", f"`{dialect.name}`. Credentials, the first that a call has: {schemes}.\n"]
         for operation in dialect.operations:
@@ -302,7 +302,7 @@ def settings_page() -> str:
     parts += [
         f"| {dialect.title} | `{operation.name}` | {operation.rate.per_second:g} | {operation.rate.burst} "
         f"| {operation.rate.per or Per.KEY} |"
-        for dialect in dialects()
+        for dialect in list_dialects()
         for operation in dialect.operations
         if operation.rate is not None
     ]
@@ -321,7 +321,7 @@ def actions_page() -> str:
     """The action of every operation, and the documents of the policies that are shipped."""
     parts = ["# Actions of policies\n", _MADE, _ACTIONS]
     apis: list[tuple[str, str, Sequence[Operation | Endpoint]]] = [
-        (dialect.name, dialect.title, dialect.operations) for dialect in dialects()
+        (dialect.name, dialect.title, dialect.operations) for dialect in list_dialects()
     ]
     own = [one for one in ENDPOINTS if one.action is not None]
     for api, title, operations in (*apis, (NATIVE_API, "Jobmeter's own API", own)):
@@ -342,7 +342,7 @@ def _action_row(api: str, operation: Operation | Endpoint) -> str:
 
 
 def _names(api: str, operation: str) -> str:
-    return ", ".join(f"`{name}`" for name in names_of(api, operation))
+    return ", ".join(f"`{name}`" for name in list_action_names(api, operation))
 
 
 _RULES = """\
@@ -372,7 +372,7 @@ def rules_page() -> str:
     for name, text in ((COMMON, "What all rules share."), ("causes", "What rules about a job's end share."),
                        (RUNNING, "How jobs are looked at while they run.")):  # fmt: skip
         parts += [f"## {name}\n", f"{text}\n", *_thresholds(tables[name])]
-    for rule in rules():
+    for rule in list_rules():
         parts += _rule(rule, tables)
     return "\n".join(parts).rstrip() + "\n"
 
@@ -428,7 +428,7 @@ OPENAPI, CATALOG = WEB / "openapi.json", WEB / "catalog.json"
 
 def openapi() -> str:
     """Return the source of the page's types: the API's description without its prose, refusals and version."""
-    described = json.loads(document(BASE, ENDPOINTS))
+    described = json.loads(make_document(BASE, ENDPOINTS))
     described["info"]["version"] = "1"
     for path in described["paths"].values():
         for operation in path.values():
@@ -451,7 +451,7 @@ def page_catalog() -> str:
             }
             for metric in catalog.METRICS
         ],
-        "rules": {rule.name: rule.title for rule in rules()},
+        "rules": {rule.name: rule.title for rule in list_rules()},
     }
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 

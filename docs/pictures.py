@@ -270,7 +270,7 @@ def take_every(chromium: Browser, server: OwnServer, folder: Path, names: list[s
             page.wait_for_selector("#token")
             if not names:
                 page.screenshot(path=folder / f"signin-{width}-{scheme}.png")
-            page.goto(server.api.page_link())
+            page.goto(server.api.create_page_link())
             page.wait_for_selector("main h1")
             for name in names or EVERY:
                 place, wanted = EVERY[name]
@@ -293,7 +293,7 @@ def take(chromium: Browser, server: OwnServer, name: str, folder: Path = PICTURE
     shot = SHOTS[name]
     width, height = shot.size
     page = chromium.new_page(viewport={"width": width, "height": height}, color_scheme=shot.scheme)
-    page.goto(server.api.page_link())
+    page.goto(server.api.create_page_link())
     page.wait_for_selector("main h1")
     page.goto(f"{server.api.transport.server}/#/{shot.place}")
     for one in shot.wanted:

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.sources import states
 
 import jobmeter
-from tests.support.prose import faults
+from tests.support.prose import VERBS, faults
 
 SOURCE = Path(jobmeter.__file__).parent
 UNIT = Path(__file__).parent / "unit"
@@ -99,6 +99,21 @@ def private_accesses() -> int:
     return found
 
 
+def names_without_verb() -> list[str]:
+    """Return the public functions and methods whose names begin with no verb; not those that a call registers."""
+    found = []
+    for module, tree in trees().items():
+        scopes: list[ast.Module | ast.ClassDef] = [tree]
+        scopes += [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        for node in (node for scope in scopes for node in scope.body):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+                registered = any(isinstance(one, ast.Call) for one in node.decorator_list)
+                is_property = any("property" in ast.unparse(one).lower() for one in node.decorator_list)
+                if not registered and not is_property and node.name.split("_")[0] not in VERBS:
+                    found.append(f"{module}: {node.name}")
+    return found
+
+
 FIGURES = (
     Figure("lines of Python and C", lines, 147_400, 84_000),
     Figure("docstrings with forbidden words", forbidden_docstrings, 0, 0),
@@ -113,6 +128,7 @@ FIGURES = (
     Figure("packages without tests at their path", lambda: len(packages_without_tests()), 0, 0),
     Figure("kinds of objects that outlive a request", lambda: len(states()), 21, 13),
     Figure("private attributes that unit tests read", private_accesses, 0, 0),
+    Figure("functions whose names begin with no verb", lambda: len(names_without_verb()), 135, 0),
 )
 
 

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from tests import house
-from tests.house import FIGURES, packages_without_tests, private_accesses, shared_class_names
+from tests.house import FIGURES, names_without_verb, packages_without_tests, private_accesses, shared_class_names
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
@@ -30,3 +30,20 @@ def test_private_attributes_of_others_are_counted(monkeypatch, tmp_path):
     (tmp_path / "test_cache.py").write_text(text)
     monkeypatch.setattr(house, "UNIT", tmp_path)
     assert private_accesses() == 2
+
+
+def test_a_function_is_named_by_a_verb(monkeypatch):
+    text = """
+def read_size(): ...
+def size(): ...
+def _size(): ...
+@register("rule")
+def cpu_low(): ...
+class Job:
+    def end(self): ...
+    def length(self): ...
+    @property
+    def name(self): ...
+"""
+    monkeypatch.setattr(house, "trees", lambda: {"model/job.py": ast.parse(text)})
+    assert names_without_verb() == ["model/job.py: size", "model/job.py: length"]

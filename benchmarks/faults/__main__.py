@@ -22,7 +22,7 @@ from benchmarks.faults.real import SCRIPTS, THRESHOLDS, run
 from benchmarks.faults.score import Trial, interval, scores
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.thresholds import Thresholds, load
-from jobmeter.diagnose.wording import minutes
+from jobmeter.diagnose.wording import format_length
 from jobmeter.examples.server import run_server
 
 LEAST = 0.95
@@ -146,7 +146,7 @@ def _print_delays(trials: list[Trial]) -> None:
     everything = [one for own in delays.values() for one in own]
     for rule, own in [*sorted(delays.items()), ("all", everything)]:
         middle, late = quantiles(own)
-        click.echo(f"  {rule:<22}{len(own):>7}{minutes(middle):>10}{minutes(late):>10}")
+        click.echo(f"  {rule:<22}{len(own):>7}{format_length(middle):>10}{format_length(late):>10}")
 
 
 def _share(right: int, wrong: int) -> str:

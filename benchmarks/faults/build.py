@@ -17,7 +17,7 @@ from jobmeter.model.event import Event, Level
 from jobmeter.model.job import Allocation, Job, JobState, JobView, Replica
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import HOUR, MINUTE, NS_PER_MS, SECOND, TimeRange
-from jobmeter.query.defaults import default_step
+from jobmeter.query.defaults import choose_step
 
 START = 1_767_225_600_000
 STEP = 10 * SECOND
@@ -212,7 +212,7 @@ class Made:
     def case(self) -> Case:
         """Return the rules' view of the job: about one reading in 40 is missing, the others are joined into steps."""
         span = TimeRange(START, START + self.length)
-        step_ms = max(default_step(span, _STEPS), STEP) if self.shape is USUAL else default_step(span, _STEPS)
+        step_ms = max(choose_step(span, _STEPS), STEP) if self.shape is USUAL else choose_step(span, _STEPS)
         case = Case(
             view=self._view(self.state),
             span=span,
@@ -231,7 +231,7 @@ class Made:
             view=self._view(JobState.RUNNING),
             span=span,
             now_ms=now_ms,
-            step_ms=default_step(span, RUNNING_STEPS),
+            step_ms=choose_step(span, RUNNING_STEPS),
             events=[event for event in self.events if event.time <= now_ms],
             lines=sorted(
                 (line for line in self.lines if line.time_ns < now_ms * NS_PER_MS), key=lambda line: line.order

@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.faults.build import START, Made
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.open import OpenFindings
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.running import RUNNING
 from jobmeter.diagnose.thresholds import Thresholds
@@ -27,7 +27,7 @@ def detection_delay(made: Made, name: str, thresholds: Thresholds) -> int | None
 
     None where no rule of that name is evaluated while jobs run, where the job fails of the fault, or none opens.
     """
-    rule = next(one for one in rules() if one.name == name)
+    rule = next(one for one in list_rules() if one.name == name)
     if not rule.running or made.state is not JobState.RUNNING:
         return None
     turns = int((START + made.length + _AFTER - made.began) // _TURN)

@@ -243,9 +243,9 @@ def _run(
                 _measure_when_full(process, environment, disk)
             if not script.hangs:
                 process.communicate(timeout=2 * _PATIENCE)
-                return server.api.findings(job)
+                return server.api.list_findings(job)
             try:
-                return _until(lambda: server.api.findings(job), script.rule, process)
+                return _until(lambda: server.api.list_findings(job), script.rule, process)
             finally:
                 process.terminate()
                 process.communicate(timeout=_PATIENCE)

@@ -36,4 +36,4 @@ class Steps:
     ) -> Signal:
         """Return the values of the steps as a signal."""
         found = Signal(metric, self._presence.first, value, replica, node, device, part=part)
-        return found.sampled_until(self._presence.until)
+        return found.with_ends(self._presence.until)

@@ -116,7 +116,7 @@ def wait_for_roll_ups(server: OwnServer, hours: int) -> None:
     while time.monotonic() < deadline:
         end -= 1
         search = MetricSearch(metrics=("cpu.usage",), start=end - hours * HOUR, end=end, by="job", step="10m")
-        if "minute" in server.api.metrics(data.JOB, search).tiers:
+        if "minute" in server.api.read_metrics(data.JOB, search).tiers:
             return
         time.sleep(1)
     raise RuntimeError("the samples were not rolled up")

@@ -72,7 +72,7 @@ class Visitor:
         self._server = server
         context = browser.new_context(no_viewport=True)
         page = context.new_page()
-        page.goto(server.api.page_link(""))
+        page.goto(server.api.create_page_link(""))
         page.wait_for_selector("main h1")
         self._session: Any = context.storage_state()
         context.close()

@@ -21,7 +21,7 @@ from jobmeter.registry.open import open_registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import LogSelector, ReadBudget, Store
 from jobmeter.store.registry import open_store
-from jobmeter.wire.native.logs import logs_frame
+from jobmeter.wire.native.logs import make_logs_frame
 
 _NODE, _TOGETHER = "n1", 100_000
 _A_BODY, _SENDERS = 5_000, 8
@@ -56,7 +56,7 @@ def _bodies(count: int) -> tuple[list[bytes], int, int]:
     raw, packed = 0, 0
     compressor = zstandard.ZstdCompressor(level=3).compressobj()
     for lines in _lines(count):
-        bodies += [logs_frame(lines[first : first + _A_BODY]) for first in range(0, len(lines), _A_BODY)]
+        bodies += [make_logs_frame(lines[first : first + _A_BODY]) for first in range(0, len(lines), _A_BODY)]
         text = "".join(f"{line.text}\n" for line in lines).encode()
         raw, packed = raw + len(text), packed + len(compressor.compress(text))
     return bodies, raw, packed + len(compressor.flush())

@@ -11,12 +11,15 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.errors import ConfigurationError
+from jobmeter.model.cores import count_cores
 from jobmeter.model.retention import Retention
 
 _MOST_PROCESSES, _MOST_CORES = 64, 8
+_FEWEST_CORES = 3
+"""Fewest cores on which the server has workers by default."""
 
 
-def default_data_directory(environment: Mapping[str, str]) -> Path:
+def find_data_directory(environment: Mapping[str, str]) -> Path:
     """Return ``$XDG_DATA_HOME/jobmeter``, by default ``~/.local/share/jobmeter``."""
     base = environment.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "jobmeter"
@@ -66,11 +69,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Address to listen on (--host, JOBMETER_HOST)."""
     port: int = 8400
     """Port to listen on, 0 for any free one (--port, JOBMETER_PORT)."""
-    processes: str = "1"
+    processes: str = "auto"
     """Processes that speak HTTP (--processes, JOBMETER_PROCESSES): a whole number up to 64, or ``auto``.
 
     With more than one, worker processes speak HTTP beside the process that stores and answers. ``auto``: one worker for
-    each core, at most 8. See ``docs/how-to/serve.md``.
+    each core that the affinity and the control groups of the server allow, at most 8; no workers on one or two cores.
+    See ``docs/how-to/serve.md``.
     """
     store: str = ""
     """DSN of the telemetry engine (--store, JOBMETER_STORE); by default ``chdb://DATA/telemetry``."""
@@ -208,8 +212,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def worker_processes(self) -> int:
         """Number of worker processes; 0 if the server is one process. Raises ConfigurationError."""
         text = self.processes
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        count = min(cores, _MOST_CORES) if text == "auto" else int(text) if text.isdecimal() else 0
+        if text == "auto":
+            cores = count_cores()
+            return min(cores, _MOST_CORES) if cores >= _FEWEST_CORES else 0
+        count = int(text) if text.isdecimal() else 0
         if not 1 <= count <= _MOST_PROCESSES:
             raise ConfigurationError(
                 f"JOBMETER_PROCESSES must be auto or a whole number from 1 to {_MOST_PROCESSES}, got {text[:64]!r}"
@@ -243,7 +249,7 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
         key = f"JOBMETER_{field.name.upper()}"
         if field.type is str and variables.get(key):
             values[field.name] = variables[key]
-    values["data"] = Path(variables.get("JOBMETER_DATA") or default_data_directory(variables))
+    values["data"] = Path(variables.get("JOBMETER_DATA") or find_data_directory(variables))
     for name, (lowest, highest) in _NUMBERS.items():
         key = f"JOBMETER_{name.upper()}"
         if variables.get(key):

@@ -10,7 +10,7 @@ import pytest
 from tests.support.documents import PAGES, PROGRAM, ROOT, blocks, commands, end_server, type_in
 
 from jobmeter.cli.main import cli
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 
 GENERATED = {"cli.md", "catalog.md", "dialects.md", "http-api.md", "settings.md"}
 
@@ -96,7 +96,7 @@ def test_rules_that_commands_on_a_page_name_exist():
     pairs = [pair for _, words in command_lines() for pair in pairwise(words)]
     named = {name for option, name in pairs if option == "--finding"}
     assert named
-    assert named <= {rule.name for rule in rules()}
+    assert named <= {rule.name for rule in list_rules()}
 
 
 def documented_options(page):

@@ -10,7 +10,7 @@ import pytest
 
 from jobmeter.access.limit import Per
 from jobmeter.cli.registry import VERBS
-from jobmeter.dialects.registry import dialects
+from jobmeter.dialects.registry import list_dialects
 from jobmeter.model import record
 from jobmeter.model.job import InstanceType
 from jobmeter.model.record import check_record, decode_record
@@ -54,7 +54,9 @@ def test_every_setting_has_its_row():
 def test_the_settings_page_names_every_operation_that_is_limited():
     text = (DOCS / "reference" / "settings.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| .+ \| `(\S+)` \| (\d+) \| (\d+) \| (key|account) \|$", text, re.MULTILINE)
-    limited = [(one.name, one.rate) for dialect in dialects() for one in dialect.operations if one.rate is not None]
+    limited = [
+        (one.name, one.rate) for dialect in list_dialects() for one in dialect.operations if one.rate is not None
+    ]
     assert "GetUserViewMetrics" in dict(limited)
     assert rows == [(name, f"{rate.per_second:g}", str(rate.burst), rate.per or Per.KEY) for name, rate in limited]
     assert "by default none is limited" not in text

@@ -27,7 +27,7 @@ from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.clock import SampleClock, elapsed_ns
+from jobmeter.collect.clock import SampleClock, read_elapsed_ns
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.member import Process
 from jobmeter.collect.discover.report import NodeReporter
@@ -41,7 +41,7 @@ from jobmeter.collect.registry import JobCollectors, Planned
 from jobmeter.collect.spool import Spool
 from jobmeter.model.sample import Sample
 from jobmeter.model.time import SystemClock
-from jobmeter.wire.native.encode import samples_frame
+from jobmeter.wire.native.encode import make_samples_frame
 from tests.support.nvml import FakeDevice, FakeNvml
 from tests.unit.collect.trees import HOST, plant, plant_process
 
@@ -91,7 +91,7 @@ class Machine:
         self._random = random.Random(number * 10 + life)
         self.root = node_folder(plan, number) / f"life-{life}"
         self.boot = f"{number:08}-{life:04}"
-        self._booted_ns = elapsed_ns() - int(_UPTIME * 1e9 if life == 1 else 2e9)
+        self._booted_ns = read_elapsed_ns() - int(_UPTIME * 1e9 if life == 1 else 2e9)
         self._start = self.elapsed() // 10_000_000
         self.root.mkdir(parents=True)
         self.driver = FakeNvml(self.root, RANKS)
@@ -105,7 +105,7 @@ class Machine:
 
     def elapsed(self) -> int:
         """Nanoseconds since the machine started."""
-        return elapsed_ns() - self._booted_ns
+        return read_elapsed_ns() - self._booted_ns
 
     def advance(self) -> None:
         """Let everything have gone on until now."""
@@ -184,7 +184,7 @@ def install(plan: Plan, number: int, life: int, machine: Machine) -> None:
             taken = sum(not sample.series.metric.startswith("agent.") for sample in samples)
             measured.write(f"{own} {taken} {len(samples)}\n")
             measured.flush()
-        return samples_frame(samples)
+        return make_samples_frame(samples)
 
     class Power(Outbox):
         def put(self, frame: bytes, *, urgent: bool = True) -> bool:
@@ -197,13 +197,13 @@ def install(plan: Plan, number: int, life: int, machine: Machine) -> None:
 
     replaced: dict[Any, dict[str, Any]] = {
         agent_module: {
-            "host_collectors": host_collectors,
-            "job_collectors": job_collectors,
+            "create_host_collectors": host_collectors,
+            "create_job_collectors": job_collectors,
             "NodeReporter": reporter,
             "Outbox": Power,
         },
-        loop_module: {"samples_frame": counted},
-        counter_module: {"boot_id": lambda: machine.boot, "elapsed_ns": machine.elapsed},
+        loop_module: {"make_samples_frame": counted},
+        counter_module: {"read_boot_id": lambda: machine.boot, "read_elapsed_ns": machine.elapsed},
     }
     for module, names in replaced.items():
         for name, value in names.items():

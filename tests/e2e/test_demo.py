@@ -76,5 +76,5 @@ def test_the_verb_shows_its_job_until_it_is_interrupted(reach):
         rest = process.stdout.read()
     assert process.returncode == 0
     assert "Traceback" not in rest
-    detail = api.job(job)
+    detail = api.read_job(job)
     assert (detail.job.state, len(detail.replicas)) == ("Stopped", 2)

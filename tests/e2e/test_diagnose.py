@@ -91,6 +91,6 @@ def test_a_filesystem_that_another_program_filled_concerns_only_who_works_in_it(
         finally:
             go_on.unlink()
             assert [process.wait(60) for process in running.values()] == [0] * len(running)
-        found = {job: [one.subject.name for one in server.api.findings(job)] for job in running}
+        found = {job: [one.subject.name for one in server.api.list_findings(job)] for job in running}
         concerned = {job: [name for name in names if name.endswith(f":{disk}")] for job, names in found.items()}
         assert [len(concerned[job]) for job in ("elsewhere", "inside")] == [0, 1], found

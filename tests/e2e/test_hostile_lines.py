@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from jobmeter.model.log import MAX_TEXT_BYTES, LogLine
-from jobmeter.wire.native.logs import logs_frame
+from jobmeter.wire.native.logs import make_logs_frame
 from tests.support.frames import frame, records
 from tests.support.processes import API, running
 
@@ -33,7 +33,7 @@ def server(tmp_path_factory):
         lines = [
             system_line(at * 10**6, "needle" if at == LINES // 2 else f"step {at} of the usual") for at in range(LINES)
         ]
-        sent = [made.ingest(logs_frame(lines[first : first + 20_000])) for first in range(0, LINES, 20_000)]
+        sent = [made.ingest(make_logs_frame(lines[first : first + 20_000])) for first in range(0, LINES, 20_000)]
         assert sum(reply.json()["lines"] for reply in sent) == LINES
         yield made
 
@@ -42,7 +42,7 @@ def server(tmp_path_factory):
 def undisturbed(server):
     """Whatever a test did, the next sender and the next question are served as ever."""
     yield
-    assert server.ingest(logs_frame([system_line(0, "calm", node="calm")])).json()["lines"] == 1
+    assert server.ingest(make_logs_frame([system_line(0, "calm", node="calm")])).json()["lines"] == 1
     assert [line["text"] for line in lines_of(server, "calm")] == ["calm"]
     assert [line["text"] for line in lines_of(server, "n1", "&query=needle")] == ["needle"]
 
@@ -70,7 +70,7 @@ def test_a_search_of_everything_names_its_limit_and_a_narrower_one_is_answered(s
 def test_a_line_of_ten_megabytes_is_cut_and_its_neighbours_are_whole(server):
     node = "long"
     lines = [system_line(0, "before", node), system_line(1, "x" * 10_000_000, node), system_line(2, "after", node)]
-    assert server.ingest(logs_frame(lines)).json()["lines"] == 3
+    assert server.ingest(make_logs_frame(lines)).json()["lines"] == 3
     before, cut, after = lines_of(server, node)
     assert (before["text"], after["text"]) == ("before", "after")
     assert len(cut["text"]) <= MAX_TEXT_BYTES
@@ -79,7 +79,7 @@ def test_a_line_of_ten_megabytes_is_cut_and_its_neighbours_are_whole(server):
 
 def test_binary_is_text_as_it_came_or_refused_whole(server):
     texts = ["".join(map(chr, range(32))).replace("\n", "").replace("\r", ""), "\ufffd\x00\x7f\u202e\U0010ffff", '"\\"']
-    assert server.ingest(logs_frame(system_line(at, text, "bin") for at, text in enumerate(texts))).status == 200
+    assert server.ingest(make_logs_frame(system_line(at, text, "bin") for at, text in enumerate(texts))).status == 200
     assert [line["text"] for line in lines_of(server, "bin")] == texts
     payload = b'{"streams":[{"node":"bin","facility":"kern","stream":"kernel","lines":[[1,"\xff\xfe\x80"]]}]}'
     for codec in (0, 1):
@@ -103,7 +103,7 @@ def test_a_million_labels_in_one_body_need_more_memory_than_there_is(server):
 
 def test_many_labels_in_one_body_are_lines_of_their_own(server):
     lines = [system_line(at, "x", "many", tag=f"tag-{at}") for at in range(5_000)]
-    assert server.ingest(logs_frame(lines)).json()["lines"] == 5_000
+    assert server.ingest(make_logs_frame(lines)).json()["lines"] == 5_000
     assert [line["tag"] for line in lines_of(server, "many", "&query=tag:tag-4321")] == ["tag-4321"]
     assert len(lines_of(server, "many")) == 1_000
 

@@ -20,9 +20,9 @@ import pytest
 from jobmeter.collect.scheduler.flink.source import FlinkCluster
 from jobmeter.collect.scheduler.kubernetes.kind import KIND
 from jobmeter.collect.scheduler.slurm.accounting import COLUMNS, DELIMITER, parse_accounting
-from jobmeter.collect.scheduler.slurm.records import records
+from jobmeter.collect.scheduler.slurm.records import build_records
 from jobmeter.model.record import JobRecord, Records
-from jobmeter.wire.native.encode import records_frame
+from jobmeter.wire.native.encode import make_records_frame
 from tests.support.processes import API, Reply, ServerProcess, running
 from tests.support.waiting import wait_until
 from tests.unit.collect.scheduler.flink.test_flink import IDS, NOW, Recording
@@ -140,10 +140,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("kinds")
     manager = Recording()
     of_flink = FlinkCluster("f", manager).poll(NOW).jobs
-    of_slurm = [one for job in parse_accounting("\n".join(SLURM)).values() for one in records(job, "s")]
+    of_slurm = [one for job in parse_accounting("\n".join(SLURM)).values() for one in build_records(job, "s")]
     with running(folder / "data") as found:
         for some in (of_slurm, _kubernetes_records(folder), of_flink):
-            assert found.ingest(records_frame(Records(jobs=some))).status == 200
+            assert found.ingest(make_records_frame(Records(jobs=some))).status == 200
         EXPECTED.update(_cluster_jobs())
         EXPECTED.update(_flink_jobs(manager, of_flink))
         command = [sys.executable, "-m", "jobmeter", "run", "--quiet", "--name", "local", "--", "sh", "-c", "exit 4"]

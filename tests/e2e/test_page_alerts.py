@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jobmeter.model.time import HOUR, MINUTE, SystemClock, iso
+from jobmeter.model.time import HOUR, MINUTE, SystemClock, format_iso
 from tests.e2e.page import facts, import_samples, needs_page, samples, wait_for_page
 from tests.support.browser import check_view
 from tests.support.processes import running
@@ -120,8 +120,8 @@ def test_a_silence_mutes_an_alert_and_the_end_of_the_job_ends_it(viewer, server)
     matchers = [{"name": "alertname", "value": "StillRuns"}]
     silence = {
         "matchers": matchers,
-        "startsAt": iso(now),
-        "endsAt": iso(now + HOUR),
+        "startsAt": format_iso(now),
+        "endsAt": format_iso(now + HOUR),
         "createdBy": "lin",
         "comment": "x",
     }

@@ -83,13 +83,13 @@ sys.stdin.read()
 MIB = 2**20
 CACHE = """
 import os, sys
-from jobmeter.collect.cgroup.paths import Hierarchies, groups_of
+from jobmeter.collect.cgroup.paths import Hierarchies, read_groups
 with open(sys.argv[1], "wb") as file:
     for _ in range(300):
         file.write(bytes(1 << 20))
 used = b"x" * (150 << 20)
 del used
-for controller, path in groups_of("/proc", os.getpid()).items():
+for controller, path in read_groups("/proc", os.getpid()).items():
     folder = Hierarchies().find_directory(controller, path)
     for name in ("memory.peak", "memory.max_usage_in_bytes") if controller in {"", "memory"} else ():
         try:

@@ -11,8 +11,8 @@ from tests.e2e.ingest_server import ingest_server
 FAULTS = {
     "records cannot be made": "jobmeter.collect.launch.records:JobRecorder.record_start",
     "the end cannot be recorded": "jobmeter.collect.launch.records:JobRecorder.record_end",
-    "frames cannot be encoded": "jobmeter.collect.loop:records_frame",
-    "samples cannot be encoded": "jobmeter.collect.loop:samples_frame",
+    "frames cannot be encoded": "jobmeter.collect.loop:make_records_frame",
+    "samples cannot be encoded": "jobmeter.collect.loop:make_samples_frame",
     "control groups cannot be read": "jobmeter.collect.launch.children:OwnGroups.__init__",
     "groups cannot be checked": "jobmeter.collect.launch.children:OwnGroups.find_entered",
     "the limits cannot be read": "jobmeter.collect.launch.session:own_limits",

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from jobmeter.model.log import LogLine
-from jobmeter.wire.native.logs import logs_frame
+from jobmeter.wire.native.logs import make_logs_frame
 from tests.e2e.test_system_logs import finish
 from tests.support.frames import records
 from tests.support.processes import running
@@ -87,7 +87,7 @@ def server(tmp_path_factory):
             line = LogLine(
                 time_ns=1687363350 * 10**9, text="link is down", node=NODE, stream="kernel", facility="kern", severity=3
             )
-            assert made.ingest(logs_frame([line])).json()["lines"] == 1
+            assert made.ingest(make_logs_frame([line])).json()["lines"] == 1
             wait_until(lambda: NODE in {one["name"] for one in made.request("GET", "/nodes").json()["nodes"]})
             yield made
         finally:

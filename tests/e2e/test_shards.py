@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobmeter.model.series import job_key
+from jobmeter.model.series import compute_job_key
 from jobmeter.store.shards.placement import find_shard
 from tests.e2e.test_move import BASE, HOUR
 from tests.support.clickhouse import NodeProcess, mortal_nodes
@@ -44,7 +44,9 @@ def documented(verb: str, servers: Sequence[NodeProcess], data: Path, *, removes
 
 def job_on(shard: int, name: str) -> str:
     return next(
-        job for job in (f"{name}-{number}" for number in range(99)) if find_shard(job_key("default", job), 2) == shard
+        job
+        for job in (f"{name}-{number}" for number in range(99))
+        if find_shard(compute_job_key("default", job), 2) == shard
     )
 
 

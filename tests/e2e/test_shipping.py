@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from jobmeter.model.log import LogLine
-from jobmeter.wire.native.logs import logs_frame
+from jobmeter.wire.native.logs import make_logs_frame
 from tests.support.frames import records
 from tests.support.processes import ServerProcess, running
 from tests.support.receivers import receiving
@@ -73,7 +73,7 @@ class Writer:
             for place in range(lines)
             for source in range(SOURCES)
         ]
-        body = logs_frame(batch)
+        body = make_logs_frame(batch)
 
         def acknowledged():
             try:

@@ -136,12 +136,12 @@ def _go_through(fleet: Fleet, network: Proxy) -> None:
 
 @pytest.fixture(scope="module")
 def detail(fleet: Fleet) -> JobDetail:
-    return fleet.api.job(JOB)
+    return fleet.api.read_job(JOB)
 
 
 @pytest.fixture(scope="module")
 def findings(fleet: Fleet) -> list[Finding]:
-    return fleet.api.findings(JOB)
+    return fleet.api.list_findings(JOB)
 
 
 def test_the_facts_of_the_job_are_right(detail: JobDetail) -> None:
@@ -177,12 +177,12 @@ def test_nothing_is_lost(fleet: Fleet) -> None:
     stored: Counter[str] = Counter()
     for first in range(0, len(chosen), 20):
         search = MetricSearch(metrics=chosen[first : first + 20], start=0)
-        for line in b"".join(fleet.api.samples(JOB, search, "json")).splitlines():
+        for line in b"".join(fleet.api.stream_samples(JOB, search, "json")).splitlines():
             stored[json.loads(line)["node"]] += 1
     measured = {node_name(number): sum(_column(fleet, number, 0)) for number in range(NODES)}
     assert dict(stored) == measured
     # The rows of what was sent twice count twice until the engine has merged them.
-    assert fleet.api.status().rows["samples"] >= sum(sum(_column(fleet, number, 2)) for number in range(NODES))
+    assert fleet.api.read_status().rows["samples"] >= sum(sum(_column(fleet, number, 2)) for number in range(NODES))
 
 
 def test_the_agents_counted_the_same_and_gave_nothing_up(fleet: Fleet) -> None:
@@ -244,7 +244,7 @@ def test_the_use_of_both_lives_of_a_rank_counts(fleet: Fleet) -> None:
     ranks = [f"worker-{REBOOTS * RANKS}", "worker-0"]
     search = MetricSearch(metrics=["cpu.time"], start=0, replicas=ranks)
     read: dict[str, list[tuple[int, float]]] = {}
-    for line in b"".join(fleet.api.samples(JOB, search, "json")).splitlines():
+    for line in b"".join(fleet.api.stream_samples(JOB, search, "json")).splitlines():
         one = json.loads(line)
         read.setdefault(one["replica"], []).append((one["time"], one["value"]))
     falls = {name: sum(b[1] < a[1] for a, b in pairwise(own)) for name, own in read.items()}

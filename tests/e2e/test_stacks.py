@@ -111,7 +111,7 @@ def test_a_hang_has_its_evidence_collected_by_itself(server, tmp_path):
         [finding] = wait_until(explained)
         assert finding["sentence"].startswith(f"worker-{BAD} (")
         assert "worker-0, worker-1, worker-3 wait in `all_reduce`" in finding["sentence"]
-        tasks = [task for task in server.api.tasks(100) if task.job == job]
+        tasks = [task for task in server.api.list_tasks(100) if task.job == job]
         assert [str(task.type) for task in tasks] == ["stacks"], "the evidence is collected once"
         events = json.loads(start("events", job, "--json", **server.environment).out)
         assert {event["replica"] for event in events if event["reason"] == "StackEvidence"} == {"", f"worker-{BAD}"}

@@ -16,7 +16,7 @@ _TOKEN = re.compile(rb'[^"{}\[\],]*+(?:"(?:[^"\\]++|\\.)*+"?[^"{}\[\],]*+)*+([{}
 
 
 def columns(data: bytes, at: int, series: int, samples: int) -> ScannedSamples | None:
-    """Copy the columns of a frame, as ``jobmeter.kernel.samples.columns``."""
+    """Copy the columns of a frame, as ``jobmeter.kernel.samples.copy_columns``."""
     counts = np.frombuffer(data, "<u4", series, at)
     single = series == samples and bool((counts == 1).all())
     if not single and int(counts.sum(dtype=np.uint64)) != samples:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.event import Level
 from jobmeter.model.log import MAX_TEXT_BYTES, LogLine, LogPage
-from jobmeter.model.series import job_key
+from jobmeter.model.series import compute_job_key
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.store.base import PAGE_BYTES, LogSelector, Store
 from tests.store_contract.samples import BUDGET, FOREVER
@@ -182,14 +182,14 @@ class LogTests:
     def test_lines_of_a_deleted_job_are_gone_and_may_come_back(self, store: Store, slot: Slot) -> None:
         other = Slot()
         store.logs.append([line_of(slot, 0, "mine"), line_of(other, 0, "theirs")], FOREVER)
-        store.delete_job(job_key("default", slot.job))
+        store.delete_job(compute_job_key("default", slot.job))
         assert read_lines(store, slot, count=True) == LogPage([], 0, 0)
         assert [line.text for line in read_lines(store, other).lines] == ["theirs"]
         store.logs.append([line_of(slot, 0, "mine")], FOREVER)
         assert [line.text for line in read_lines(store, slot).lines] == ["mine"]
 
     def test_the_outbox_gives_rows_by_number_each_once(self, store: Store, slot: Slot) -> None:
-        shipper, other = job_key("shipper", slot.job), job_key("other", slot.job)
+        shipper, other = compute_job_key("shipper", slot.job), compute_job_key("other", slot.job)
         now_ms = slot.start
         rows = [OutboxRow(at, now_ms, 30_000, f'{{"text":"é \\u0000 {at}"}}'.encode()) for at in range(1, 301)]
         store.outbox.append(shipper, rows[100:])

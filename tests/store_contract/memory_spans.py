@@ -4,11 +4,11 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import job_key
+from jobmeter.model.series import compute_job_key
 from jobmeter.model.span import Span, SpanStatus, Trace, TracePage
 from jobmeter.model.trace_filter import Holder, SpanCondition, SpanFilter, SpanOperator, TraceFilter, TraceOrder
 from jobmeter.store.base import ReadBudget
-from jobmeter.wire.otlp.values import text_of
+from jobmeter.wire.otlp.values import convert_text
 
 
 class MemorySpans:
@@ -31,7 +31,9 @@ class MemorySpans:
     def delete(self, job: int) -> None:
         """Delete the spans of a job key."""
         with self._lock:
-            remaining = {key: span for key, span in self._spans.items() if job_key(span.project, span.job) != job}
+            remaining = {
+                key: span for key, span in self._spans.items() if compute_job_key(span.project, span.job) != job
+            }
             self._spans = remaining
 
     def list_traces(self, selector: TraceFilter, budget: ReadBudget | None = None) -> TracePage:
@@ -95,7 +97,7 @@ def _matches(span: Span, condition: SpanCondition) -> bool:
     holders = {Holder.SPAN: (span.attributes,), Holder.RESOURCE: (span.resource,)}.get(
         condition.holder, (span.attributes, span.resource)
     )
-    return any(_compared(text_of(one[condition.key]), condition) for one in holders if condition.key in one)
+    return any(_compared(convert_text(one[condition.key]), condition) for one in holders if condition.key in one)
 
 
 def _compared(text: str, condition: SpanCondition) -> bool:

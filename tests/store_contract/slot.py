@@ -2,7 +2,7 @@
 
 import itertools
 
-from jobmeter.model.series import Series, job_key
+from jobmeter.model.series import Series, compute_job_key
 from jobmeter.model.time import DAY, TimeRange, parse_time
 
 _FIRST_DAY = parse_time("2030-01-01")
@@ -21,7 +21,7 @@ class Slot:
     @property
     def key(self) -> int:
         """Key of the job."""
-        return job_key("default", self.job)
+        return compute_job_key("default", self.job)
 
     def gauge(self, replica: str = "worker-0") -> Series:
         """Build a gauge of the job."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_query import parse_log_query
-from jobmeter.model.series import job_key
+from jobmeter.model.series import compute_job_key
 from jobmeter.store.base import LogSelector, Store
 from tests.store_contract.samples import BUDGET, FOREVER
 from tests.store_contract.slot import Slot
@@ -180,7 +180,7 @@ class SystemLogTests:
     def test_the_log_of_a_node_is_no_job_s(self, store: Store, slot: Slot) -> None:
         store.logs.append([system_line(slot, 0, "system", job=slot.job)], FOREVER)
         assert store.logs.read(LogSelector(project="default", job=slot.job), BUDGET).lines == []
-        store.delete_job(job_key("default", slot.job))
+        store.delete_job(compute_job_key("default", slot.job))
         assert len(_read(store, slot)) == 1
 
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

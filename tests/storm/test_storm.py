@@ -14,7 +14,7 @@ SCRIPTS = {
         "PostgreSQL killed",
         "worker killed",
     ),
-    "cluster": ("ClickHouse killed", "leader killed", "PostgreSQL killed"),
+    "cluster": ("ClickHouse killed", "leader killed"),
 }
 
 

@@ -4,8 +4,10 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from jobmeter.server.exchange import WHOLE_BODY
 from tests.support.waiting import never
 
 
@@ -29,6 +31,10 @@ class Reply:
         return json.loads(self.body)
 
 
+def _take_whole_body(waiting: list[dict[str, Any]], most: int) -> bytes | None:
+    return waiting.pop()["body"] if waiting and len(waiting[0]["body"]) <= most else None
+
+
 def call(
     application: Any,
     method: str,
@@ -50,7 +56,9 @@ async def send(
     gone_after: float | None = None,
     take: Callable[[bytes], Awaitable[object]] | None = None,
 ) -> Reply:
-    """As ``call``; ``take`` gets each part of the answer as it comes, and the client reads on when it has returned.
+    """As ``call``. A body in one piece has arrived with the headers.
+
+    ``take`` gets each part of the answer as it comes, and the client reads on when it has returned.
 
     Where it raises ``HangupError`` the client closes its connection.
     """
@@ -58,7 +66,7 @@ async def send(
     named = {name.lower() for name in headers or {}}
     if body and "content-length" not in named:
         headers = {**(headers or {}), "Transfer-Encoding": "chunked"}
-    scope = {
+    scope: dict[str, Any] = {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
@@ -79,6 +87,9 @@ async def send(
     waiting.append({"type": "http.request", "body": chunks[-1] if chunks else b"", "more_body": False})
     sent: list[dict[str, Any]] = []
     gone = asyncio.Event()
+
+    if isinstance(body, bytes):
+        scope[WHOLE_BODY] = partial(_take_whole_body, waiting)
 
     async def receive() -> dict[str, Any]:
         if waiting:

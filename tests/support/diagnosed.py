@@ -7,7 +7,7 @@ import numpy as np
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.gather import gather
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.report import diagnose
 from jobmeter.diagnose.running import evaluate_running
 from jobmeter.diagnose.thresholds import Thresholds, load
@@ -71,7 +71,7 @@ class Sampled:
     @property
     def case(self) -> Case:
         """What the rules see of it."""
-        return gather(self.executor, JobRef("j"), ALL, self.clock, rules())
+        return gather(self.executor, JobRef("j"), ALL, self.clock, list_rules())
 
     def findings(self, thresholds: Thresholds = THRESHOLDS) -> list[Finding]:
         """What is found in all of its life."""

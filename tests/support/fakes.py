@@ -60,7 +60,10 @@ class FakeMemory(CachedAnswers):
         return self._registry.find_job_head(projects, job, now_ms)
 
     def get_retention(self, project: str) -> Retention | None:
-        return self._registry.get_retention(project)
+        return self._registry.retentions.get(project, Retention())
+
+    def is_retention_expiring(self, project: str) -> bool:
+        return project in self._registry.expiring
 
 
 class FakeRegistry(Registry):
@@ -81,6 +84,8 @@ class FakeRegistry(Registry):
         self.observations: list[Observation] = []
         self.recorded: list[tuple[str, Records]] = []
         self.retentions: dict[str, Retention] = {}
+        self.expiring: set[str] = set()
+        """Projects whose cached retention is about to expire."""
         self.event_questions: list[EventFilter] = []
         self.added_events: list[Event] = []
         self.failure: Exception | None = None
@@ -154,7 +159,7 @@ class FakeRegistry(Registry):
         wanted = set(jobs)
         return [view for view in self.views.values() if (view.job.project, view.job.id) in wanted]
 
-    def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
+    def list_job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         jobs = [view.job for view in self.views.values() if view.job.resource_group]
         by_key: dict[tuple[str, str], list[Job]] = {}
         for job in jobs:
@@ -198,6 +203,7 @@ class FakeRegistry(Registry):
         return [node for node in found if names is None or node.name in names]
 
     def get_retention(self, project: str) -> Retention:
+        self.expiring.discard(project)
         return self.retentions.get(project, Retention())  # in memory, whether the database answers or not
 
     def set_retention(self, project: str, retention: Retention | None) -> None:

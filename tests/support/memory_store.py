@@ -18,7 +18,7 @@ from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumn
 from jobmeter.model.catalog import Kind, find
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine, LogPage
-from jobmeter.model.log_tree import effective_level, effective_severity, matches
+from jobmeter.model.log_tree import find_level, find_severity, matches
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
@@ -38,7 +38,7 @@ from jobmeter.store.base import (
     StoreMemory,
     StoreStatistics,
     Tier,
-    names_of,
+    list_names,
 )
 from jobmeter.store.damage import DamagedPart
 from tests.store_contract.memory_spans import MemorySpans
@@ -208,7 +208,7 @@ class MemoryStore:
                 name
                 for key, series in self._series.items()
                 if self._matches(key, series, selector)
-                for name in names_of(series, part)
+                for name in list_names(series, part)
             }
         return sorted(name for name in found if name and name.startswith(prefix))[: selector.limit]
 
@@ -411,7 +411,7 @@ def _selects(line: LogLine, selector: LogSelector) -> bool:
         selector.end_ns is None or line.time_ns < selector.end_ns
     )
     least = selector.min_level
-    own = effective_level(line)
+    own = find_level(line)
     level = least is None or (own is not None and _LEVELS.index(own) >= _LEVELS.index(least))
     return (
         names
@@ -424,7 +424,7 @@ def _selects(line: LogLine, selector: LogSelector) -> bool:
 
 
 def _of_system(line: LogLine, selector: LogSelector) -> bool:
-    severity = effective_severity(line)
+    severity = find_severity(line)
     return (
         selector.node in {"", line.node}
         and (selector.max_severity is None or (severity is not None and severity <= selector.max_severity))

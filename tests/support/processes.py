@@ -50,7 +50,7 @@ class ServerProcess:
         self.data = data
         self.log = data.with_name(f"{data.name}.log")
         self.options = options
-        self._environment = {**_own_environment(), **(environment or {})}
+        self._environment = {"JOBMETER_PROCESSES": "1", **_own_environment(), **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "ServerProcess":

@@ -18,7 +18,7 @@ from jobmeter.model.special import STALE
 from jobmeter.promql.evaluate import EvaluatedQuery, evaluate
 from jobmeter.promql.nodes import VectorMatch, VectorSelector
 from jobmeter.promql.parse import parse
-from jobmeter.promql.regex import full_matches
+from jobmeter.promql.regex import match_texts
 from jobmeter.promql.values import Scalar, String, Value, Vector
 from jobmeter.promql.windows import WindowSamples
 
@@ -113,7 +113,7 @@ class Memory:
                 if one.match in (VectorMatch.EQUAL, VectorMatch.NOT_EQUAL):
                     found = np.array([text == one.value for text in texts], bool)
                 else:
-                    found = full_matches(one.value, texts)
+                    found = match_texts(one.value, texts)
                 all_of &= found if one.match in (VectorMatch.EQUAL, VectorMatch.REGEX) else ~found
             chosen |= all_of
         labels, times, values, starts = [], [], [], [0]

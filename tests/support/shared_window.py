@@ -62,7 +62,7 @@ class Writer:
         self.draw, self.numbers = random.Random(seed), np.random.default_rng(seed)
         self.turn = 0
         self.delays = np.zeros((LATE, SERIES), np.int64)
-        self.window.adopt(KEYS, SampleColumns.empty(), BEGIN)
+        self.window.adopt(KEYS, SampleColumns.make_empty(), BEGIN)
 
     def write(self):
         """Write one turn. Returns the time up to which every sample was written."""
@@ -134,7 +134,7 @@ def check_once(window, until, draw):
         want = np.tile(times, len(series)), expected.ravel()
     elif kind == 2:
         gauges = np.zeros(len(series), np.bool_)
-        made = window.read_buckets(keys, span, TOGETHER * STEP, gauges, References.none(len(series)))
+        made = window.read_buckets(keys, span, TOGETHER * STEP, gauges, References.make_empty(len(series)))
         got = None if made is None else (made.count, made.first, made.last, made.sum)
         each = expected.reshape(-1, TOGETHER)
         want = np.full(len(each), TOGETHER), each[:, 0], each[:, -1], each.sum(1)

@@ -11,7 +11,7 @@ import numpy as np
 from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.query.course import Course
-from jobmeter.query.phases import MeasuredRun, PhaseFacts, phases_of
+from jobmeter.query.phases import MeasuredRun, PhaseFacts, compute_phases
 
 CREATED = 1_767_225_600_000
 SIGNALS = {
@@ -165,7 +165,7 @@ def measured(plan, names=NAMES):
     run = make(plan)
     own = facts(run, names)
     record = view(run)
-    return MeasuredRun(job=record.job, phases=phases_of(record, own, run.end), courses=own.courses)
+    return MeasuredRun(job=record.job, phases=compute_phases(record, own, run.end), courses=own.courses)
 
 
 def changed(plan, **more):

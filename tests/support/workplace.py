@@ -7,7 +7,7 @@ import socket
 from contextlib import asynccontextmanager
 
 from jobmeter.model.time import MINUTE, SECOND
-from jobmeter.server.exchange import Reply
+from jobmeter.server.exchange import WHOLE_BODY, Reply
 from jobmeter.server.workers.answers import WorkerAnswers
 from jobmeter.server.workers.forward import Forwarder
 from jobmeter.server.workers.frames import READ_BY_WORKER, AdmissionResult, LookupResult, SamplesStored
@@ -62,6 +62,8 @@ class Workplace:
 
         def through_worker(scope, given, send):
             scope["extensions"] = {"jobmeter.call": {"authenticated": kept_open}}
+            if receive:
+                scope.pop(WHOLE_BODY, None)
             return self.workers[worker][1](scope, receive or given, send)
 
         length = {"Content-Length": str(len(body))} if body and isinstance(body, bytes) else {}

@@ -105,38 +105,38 @@ from tests.support.fakes import NOW
 from tests.support.serving import serving
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.accelerators.names import DeviceNames
-from jobmeter.collect.accelerators.registry import device_variables, vendor_of_resource, vendors
+from jobmeter.collect.accelerators.registry import list_device_variables, find_resource_vendor, list_vendors
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.doctor.base import run_checks
-from jobmeter.collect.doctor.examine import device_checks
+from jobmeter.collect.doctor.examine import list_device_checks
 from jobmeter.collect.machine import Machine
-from jobmeter.collect.registry import accelerator_collectors, host_collectors, plugin_collectors
+from jobmeter.collect.registry import create_accelerator_collectors, create_host_collectors, create_plugin_collectors
 from jobmeter.model.time import SystemClock
-from jobmeter.diagnose.registry import load_thresholds, rules
-from jobmeter.dialects.registry import dialects
+from jobmeter.diagnose.registry import load_thresholds, list_rules
+from jobmeter.dialects.registry import list_dialects
 from jobmeter.errors import ConfigurationError
 from jobmeter.ship.guard import DestinationPolicy
-from jobmeter.ship.registry import opener
+from jobmeter.ship.registry import find_opener
 from jobmeter.ship.sink import Origin
 
 def refusal(kind):
     try:
-        opener(kind)(None, DestinationPolicy.from_settings(()), Origin("0", "p", "l"))
+        find_opener(kind)(None, DestinationPolicy.from_settings(()), Origin("0", "p", "l"))
     except ConfigurationError as error:
         return error.message
 
 place = NodeIdentity("n1")
-planned = plugin_collectors(place, host_collectors(place))
+planned = create_plugin_collectors(place, create_host_collectors(place))
 samples = planned[0].collector.collect(NOW)
 root = Path(sys.argv[2])
 machine = Machine(**{name: str(root / name) for name in ("proc", "sys", "dev", "run", "var")})
 table = ProcessTable(NodeClassifier("n1", machine.proc), machine.proc)
-names = DeviceNames(vendors(), machine)
+names = DeviceNames(list_vendors(), machine)
 table.refresh()
 groups = Hierarchies(machine.proc, str(root))
-devices = accelerator_collectors(place, table, SystemClock(), groups, names, patience=90.0)
+devices = create_accelerator_collectors(place, table, SystemClock(), groups, names, patience=90.0)
 powers = {one.name: [s for s in one.collect(NOW) if s.series.metric == "npu.power"] for one in devices}
 server = serving(Path(sys.argv[1]))
 server.call("POST", "/jobs", [{"job_id": "j1", "state": "Failed"}])
@@ -149,21 +149,21 @@ plain.append(server.raw("GET", "/elsewhere", headers=key))
 listed = server.call("GET", "/rules").json()["rules"]
 server.application.close()
 print(json.dumps({
-    "rules": [rule.name for rule in rules()],
-    "suspects": [rule.suspects(None, {}) for rule in rules() if rule.name == "fails"],
+    "rules": [rule.name for rule in list_rules()],
+    "suspects": [rule.suspects(None, {}) for rule in list_rules() if rule.name == "fails"],
     "titles": {rule["name"]: rule["title"] for rule in listed},
     "findings": [[one.rule, one.subject.name, one.evidence[0].text] for one in many.findings(load_thresholds())],
-    "dialects": [dialect.name for dialect in dialects()],
+    "dialects": [dialect.name for dialect in list_dialects()],
     "plain": [[answer.status, answer.body.decode()] for answer in plain],
     "collectors": [[one.collector.name, one.every_ms] for one in planned],
     "samples": [[one.series.metric, one.series.node, one.value] for one in samples],
-    "sink": opener("null")(None, DestinationPolicy.from_settings(()), Origin("0", "p", "l")).origin.project,
+    "sink": find_opener("null")(None, DestinationPolicy.from_settings(()), Origin("0", "p", "l")).origin.project,
     "refusals": [refusal(kind) for kind in ("nothing", "unknown", "closed")],
-    "vendors": [vendor.name for vendor in vendors()],
+    "vendors": [vendor.name for vendor in list_vendors()],
     "measured": sorted(powers),
     "powers": [[s.series.device, s.series.job, s.value] for s in powers["example"]],
-    "doctor": {row.name: [row.status, row.text] for row in run_checks(device_checks(machine), 60.0)},
-    "words": ["EXAMPLE_VISIBLE_DEVICES" in device_variables(), vendor_of_resource("example.org/npu").name],
+    "doctor": {row.name: [row.status, row.text] for row in run_checks(list_device_checks(machine), 60.0)},
+    "words": ["EXAMPLE_VISIBLE_DEVICES" in list_device_variables(), find_resource_vendor("example.org/npu").name],
     "logged": logged,
 }))
 """

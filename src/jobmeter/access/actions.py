@@ -17,11 +17,11 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
 """Service names of each API's operations, by the API's name. The default is the API's own name."""
 
 
-def services_of(api: str) -> tuple[str, ...]:
+def list_services(api: str) -> tuple[str, ...]:
     """Return the service names of an API."""
     return SERVICES.get(api, (api,))
 
 
-def names_of(api: str, operation: str) -> tuple[str, ...]:
+def list_action_names(api: str, operation: str) -> tuple[str, ...]:
     """Return every name of an operation; the first one is displayed."""
-    return tuple(f"{service}:{operation}" for service in services_of(api))
+    return tuple(f"{service}:{operation}" for service in list_services(api))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobmeter.access.principal import Principal
 from jobmeter.errors import ForbiddenError, JobmeterError, ThrottledError, UnauthenticatedError
-from jobmeter.model.time import Clock, iso
+from jobmeter.model.time import Clock, format_iso
 
 MAX_FIELD = 256
 LINES_PER_SECOND = 100
@@ -48,7 +48,7 @@ class Audit:
         """
         now_ms = self._clock.now_ms()
         line = {
-            "time": iso(now_ms),
+            "time": format_iso(now_ms),
             "event": "refused",
             "reason": _reason(error),
             "action": _replace_unprintable(action),

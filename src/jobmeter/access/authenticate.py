@@ -25,6 +25,8 @@ from jobmeter.registry.stored import StoredKey
 
 REMEMBER_SECONDS = 1.0
 """Lifetime of a cached key in seconds: a revocation on another server takes effect within this time."""
+_LAST_SECONDS = 0.25
+"""Last seconds of a cached key, in which its next use may load it again ahead of time."""
 OUTAGE_SECONDS = 15 * 60.0
 """Lifetime of a cached key in seconds while the registry does not answer."""
 MOST_KEYS = 10_000
@@ -113,12 +115,18 @@ class Authenticator:
         found = None if name is None else self._read_cached_key(name) or self._load(name)
         return self._credential(scheme, claim, name, found)
 
-    def cached(self, call: Call, schemes: Sequence[Scheme]) -> Credential | None:
+    def find_cached(self, call: Call, schemes: Sequence[Scheme]) -> Credential | None:
         """Find the credential without blocking; None if its key is not cached."""
         scheme, claim = self.find(call, schemes)
         name = self._name(claim)
-        found = None if name is None else self._read_cached_key(name)
-        return None if name is not None and found is None else self._credential(scheme, claim, name, found)
+        if name is None:
+            return self._credential(scheme, claim, None, None)
+        found = self._read_cached_key(name)
+        if found is None:
+            return None
+        if found.until - self._clock.monotonic() < _LAST_SECONDS:
+            self._renew_soon(name)
+        return self._credential(scheme, claim, name, found)
 
     def check_headers(self, call: Call, credential: Credential) -> None:
         """Verify a signature of the headers before the body is read. Raises UnauthenticatedError."""
@@ -198,7 +206,7 @@ class Authenticator:
                 cached = self._keys.get(claim.value)
             if cached is not None and cached.key is not None:
                 return cached.key.access_key_id
-            return f"unknown-{self._vault.fingerprint(claim.value)}"
+            return f"unknown-{self._vault.compute_fingerprint(claim.value)}"
         return ""
 
     def forget(self, key_id: str = "") -> None:
@@ -217,7 +225,7 @@ class Authenticator:
             case ClaimKind.SHARE:
                 return None
             case ClaimKind.TOKEN:
-                return token_hash(claim.value)
+                return hash_token(claim.value)
             case ClaimKind.SESSION:
                 return self._sessions.read(claim.value).access_key_id
             case ClaimKind.LINK:
@@ -272,6 +280,9 @@ class Authenticator:
             cached = self._keys.get(name)
             is_valid = cached is not None and cached.until > now and cached.revision == self._revision()
             return cached if is_valid else None
+
+    def _renew_soon(self, name: bytes | str) -> None:
+        """Do nothing: the registry is near. Called without blocking for a key that expires soon."""
 
     def _load(self, name: bytes | str) -> _CachedKey:
         """Load the key from the registry; during an outage use ``_extend_cached_key``."""
@@ -341,6 +352,6 @@ def _bad_signature() -> UnauthenticatedError:
     return UnauthenticatedError("the signature does not match the request", "bad-signature")
 
 
-def token_hash(token: str) -> bytes:
+def hash_token(token: str) -> bytes:
     """Return the digest of a token as stored in the registry. Tokens are random, so a plain digest is enough."""
     return hashlib.sha256(token.encode()).digest()

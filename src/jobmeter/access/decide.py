@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from jobmeter.access.actions import names_of
+from jobmeter.access.actions import list_action_names
 from jobmeter.access.principal import Principal, Role, Scope
 from jobmeter.errors import ForbiddenError
 from jobmeter.model.series import DEFAULT_PROJECT, check_project
@@ -127,7 +127,7 @@ def _apply_policies(
     scope = _limit_to_project(principal, action, named)
     grant = None if principal.policies is None or operation == UNNAMED else principal.policies[operation]
     if grant is None:
-        raise ForbiddenError(f"the key's policies do not allow {names_of(*operation)[0]}")
+        raise ForbiddenError(f"the key's policies do not allow {list_action_names(*operation)[0]}")
     if grant.everything or action == "catalog:read":
         return scope
     whole = grant.projects
@@ -135,14 +135,15 @@ def _apply_policies(
         return replace(scope, grant=grant)
     if action in WHOLE_SERVER or action.startswith("keys:") or whole is None:
         raise ForbiddenError(
-            f"the key's policies allow {names_of(*operation)[0]} on some resources only, and this operation answers "
+            f"the key's policies allow {list_action_names(*operation)[0]} on some resources only, and "
+            "this operation answers "
             "for whole projects: it needs a policy that allows a whole project and denies nothing in it"
         )
     if writes(action):
         whole &= frozenset({named or principal.project or ""}) if principal.project else frozenset()
     projects = whole if scope.projects is None else scope.projects & whole
     if not projects:
-        raise ForbiddenError(f"the key's policies do not allow {names_of(*operation)[0]} here")
+        raise ForbiddenError(f"the key's policies do not allow {list_action_names(*operation)[0]} here")
     return replace(scope, projects=projects)
 
 
@@ -162,7 +163,7 @@ def write_project(principal: Principal, named: str | None = None) -> str:
     return principal.project
 
 
-def key_project(principal: Principal, named: str | None = None) -> str | None:
+def choose_key_project(principal: Principal, named: str | None = None) -> str | None:
     """Return the project of a key that the principal creates; None for a key that sees all projects.
 
     A key with a project creates keys of that project only. Raises ForbiddenError, or InvalidRequestError for an invalid

@@ -50,7 +50,7 @@ def parse_public_url(text: str) -> PublicAddress | None:
     return PublicAddress(found["scheme"].lower(), found["host"], found["port"] or "", found["prefix"])
 
 
-def public_address(call: Call, configured: PublicAddress | None) -> PublicAddress:
+def find_public_address(call: Call, configured: PublicAddress | None) -> PublicAddress:
     """Return the address for links in an answer: the configured one, else the address of the call.
 
     Alibaba's SDKs put the whole endpoint into the Host header (``http://host:8400/``). Raises InvalidRequestError

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.access.authenticate import token_hash
-from jobmeter.access.policy import documents
+from jobmeter.access.authenticate import hash_token
+from jobmeter.access.policy import decode_documents
 from jobmeter.access.principal import Role
 from jobmeter.access.vault import Vault
 from jobmeter.errors import InvalidRequestError, NotFoundError
@@ -85,7 +85,7 @@ def create_key(
         name=name,
         role=created.role.value,
         project=project,
-        token_hash=token_hash(created.token),
+        token_hash=hash_token(created.token),
         access_key_id=created.access_key_id,
         sealed_secret=vault.seal(created.access_key_secret, created.access_key_id),
         created=clock.now_ms(),
@@ -108,14 +108,14 @@ def list_keys(registry: Registry, projects: frozenset[str] | None = None) -> Seq
             created=key.created,
             revoked=key.revoked,
             last_used=key.last_used,
-            policies=tuple(policy for policy, _ in documents(key.policies)),
+            policies=tuple(policy for policy, _ in decode_documents(key.policies)),
         )
         for key in registry.keys.list_keys(projects)
         if not key.job
     ]
 
 
-def policies_of(
+def list_policies(
     registry: Registry, key_id: str, projects: frozenset[str] | None = None
 ) -> Sequence[tuple[str, Mapping[str, Any]]]:
     """List the policies of a key by name, with documents, in order.
@@ -125,7 +125,7 @@ def policies_of(
     key = _find(registry, key_id, projects)
     if key is None or key.job:
         raise NotFoundError(f"there is no key {key_id[:64]!r}", "key", key_id[:64])
-    return documents(key.policies)
+    return decode_documents(key.policies)
 
 
 def revoke_key(
@@ -159,7 +159,7 @@ def change_policies(
     key = _find(registry, key_id, projects)
     if key is None or not registry.keys.set_policies(key_id, policies):
         raise NotFoundError(f"there is no valid key {key_id[:64]!r}", "key", key_id[:64])
-    before = ", ".join(name for name, _ in documents(key.policies)) or "none"
+    before = ", ".join(name for name, _ in decode_documents(key.policies)) or "none"
     _emit(
         registry,
         key,
@@ -181,5 +181,5 @@ def _emit(registry: Registry, key: StoredKey, reason: str, what: str, clock: Clo
 
 
 def _name_policies(policies: str) -> str:
-    names = ", ".join(name for name, _ in documents(policies))
+    names = ", ".join(name for name, _ in decode_documents(policies))
     return f", with the policies {names}" if names else ""

@@ -169,7 +169,7 @@ class Allowance:
             bucket = self._buckets.get(key)
             level = self._per_minute if bucket is None else bucket.fill(self._clock.monotonic())
         if level > 0 and self._shared is not None and not self._shared.is_alone:
-            level = self._shared.level(self._name(key), per_second, self._per_minute)
+            level = self._shared.read_level(self._name(key), per_second, self._per_minute)
         if level > 0:
             return
         wait = wait_ms(level, per_second)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jobmeter.access.authenticate import token_hash
+from jobmeter.access.authenticate import hash_token
 from jobmeter.access.principal import Principal, Role
 from jobmeter.access.share import MAX_LIFE_SECONDS
 from jobmeter.access.vault import Vault
@@ -59,7 +59,7 @@ def create_link(
         name=by.name,
         role=Role.READER.value,
         project=project,
-        token_hash=token_hash(token),
+        token_hash=hash_token(token),
         access_key_id=access_key_id,
         sealed_secret=vault.seal(token, access_key_id),
         created=now_ms,
@@ -72,7 +72,7 @@ def create_link(
     return open_link(vault, key)
 
 
-def valid_links(registry: Registry, now_ms: int, project: str, job: str) -> Sequence[StoredKey]:
+def list_valid_links(registry: Registry, now_ms: int, project: str, job: str) -> Sequence[StoredKey]:
     """List the keys of the valid links to a job, newest first."""
     return [key for key in reversed(registry.keys.list_links(project, job)) if _is_valid(key, now_ms)]
 

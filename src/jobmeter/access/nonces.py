@@ -70,7 +70,7 @@ class NonceMemory:
 
     def remember(self, key: str, nonce: str, date_ms: int) -> bool:
         """Remember a (key, nonce, date). True if it is new."""
-        digest = digest_of(key, nonce)
+        digest = compute_digest(key, nonce)
         minute = date_ms // MINUTE
         with self._lock:
             contains = self._minutes.setdefault(minute, set())
@@ -85,11 +85,11 @@ class NonceMemory:
 
     def contains(self, key: str, nonce: str, date_ms: int) -> bool:
         """True if ``remember`` was called with these values before."""
-        digest = digest_of(key, nonce)
+        digest = compute_digest(key, nonce)
         with self._lock:
             return digest in self._minutes.get(date_ms // MINUTE, ())
 
-    def entries(self) -> list[tuple[int, bytes]]:
+    def list_entries(self) -> list[tuple[int, bytes]]:
         """List the remembered requests whose dates lie in the window: minute and digest."""
         expired = self._expire_minute()
         with self._lock:
@@ -180,7 +180,7 @@ class NonceMemory:
         self._descriptor = successor
 
 
-def digest_of(key: str, nonce: str) -> bytes:
+def compute_digest(key: str, nonce: str) -> bytes:
     """Return the 8 bytes by which a key and its nonce are remembered."""
     return blake2b(f"{key}\x1f{nonce}".encode(), digest_size=8).digest()
 
@@ -251,7 +251,9 @@ class SharedNonces(NonceMemory):
             found = self._from_memory(key, nonce, date_ms)
         if found is not None:
             return found
-        if not self._accept(Signature(date_ms // MINUTE, int.from_bytes(digest_of(key, nonce), "big", signed=True))):
+        if not self._accept(
+            Signature(date_ms // MINUTE, int.from_bytes(compute_digest(key, nonce), "big", signed=True))
+        ):
             return False
         return self.is_fresh(date_ms)  # the registry may have raised the floor
 
@@ -273,7 +275,7 @@ class SharedNonces(NonceMemory):
             if self._is_synchronized:
                 return
             if wanted:
-                found = self._table.own(self._server, self._clock.now_ms(), self._expire_minute())
+                found = self._table.take_ownership(self._server, self._clock.now_ms(), self._expire_minute())
                 entries = [(one.minute, one.digest.to_bytes(8, "big", signed=True)) for one in found.signatures]
                 self.adopt(entries, found.floor_ms)
             else:
@@ -285,7 +287,7 @@ class SharedNonces(NonceMemory):
 
     def _hand_over(self) -> None:
         """Insert the remembered signatures into the registry."""
-        own = [Signature(minute, int.from_bytes(digest, "big", signed=True)) for minute, digest in self.entries()]
+        own = [Signature(minute, int.from_bytes(digest, "big", signed=True)) for minute, digest in self.list_entries()]
         for start in range(0, len(own), _CHUNK):
             self._insert(own[start : start + _CHUNK])
         self._table.disown(self._server)

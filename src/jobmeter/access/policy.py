@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from jobmeter.access.actions import names_of, services_of
+from jobmeter.access.actions import list_action_names, list_services
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.glob import Glob
 
@@ -136,8 +136,8 @@ class Policies(dict[tuple[str, str], Grant | None]):
         ]
 
     def __missing__(self, key: tuple[str, str]) -> Grant | None:
-        names = [name.lower() for name in names_of(*key)]
-        services = services_of(key[0])
+        names = [name.lower() for name in list_action_names(*key)]
+        services = list_services(key[0])
         found: dict[str, list[Resource]] = {"Allow": [], "Deny": []}
         for effect, actions, resources in self._statements:
             if any(action.matches(name) for action in actions for name in names):
@@ -190,7 +190,7 @@ def encode_policies(policies: Iterable[tuple[str, bytes | None]], field: str = "
     return msgspec.json.encode(found).decode() if found else ""
 
 
-def documents(text: str) -> list[tuple[str, Mapping[str, Any]]]:
+def decode_documents(text: str) -> list[tuple[str, Mapping[str, Any]]]:
     """Decode a key's stored policies by name, with documents. An unknown name allows nothing."""
     if not text:
         return []
@@ -202,7 +202,7 @@ def documents(text: str) -> list[tuple[str, Mapping[str, Any]]]:
 
 def compile_policies(text: str) -> Policies | None:
     """Compile a key's policies; None for a key without any, which only its role limits."""
-    found = documents(text)
+    found = decode_documents(text)
     return Policies([msgspec.convert(document, Document) for _, document in found]) if found else None
 
 

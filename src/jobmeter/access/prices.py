@@ -77,13 +77,13 @@ class Prices(msgspec.Struct, frozen=True):
         fitting = [one for one in self.devices if one.casefold() in low]
         return self.devices[max(fitting, key=len)] if low and fitting else None
 
-    def price(self, api: str, operation: str) -> Price:
+    def get_price(self, api: str, operation: str) -> Price:
         """Price of an operation."""
         return self.operations.get(f"{api}/{operation}") or self.operations.get(operation) or Price()
 
     def bill(self, api: str, operation: str, calls: int) -> Bill:
         """Bill for ``calls`` calls in a month."""
-        price = self.price(api, operation)
+        price = self.get_price(api, operation)
         if price.free is None:
             return Bill(Pricing.FREE, None, None, Decimal(0), Decimal(0))
         billed, left = max(0, calls - price.free), max(0, price.free - calls)

@@ -43,7 +43,7 @@ class SharedRates:
             return 0 if granted else wait_ms(level, per_second)
         return 0
 
-    def level(self, name: str, per_second: float, burst: float) -> float:
+    def read_level(self, name: str, per_second: float, burst: float) -> float:
         """Return the level of a bucket; the burst while the registry does not answer."""
         with suppress(UnavailableError):
             self.flush()

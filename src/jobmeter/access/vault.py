@@ -72,7 +72,7 @@ class Vault:
         """Return a 16-byte signature of ``data`` that only this vault can make."""
         return hmac.new(self._signing, data, hashlib.sha256).digest()[:16]
 
-    def fingerprint(self, text: str) -> str:
+    def compute_fingerprint(self, text: str) -> str:
         """Return 8 hexadecimal digits that distinguish texts in a log.
 
         Nobody without the key can guess texts by them.

@@ -46,7 +46,7 @@ def is_installed() -> bool:
     return find_spec("apprise") is not None
 
 
-def invalid_urls(urls: Sequence[str]) -> list[int]:
+def find_invalid_urls(urls: Sequence[str]) -> list[int]:
     """Return the places of addresses that apprise does not understand. Raises SinkError."""
     return _call(AppriseRequest(urls=list(urls), allow=[])).unknown
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.alerts.apprise_process import invalid_urls, is_installed
+from jobmeter.alerts.apprise_process import find_invalid_urls, is_installed
 from jobmeter.alerts.duration import read_duration
 from jobmeter.alerts.intervals import TimeInterval, read_intervals
 from jobmeter.alerts.muting import CASCADES, Inhibition, check_matcher, parse_matcher
@@ -297,7 +297,7 @@ def _check_apprise(entry: Field, destinations: Sequence[Destination]) -> None:
     """Refuse addresses that apprise does not understand."""
     found = {one.name: one.target.url for one in destinations if isinstance(one.target, AppriseUrl)}
     try:
-        wrong = invalid_urls([*found.values()]) if found else []
+        wrong = find_invalid_urls([*found.values()]) if found else []
     except SinkError as error:
         entry.fail(error.message)
     if wrong:

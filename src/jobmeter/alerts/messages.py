@@ -7,9 +7,9 @@ from urllib.parse import quote
 import msgspec
 
 from jobmeter.alerts.config import Destination, Email, Http
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.model.alert import Alert
-from jobmeter.model.time import MINUTE, iso
+from jobmeter.model.time import MINUTE, format_iso
 
 MOST_ALERTS = 100
 """Most alerts of a message."""
@@ -70,26 +70,26 @@ def _describe_posted_alert(alert: Alert, now_ms: int, url: str) -> dict[str, Any
     return {
         "labels": alert.labels,
         "annotations": alert.annotations,
-        "startsAt": iso(alert.fired or alert.started),
-        "endsAt": iso(ends),
-        "generatorURL": link(alert, url),
+        "startsAt": format_iso(alert.fired or alert.started),
+        "endsAt": format_iso(ends),
+        "generatorURL": choose_link(alert, url),
     }
 
 
-def alert_body(alert: Alert, url: str) -> dict[str, Any]:
+def make_alert_body(alert: Alert, url: str) -> dict[str, Any]:
     """Return an alert in the form of Alertmanager's webhook."""
     return {
         "status": "firing" if alert.firing else "resolved",
         "labels": alert.labels,
         "annotations": alert.annotations,
-        "startsAt": iso(alert.fired or alert.started),
-        "endsAt": _NEVER if alert.resolved is None else iso(alert.resolved),
-        "generatorURL": link(alert, url),
+        "startsAt": format_iso(alert.fired or alert.started),
+        "endsAt": _NEVER if alert.resolved is None else format_iso(alert.resolved),
+        "generatorURL": choose_link(alert, url),
         "fingerprint": alert.fingerprint,
     }
 
 
-def link(alert: Alert, url: str) -> str:
+def choose_link(alert: Alert, url: str) -> str:
     """Return the address that came with an alert, else the page of its job or of the server; empty if unknown."""
     if alert.address:
         return alert.address
@@ -110,7 +110,7 @@ def _webhook(reported: ReportedAlert, left_out: int, url: str) -> dict[str, Any]
         "commonLabels": _intersect_labels(one.labels for one in reported.alerts),
         "commonAnnotations": _intersect_labels(one.annotations for one in reported.alerts),
         "externalURL": url,
-        "alerts": [alert_body(one, url) for one in reported.alerts],
+        "alerts": [make_alert_body(one, url) for one in reported.alerts],
     }
 
 
@@ -153,12 +153,12 @@ def _paragraph(alert: Alert, url: str) -> str:
     lines = [f"{alert.name}: {'firing' if alert.firing else 'resolved'} since {_format_alert_time(alert)}"]
     lines += [f"{name}: {text}" for name, text in alert.annotations.items()]
     rule = _rule(alert)
-    advice = next((one.advice for one in rules() if one.name == rule), "")
+    advice = next((one.advice for one in list_rules() if one.name == rule), "")
     lines += [f"advice: {advice}"] if advice else []
     lines.append("labels: " + ", ".join(f"{name}={text}" for name, text in alert.labels.items()))
-    address = link(alert, url)
+    address = choose_link(alert, url)
     return "\n".join([*lines, *([address] if address else [])])
 
 
 def _format_alert_time(alert: Alert) -> str:
-    return iso(alert.resolved if alert.resolved is not None else (alert.fired or alert.started))
+    return format_iso(alert.resolved if alert.resolved is not None else (alert.fired or alert.started))

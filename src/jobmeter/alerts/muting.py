@@ -7,7 +7,7 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.alert import POSTED, Alert, AlertPage, LabelMatcher, Silence
-from jobmeter.promql.regex import full_matches
+from jobmeter.promql.regex import match_texts
 
 MOST_SILENCES, MOST_MATCHERS, MOST_TEXT = 1_000, 32, 1_000
 """Most silences of a server, matchers of one, and characters of their texts."""
@@ -34,16 +34,16 @@ def fulfils(matchers: Iterable[LabelMatcher], labels: Mapping[str, str]) -> bool
 def _fulfils(matcher: LabelMatcher, text: str) -> bool:
     if not matcher.is_regex:
         return (text == matcher.value) is matcher.is_equal
-    return bool(full_matches(matcher.value, [text])[0]) is matcher.is_equal
+    return bool(match_texts(matcher.value, [text])[0]) is matcher.is_equal
 
 
-def fulfilling(matchers: Iterable[LabelMatcher], alerts: Sequence[Alert]) -> Sequence[Alert]:
+def select_fulfilling(matchers: Iterable[LabelMatcher], alerts: Sequence[Alert]) -> Sequence[Alert]:
     """Return the alerts whose labels fulfil all matchers, as ``fulfils``: one search of each expression for all."""
     for one in matchers:
         if not alerts:
             break
         texts = [alert.labels.get(one.name, "") for alert in alerts]
-        found = full_matches(one.value, texts).tolist() if one.is_regex else [text == one.value for text in texts]
+        found = match_texts(one.value, texts).tolist() if one.is_regex else [text == one.value for text in texts]
         alerts = [alert for alert, is_match in zip(alerts, found, strict=True) if is_match is one.is_equal]
     return alerts
 
@@ -81,11 +81,11 @@ def mute_alerts(
     for silence in silences:
         if silence.start <= now_ms < silence.end:
             covered = by_project.get(silence.project, []) if silence.project else alerts
-            for alert in fulfilling(silence.matchers, covered):
+            for alert in select_fulfilling(silence.matchers, covered):
                 silenced.setdefault(alert.fingerprint, []).append(silence.id)
     inhibited: dict[str, list[str]] = {}
     for rule in inhibitions:
-        found = fulfilling(rule.source, alerts)
+        found = select_fulfilling(rule.source, alerts)
         causes: dict[tuple[str, ...], str] = {}
         for alert in found:
             if alert.firing:
@@ -94,7 +94,7 @@ def mute_alerts(
                 causes.setdefault((project, *_values(rule, alert)), alert.fingerprint)
         # An alert that is source and target at once is muted by none, so that it does not mute itself.
         own = {one.fingerprint for one in found}
-        for alert in fulfilling(rule.target, alerts) if causes else ():
+        for alert in select_fulfilling(rule.target, alerts) if causes else ():
             values = _values(rule, alert)
             cause = causes.get(("", *values)) or causes.get((alert.project, *values))
             if cause and alert.fingerprint not in own:

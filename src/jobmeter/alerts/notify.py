@@ -6,7 +6,7 @@ import msgspec
 
 from jobmeter.alerts.config import ALL, AlertConfig, AlertRoute, Destination
 from jobmeter.alerts.messages import ReportedAlert, write_message
-from jobmeter.alerts.muting import fulfilling
+from jobmeter.alerts.muting import select_fulfilling
 from jobmeter.model.alert import Alert, AlertPage, AlertState, Message, NotificationGroup
 from jobmeter.model.time import DAY, MINUTE
 
@@ -66,11 +66,11 @@ def _routes(
     route: AlertRoute | None, alerts: Sequence[Alert], place: str
 ) -> Iterator[tuple[str, AlertRoute, Sequence[Alert]]]:
     """Yield the deepest routes that match alerts, with their places; the next sibling only after ``continue``."""
-    if route is None or not (alerts := fulfilling(route.matchers, alerts)):
+    if route is None or not (alerts := select_fulfilling(route.matchers, alerts)):
         return
     waiting, unmatched = alerts, alerts
     for number, child in enumerate(route.routes):
-        names = _names(found := fulfilling(child.matchers, waiting))
+        names = _names(found := select_fulfilling(child.matchers, waiting))
         yield from _routes(child, found, f"{place}.{number}")
         unmatched = [one for one in unmatched if one.fingerprint not in names]
         if not child.goes_on:
@@ -79,7 +79,7 @@ def _routes(
         yield place, route, unmatched
 
 
-def receivers_of(config: AlertConfig, alerts: Sequence[Alert]) -> dict[str, list[tuple[str, dict[str, str]]]]:
+def find_receivers(config: AlertConfig, alerts: Sequence[Alert]) -> dict[str, list[tuple[str, dict[str, str]]]]:
     """Return the receivers of each alert by its fingerprint, with the labels of its group there."""
     found: dict[str, list[tuple[str, dict[str, str]]]] = {}
     for _, route, some in _routes(config.route, alerts, "0"):

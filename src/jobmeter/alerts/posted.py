@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from jobmeter.alerts.rules import MOST_LABELS
-from jobmeter.alerts.states import PROJECT, fingerprint_of, is_over, resolve
+from jobmeter.alerts.states import PROJECT, compute_fingerprint, is_over, resolve
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.alert import POSTED, Alert, AlertState, PostedAlert
 
@@ -90,7 +90,7 @@ def _alert(one: PostedAlert, project: str | None, now_ms: int, timeout_ms: int) 
     ends = now_ms + timeout_ms if one.end is None else one.end
     starts = min(now_ms if one.start is None else one.start, ends, now_ms)
     alert = Alert(
-        fingerprint=fingerprint_of(POSTED, labels),
+        fingerprint=compute_fingerprint(POSTED, labels),
         rule=POSTED,
         project=labels.get(PROJECT, ""),
         labels=labels,

@@ -49,7 +49,7 @@ def _alert(rule: AlertRule, labels: Labels, value: float, now_ms: int) -> Alert:
     final |= {name: template.render(own, value) for name, template in rule.labels.items()}
     final = {name: text for name, text in sorted({**final, ALERT_NAME: rule.name}.items()) if text}
     return Alert(
-        fingerprint=fingerprint_of(rule.id, final),
+        fingerprint=compute_fingerprint(rule.id, final),
         rule=rule.id,
         project=own.get(PROJECT, ""),
         labels=final,
@@ -61,7 +61,7 @@ def _alert(rule: AlertRule, labels: Labels, value: float, now_ms: int) -> Alert:
     )
 
 
-def fingerprint_of(rule: str, labels: Mapping[str, str]) -> str:
+def compute_fingerprint(rule: str, labels: Mapping[str, str]) -> str:
     """Return the identity of an alert: 16 hexadecimal digits."""
     return blake2b(msgspec.json.encode([rule, sorted(labels.items())]), digest_size=8).hexdigest()
 

@@ -11,19 +11,19 @@ import click
 from jobmeter.cli.options import (
     FILE,
     FOLDER,
+    build_env_option,
+    build_job_ids_option,
+    build_key_option,
     ca_file_option,
     check_option,
     check_server,
-    data_folder,
     define_verb,
-    env_option,
-    job_ids_option,
-    key_option,
+    find_data_folder,
     make_stop_event,
     parse_interval,
 )
 from jobmeter.cli.program_options import program_options
-from jobmeter.cli.run import node_name
+from jobmeter.cli.run import read_node_name
 from jobmeter.client.transport import Transport
 from jobmeter.collect.agent import Agent, NodeSources
 from jobmeter.collect.base import NodeIdentity
@@ -35,7 +35,7 @@ from jobmeter.collect.kubelet.storage import KubeletSettings
 from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.syslog.reader import LogSettings
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import escape_invalid
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.cluster import JobIds
 from jobmeter.model.series import check_name
@@ -61,8 +61,8 @@ _GROUPS = {
     "jobmeter agent --server https://meter.example --key TOKEN --once",
     groups=_GROUPS,
 )
-@env_option("--server", "The server ({}).", metavar="URL", required=True)
-@key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True)
+@build_env_option("--server", "The server ({}).", metavar="URL", required=True)
+@build_key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True)
 @click.option("--interval", default="10s", show_default=True, help="Time between two samples.")
 @click.option(
     "--spool",
@@ -71,24 +71,24 @@ _GROUPS = {
     help="Folder for data that waits for the server (default: spool/agent in the data folder).",
 )
 @click.option("--cluster", metavar="NAME", default="", help="Name of the cluster that this node belongs to.")
-@env_option(
+@build_env_option(
     "--resource-group", "Resource group whose capacity this node counts towards ({}).", metavar="NAME", default=""
 )
 @click.option("--node", metavar="NAME", help="Name of this node (default: its host name).")
 @ca_file_option
-@env_option(
+@build_env_option(
     "--job-rules",
     "File with rules that assign units, containers, control groups and commands to jobs ({}).",
     type=FILE,
     metavar="FILE",
 )
-@env_option(
+@build_env_option(
     "--job-mapping-dir",
     "Folder in which a scheduler's prolog writes the GPUs of each job ({}).",
     type=FOLDER,
     metavar="DIR",
 )
-@job_ids_option("Form of Slurm job ids: plain NUMBER, or NUMBER@CLUSTER (JOBMETER_JOB_IDS).")
+@build_job_ids_option("Form of Slurm job ids: plain NUMBER, or NUMBER@CLUSTER (JOBMETER_JOB_IDS).")
 @click.option("--kernel-log/--no-kernel-log", default=True, help="Read the kernel's log if permitted.")
 @click.option("--journal/--no-journal", default=True, help="Read systemd's journal if present.")
 @click.option(
@@ -99,7 +99,7 @@ _GROUPS = {
     envvar="JOBMETER_LOG_FILES",
     help="Read these files, such as /var/log/app/*.log; may be repeated (JOBMETER_LOG_FILES, separated by spaces).",
 )
-@env_option(
+@build_env_option(
     "--log-rate",
     "Most lines per second of each source ({}); one more line reports how many were dropped.",
     type=click.FloatRange(1, 1_000_000),
@@ -107,24 +107,24 @@ _GROUPS = {
     show_default=True,
     metavar="N",
 )
-@env_option(
+@build_env_option(
     "--redfish",
     "Management controller that measures this node's power: https://[USER:PASSWORD@]HOST ({}).",
     metavar="URL",
 )
-@env_option(
+@build_env_option(
     "--redfish-ca-file", "Certificates (PEM) that verify the management controller ({}).", type=FILE, metavar="FILE"
 )
-@env_option(
+@build_env_option(
     "--kubelet", "This node's kubelet, which measures the storage of pods: https://127.0.0.1:10250 ({}).", metavar="URL"
 )
-@env_option(
+@build_env_option(
     "--kubelet-ca-file",
     "Certificates (PEM) that verify the kubelet ({}; default: the service account's).",
     type=FILE,
     metavar="FILE",
 )
-@env_option(
+@build_env_option(
     "--kubelet-token-file", "Token for the kubelet ({}; default: the service account's).", type=FILE, metavar="FILE"
 )
 @program_options(f"{places.SHARED_FOLDER}/{places.AGENT_SOCKET} for root, else in the user's folder")
@@ -160,7 +160,7 @@ def command(  # noqa: PLR0913 - one for each option
     logging.basicConfig(level=logging.INFO, format="jobmeter agent: %(message)s")
     check_server(server)
     place = NodeIdentity(
-        check_option(check_name, node or node_name(), "--node"),
+        check_option(check_name, node or read_node_name(), "--node"),
         check_option(check_name, cluster, "--cluster") if cluster else "",
         resource_group=_group(resource_group),
     )
@@ -170,7 +170,7 @@ def command(  # noqa: PLR0913 - one for each option
         place,
         lambda: transport,
         SampleClock(SystemClock()),
-        _spool(spool or data_folder() / "spool" / "agent"),
+        _spool(spool or find_data_folder() / "spool" / "agent"),
         interval_ms,
         LogSettings(kernel=kernel_log, journal=journal, files=log_files, lines_a_second=log_rate),
         NodeSources(
@@ -206,4 +206,4 @@ def _spool(directory: Path) -> Spool | None:
 def _group(name: str) -> str:
     if len(name) > _LONGEST_GROUP:
         raise click.UsageError(f"--resource-group may have {_LONGEST_GROUP} characters")
-    return valid_text(name.strip())
+    return escape_invalid(name.strip())

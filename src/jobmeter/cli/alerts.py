@@ -5,7 +5,7 @@ import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.options import define_verb
-from jobmeter.cli.output import console, duration, print_json, show_listing
+from jobmeter.cli.output import build_console, format_duration, print_json, show_listing
 from jobmeter.client.alerts import ShownAlert, read_alerts
 from jobmeter.model.alert import ALERT_NAME
 from jobmeter.model.time import SystemClock, parse_time
@@ -28,19 +28,19 @@ def command(firing: bool, as_json: bool, connection: local.LocalConnection) -> N
         and (not connection.project or one.labels.get("project") == connection.project)
     ]
     if not found:
-        local.project_of(api, connection.project)
+        local.check_project(api, connection.project)
     if as_json:
         print_json([msgspec.to_builtins(one) for one in found])
     elif found:
         now_ms = SystemClock().now_ms()
         columns = ("alert", "state", "severity", "since", "about", "labels")
-        show_listing(console(), columns, [_row(one, now_ms) for one in found], spare=_SPARE, folded="about")
+        show_listing(build_console(), columns, [_row(one, now_ms) for one in found], spare=_SPARE, folded="about")
     else:
-        console().print("no alert is pending or fires", markup=False)
+        build_console().print("no alert is pending or fires", markup=False)
 
 
 def _row(one: ShownAlert, now_ms: int) -> tuple[str, ...]:
-    age = duration(max(now_ms - parse_time(one.active), 0) // 1000 * 1000)
+    age = format_duration(max(now_ms - parse_time(one.active), 0) // 1000 * 1000)
     text = one.annotations.get("summary") or one.annotations.get("description") or "-"
     rest = ", ".join(f"{name}={value}" for name, value in sorted(one.labels.items()) if name not in _HIDDEN)
     state = f"{one.state}, muted" if one.muted else one.state

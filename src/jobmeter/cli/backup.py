@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from jobmeter.cli import local
-from jobmeter.cli.options import FOLDER, ca_file_option, data_option, define_verb, key_option
+from jobmeter.cli.options import FOLDER, build_key_option, ca_file_option, data_option, define_verb
 from jobmeter.client.transport import API
 
 HOURS_SECONDS = 6 * 3600.0
@@ -16,7 +16,7 @@ HOURS_SECONDS = 6 * 3600.0
 @define_verb("jobmeter backup /backup/jobmeter", "jobmeter backup /backup/jobmeter --server https://meter.example")
 @click.argument("directory", type=FOLDER)
 @data_option
-@key_option("The token of an administrator's key (JOBMETER_KEY).")
+@build_key_option("The token of an administrator's key (JOBMETER_KEY).")
 @click.option("--server", metavar="URL", help="The server to copy (JOBMETER_SERVER).")
 @ca_file_option
 def command(directory: Path, data: Path | None, key: str | None, server: str | None, ca_file: str | None) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from jobmeter.cli.options import define_verb
-from jobmeter.cli.output import console, print_json, show_listing
+from jobmeter.cli.output import build_console, print_json, show_listing
 from jobmeter.errors import NotFoundError
 from jobmeter.model import catalog
 from jobmeter.model.nearest import did_you_mean
@@ -18,9 +18,9 @@ def command(metric: tuple[str, ...], as_json: bool) -> None:
     """List every metric: name, title, unit, kind, scope, and its name in each dialect."""
     chosen = [_find_metric(name) for name in metric] or list(catalog.METRICS)
     if as_json:
-        print_json([entry(one) for one in chosen])
+        print_json([make_entry(one) for one in chosen])
         return
-    out = console()
+    out = build_console()
     if metric:
         for one in chosen:
             out.print(_page(one), markup=False)
@@ -33,7 +33,7 @@ def command(metric: tuple[str, ...], as_json: bool) -> None:
     )
 
 
-def entry(metric: catalog.Metric) -> dict[str, Any]:
+def make_entry(metric: catalog.Metric) -> dict[str, Any]:
     """Return the catalogue entry of a metric as JSON."""
     return {
         "name": metric.name,

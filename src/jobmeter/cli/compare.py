@@ -7,16 +7,16 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.findings import summary_line
-from jobmeter.cli.named import metric_option
+from jobmeter.cli.findings import format_summary
+from jobmeter.cli.named import build_metric_option
 from jobmeter.cli.options import define_verb
 from jobmeter.cli.output import (
     TrendColumn,
-    cell,
-    chart,
-    console,
-    duration,
-    moment,
+    build_console,
+    draw_chart,
+    escape_cell,
+    format_duration,
+    format_time,
     print_hanging,
     print_json,
     show_listing,
@@ -27,7 +27,7 @@ from jobmeter.client.api import Api
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.job_answers import ComparedJob, Comparison
 from jobmeter.model.phase import PhaseDifference
-from jobmeter.model.quantity import quantity
+from jobmeter.model.quantity import format_quantity
 
 _MOST = 10
 _ABSOLUTE = {"1": (100, "points"), "Cel": (1, "°C")}
@@ -37,8 +37,8 @@ _TIMES = 3.0
 
 
 @define_verb("jobmeter compare train-1 train-2", "jobmeter compare train-1 last --metric gpu.utilization")
-@click.argument("jobs", metavar="JOB JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
-@metric_option("Also draw this metric over time.")
+@click.argument("jobs", metavar="JOB JOB...", nargs=-1, required=True, shell_complete=completion.complete_jobs)
+@build_metric_option("Also draw this metric over time.")
 @click.option("--step", metavar="DURATION", help="Length of a bucket, such as 1m.")
 @click.option(
     "--per",
@@ -79,11 +79,11 @@ def command(
     if as_json:
         print_json({**msgspec.structs.asdict(answer), "differences": differences})
         return
-    out = console()
+    out = build_console()
     for one in differences:
         show_sentence(out, one)
     if problem:
-        print_hanging(out, "", f"no explanation of the difference: {cell(problem)}", 2)
+        print_hanging(out, "", f"no explanation of the difference: {escape_cell(problem)}", 2)
     _columns(out, answer)
     _findings(out, answer)
     for one in differences:
@@ -96,7 +96,7 @@ def command(
 def _differences(api: Api, ids: Sequence[str], project: str | None) -> tuple[list[PhaseDifference], str]:
     """Return the explanations of the server, and why it gives none."""
     try:
-        return api.causes(ids, project), ""
+        return api.read_causes(ids, project), ""
     except NotFoundError:  # a server of an older release
         return [], ""
     except (LimitExceededError, QueryTimeoutError) as error:
@@ -107,15 +107,15 @@ def _columns(out: Console, answer: Comparison) -> None:
     columns: list[tuple[str, Callable[[ComparedJob], str]]] = [
         ("name", lambda one: one.job.name),
         ("state", lambda one: str(one.job.state)),
-        ("start", lambda one: moment(find_start(one.job))),
-        ("duration", lambda one: duration(one.summary.duration_ms)),
+        ("start", lambda one: format_time(find_start(one.job))),
+        ("duration", lambda one: format_duration(one.summary.duration_ms)),
         ("replicas", lambda one: str(one.summary.replicas)),
         ("devices", lambda one: str(one.summary.devices)),
         ("nodes", lambda one: str(one.summary.nodes)),
         ("error", lambda one: one.job.error),
     ]
     for at, one in enumerate(answer.jobs):
-        out.print(f"[bold]{_letter(at)}[/]  {cell(one.job.id)}")
+        out.print(f"[bold]{_letter(at)}[/]  {escape_cell(one.job.id)}")
     rows = [(name, *(pick(one) for one in answer.jobs)) for name, pick in columns]
     filled = [row for row in rows if any(text not in {"", "-", "0"} for text in row[1:])]
     out.print()
@@ -130,8 +130,10 @@ def _findings(out: Console, answer: Comparison) -> None:
     out.print("\nfindings", style="bold")
     for at, one in enumerate(answer.jobs):
         found = one.findings
-        rules = f" [dim]({cell(', '.join(found.rules))})[/]" if found and found.count > 1 else ""
-        print_hanging(out, f"  {_letter(at)}  ", f"{cell(summary_line(found, one.job.state) or 'none')}{rules}", 5)
+        rules = f" [dim]({escape_cell(', '.join(found.rules))})[/]" if found and found.count > 1 else ""
+        print_hanging(
+            out, f"  {_letter(at)}  ", f"{escape_cell(format_summary(found, one.job.state) or 'none')}{rules}", 5
+        )
 
 
 def _settings(out: Console, answer: Comparison) -> None:
@@ -141,12 +143,12 @@ def _settings(out: Console, answer: Comparison) -> None:
         if one.equal:
             equal.append(one.name)
             continue
-        out.print(f"\n{cell(one.name)} differs", style="bold")
+        out.print(f"\n{escape_cell(one.name)} differs", style="bold")
         for at, text in enumerate(one.texts):
-            print_hanging(out, f"  {_letter(at)}  ", cell(text or "-"), 5)
+            print_hanging(out, f"  {_letter(at)}  ", escape_cell(text or "-"), 5)
     if equal:
         out.print()
-        print_hanging(out, "", f"equal settings: {cell(', '.join(equal))}", 2)
+        print_hanging(out, "", f"equal settings: {escape_cell(', '.join(equal))}", 2)
 
 
 def _print_use(out: Console, answer: Comparison, per: str) -> None:
@@ -160,7 +162,7 @@ def _print_use(out: Console, answer: Comparison, per: str) -> None:
             found = [one.summary.find(name) for one in answer.jobs]
             unit = next(one.unit for one in found if one is not None)
             values = [None if one is None else getattr(one, figure) for one in found]
-            cells = [quantity(value, unit) for value in values]
+            cells = [format_quantity(value, unit) for value in values]
             rows.append((f"{name} {text}", *cells, *(change(values[0], value, unit) for value in values[1:])))
     if rows:
         out.print()
@@ -195,11 +197,13 @@ def _curves(out: Console, answer: Comparison, metric: str) -> None:
         return
     end = max(line.points[-1][0] for line in lines) + answer.step
     highest = max(value for line in lines for _, value in line.points)
-    out.print(f"\n{metric} from each start, step {duration(answer.step)}", markup=False, style="bold")
+    out.print(f"\n{metric} from each start, step {format_duration(answer.step)}", markup=False, style="bold")
     order = [one.job.id for one in answer.jobs]
     for line in lines:
         course = TrendColumn(line.points, 0, end, answer.step)
-        drawn = chart(course, line.unit, height=4, room=out.width, highest=highest, ends=("0s", duration(end)))
+        drawn = draw_chart(
+            course, line.unit, height=4, room=out.width, highest=highest, ends=("0s", format_duration(end))
+        )
         out.print(f"{_letter(order.index(line.job))}\n{drawn}", markup=False)
 
 

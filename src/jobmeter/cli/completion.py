@@ -23,12 +23,12 @@ _SEARCHED = 1_000
 _PATIENCE_SECONDS = 1.0
 
 
-def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
+def complete_jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
     """Complete ids and names of jobs, and ``last``; the help is a job's name and state."""
     found = [CompletionItem("last", help="the newest job")] if "last".startswith(incomplete) else []
     try:
         search = JobSearch(name=incomplete, project=_project(context), limit=MOST)
-        for job in _api(context).jobs(search).jobs:
+        for job in _api(context).list_jobs(search).jobs:
             names = dict.fromkeys((job.id, job.name))
             help_text = f"{job.name} {job.state}".strip()
             found += [CompletionItem(name, help=help_text) for name in names if name.startswith(incomplete) and name]
@@ -37,7 +37,7 @@ def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) ->
     return found
 
 
-def metrics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
+def complete_metrics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
     """Complete names of metrics: of the job if it has any, else of the catalogue."""
     measured = _list_measured_metrics(context)
     return [
@@ -47,10 +47,10 @@ def metrics(context: click.Context, parameter: click.Parameter, incomplete: str)
     ]
 
 
-def rules(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
+def complete_rules(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
     """Complete names of diagnostic rules, and ``any``; the help is the rule's purpose."""
     try:
-        found = [CompletionItem(rule.name, help=rule.sees) for rule in _api(context).rules()]
+        found = [CompletionItem(rule.name, help=rule.sees) for rule in _api(context).list_rules()]
     except JobmeterError:
         return []
     offered = (CompletionItem("any", help="whatever rule"), *found)
@@ -80,12 +80,12 @@ projects = _completer(lambda api, _: (job.project for job in _list_newest_jobs(a
 """Projects of the newest jobs."""
 groups = _completer(
     lambda api, context: (
-        *(node.resource_group for node in api.nodes(_project(context))),
+        *(node.resource_group for node in api.list_nodes(_project(context))),
         *(job.resource_group for job in _list_newest_jobs(api, _project(context))),
     )
 )
 """Resource groups of nodes and of the newest jobs."""
-nodes = _completer(lambda api, context: (node.name for node in api.nodes(_project(context))))
+nodes = _completer(lambda api, context: (node.name for node in api.list_nodes(_project(context))))
 """Nodes."""
 replicas = _completer(lambda api, context: (one.name for one in _parts(api, context).replicas))
 """Replicas of the job."""
@@ -94,12 +94,12 @@ devices = _completer(lambda api, context: (one.device for one in _parts(api, con
 
 
 def _list_newest_jobs(api: Api, project: str | None) -> Sequence[Job]:
-    return api.jobs(JobSearch(project=project, limit=_SEARCHED)).jobs
+    return api.list_jobs(JobSearch(project=project, limit=_SEARCHED)).jobs
 
 
 def _parts(api: Api, context: click.Context) -> JobDetail:
     job = api.find(_job_of(context), _project(context))
-    return api.job(job.id, job.project, summary=False)
+    return api.read_job(job.id, job.project, summary=False)
 
 
 def _project(context: click.Context) -> str | None:
@@ -118,7 +118,7 @@ def _list_measured_metrics(context: click.Context) -> list[str]:
     try:
         api = _api(context)
         job = api.find(named, _project(context))
-        return [metric.metric for metric in api.job(job.id, job.project).usage.metrics]
+        return [metric.metric for metric in api.read_job(job.id, job.project).usage.metrics]
     except JobmeterError:
         return []
 

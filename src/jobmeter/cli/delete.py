@@ -6,12 +6,12 @@ import click
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.options import define_verb
-from jobmeter.cli.output import console, format_count, print_json
+from jobmeter.cli.output import build_console, format_count, print_json
 from jobmeter.cli.retention import confirm
 
 
 @define_verb("jobmeter delete train-1", "jobmeter delete train-1 train-2 --yes")
-@click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
+@click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=completion.complete_jobs)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="The deleted jobs as an array of objects.")
 @local.connection_options
@@ -23,6 +23,6 @@ def command(jobs: Sequence[str], yes: bool, as_json: bool, connection: local.Loc
     for one in found:
         one.api.delete(one.id, one.project)
         if not as_json:
-            console().print(f"forgot {one.id}", markup=False)
+            build_console().print(f"forgot {one.id}", markup=False)
     if as_json:
         print_json([{"id": one.id, "project": one.project} for one in found])

@@ -46,7 +46,7 @@ def command(seconds: int, only_print: bool, connection: local.LocalConnection) -
     options = ("--quiet", "--name", "demo", "--job-id", job, "--replicas", str(_REPLICAS), *project, *certificates)
     program = (sys.executable, "-m", "jobmeter.examples.small", str(seconds))
     stop = make_stop_event()
-    with _run_demo_job([*options, "--", *program], connection.environment(api.transport)) as process:
+    with _run_demo_job([*options, "--", *program], connection.make_environment(api.transport)) as process:
         if _is_stored(api, job, connection.project, process, stop):
             click.echo(f"the job {job} runs for {seconds} s; Ctrl-C ends the demonstration", err=True)
             show_page(api, job, connection.project or "", only_print=only_print)

@@ -9,8 +9,16 @@ from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import print_finding
-from jobmeter.cli.options import define_verb, make_since_option, names_option
-from jobmeter.cli.output import cell, console, format_count, moment, print_json, show_listing, state_cell
+from jobmeter.cli.options import build_names_option, define_verb, make_since_option
+from jobmeter.cli.output import (
+    build_console,
+    escape_cell,
+    format_count,
+    format_state,
+    format_time,
+    print_json,
+    show_listing,
+)
 from jobmeter.cli.process_table import print_processes
 from jobmeter.cli.stacks import print_stacks
 from jobmeter.client.api import Api
@@ -39,8 +47,8 @@ _VERDICTS = {Verdict.HEALTHY: "green", Verdict.FAULT: "bold red", Verdict.UNKNOW
 
 
 @define_verb("jobmeter diagnose last", "jobmeter diagnose --node node-1 --since 2h")
-@click.argument("job", required=False, shell_complete=completion.jobs)
-@names_option("--node", "nodes", complete=completion.nodes, help_text="Check this node instead; may be repeated.")
+@click.argument("job", required=False, shell_complete=completion.complete_jobs)
+@build_names_option("--node", "nodes", complete=completion.nodes, help_text="Check this node instead; may be repeated.")
 @click.option("--cluster", default="", metavar="NAME", help="The cluster of the nodes.")
 @make_since_option("With --node: age of stored data to include, such as 1h.", default="1h", show_default=True)
 @click.option("--stacks", is_flag=True, help="Collect where each rank of JOB is now, and compare the ranks.")
@@ -80,7 +88,7 @@ def command(  # noqa: PLR0913 - one for each option
         if listed:
             _list_tasks(api, connection.project, as_json=as_json)
         elif task is not None:
-            _show_task(api.task(task), as_json=as_json)
+            _show_task(api.read_task(task), as_json=as_json)
         else:
             kind = TaskType.PROCESSES if processes else TaskType.NODE
             back_ms = parse_duration(since, "--since")
@@ -92,11 +100,11 @@ def command(  # noqa: PLR0913 - one for each option
         new_task = NewTask(type=kind, job=named.id, project=named.project)
         _show_task(_run_task(named.api, new_task), as_json=as_json)
         return
-    findings = named.api.findings(named.id, named.project)
+    findings = named.api.list_findings(named.id, named.project)
     if as_json:
         print_json(findings)
         return
-    out = console()
+    out = build_console()
     if not findings:
         out.print("no rule found anything", markup=False)
     for one in findings:
@@ -133,7 +141,7 @@ def _run_task(api: Api, new_task: NewTask) -> DiagnosticTask:
     give_up = clock.monotonic() + (task.deadline - task.created + _GRACE_MS) / 1000
     while task.state in {TaskState.WAITING, TaskState.RUNNING} and clock.monotonic() < give_up:
         pause.wait(_POLL_SECONDS)
-        task = api.task(task.id)
+        task = api.read_task(task.id)
     return task
 
 
@@ -142,20 +150,23 @@ def _show_task(task: DiagnosticTask, *, as_json: bool) -> None:
     if as_json:
         print_json(task)
         return
-    out = console()
+    out = build_console()
     if task.type is TaskType.STACKS:
         print_stacks(out, task)
         return
     if task.type is TaskType.PROCESSES:
         print_processes(out, task)
         return
-    verdict = f"[{_VERDICTS[task.verdict]}]{task.verdict}[/]" if task.verdict else state_cell(str(task.state))
-    out.print(f"[bold]{cell(task.id)}[/]  {verdict}  {cell(task.message)}")
-    out.print(f"range {moment(task.start)} to {moment(task.end)} UTC")
+    verdict = f"[{_VERDICTS[task.verdict]}]{task.verdict}[/]" if task.verdict else format_state(str(task.state))
+    out.print(f"[bold]{escape_cell(task.id)}[/]  {verdict}  {escape_cell(task.message)}")
+    out.print(f"range {format_time(task.start)} to {format_time(task.end)} UTC")
     for answer in task.answers:
         _print_answer(out, answer)
     for event in task.events:
-        out.print(f"  {moment(event.time)} {cell(event.node)} {cell(event.reason)}: {cell(event.message)}")
+        out.print(
+            f"  {format_time(event.time)} {escape_cell(event.node)} {escape_cell(event.reason)}: "
+            f"{escape_cell(event.message)}"
+        )
     for one in task.findings:
         print_finding(out, one)
     if not task.findings:
@@ -164,23 +175,32 @@ def _show_task(task: DiagnosticTask, *, as_json: bool) -> None:
 
 def _list_tasks(api: Api, project: str | None, *, as_json: bool) -> None:
     """Print the newest tasks."""
-    tasks = api.tasks(_LISTED, project)
+    tasks = api.list_tasks(_LISTED, project)
     if as_json:
         print_json(tasks)
         return
     if not tasks:
-        console().print("no diagnostic task yet: jobmeter diagnose --node NAME", markup=False)
+        build_console().print("no diagnostic task yet: jobmeter diagnose --node NAME", markup=False)
         return
     columns = ("task", "type", "state", "verdict", "nodes", "created")
     rows = [
-        (task.id, str(task.type), str(task.state), str(task.verdict or ""), ", ".join(task.nodes), moment(task.created))
+        (
+            task.id,
+            str(task.type),
+            str(task.state),
+            str(task.verdict or ""),
+            ", ".join(task.nodes),
+            format_time(task.created),
+        )
         for task in tasks
     ]
-    show_listing(console(), columns, rows, spare=("created", "type"), folded="nodes")
+    show_listing(build_console(), columns, rows, spare=("created", "type"), folded="nodes")
 
 
 def _print_answer(out: Console, answer: NodeAnswer) -> None:
-    said = f": {cell(answer.text)}" if answer.text else ""
-    out.print(f"node {cell(answer.node)} is [{_VERDICTS[answer.verdict]}]{answer.verdict}[/]{said}")
+    said = f": {escape_cell(answer.text)}" if answer.text else ""
+    out.print(f"node {escape_cell(answer.node)} is [{_VERDICTS[answer.verdict]}]{answer.verdict}[/]{said}")
     for check in answer.checks:
-        out.print(f"  [{_STYLES[check.status]}]{check.status:<12}[/]{cell(check.name):<12}{cell(check.text)}")
+        out.print(
+            f"  [{_STYLES[check.status]}]{check.status:<12}[/]{escape_cell(check.name):<12}{escape_cell(check.text)}"
+        )

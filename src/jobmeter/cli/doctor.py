@@ -8,9 +8,9 @@ import click
 from rich.markup import escape
 
 from jobmeter.cli import local
-from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_option, define_verb, key_option
-from jobmeter.cli.output import console, format_count, print_json
-from jobmeter.cli.terminal import printable
+from jobmeter.cli.options import FOLDER, build_key_option, ca_file_option, data_option, define_verb, find_data_folder
+from jobmeter.cli.output import build_console, format_count, print_json
+from jobmeter.cli.terminal import make_printable
 from jobmeter.client.transport import Transport
 from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.doctor.examine import Questions, examine
@@ -28,7 +28,7 @@ _STYLES = {
 
 @define_verb("jobmeter doctor", "jobmeter doctor --server https://meter.example --key TOKEN")
 @click.option("--server", metavar="URL", help="The server (JOBMETER_SERVER; default: the data folder's own).")
-@key_option("The agent's token (JOBMETER_KEY).")
+@build_key_option("The agent's token (JOBMETER_KEY).")
 @data_option
 @click.option(
     "--spool", type=FOLDER, metavar="DIR", help="The agent's spool (default: spool/agent in the data folder)."
@@ -55,7 +55,7 @@ def command(
     questions = Questions(
         environment=os.environ,
         transport=_transport(server, key, data, ca_file),
-        spool=spool or data_folder(data) / "spool" / "agent",
+        spool=spool or find_data_folder(data) / "spool" / "agent",
         kubeconfig=kubeconfig,
         flink=flink,
     )
@@ -77,15 +77,15 @@ def _transport(server: str | None, key: str | None, data: Path | None, ca_file: 
 
 
 def _show(checks: list[Check]) -> None:
-    out, area = console(), ""
+    out, area = build_console(), ""
     for check in checks:
         if check.area != area:
             area = check.area
             out.print(f"[bold]{area}[/]")
         status = f"[{_STYLES[check.status]}]{check.status:<8}[/]"
-        out.print(f"  {status} {check.name:<13}{escape(printable(check.text))}")
+        out.print(f"  {status} {check.name:<13}{escape(make_printable(check.text))}")
         if check.advice and check.status is not SourceStatus.OK:
-            out.print(f"{'':24}[dim]→[/] {escape(printable(check.advice))}")
+            out.print(f"{'':24}[dim]→[/] {escape(make_printable(check.advice))}")
     problems = sum(check.status is SourceStatus.PROBLEM for check in checks)
     limited = sum(check.status is SourceStatus.LIMITED for check in checks)
     out.print(f"\n{format_count(problems, 'problem')}, {limited} partial")

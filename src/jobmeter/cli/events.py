@@ -7,8 +7,8 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.options import choice, define_verb, make_since_option, names_option
-from jobmeter.cli.output import console, format_count, moment, print_json, show_listing
+from jobmeter.cli.options import build_choice, build_names_option, define_verb, make_since_option
+from jobmeter.cli.output import build_console, format_count, format_time, print_json, show_listing
 from jobmeter.client.searches import EventSearch
 from jobmeter.model.event import Event, EventSource, EventType, Level
 
@@ -22,12 +22,14 @@ _GROUPS = {
 
 
 @define_verb("jobmeter events last", "jobmeter events --node node-1 --since 1d", groups=_GROUPS)
-@click.argument("job", required=False, shell_complete=completion.jobs)
-@names_option("--node", "nodes", complete=completion.nodes, help_text="Only events of this node; may be repeated.")
-@names_option("--replica", "replicas", complete=completion.replicas, help_text="Only events of this replica.")
-@click.option("--type", "types", multiple=True, type=choice(EventType), help="Only events of this type.")
-@click.option("--source", "sources", multiple=True, type=choice(EventSource), help="Only events of this source.")
-@click.option("--level", type=choice(Level), help="Only events of this level or above.")
+@click.argument("job", required=False, shell_complete=completion.complete_jobs)
+@build_names_option(
+    "--node", "nodes", complete=completion.nodes, help_text="Only events of this node; may be repeated."
+)
+@build_names_option("--replica", "replicas", complete=completion.replicas, help_text="Only events of this replica.")
+@click.option("--type", "types", multiple=True, type=build_choice(EventType), help="Only events of this type.")
+@click.option("--source", "sources", multiple=True, type=build_choice(EventSource), help="Only events of this source.")
+@click.option("--level", type=build_choice(Level), help="Only events of this level or above.")
 @click.option("--contains", default="", metavar="TEXT", help="Only events whose reason or message contains this text.")
 @make_since_option("Only events at most this long ago, such as 30m or 7d.")
 @click.option(
@@ -55,7 +57,7 @@ def command(
     )
     events.reverse()
     if not events:
-        local.project_of(api, project)
+        local.check_project(api, project)
     if as_json:
         print_json([_document(event) for event in events])
         return
@@ -66,20 +68,28 @@ def command(
 
 def _print(events: Sequence[Event], total: int, empty: str) -> None:
     if not events:
-        console().print(empty, markup=False)
+        build_console().print(empty, markup=False)
         return
     of_one = len({event.job for event in events}) == 1 and events[0].job
     columns = ("time", "replica" if of_one else "object", "type", "source", "level", "reason", "message")
     rows = [_row(event, of_one=bool(of_one)) for event in events]
-    show_listing(console(), columns, rows, spare=("source", "type", "level", columns[1]), folded="message")
+    show_listing(build_console(), columns, rows, spare=("source", "type", "level", columns[1]), folded="message")
     if total > len(events):
-        console().print(f"the newest {len(events)} of {format_count(total, 'event')}: --limit {total} shows all")
+        build_console().print(f"the newest {len(events)} of {format_count(total, 'event')}: --limit {total} shows all")
 
 
 def _row(event: Event, *, of_one: bool) -> tuple[str, ...]:
     whom = event.replica if of_one else _name_subject(event)
     whom = f"{whom} (attempt {event.attempt})" if event.attempt else whom
-    return moment(event.time), whom, str(event.type), str(event.source), str(event.level), event.reason, _message(event)
+    return (
+        format_time(event.time),
+        whom,
+        str(event.type),
+        str(event.source),
+        str(event.level),
+        event.reason,
+        _message(event),
+    )
 
 
 def _message(event: Event) -> str:

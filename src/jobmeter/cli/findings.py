@@ -7,8 +7,8 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.options import choice, define_verb, make_since_option
-from jobmeter.cli.output import cell, console, moment, print_hanging, print_json, show_listing
+from jobmeter.cli.options import build_choice, define_verb, make_since_option
+from jobmeter.cli.output import build_console, escape_cell, format_time, print_hanging, print_json, show_listing
 from jobmeter.client.searches import FindingSearch
 from jobmeter.model.answers import FindingEntry
 from jobmeter.model.finding import Finding, FindingSummary, Severity
@@ -17,25 +17,25 @@ from jobmeter.model.job import JobState
 STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 
 
-def headline(one: Finding) -> str:
+def format_headline(one: Finding) -> str:
     """Format the severity and the sentence of a finding, as markup."""
-    return f"{severity(one)} {cell(sentence(one))}"
+    return f"{format_severity(one)} {escape_cell(get_sentence(one))}"
 
 
-def severity(one: Finding) -> str:
+def format_severity(one: Finding) -> str:
     """Format the severity of a finding in its colour, as markup."""
     return f"[{STYLES[one.severity]}]{one.severity}[/]"
 
 
-def sentence(one: Finding) -> str:
+def get_sentence(one: Finding) -> str:
     """Return the sentence of a finding. Servers of earlier releases send only a message."""
     return one.sentence or one.message
 
 
-def origin(one: Finding) -> str:
+def format_origin(one: Finding) -> str:
     """Format the rule and role of a finding, and when it began, as markup."""
-    began = f"{'since' if moment(one.start) < moment(one.end) else 'at'} {moment(one.start)} UTC"
-    return f"[dim]({cell(one.rule)}, {one.role}, {began})[/]"
+    began = f"{'since' if format_time(one.start) < format_time(one.end) else 'at'} {format_time(one.start)} UTC"
+    return f"[dim]({escape_cell(one.rule)}, {one.role}, {began})[/]"
 
 
 def rank_marked_replicas(findings: Sequence[Finding]) -> dict[str, int]:
@@ -52,12 +52,12 @@ def has_passed(one: FindingSummary, state: JobState) -> bool:
     return state is JobState.RUNNING and not one.open
 
 
-def summary_style(one: FindingSummary, state: JobState) -> str:
+def choose_summary_style(one: FindingSummary, state: JobState) -> str:
     """Return the style of the worst finding of a job in a listing."""
     return "dim" if has_passed(one, state) else STYLES[one.severity]
 
 
-def summary_line(one: FindingSummary | None, state: JobState) -> str:
+def format_summary(one: FindingSummary | None, state: JobState) -> str:
     """The worst finding of a job in a listing, as text; empty for none. Older servers give its rule alone."""
     if one is None:
         return ""
@@ -66,19 +66,19 @@ def summary_line(one: FindingSummary | None, state: JobState) -> str:
     return f"{passed}{one.severity}: {one.sentence or ', '.join(one.rules[:1])}{more}"
 
 
-def details(one: Finding) -> list[tuple[str, str]]:
+def list_details(one: Finding) -> list[tuple[str, str]]:
     """List time, further evidence and advice of a finding, each with its label."""
-    span = " to ".join(dict.fromkeys((moment(one.start), moment(one.end))))
-    first = sentence(one)
+    span = " to ".join(dict.fromkeys((format_time(one.start), format_time(one.end))))
+    first = get_sentence(one)
     evidence = ((evidence.kind, evidence.text) for evidence in one.evidence if evidence.text not in first)
     return [("when", f"{span} UTC, confidence {one.confidence:.0%}"), *evidence, ("advice", one.advice)]
 
 
 def print_finding(out: Console, one: Finding) -> None:
     """Print a finding with its evidence and advice."""
-    print_hanging(out, "", headline(one), 2, tail=f"[dim]({cell(one.rule)}, {one.role})[/]")
-    for name, text in (*details(one), ("rule from", one.source)):
-        print_hanging(out, f"  {cell(name):<12}", cell(text), 14)
+    print_hanging(out, "", format_headline(one), 2, tail=f"[dim]({escape_cell(one.rule)}, {one.role})[/]")
+    for name, text in (*list_details(one), ("rule from", one.source)):
+        print_hanging(out, f"  {escape_cell(name):<12}", escape_cell(text), 14)
     out.print()
 
 
@@ -94,10 +94,12 @@ _GROUPS = {"Filters": ("findings", "severities", "only_open", "since", "project"
     "findings",
     multiple=True,
     metavar="RULE",
-    shell_complete=completion.rules,
+    shell_complete=completion.complete_rules,
     help="Only findings of this rule.",
 )
-@click.option("--severity", "severities", multiple=True, type=choice(Severity), help="Only findings of this severity.")
+@click.option(
+    "--severity", "severities", multiple=True, type=build_choice(Severity), help="Only findings of this severity."
+)
 @click.option("--open", "only_open", is_flag=True, help="Only open findings of running jobs, the worst first.")
 @make_since_option("Only findings reported at most this long ago, such as 30m or 7d.")
 @click.option(
@@ -122,19 +124,21 @@ def command(limit: int, only_open: bool, as_json: bool, connection: local.LocalC
     api = connection.open()
     page = api.read_all_findings(search)
     if not page.findings:
-        local.project_of(api, connection.project)
+        local.check_project(api, connection.project)
     if as_json:
         print_json([msgspec.to_builtins(one) for one in page.findings])
     elif page.findings:
         columns = ("severity", "job", "name", "state", "user", "since", "finding", "rule")
-        show_listing(console(), columns, [_row(one) for one in page.findings], spare=_SPARE, folded="finding")
+        show_listing(build_console(), columns, [_row(one) for one in page.findings], spare=_SPARE, folded="finding")
         if page.more:
-            console().print(f"the first {len(page.findings)} shown: use --limit for more, or filter with --severity")
+            build_console().print(
+                f"the first {len(page.findings)} shown: use --limit for more, or filter with --severity"
+            )
     else:
         narrowed = search != FindingSearch(limit=limit, project=connection.project)
-        console().print("no finding matches" if narrowed else "no findings yet", markup=False)
+        build_console().print("no finding matches" if narrowed else "no findings yet", markup=False)
 
 
 def _row(one: FindingEntry) -> tuple[str, ...]:
     state = f"{one.state}, open" if one.open else str(one.state)
-    return str(one.severity), one.job, one.name, state, one.user, moment(one.start), one.sentence, one.rule
+    return str(one.severity), one.job, one.name, state, one.user, format_time(one.start), one.sentence, one.rule

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from jobmeter.cli.output import cell, format_count, moment, show_listing
+from jobmeter.cli.output import escape_cell, format_count, format_time, show_listing
 from jobmeter.client.api import Api
 from jobmeter.client.searches import EventSearch, LogSearch
 from jobmeter.errors import NotFoundError
@@ -56,24 +56,26 @@ def _events(out: Console, api: Api, job: Job) -> None:
         "" if total <= EVENTS else f", the newest {EVENTS} of {format_count(total, 'event')} (jobmeter events {job.id})"
     )
     out.print(f"\nwhat happened{more}", markup=False, style="bold")
-    rows = [(moment(event.time), event.replica, event.reason, event.message) for event in reversed(events)]
+    rows = [(format_time(event.time), event.replica, event.reason, event.message) for event in reversed(events)]
     show_listing(out, ("time", "replica", "reason", "message"), rows, spare=("replica",), folded="message")
 
 
 def _course(out: Console, api: Api, job: Job) -> None:
     """Print the changes of a job: nodes, peaks of warnings, change points of its metrics."""
-    moments = api.timeline(job.id, ("node", "peak", "metric"), _READ, job.project)
-    rows = course_rows(moments)[-EVENTS:]
+    moments = api.read_timeline(job.id, ("node", "peak", "metric"), _READ, job.project)
+    rows = build_change_rows(moments)[-EVENTS:]
     if rows:
         out.print("\nwhat changed on its nodes and in its metrics", markup=False, style="bold")
         show_listing(out, ("time", "where", "what", "text"), rows, spare=("where",), folded="text")
 
 
-def course_rows(moments: "Iterable[TimelineMoment]") -> list[tuple[str, str, str, str]]:
+def build_change_rows(moments: "Iterable[TimelineMoment]") -> list[tuple[str, str, str, str]]:
     """Build a row for each change: time, place, name, text. A change of several nodes in one second has one row."""
     places: dict[tuple[str, str, str, bool], list[str]] = {}
     for one in moments:
-        places.setdefault((moment(one.time), one.name, one.text, bool(one.node)), []).append(one.node or one.replica)
+        places.setdefault((format_time(one.time), one.name, one.text, bool(one.node)), []).append(
+            one.node or one.replica
+        )
     return [
         (time, found[0] if len(found) == 1 else format_count(len(found), "node" if on_nodes else "replica"), name, text)
         for (time, name, text, on_nodes), found in places.items()
@@ -82,14 +84,14 @@ def course_rows(moments: "Iterable[TimelineMoment]") -> list[tuple[str, str, str
 
 def _lines(out: Console, api: Api, job: Job) -> None:
     search = LogSearch(project=job.project, order="desc", limit=LINES)
-    errors: Sequence[LogEntry] = list(api.logs(job.id, replace(search, level="error")))
-    found = _add_frames(api, job, errors[::-1]) if errors else list(api.logs(job.id, search))[::-1]
+    errors: Sequence[LogEntry] = list(api.stream_logs(job.id, replace(search, level="error")))
+    found = _add_frames(api, job, errors[::-1]) if errors else list(api.stream_logs(job.id, search))[::-1]
     if not found:
         return
     several = len({line.replica for line in found}) > 1
     out.print(f"\n{'last error lines' if errors else 'last lines'} of its log", markup=False, style="bold")
     for line in found[-TRACEBACK_LINES:]:
-        out.print(f"  {cell(f'{line.replica} | ' if several else '')}{cell(line.text)}")
+        out.print(f"  {escape_cell(f'{line.replica} | ' if several else '')}{escape_cell(line.text)}")
     out.print(f"more: jobmeter logs {job.id}{' --level error' if errors else ''} --tail 100", markup=False)
 
 
@@ -99,12 +101,12 @@ def _add_frames(api: Api, job: Job, errors: "Sequence[LogEntry]") -> "list[LogEn
     for replica in dict.fromkeys(line.replica for line in errors):
         own = [line for line in errors if line.replica == replica]
         search = LogSearch(project=job.project, order="desc", limit=_SEARCHED, end=own[-1].time + 1)
-        near = list(api.logs(job.id, replace(search, start=own[0].time, replicas=(replica,) if replica else ())))
-        found += error_blocks([line for line in near[::-1] if line.replica == replica], own)
+        near = list(api.stream_logs(job.id, replace(search, start=own[0].time, replicas=(replica,) if replica else ())))
+        found += select_error_blocks([line for line in near[::-1] if line.replica == replica], own)
     return sorted(found, key=lambda line: line.time)
 
 
-def error_blocks(lines: "Iterable[LogEntry]", errors: "Sequence[LogEntry]") -> "list[LogEntry]":
+def select_error_blocks(lines: "Iterable[LogEntry]", errors: "Sequence[LogEntry]") -> "list[LogEntry]":
     """Select, from the lines of one replica, the error lines and the indented lines below each.
 
     A traceback ends with its first line that is not indented. Lines may begin with a header such as ``[rank0]: ``.

@@ -15,7 +15,7 @@ import click
 
 from jobmeter.cli import local
 from jobmeter.cli.options import define_verb
-from jobmeter.cli.output import console, duration, format_count, moment, print_json
+from jobmeter.cli.output import build_console, format_count, format_duration, format_time, print_json
 from jobmeter.client.api import Api
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
 from jobmeter.model.time import SECOND
@@ -68,7 +68,7 @@ def command(
     """
     if not all(importlib.util.find_spec(name) for name in ("numpy", "pyarrow", "zstandard")):
         raise ConfigurationError("importing needs the server extra: pip install 'jobmeter[server]'")
-    from jobmeter.cli.loading.load import ImportPlan, Tally, bodies
+    from jobmeter.cli.loading.load import ImportPlan, Tally, iterate_bodies
     from jobmeter.cli.loading.send import SentTotals
 
     _check_files(files)
@@ -77,7 +77,7 @@ def command(
     with _progress(files) as (progress, note):
         try:
             if dry_run:
-                deque(bodies(plan, tally, progress), maxlen=0)
+                deque(iterate_bodies(plan, tally, progress), maxlen=0)
             else:
                 totals = _send(plan, tally, connection.open(), progress, note)
         except OSError as error:
@@ -106,7 +106,7 @@ def _check_files(files: Sequence[str]) -> None:
 def _send(
     plan: "ImportPlan", tally: "Tally", api: Api, progress: Callable[[int], None], note: Callable[[str], None]
 ) -> "SentTotals":
-    from jobmeter.cli.loading.load import bodies
+    from jobmeter.cli.loading.load import iterate_bodies
     from jobmeter.cli.loading.send import Sender
 
     near = urlsplit(api.transport.server).hostname in local.LOOPBACK
@@ -114,7 +114,7 @@ def _send(
     sender = Sender(api, note)
     try:
         with sender:
-            for body, chunk in bodies(plan, tally, progress):
+            for body, chunk in iterate_bodies(plan, tally, progress):
                 sender.send(body, chunk)
             sender.finish()
     except JobmeterError as error:
@@ -143,14 +143,17 @@ def _show(result: Mapping[str, Any], dry_run: bool) -> None:
     amounts = {"row": result["rows" if dry_run else "accepted"], "job record": result["records"]}
     named = [format_count(amount, what) for what, amount in amounts.items() if amount]
     counts = f"{' and '.join(named) or '0 rows'} of {format_count(result['jobs'], 'job')}"
-    out = console()
+    out = build_console()
     if dry_run:
-        span = f", from {moment(result['first'])} to {moment(result['last'])} UTC" if result["rows"] else ""
+        span = f", from {format_time(result['first'])} to {format_time(result['last'])} UTC" if result["rows"] else ""
         out.print(f"would import {counts}{span}", markup=False)
     else:
         # An import has many samples and few records, so the rate of samples alone describes its speed.
         what, total = ("rows", result["rows"]) if result["rows"] else ("records", result["records"])
-        pace = f"in {duration(round(result['seconds'] * 1000))} ({total / max(result['seconds'], 0.001):,.0f} {what}/s)"
+        pace = (
+            f"in {format_duration(round(result['seconds'] * 1000))} "
+            f"({total / max(result['seconds'], 0.001):,.0f} {what}/s)"
+        )
         out.print(f"imported {counts} {pace}", markup=False)
     if result["skipped"]:
         out.print(f"skipped {format_count(result['skipped'], 'bad row')}", markup=False)
@@ -170,6 +173,6 @@ def _progress(files: Sequence[str]) -> Iterator[tuple[Callable[[int], None], Cal
 
     total = None if "-" in files else sum(Path(name).stat().st_size for name in files)
     columns = (TextColumn("importing"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+    with Progress(*columns, console=build_console(sys.stderr), transient=True) as bar:
         task = bar.add_task("import", total=total)
         yield (lambda size: bar.advance(task, size)), (lambda text: bar.console.print(text, markup=False))

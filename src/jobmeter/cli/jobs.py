@@ -9,9 +9,9 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.findings import summary_line
-from jobmeter.cli.options import choice, define_verb, make_since_option, names_option
-from jobmeter.cli.output import console, duration, format_count, moment, print_json, show_listing
+from jobmeter.cli.findings import format_summary
+from jobmeter.cli.options import build_choice, build_names_option, define_verb, make_since_option
+from jobmeter.cli.output import build_console, format_count, format_duration, format_time, print_json, show_listing
 from jobmeter.cli.resource_columns import ALTERNATIVES, find_start
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch
@@ -19,8 +19,8 @@ from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.finding import FindingSummary, Severity
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.job_answers import JobSummary
-from jobmeter.model.nearest import choices
-from jobmeter.model.quantity import quantity
+from jobmeter.model.nearest import format_choices
+from jobmeter.model.quantity import format_quantity
 from jobmeter.model.time import SystemClock, parse_duration
 
 SHOWN = 20
@@ -55,15 +55,15 @@ _GROUPS = {
 
 
 @define_verb("jobmeter jobs --state Running", "jobmeter jobs --since 7d --finding any --sort duration", groups=_GROUPS)
-@click.option("--state", "states", multiple=True, type=choice(JobState), help="Only jobs in this state.")
+@click.option("--state", "states", multiple=True, type=build_choice(JobState), help="Only jobs in this state.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only jobs of this type, such as PyTorchJob.")
-@names_option("--user", "users", complete=completion.users, help_text="Only jobs submitted by this user.")
+@build_names_option("--user", "users", complete=completion.users, help_text="Only jobs submitted by this user.")
 @click.option("--name", default="", metavar="TEXT", help="Only jobs whose name or id contains this text.")
-@names_option(
+@build_names_option(
     "--node", "nodes", complete=completion.nodes, help_text="Only jobs with a replica or a device on this node."
 )
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only jobs with this tag; see `jobmeter tag`.")
-@names_option(
+@build_names_option(
     "--group",
     "--resource-group",
     "resource_groups",
@@ -75,10 +75,12 @@ _GROUPS = {
     "findings",
     multiple=True,
     metavar="RULE",
-    shell_complete=completion.rules,
+    shell_complete=completion.complete_rules,
     help="Only jobs with a finding of this rule, or with `any` finding.",
 )
-@click.option("--severity", "severities", multiple=True, type=choice(Severity), help="Only findings of this severity.")
+@click.option(
+    "--severity", "severities", multiple=True, type=build_choice(Severity), help="Only findings of this severity."
+)
 @make_since_option("Only jobs created at most this long ago, such as 30m or 7d.")
 @click.option(
     "--sort",
@@ -115,29 +117,31 @@ def command(
         return
     if not jobs:
         is_filtered = search != JobSearch(sort=sort, order=order)
-        console().print("no job matches" if is_filtered else FIRST_STEP, markup=False)
+        build_console().print("no job matches" if is_filtered else FIRST_STEP, markup=False)
         return
     _show(api, jobs)
-    total = api.jobs(replace(search, limit=1)).total if len(jobs) == (limit or SHOWN) else len(jobs)
+    total = api.list_jobs(replace(search, limit=1)).total if len(jobs) == (limit or SHOWN) else len(jobs)
     if total > len(jobs):
-        console().print(
+        build_console().print(
             f"{len(jobs)} of {total} jobs shown: use --limit {total} for all, or filter with --state, --user, --name"
         )
 
 
 def _check_filters(api: Api, search: JobSearch) -> None:
     """Raise NotFoundError, with the existing names, for a filter by a name that no job has while others exist."""
-    local.project_of(api, search.project)
+    local.check_project(api, search.project)
     for kind, names in (("type", search.types), ("user", search.users), ("resource_group", search.resource_groups)):
-        unused = [name for name in names if not api.jobs(_search_one(search, kind, name)).jobs]
-        others = {getattr(job, kind) for job in api.jobs(JobSearch(project=search.project, limit=PAGE)).jobs} - {""}
+        unused = [name for name in names if not api.list_jobs(_search_one(search, kind, name)).jobs]
+        others = {getattr(job, kind) for job in api.list_jobs(JobSearch(project=search.project, limit=PAGE)).jobs} - {
+            ""
+        }
         if unused and others:
-            text = f"no job has the {kind.replace('_', ' ')} {unused[0]!r}{choices(unused[0], others)}"
+            text = f"no job has the {kind.replace('_', ' ')} {unused[0]!r}{format_choices(unused[0], others)}"
             raise NotFoundError(text, kind)
-    existing = {node.name for node in api.nodes(search.project)} if search.nodes else set()
+    existing = {node.name for node in api.list_nodes(search.project)} if search.nodes else set()
     unknown = [name for name in search.nodes if name not in existing]
     if unknown and existing:
-        raise NotFoundError(f"there is no node {unknown[0]!r}{choices(unknown[0], existing)}", "node")
+        raise NotFoundError(f"there is no node {unknown[0]!r}{format_choices(unknown[0], existing)}", "node")
 
 
 def _search_one(search: JobSearch, kind: str, name: str) -> JobSearch:
@@ -147,7 +151,7 @@ def _search_one(search: JobSearch, kind: str, name: str) -> JobSearch:
 def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:
     with ThreadPoolExecutor(4) as pool:
         summaries = list(pool.map(lambda one: _summary(api, one[0]), jobs))
-    found = [summary_line(one, job.state) for job, one in jobs]
+    found = [format_summary(one, job.state) for job, one in jobs]
     rows: list[tuple[str, ...]] = [
         (*_row(job, summary), text) for (job, _), summary, text in zip(jobs, summaries, found, strict=True)
     ]
@@ -159,12 +163,12 @@ def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:
     left = [at for at, name in enumerate(columns) if name not in empty]
     shown = [[row[at] for at in left] for row in rows]
     right = ("duration", *_USED)
-    show_listing(console(), [columns[at] for at in left], shown, right=right, spare=_SPARE, folded=_FINDING)
+    show_listing(build_console(), [columns[at] for at in left], shown, right=right, spare=_SPARE, folded=_FINDING)
 
 
 def _summary(api: Api, job: Job) -> JobSummary:
     try:
-        return api.job(job.id, job.project).usage
+        return api.read_job(job.id, job.project).usage
     except JobmeterError:
         # List a job even if it was deleted meanwhile or is too large to be summarised in time.
         return JobSummary()
@@ -178,16 +182,16 @@ def _row(job: Job, summary: JobSummary) -> tuple[str, ...]:
         job.project,
         str(job.state),
         job.user,
-        moment(find_start(job)),
-        duration(summary.duration_ms),
-        size(summary),
+        format_time(find_start(job)),
+        format_duration(summary.duration_ms),
+        format_size(summary),
         _format_figure(summary, "cpu.usage", "job_mean"),
         _format_figure(summary, "memory.usage", "job_max"),
         _format_figure(summary, "gpu.utilization", "job_mean"),
     )
 
 
-def size(summary: JobSummary) -> str:
+def format_size(summary: JobSummary) -> str:
     """Format the size of a job: ``64 devices, 8 nodes``; empty for one replica without devices."""
     parts = [(summary.devices, "device")] if summary.devices else [(summary.replicas, "replica")]
     if summary.nodes > 1:
@@ -197,4 +201,4 @@ def size(summary: JobSummary) -> str:
 
 def _format_figure(summary: JobSummary, metric: str, figure: str) -> str:
     found = summary.find(metric) or summary.find(ALTERNATIVES.get(metric, ""))
-    return quantity(getattr(found, figure), found.unit) if found else "-"
+    return format_quantity(getattr(found, figure), found.unit) if found else "-"

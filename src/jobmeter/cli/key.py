@@ -16,7 +16,7 @@ import msgspec
 from jobmeter.cli.options import FOLDER, define_group
 from jobmeter.errors import ConfigurationError, NotFoundError
 from jobmeter.model.event import COMMAND_LINE
-from jobmeter.model.time import SystemClock, iso
+from jobmeter.model.time import SystemClock, format_iso
 from jobmeter.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -153,12 +153,12 @@ def _policy(given: str) -> tuple[str, bytes | None]:
 def show(key_id: str, as_json: bool, data: Path | None, registry: str | None) -> None:
     """Show a key and the documents of its policies, without secrets."""
     with _open(data, registry) as (_, opened):
-        from jobmeter.access.keys import list_keys, policies_of
+        from jobmeter.access.keys import list_keys, list_policies
 
         found = next((key for key in list_keys(opened) if key.id == key_id), None)
         if found is None:
             raise NotFoundError(f"there is no key {key_id[:64]!r}: `jobmeter key list` lists all", "key", key_id[:64])
-        policies = [{"name": name, "document": document} for name, document in policies_of(opened, key_id)]
+        policies = [{"name": name, "document": document} for name, document in list_policies(opened, key_id)]
     if as_json:
         click.echo(json.dumps({**msgspec.to_builtins(found), "policies": policies}, indent=2))
         return
@@ -215,7 +215,7 @@ def _open(data: Path | None, registry: str | None) -> Iterator[tuple[Settings, "
 
 
 def _table(keys: Sequence["KeyInfo"]) -> None:
-    from jobmeter.cli.output import console, show_listing
+    from jobmeter.cli.output import build_console, show_listing
 
     columns = ("id", "name", "role", "project", "access key id", "created", "state", "last used")
     rows = [
@@ -225,10 +225,10 @@ def _table(keys: Sequence["KeyInfo"]) -> None:
             key.role.value,
             key.project or "all",
             key.access_key_id,
-            iso(key.created)[:10],
+            format_iso(key.created)[:10],
             "active" if key.revoked is None else "revoked",
-            "never" if key.last_used is None else iso(key.last_used),
+            "never" if key.last_used is None else format_iso(key.last_used),
         )
         for key in keys
     ]
-    show_listing(console(), columns, rows, spare=("last used", "created", "access key id", "project", "role"))
+    show_listing(build_console(), columns, rows, spare=("last used", "created", "access key id", "project", "role"))

@@ -18,13 +18,13 @@ import click
 import msgspec
 
 from jobmeter.cli import completion
-from jobmeter.cli.options import ca_file_option, data_folder, data_option, key_option
+from jobmeter.cli.options import build_key_option, ca_file_option, data_option, find_data_folder
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.client.transport import Transport
 from jobmeter.collect.files import make_folder
 from jobmeter.errors import ConfigurationError, JobmeterError, NotFoundError, UnavailableError
-from jobmeter.model.nearest import choices
+from jobmeter.model.nearest import format_choices
 
 DEFAULT_SERVER = "http://127.0.0.1:8400"
 IDLE_EXIT_SECONDS = 600
@@ -62,7 +62,7 @@ def connect(
     """
     server = server or os.environ.get("JOBMETER_SERVER") or None
     key = key or os.environ.get("JOBMETER_KEY") or None
-    folder = data_folder(data)
+    folder = find_data_folder(data)
     if server:
         return Transport(_address(server), key or _read_own_key(server, folder), ca_file=ca_file)
     found = find_listening(folder, ca_file)
@@ -90,12 +90,12 @@ class LocalConnection:
         """Open the native API of the server that ``connect`` finds or starts."""
         return Api(connect(self.server, self.key, self.data, ca_file=self.ca_file))
 
-    def environment(self, server: Transport) -> dict[str, str]:
+    def make_environment(self, server: Transport) -> dict[str, str]:
         """Return the variables by which another ``jobmeter`` uses this server and this data folder."""
         return {
             "JOBMETER_SERVER": server.server,
             "JOBMETER_KEY": server.key,
-            "JOBMETER_DATA": str(data_folder(self.data).absolute()),
+            "JOBMETER_DATA": str(find_data_folder(self.data).absolute()),
         }
 
     def find(self, job: str) -> "NamedJob":
@@ -111,18 +111,18 @@ class LocalConnection:
         try:
             found = api.find(job, self.project)
         except NotFoundError:
-            project_of(api, self.project)
+            check_project(api, self.project)
             raise
         return NamedJob(api, found.id, found.project or self.project)
 
 
-def project_of(api: Api, project: str | None) -> None:
+def check_project(api: Api, project: str | None) -> None:
     """Raise NotFoundError, with similar names, for a project without jobs while others have some."""
-    if not project or api.jobs(JobSearch(project=project, limit=1)).jobs:
+    if not project or api.list_jobs(JobSearch(project=project, limit=1)).jobs:
         return
-    others = {job.project for job in api.jobs(JobSearch(limit=PAGE)).jobs}
+    others = {job.project for job in api.list_jobs(JobSearch(limit=PAGE)).jobs}
     if others:
-        raise NotFoundError(f"there are no jobs in project {project!r}{choices(project, others)}", "project")
+        raise NotFoundError(f"there are no jobs in project {project!r}{format_choices(project, others)}", "project")
 
 
 class NamedJob(NamedTuple):
@@ -153,7 +153,7 @@ def connection(project_help: str = "") -> Callable[[_Verb], _Verb]:
             *((project,) if project_help else ()),
             ca_file_option,
             data_option,
-            key_option("The token of a key (JOBMETER_KEY)."),
+            build_key_option("The token of a key (JOBMETER_KEY)."),
             click.option("--server", metavar="URL", help="The server's URL (JOBMETER_SERVER)."),
         )
         return functools.reduce(lambda wrapped, option: option(wrapped), options, call)
@@ -271,6 +271,12 @@ def _hold_start_lock(lock: Path) -> Iterator[None]:
         yield
 
 
+def _make_environment() -> dict[str, str]:
+    """Return the environment of the local server: without workers, unless the user asks for them."""
+    own = {name: value for name, value in os.environ.items() if name not in {"JOBMETER_HOST", "JOBMETER_PORT"}}
+    return {"JOBMETER_PROCESSES": "1", **own}
+
+
 def _launch(folder: Path, ca_file: str | None) -> str:
     log = folder / "server.log"
     command = [sys.executable, "-m", "jobmeter", "serve", "--data", str(folder), "--port", "0"]
@@ -284,7 +290,7 @@ def _launch(folder: Path, ca_file: str | None) -> str:
             stderr=output,
             start_new_session=True,
             cwd="/",
-            env={name: value for name, value in os.environ.items() if name not in {"JOBMETER_HOST", "JOBMETER_PORT"}},
+            env=_make_environment(),
         )
     return await_server(process, folder, log, begin, ca_file)
 

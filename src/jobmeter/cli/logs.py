@@ -12,14 +12,14 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.named import check_milliseconds, check_parts
-from jobmeter.cli.options import define_verb, make_since_option, names_option
-from jobmeter.cli.output import piped
-from jobmeter.cli.terminal import printable, printable_colours, printable_json
+from jobmeter.cli.options import build_names_option, define_verb, make_since_option
+from jobmeter.cli.output import handle_closed_pipe
+from jobmeter.cli.terminal import make_colours_printable, make_json_printable, make_printable
 from jobmeter.client.bodies import LogEntry
 from jobmeter.client.searches import JobSearch, LogSearch
 from jobmeter.errors import UnavailableError
 from jobmeter.model.syslog import SEVERITIES
-from jobmeter.model.time import SECOND, SystemClock, iso
+from jobmeter.model.time import SECOND, SystemClock, format_iso
 
 _PAUSE = 1.0
 _LATE_MS = 10 * SECOND
@@ -38,7 +38,7 @@ _GROUPS = {
 
 
 @define_verb("jobmeter logs last --follow", "jobmeter logs train-1 --level error --tail 50", groups=_GROUPS)
-@click.argument("job", required=False, shell_complete=completion.jobs)
+@click.argument("job", required=False, shell_complete=completion.complete_jobs)
 @click.option(
     "--node",
     metavar="NAME",
@@ -49,7 +49,7 @@ _GROUPS = {
     "--query", metavar="QUERY", help="Only lines that match: words, phrases, err*, a | b, NOT a, tag:sshd, severity>=4."
 )
 @click.option("--severity", metavar="NAME", help="Only lines of this severity or worse: err, warning, info.")
-@names_option("--replica", "replicas", complete=completion.replicas, help_text="Only this replica.")
+@build_names_option("--replica", "replicas", complete=completion.replicas, help_text="Only this replica.")
 @click.option("--attempt", type=click.IntRange(0), metavar="N", help="Only this attempt of the replicas, from 0.")
 @click.option("--stream", metavar="NAME", help="Only this stream: stdout or stderr.")
 @click.option("--level", metavar="LEVEL", help="Only lines of this level or above: debug, info, warning, error.")
@@ -87,7 +87,7 @@ def command(
     if follow:
         lines = _Follower(source).read_lines(lines, tail)
     form = _Form(timestamps=timestamps, replica=several, terminal=sys.stdout.isatty(), system=job is None)
-    with piped():
+    with handle_closed_pipe():
         with suppress(KeyboardInterrupt):
             if as_json:
                 _write_json(lines, as_array=not follow)
@@ -119,16 +119,18 @@ def _open_job_lines(connection: local.LocalConnection, text: str, search: LogSea
     api, job, project = named
     search = replace(search, project=project)
     check_parts(named, search.replicas)
-    replicas = {replica.name for replica in api.job(job, project).replicas}
+    replicas = {replica.name for replica in api.read_job(job, project).replicas}
 
     def ended() -> bool:
         try:
-            found = api.jobs(JobSearch(ids=(job,), project=project)).jobs
+            found = api.list_jobs(JobSearch(ids=(job,), project=project)).jobs
         except UnavailableError:
             return False
         return all(one.state.finished for one in found)
 
-    return _Source(lambda one: api.logs(job, one), ended, search), len(replicas) > 1 and len(search.replicas) != 1
+    return _Source(lambda one: api.stream_logs(job, one), ended, search), len(replicas) > 1 and len(
+        search.replicas
+    ) != 1
 
 
 def _open_node_lines(connection: local.LocalConnection, search: LogSearch) -> _Source:
@@ -205,21 +207,21 @@ class _Form:
             parts.append(f"{entry.replica or '-'}{attempt} | ")
         if self.system:
             severity = f".{SEVERITIES[entry.severity]}" if entry.severity is not None else ""
-            tag = f" {printable(entry.tag)}" if entry.tag else ""
+            tag = f" {make_printable(entry.tag)}" if entry.tag else ""
             parts.append(f"{entry.stream} {entry.facility}{severity}{tag}: ")
         if not self.terminal:
             return "".join((*parts, entry.text))
-        text = printable_colours(entry.text)
+        text = make_colours_printable(entry.text)
         colour = _COLOURS.get(entry.level or "")
         if "\x1b" in text:
             text += "\x1b[0m"
         elif colour and not os.environ.get("NO_COLOR"):
             text = f"\x1b[{colour}m{text}\x1b[0m"
-        return "".join((*map(printable, parts), text))
+        return "".join((*map(make_printable, parts), text))
 
 
 def _moment(time_ns: int) -> str:
-    second = iso(time_ns // 1_000_000_000 * SECOND).removesuffix("Z")
+    second = format_iso(time_ns // 1_000_000_000 * SECOND).removesuffix("Z")
     return f"{second}.{time_ns % 1_000_000_000:09d}Z"
 
 
@@ -239,7 +241,7 @@ def _write_json(lines: Iterable[LogEntry], *, as_array: bool) -> None:
     separator = b"[\n" if as_array else b""
     for entry in lines:
         encoded = msgspec.json.encode(entry)
-        out.write(separator + (printable_json(encoded.decode()).encode() if terminal else encoded))
+        out.write(separator + (make_json_printable(encoded.decode()).encode() if terminal else encoded))
         separator = b",\n" if as_array else b""
         if not as_array:
             out.write(b"\n")

@@ -11,23 +11,23 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.named import check_metrics, check_milliseconds, check_parts, metric_option
-from jobmeter.cli.options import FILE, choose_format, define_verb, format_of, make_since_option, names_option
+from jobmeter.cli.named import build_metric_option, check_metrics, check_milliseconds, check_parts
+from jobmeter.cli.options import FILE, build_names_option, choose_format, define_verb, format_of, make_since_option
 from jobmeter.cli.output import (
     TrendColumn,
-    chart,
-    console,
-    course_width,
-    duration,
-    moment,
+    build_console,
+    compute_trend_width,
+    draw_chart,
+    draw_sparkline,
+    format_duration,
+    format_time,
     print_json,
     show_listing,
-    sparkline,
 )
-from jobmeter.cli.save import save, writing
+from jobmeter.cli.save import convert_write_errors, save
 from jobmeter.client.bodies import MetricAnswer, MetricLine
 from jobmeter.client.searches import MetricSearch
-from jobmeter.model.quantity import quantity
+from jobmeter.model.quantity import format_quantity
 
 _ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "table"}
 WHOLE = "whole"
@@ -46,8 +46,8 @@ _GROUPS = {
     "jobmeter metrics train-1 --metric cpu.usage --since 1h --format csv",
     groups=_GROUPS,
 )
-@click.argument("job", shell_complete=completion.jobs)
-@metric_option("A name of `jobmeter catalog`.")
+@click.argument("job", shell_complete=completion.complete_jobs)
+@build_metric_option("A name of `jobmeter catalog`.")
 @click.option("--start", metavar="TIME", help="Start: ISO 8601 or epoch milliseconds (default: the job's start).")
 @click.option("--end", metavar="TIME", help="End, exclusive (default: the job's end, or now).")
 @make_since_option("Instead of --start: duration before the end, such as 30m or 2h.")
@@ -61,8 +61,8 @@ _GROUPS = {
     show_default=True,
     help="One series per replica, device or job.",
 )
-@names_option("--replica", "replicas", complete=completion.replicas, help_text="Only this replica.")
-@names_option("--device", "devices", complete=completion.devices, help_text="Only this device, such as gpu0.")
+@build_names_option("--replica", "replicas", complete=completion.replicas, help_text="Only this replica.")
+@build_names_option("--device", "devices", complete=completion.devices, help_text="Only this device, such as gpu0.")
 @click.option(
     "--aggregate",
     type=click.Choice(("mean", "sum", "min", "max", WHOLE)),
@@ -111,11 +111,14 @@ def command(
     search = _search(metrics, named.project, options)
     if raw:
         form = form or "csv"
-        save(_check_pieces(named, search, form, named.api.samples(named.id, replace(search, by=None), form)), output)
+        save(
+            _check_pieces(named, search, form, named.api.stream_samples(named.id, replace(search, by=None), form)),
+            output,
+        )
     elif form in {"csv", "parquet"}:
         save(_check_pieces(named, search, form, iter((named.api.export(named.id, search, form),))), output)
     else:
-        answer = named.api.metrics(named.id, search)
+        answer = named.api.read_metrics(named.id, search)
         missing = [metric for metric in metrics if metric not in {line.metric for line in answer.lines}]
         if not answer.lines:
             check_parts(named, search.replicas, search.devices)
@@ -137,7 +140,7 @@ def _check_pieces(named: local.NamedJob, search: MetricSearch, form: str, pieces
 
 def _name_choices(named: local.NamedJob) -> str:
     """Build the error for a missing --metric, with the metrics that the job has."""
-    measured = [metric.metric for metric in named.api.job(named.id, named.project).usage.metrics]
+    measured = [metric.metric for metric in named.api.read_job(named.id, named.project).usage.metrics]
     if not measured:
         return f"Missing option '--metric'; {named.id} has no measurements yet."
     return f"Missing option '--metric'. {named.id} has: {', '.join(measured)}"
@@ -147,7 +150,7 @@ def _put(answer: MetricAnswer, form: str, output: Path | None) -> None:
     if output is None:
         _show(answer, form, sys.stdout)
         return
-    with writing(output), output.open("w", encoding="utf-8") as file:
+    with convert_write_errors(output), output.open("w", encoding="utf-8") as file:
         _show(answer, form, file)
 
 
@@ -168,26 +171,26 @@ def _check_raw(form: str | None) -> None:
 
 def _show(answer: MetricAnswer, form: str, file: IO[str]) -> None:
     if form == "json":
-        print_json(points(answer), file)
+        print_json(list_points(answer), file)
         return
-    out = console(file)
+    out = build_console(file)
     if not answer.lines:
-        out.print(f"no samples between {moment(answer.start)} and {moment(answer.end)}", markup=False)
+        out.print(f"no samples between {format_time(answer.start)} and {format_time(answer.end)}", markup=False)
         return
     for metric in dict.fromkeys(line.metric for line in answer.lines):
         lines = [line for line in answer.lines if line.metric == metric]
-        span = f"{moment(answer.start)} to {moment(answer.end)} UTC"
-        out.print(f"{metric} of {answer.job}, {span}, step {duration(answer.step)}", markup=False, style="bold")
+        span = f"{format_time(answer.start)} to {format_time(answer.end)} UTC"
+        out.print(f"{metric} of {answer.job}, {span}, step {format_duration(answer.step)}", markup=False, style="bold")
         _print_table(out, answer, lines)
         if len(lines) <= CHARTED:
             highest = max(value for line in lines for _, value in line.points) if len(lines) > 1 else None
             for line in lines:
-                drawn = chart(_course(answer, line), line.unit, room=out.width, highest=highest)
+                drawn = draw_chart(_course(answer, line), line.unit, room=out.width, highest=highest)
                 out.print(f"\n{line.title}\n{drawn}", markup=False)
         out.print()
 
 
-def points(answer: MetricAnswer) -> list[dict[str, Any]]:
+def list_points(answer: MetricAnswer) -> list[dict[str, Any]]:
     """List the points as objects: metric, unit, time (epoch ms), replica, node, device, rank, value."""
     return [
         {
@@ -208,14 +211,14 @@ def points(answer: MetricAnswer) -> list[dict[str, Any]]:
 def _print_table(out: Console, answer: MetricAnswer, lines: Sequence[MetricLine]) -> None:
     charted = len(lines) <= CHARTED
     columns = ("line", "points", "mean", "min", "max", "last") + (() if charted else ("course",))
-    width, courses = course_width(out), [_course(answer, line) for line in lines]
+    width, courses = compute_trend_width(out), [_course(answer, line) for line in lines]
     highest = max((mean for one in courses for mean in one.average(width) if mean is not None), default=0.0)
     rows = []
     for line, course in zip(lines, courses, strict=True):
         values = [value for _, value in line.points]
         numbers = (sum(values) / len(values), min(values), max(values), values[-1])
-        row = (line.title, str(len(values)), *(quantity(number, line.unit) for number in numbers))
-        rows.append(row if charted else (*row, sparkline(course, width, highest)))
+        row = (line.title, str(len(values)), *(format_quantity(number, line.unit) for number in numbers))
+        rows.append(row if charted else (*row, draw_sparkline(course, width, highest)))
     show_listing(out, columns, rows, right=columns[1:6], spare=("points", "last", "min", "mean"))
 
 

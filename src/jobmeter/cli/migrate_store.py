@@ -10,8 +10,8 @@ import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.backup import HOURS_SECONDS
-from jobmeter.cli.options import ca_file_option, define_verb, key_option, overwrite_argument
-from jobmeter.cli.output import console, format_count, print_json, table
+from jobmeter.cli.options import build_key_option, ca_file_option, define_verb, overwrite_argument
+from jobmeter.cli.output import build_console, build_table, format_count, print_json
 from jobmeter.client.transport import API, Transport
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.move import MoveLine, MoveOrder, MoveReport, MoveStep
@@ -39,7 +39,7 @@ _Show = Callable[[MoveStep], None]
     "--cancel", "mode", flag_value=_CANCEL, help="Let a server use FROM again, without what was written to TO."
 )
 @click.option("--json", "as_json", is_flag=True, help="The result as a JSON object.")
-@key_option("The token of an administrator's key, if a server runs on FROM (JOBMETER_KEY).")
+@build_key_option("The token of an administrator's key, if a server runs on FROM (JOBMETER_KEY).")
 @ca_file_option
 def command(
     source: str,
@@ -93,7 +93,7 @@ def _lines(source: str, order: MoveOrder, key: str | None, ca_file: str | None) 
         return
     transport = server.with_timeout(HOURS_SECONDS)
     try:
-        for line in transport.lines(f"{API}/store/move", "POST", msgspec.json.encode(order)):
+        for line in transport.stream_lines(f"{API}/store/move", "POST", msgspec.json.encode(order)):
             yield msgspec.json.decode(line, type=MoveLine)
     finally:
         transport.close()
@@ -170,7 +170,7 @@ def _progress() -> Iterator[_Show]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+    with Progress(*columns, console=build_console(sys.stderr), transient=True) as bar:
         task = bar.add_task("begin", total=None)
         yield lambda step: bar.update(
             task, description=f"{_describe_step(step)}, {step.rows:,} rows", completed=step.done, total=step.total
@@ -182,13 +182,13 @@ def _describe_step(step: MoveStep) -> str:
 
 
 def _print(report: MoveReport, mode: str | None) -> None:
-    out = console()
+    out = build_console()
     rows = [
         (one.table, f"{one.rows:,}", one.checksum, f"{one.differing_rows:,}" if one.slices else "")
         for one in report.tables
     ]
     if rows:
-        out.print(table(("TABLE", "ROWS", "CHECKSUM", "TO COPY"), rows, right=("ROWS", "TO COPY")))
+        out.print(build_table(("TABLE", "ROWS", "CHECKSUM", "TO COPY"), rows, right=("ROWS", "TO COPY")))
     if mode is not None:
         slices = sum(one.slices for one in report.tables)
         missing = sum(one.differing_rows for one in report.tables)

@@ -8,9 +8,9 @@ import click
 
 from jobmeter.cli import completion
 from jobmeter.cli.local import NamedJob
-from jobmeter.cli.output import moment
+from jobmeter.cli.output import format_time
 from jobmeter.errors import NotFoundError
-from jobmeter.model.nearest import choices
+from jobmeter.model.nearest import format_choices
 from jobmeter.model.time import SECOND
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -18,13 +18,13 @@ _SECONDS = range(10**8, 10**10)
 """Numbers that are times from 1973 to 2286 in seconds, and from January to April 1970 in milliseconds."""
 
 
-def metric_option(help_text: str) -> Callable[[_Function], _Function]:
+def build_metric_option(help_text: str) -> Callable[[_Function], _Function]:
     """Build an option for metric names, repeatable or comma separated."""
 
     def split(_context: click.Context, _parameter: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:
         return tuple(name for text in texts for name in text.split(",") if name)
 
-    complete = completion.metrics
+    complete = completion.complete_metrics
     return click.option(
         "--metric", "metrics", multiple=True, metavar="M", callback=split, shell_complete=complete, help=help_text
     )
@@ -37,8 +37,8 @@ def check_milliseconds(options: Mapping[str, object]) -> None:
         if re.fullmatch(r"[0-9]{9,10}", text) and int(text) in _SECONDS:
             number = int(text)
             raise click.UsageError(
-                f"--{option} {text} is {moment(number)} in milliseconds; "
-                f"did you mean {number * SECOND} ({moment(number * SECOND)})? "
+                f"--{option} {text} is {format_time(number)} in milliseconds; "
+                f"did you mean {number * SECOND} ({format_time(number * SECOND)})? "
                 "For a time in 1970 use ISO 8601."
             )
 
@@ -47,7 +47,7 @@ def check_parts(named: NamedJob, replicas: Sequence[str], devices: Sequence[str]
     """Raise NotFoundError, with similar names, for a replica or a device that the job never had."""
     if not replicas and not devices:
         return
-    detail = named.api.job(named.id, named.project)
+    detail = named.api.read_job(named.id, named.project)
     _check("replica", replicas, {replica.name for replica in detail.replicas}, named.id)
     _check("device", devices, {device.device for device in detail.devices}, named.id)
 
@@ -56,13 +56,15 @@ def check_metrics(named: NamedJob, metrics: Sequence[str]) -> None:
     """Raise NotFoundError, with the metrics that the job has, if the job has none of ``metrics``."""
     names = named.api.list_metric_names(named.id, named.project)
     # A limit that a job record states has a value but no samples.
-    if not names or set(metrics) & set(names) or named.api.latest(named.id, metrics, project=named.project):
+    if not names or set(metrics) & set(names) or named.api.read_latest(named.id, metrics, project=named.project):
         return
-    near = choices(metrics[0], [name for name in names if not name.startswith("agent.")], "it has")
+    near = format_choices(metrics[0], [name for name in names if not name.startswith("agent.")], "it has")
     raise NotFoundError(f"job {named.id} has no measurements of {', '.join(metrics)}{near}", "metric")
 
 
 def _check(kind: str, names: Iterable[str], existing: set[str], job: str) -> None:
     for name in names:
         if existing and name not in existing:
-            raise NotFoundError(f"job {job} has no {kind} {name!r}{choices(name, existing, 'it has')}", kind, name)
+            raise NotFoundError(
+                f"job {job} has no {kind} {name!r}{format_choices(name, existing, 'it has')}", kind, name
+            )

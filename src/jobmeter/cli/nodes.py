@@ -7,13 +7,13 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.options import define_verb, names_option
-from jobmeter.cli.output import console, duration, format_count, moment, print_json, show_listing
+from jobmeter.cli.options import build_names_option, define_verb
+from jobmeter.cli.output import build_console, format_count, format_duration, format_time, print_json, show_listing
 from jobmeter.errors import NotFoundError
 from jobmeter.model.answers import FaultBody
 from jobmeter.model.job import Node
-from jobmeter.model.nearest import choices
-from jobmeter.model.quantity import quantity
+from jobmeter.model.nearest import format_choices
+from jobmeter.model.quantity import format_quantity
 from jobmeter.model.time import SystemClock
 
 _MOST_MISSING = 3
@@ -22,7 +22,7 @@ _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "mem
 
 
 @define_verb("jobmeter nodes", "jobmeter nodes --json")
-@names_option(
+@build_names_option(
     "--group", "--resource-group", "groups", complete=completion.groups, help_text="Only nodes of this resource group."
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
@@ -32,18 +32,20 @@ def command(groups: Sequence[str], as_json: bool, connection: local.LocalConnect
     api = connection.open()
     found, faulty = api.read_nodes_and_faults(connection.project)
     if not found:
-        local.project_of(api, connection.project)
+        local.check_project(api, connection.project)
     existing = {node.resource_group for node in found} - {""}
     unknown = next((name for name in groups if name not in existing), None)
     if unknown is not None and existing:
-        raise NotFoundError(f"no node has the resource group {unknown!r}{choices(unknown, existing)}", "resource_group")
+        raise NotFoundError(
+            f"no node has the resource group {unknown!r}{format_choices(unknown, existing)}", "resource_group"
+        )
     nodes = [node for node in found if not groups or node.resource_group in groups]
     faults = {(one.cluster, one.node): one.faults for one in faulty}
     if as_json:
         print_json([{**msgspec.structs.asdict(node), "faults": faults.get(_place(node), [])} for node in nodes])
         return
     if not nodes:
-        console().print("no node matches" if groups or connection.project else _FIRST_STEP, markup=False)
+        build_console().print("no node matches" if groups or connection.project else _FIRST_STEP, markup=False)
         return
     now_ms = SystemClock().now_ms()
     columns: tuple[str, ...] = (
@@ -61,7 +63,7 @@ def command(groups: Sequence[str], as_json: bool, connection: local.LocalConnect
     if any(_place(node) in faults for node in nodes):
         columns = (*columns, "faults")
         rows = [(*row, _faults(faults.get(_place(node), []))) for row, node in zip(rows, nodes, strict=True)]
-    out = console()
+    out = build_console()
     show_listing(out, columns, rows, right=("cores", "memory"), spare=_SPARE, folded="faults")
     with_faults = sum(_place(node) in faults for node in nodes)
     if with_faults:
@@ -83,11 +85,11 @@ def _faults(found: Sequence[FaultBody]) -> str:
 def _fault(one: FaultBody) -> str:
     device = f"{one.device}: " if one.device and one.device not in one.text else ""
     hit = f", hit {', '.join(job.id for job in one.jobs[:_MOST_MISSING])}" if one.jobs else ""
-    return f"{device}{one.text}, since {moment(one.start)} UTC{hit}"
+    return f"{device}{one.text}, since {format_time(one.start)} UTC{hit}"
 
 
 def _row(node: Node, now_ms: int) -> tuple[str, ...]:
-    heard = "-" if node.last_seen is None else f"{duration(max(now_ms - node.last_seen, 0) // 1000 * 1000)} ago"
+    heard = "-" if node.last_seen is None else f"{format_duration(max(now_ms - node.last_seen, 0) // 1000 * 1000)} ago"
     info = node.info
     return (
         node.name,
@@ -97,7 +99,7 @@ def _row(node: Node, now_ms: int) -> tuple[str, ...]:
         _devices(info),
         node.resource_group,
         node.cluster,
-        moment(node.last_seen),
+        format_time(node.last_seen),
         _text(info, "kernel"),
     )
 
@@ -108,7 +110,7 @@ def _text(info: Mapping[str, Any], *names: str) -> str:
 
 def _bytes(info: Mapping[str, Any]) -> str:
     amount = info.get("memory") or info.get("memory_total")
-    return quantity(float(amount), "By") if isinstance(amount, int | float) else "-"
+    return format_quantity(float(amount), "By") if isinstance(amount, int | float) else "-"
 
 
 def _devices(info: Mapping[str, Any]) -> str:

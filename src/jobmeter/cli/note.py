@@ -7,7 +7,7 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.options import check_option, define_verb
-from jobmeter.cli.output import console, moment, print_json, show_listing
+from jobmeter.cli.output import build_console, format_time, print_json, show_listing
 from jobmeter.model.annotation import NewNote
 from jobmeter.model.time import parse_time
 
@@ -16,7 +16,7 @@ from jobmeter.model.time import parse_time
     "jobmeter note train-1 'Learning rate lowered.' --at 2026-11-20T15:00:00Z",
     "jobmeter note train-1 --delete note-0123456789abcdef",
 )
-@click.argument("job", shell_complete=completion.jobs)
+@click.argument("job", shell_complete=completion.complete_jobs)
 @click.argument("text", required=False)
 @click.option("--at", metavar="TIME", help="The moment that the note is about: ISO 8601 or epoch milliseconds.")
 @click.option("--author", help="Who writes the note. [default: the user of this machine]")
@@ -47,24 +47,28 @@ def command(
         if as_json:
             print_json({"id": deleted})
         else:
-            console().print(f"{deleted} of {named.id} was deleted", markup=False)
+            build_console().print(f"{deleted} of {named.id} was deleted", markup=False)
     elif text is not None:
         note = NewNote(text=text, time=time, author=getpass.getuser() if author is None else author)
         made = named.api.write_note(named.id, note, named.project)
         if as_json:
             print_json(msgspec.to_builtins(made))
         else:
-            console().print(f"{made.id} about {named.id} was written", markup=False)
+            build_console().print(f"{made.id} about {named.id} was written", markup=False)
     else:
         _list(named, as_json=as_json)
 
 
 def _list(named: local.NamedJob, *, as_json: bool) -> None:
-    found = named.api.annotations(named.id, named.project).notes
+    found = named.api.read_annotations(named.id, named.project).notes
     if as_json:
         print_json([msgspec.to_builtins(one) for one in found])
     elif found:
-        rows = [(one.id, moment(one.time), one.author or one.by, moment(one.created), one.text) for one in found]
-        show_listing(console(), ("id", "about", "author", "written", "note"), rows, spare=("written",), folded="note")
+        rows = [
+            (one.id, format_time(one.time), one.author or one.by, format_time(one.created), one.text) for one in found
+        ]
+        show_listing(
+            build_console(), ("id", "about", "author", "written", "note"), rows, spare=("written",), folded="note"
+        )
     else:
-        console().print(f"{named.id} has no notes", markup=False)
+        build_console().print(f"{named.id} has no notes", markup=False)

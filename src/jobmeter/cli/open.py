@@ -12,7 +12,7 @@ from jobmeter.client.api import Api
 
 
 @define_verb("jobmeter open", "jobmeter open last --print")
-@click.argument("job", required=False, shell_complete=completion.jobs)
+@click.argument("job", required=False, shell_complete=completion.complete_jobs)
 @click.option("--print", "only_print", is_flag=True, help="Print the link without opening it.")
 @local.connection_options
 def command(job: str | None, only_print: bool, connection: local.LocalConnection) -> None:
@@ -30,7 +30,7 @@ def command(job: str | None, only_print: bool, connection: local.LocalConnection
 
 def show_page(api: Api, job: str = "", project: str = "", *, only_print: bool) -> None:
     """Open the page, or the page of a job, signed in; print the link if asked to, or without a browser."""
-    link = api.page_link(job, project)
+    link = api.create_page_link(job, project)
     if only_print or not _has_browser() or not webbrowser.open(link):
         click.echo(link)
     else:

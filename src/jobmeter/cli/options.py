@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.cluster import JobIds
 from jobmeter.model.time import parse_duration
-from jobmeter.settings import default_data_directory
+from jobmeter.settings import find_data_directory
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -35,7 +35,7 @@ _ARGUMENTS_BEGIN = 48
 """Field of ``/proc/PID/stat``, counted from 1, with the address of the command line: see proc_pid_stat(5)."""
 
 
-def key_option(help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
+def build_key_option(help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
     """Build the option ``--key``. Its value is overwritten in the command line that other users see."""
     return click.option("--key", metavar="TOKEN", help=help_text, callback=_hide_secret, **more)
 
@@ -68,33 +68,33 @@ def overwrite_argument(value: str, process: Path = Path("/proc/self")) -> None:
         os.close(memory)
 
 
-def names_option(
+def build_names_option(
     *flags: str, complete: Callable[[click.Context, click.Parameter, str], list[CompletionItem]], help_text: str
 ) -> Callable[[_Function], _Function]:
     """Return a filter by names that may be repeated; ``complete`` completes a name in a shell."""
     return click.option(*flags, multiple=True, metavar="NAME", shell_complete=complete, help=help_text)
 
 
-def choice(kind: type[StrEnum]) -> click.Choice[str]:
+def build_choice(kind: type[StrEnum]) -> click.Choice[str]:
     """Build a case-insensitive choice of words."""
     return click.Choice([str(one) for one in kind], case_sensitive=False)
 
 
-def env_option(flag: str, help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
+def build_env_option(flag: str, help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
     """Return an option that the environment may set: ``--log-rate`` by JOBMETER_LOG_RATE, which replaces ``{}``."""
     variable = f"JOBMETER_{flag.removeprefix('--').replace('-', '_').upper()}"
     return click.option(flag, envvar=variable, help=help_text.format(variable), **more)
 
 
-def job_ids_option(help_text: str) -> Callable[[_Function], _Function]:
+def build_job_ids_option(help_text: str) -> Callable[[_Function], _Function]:
     """Build the option ``--job-ids``: the form of job ids, ``JobIds`` as text."""
     forms = click.Choice([one.value for one in JobIds])
-    return env_option("--job-ids", help_text, type=forms, default=JobIds.PLAIN.value, show_default=True)
+    return build_env_option("--job-ids", help_text, type=forms, default=JobIds.PLAIN.value, show_default=True)
 
 
-def data_folder(given: Path | None = None) -> Path:
+def find_data_folder(given: Path | None = None) -> Path:
     """Return the given folder, else JOBMETER_DATA, else the user's default."""
-    return given or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
+    return given or Path(os.environ.get("JOBMETER_DATA") or find_data_directory(os.environ))
 
 
 def parse_interval(text: str, shortest_ms: int) -> int:
@@ -215,7 +215,7 @@ class GroupedCommand(click.Command):
         super().__init__(*arguments, **options)
         self._groups = {**groups, **{heading: names for heading, names in _SHARED.items() if heading not in groups}}
 
-    def sections(self, context: click.Context) -> dict[str, list[Record]]:
+    def group_options(self, context: click.Context) -> dict[str, list[Record]]:
         """Return the options by heading."""
         heading_of = {name: heading for heading, names in reversed(self._groups.items()) for name in names}
         found: dict[str, list[Record]] = {heading: [] for heading in self._groups}
@@ -227,7 +227,7 @@ class GroupedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, one section per group."""
-        for heading, records in self.sections(ctx).items():
+        for heading, records in self.group_options(ctx).items():
             with formatter.section(heading):
                 formatter.write_dl(records)
 

@@ -20,9 +20,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from jobmeter.cli.terminal import printable, printable_json, printable_text, unguarded
-from jobmeter.model.quantity import quantity
-from jobmeter.model.time import HOUR, MINUTE, SECOND, iso
+from jobmeter.cli.terminal import make_json_printable, make_printable, make_text_printable, unwrap_stream
+from jobmeter.model.quantity import format_quantity
+from jobmeter.model.time import HOUR, MINUTE, SECOND, format_iso
 
 BARS = "▁▂▃▄▅▆▇█"
 _BROKEN_PIPE_STATUS = 141
@@ -43,17 +43,17 @@ _STATE_STYLES = {
 
 
 class GuardedConsole(Console):
-    """Console that filters text by ``printable_text`` but keeps its own colours and movements."""
+    """Console that filters text by ``make_text_printable`` but keeps its own colours and movements."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render with filtered text."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=printable_text(segment.text))
+            yield segment if segment.control else segment._replace(text=make_text_printable(segment.text))
 
 
-def console(stream: IO[str] | None = None) -> Console:
+def build_console(stream: IO[str] | None = None) -> Console:
     """Build a console: with the terminal's width and colours, or wide and plain."""
-    file = unguarded(stream or sys.stdout)
+    file = unwrap_stream(stream or sys.stdout)
     if isinstance(file, TextIOWrapper):
         # An encoding without block characters prints question marks instead of failing.
         file.reconfigure(errors="replace")
@@ -63,7 +63,7 @@ def console(stream: IO[str] | None = None) -> Console:
 
 
 @contextmanager
-def piped() -> Iterator[None]:
+def handle_closed_pipe() -> Iterator[None]:
     """Handle a closed standard output: stop writing, and exit with status 141."""
     try:
         yield
@@ -75,11 +75,13 @@ def piped() -> Iterator[None]:
 
 def print_json(value: object, stream: IO[str] | None = None) -> None:
     """Print indented JSON in UTF-8; a struct as it is sent."""
-    text = printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    text = make_json_printable(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
     (stream or sys.stdout).write(text + "\n")
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), folded: str = "") -> Table:
+def build_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), folded: str = ""
+) -> Table:
     """Build a table of cells that are already text. Columns in ``right`` are numbers; ``folded`` may be long.
 
     Cells are untrusted: nothing in them is interpreted as markup or as a control character.
@@ -90,24 +92,24 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable
         justify: Literal["left", "right"] = "right" if column in numbers else "left"
         shown.add_column(column, justify=justify, no_wrap=column != folded, overflow="fold")
     for row in rows:
-        shown.add_row(*(cell_of(column, text) for column, text in zip(columns, row, strict=True)))
+        shown.add_row(*(format_cell(column, text) for column, text in zip(columns, row, strict=True)))
     return shown
 
 
-def cell(text: str) -> str:
+def escape_cell(text: str) -> str:
     """Escape the text as markup, without characters that a terminal would act on."""
-    return escape(printable(text))
+    return escape(make_printable(text))
 
 
-def cell_of(column: str, text: str) -> str:
+def format_cell(column: str, text: str) -> str:
     """Format a cell of a table as markup: in a column ``state`` with the state's colour."""
-    return state_cell(text) if column == STATE else cell(text)
+    return format_state(text) if column == STATE else escape_cell(text)
 
 
-def state_cell(state: str) -> str:
+def format_state(state: str) -> str:
     """Format a state as markup, in its colour. Only for a state: a job may have the name ``Failed``."""
     style = _STATE_STYLES.get(state)
-    return f"[{style}]{state}[/]" if style else cell(state)
+    return f"[{style}]{state}[/]" if style else escape_cell(state)
 
 
 def print_hanging(out: Console, label: str, text: str, indent: int, tail: str = "") -> None:
@@ -119,12 +121,12 @@ def print_hanging(out: Console, label: str, text: str, indent: int, tail: str = 
         out.print(f"{label}{text} {tail}".rstrip())
         return
     texts = [Text.from_markup(one) for one in (text, tail) if one]
-    out.print(hanging(Text.from_markup(label), texts[0] if texts else Text(), indent, out.width, *texts[1:]))
+    out.print(wrap_hanging(Text.from_markup(label), texts[0] if texts else Text(), indent, out.width, *texts[1:]))
 
 
-def hanging(label: Text, text: Text, indent: int, width: int, *tail: Text) -> Text:
+def wrap_hanging(label: Text, text: Text, indent: int, width: int, *tail: Text) -> Text:
     """Wrap a label and a text into lines of at most ``width`` characters. Lines after the first one are indented."""
-    wrapping, room = console(), max(width - indent, 1)
+    wrapping, room = build_console(), max(width - indent, 1)
     lines = text.wrap(wrapping, room)
     for end in tail:
         if lines[-1].cell_len + 1 + end.cell_len <= room:
@@ -139,12 +141,12 @@ def format_count(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
-def moment(time_ms: int | None) -> str:
+def format_time(time_ms: int | None) -> str:
     """Format a time as ``2026-11-20 15:33:56`` in UTC; a dash if unknown."""
-    return "-" if time_ms is None else iso(time_ms // SECOND * SECOND).replace("T", " ").removesuffix("Z")
+    return "-" if time_ms is None else format_iso(time_ms // SECOND * SECOND).replace("T", " ").removesuffix("Z")
 
 
-def duration(length_ms: int | None) -> str:
+def format_duration(length_ms: int | None) -> str:
     """Format ``2d 3h``, ``1h 04m``, ``30m``, ``3m 20s``, ``25.3s``, ``210ms``; a dash if unknown.
 
     Rounded to the smaller unit before it is split, so that 3,599.7 s are ``1h`` and not ``60m``.
@@ -198,7 +200,7 @@ class TrendColumn:
         return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
 
 
-def sparkline(course: TrendColumn, width: int = 32, highest: float = 0.0) -> str:
+def draw_sparkline(course: TrendColumn, width: int = 32, highest: float = 0.0) -> str:
     """Draw values over time in ``width`` characters, from 0 (or the lowest value, if below) to the highest.
 
     A blank is a time without a measurement. ``highest`` is the top of a scale shared by several sparklines.
@@ -208,12 +210,12 @@ def sparkline(course: TrendColumn, width: int = 32, highest: float = 0.0) -> str
     return "".join(" " if mean is None else BARS[round((mean - low) / (high - low) * 7)] for mean in means)
 
 
-def course_width(out: Console) -> int:
+def compute_trend_width(out: Console) -> int:
     """Width of a sparkline in a table on that console."""
     return 32 if out.width >= _ROOMY else 12
 
 
-def chart(
+def draw_chart(
     course: TrendColumn,
     unit: str,
     *,
@@ -229,17 +231,17 @@ def chart(
     shared by several charts. ``ends`` are labels that replace the times below.
     """
     peak = max((value for _, value in course.points), default=0.0) if highest is None else highest
-    width = max(_NARROWEST, min(width, room - len(quantity(peak, unit)) - 6))
+    width = max(_NARROWEST, min(width, room - len(format_quantity(peak, unit)) - 6))
     means = course.average(width)
     low, high = _bounds(means if highest is None else [*means, highest])
     levels = [0 if mean is None else round((mean - low) / (high - low) * (height * 8 - 1)) + 1 for mean in means]
-    labels = {height - 1: quantity(high, unit), 0: quantity(low, unit)}
+    labels = {height - 1: format_quantity(high, unit), 0: format_quantity(low, unit)}
     margin = max(len(label) for label in labels.values())
     lines = []
     for row in range(height - 1, -1, -1):
         blocks = "".join(_block(level - row * 8) for level in levels)
         lines.append(f"{labels.get(row, ''):>{margin}} ┤{blocks}".rstrip())
-    first, last = ends or (moment(course.start), moment(course.end))
+    first, last = ends or (format_time(course.start), format_time(course.end))
     lines.append(f"{'':>{margin}}  {first}{last:>{width - len(first)}}")
     return "\n".join(lines)
 
@@ -260,7 +262,7 @@ _LEAST_FOLDED = 28
 """Least width of a folded column."""
 
 
-def fitted(
+def build_fitted_table(
     width: int,
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -272,7 +274,7 @@ def fitted(
     """Build a table of at most ``width`` characters, or a block of lines per row if no table fits.
 
     ``spare`` are columns that may be hidden, in this order; a line below names the hidden ones. Cells of the column
-    ``folded`` may span several lines. Cells are text, see ``table``.
+    ``folded`` may span several lines. Cells are text, see ``build_table``.
     """
     shown_columns, missing = list(range(len(columns))), []
     needs = [_need(column, [row[at] for row in rows], column == folded) for at, column in enumerate(columns)]
@@ -284,7 +286,7 @@ def fitted(
         if name in columns:
             shown_columns.remove(columns.index(name))
             missing.append(name)
-    shown = table(
+    shown = build_table(
         [columns[at] for at in shown_columns], [[row[at] for at in shown_columns] for row in rows], right, folded=folded
     )
     if not missing:
@@ -303,7 +305,7 @@ def show_listing(
     folded: str = "",
 ) -> None:
     """Print rows in a form that fits the console."""
-    out.print(fitted(out.width, columns, rows, right=right, spare=spare, folded=folded))
+    out.print(build_fitted_table(out.width, columns, rows, right=right, spare=spare, folded=folded))
 
 
 def _need(column: str, cells: Sequence[str], folded: bool) -> int:
@@ -317,9 +319,9 @@ def _stack_cells(columns: Sequence[str], rows: Sequence[Sequence[str]], width: i
     indent = widest + 4 if widest + 4 <= width // 2 else 2
     lines: list[Text] = []
     for row in rows:
-        lines.append(Text.from_markup(f"[bold]{cell(row[0])}[/]", overflow="fold"))
+        lines.append(Text.from_markup(f"[bold]{escape_cell(row[0])}[/]", overflow="fold"))
         for column, text in zip(columns[1:], row[1:], strict=True):
             if text not in {"", "-"}:
                 label = Text.from_markup(f"  {column:<{widest}}  ", overflow="fold")
-                lines.append(hanging(label, Text.from_markup(cell_of(column, text)), indent, width))
+                lines.append(wrap_hanging(label, Text.from_markup(format_cell(column, text)), indent, width))
     return Group(*lines)

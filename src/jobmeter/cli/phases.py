@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from jobmeter.cli.output import cell, duration, print_hanging, show_listing
+from jobmeter.cli.output import escape_cell, format_duration, print_hanging, show_listing
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.phase import JobPhases, Phase, PhaseDifference
 
@@ -26,7 +26,7 @@ def show_phases(out: Console, phases: JobPhases | None) -> None:
         return
     whole = sum(phases.totals.values())
     rows = [
-        (phase.label, duration(length), f"{length / whole:.0%}", str(len(phases.select(phase))))
+        (phase.label, format_duration(length), f"{length / whole:.0%}", str(len(phases.select(phase))))
         for phase in Phase
         if (length := phases.totals.get(phase.value))
     ]
@@ -36,7 +36,7 @@ def show_phases(out: Console, phases: JobPhases | None) -> None:
 
 def show_sentence(out: Console, difference: PhaseDifference) -> None:
     """Print the difference and its largest causes as a sentence."""
-    print_hanging(out, "", f"[bold]{cell(difference.sentence)}[/]", 2)
+    print_hanging(out, "", f"[bold]{escape_cell(difference.sentence)}[/]", 2)
 
 
 def show_causes(out: Console, difference: PhaseDifference) -> None:
@@ -47,7 +47,13 @@ def show_causes(out: Console, difference: PhaseDifference) -> None:
         for part in difference.parts
     ]
     rows.append(
-        ("whole", duration(difference.a_ms), duration(difference.b_ms), _format_signed(difference.difference_ms), "")
+        (
+            "whole",
+            format_duration(difference.a_ms),
+            format_duration(difference.b_ms),
+            _format_signed(difference.difference_ms),
+            "",
+        )
     )
     out.print()
     columns = ("cause", a, b, "difference", "figures")
@@ -56,12 +62,12 @@ def show_causes(out: Console, difference: PhaseDifference) -> None:
     for name, reason in difference.unknown.items():
         by_reason.setdefault(reason, []).append(name.replace("_", " "))
     for reason, names in by_reason.items():
-        print_hanging(out, "", f"unknown: {cell(', '.join(names))} ({cell(reason)})", 2)
+        print_hanging(out, "", f"unknown: {escape_cell(', '.join(names))} ({escape_cell(reason)})", 2)
 
 
 def _length(length_ms: int) -> str:
-    return duration(length_ms) if length_ms else "0s"
+    return format_duration(length_ms) if length_ms else "0s"
 
 
 def _format_signed(length_ms: int) -> str:
-    return "-" if not length_ms else f"{'+' if length_ms > 0 else '-'}{duration(abs(length_ms))}"
+    return "-" if not length_ms else f"{'+' if length_ms > 0 else '-'}{format_duration(abs(length_ms))}"

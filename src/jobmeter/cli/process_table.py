@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from jobmeter.cli.output import cell, show_listing
+from jobmeter.cli.output import escape_cell, show_listing
 from jobmeter.model.task import (
     CheckStatus,
     DiagnosticTask,
@@ -20,7 +20,7 @@ def print_processes(out: Console, task: DiagnosticTask) -> None:
         found = {use.pid: use for check in answer.checks for use in check.processes}
         rows += [(answer.node, use) for use in found.values()]
         if not found:
-            out.print(f"node {cell(answer.node)}: {cell(_reason(answer))}")
+            out.print(f"node {escape_cell(answer.node)}: {escape_cell(_reason(answer))}")
     if not rows:
         return
     rows.sort(key=lambda row: (-(row[1].cores or 0.0), -row[1].memory, row[0], row[1].pid))

@@ -61,7 +61,7 @@ def program_options(default: str, *, output: bool = False) -> Callable[[Callable
 
 
 def _check_path(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
-    if value and len(places.address(value).encode()) > _LONGEST_PATH:
+    if value and len(places.make_address(value).encode()) > _LONGEST_PATH:
         raise click.BadParameter(f"the path may have {_LONGEST_PATH} bytes")
     return value
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jobmeter.cli.output import duration
+from jobmeter.cli.output import format_duration
 from jobmeter.client.api import Api
 from jobmeter.errors import NotFoundError
 from jobmeter.model import catalog
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.job import Job
-from jobmeter.model.quantity import quantity
+from jobmeter.model.quantity import format_quantity
 
 COLUMNS = tuple((metric.column.lower(), metric.name) for metric in catalog.METRICS if metric.column)
 SPARE = ("user", "disk read", "net in", "disk write", "net out", "power", "npu memory", "gpu memory", "name", "memory")
@@ -35,7 +35,7 @@ class Joined(NamedTuple):
     @property
     def text(self) -> str:
         """Value as text; a dash if unknown."""
-        return quantity(self.value, self.unit)
+        return format_quantity(self.value, self.unit)
 
 
 def join_values(values: Sequence[LatestValue], metric: str) -> Joined:
@@ -58,7 +58,7 @@ def load(values: Sequence[LatestValue]) -> list[float]:
     return [join_values(values, metric).value or 0.0 for metric in BUSY]
 
 
-def cells(values: Sequence[LatestValue]) -> list[str]:
+def format_cells(values: Sequence[LatestValue]) -> list[str]:
     """Format the current usage, a cell for each of ``COLUMNS``."""
     return [join_values(values, metric).text for _, metric in COLUMNS]
 
@@ -66,7 +66,7 @@ def cells(values: Sequence[LatestValue]) -> list[str]:
 def read_newest(api: Api, job: Job) -> list[LatestValue]:
     """Return the newest values of a job's devices and replicas; empty if it was deleted meanwhile."""
     try:
-        return api.latest(job.id, by="device", project=job.project)
+        return api.read_latest(job.id, by="device", project=job.project)
     except NotFoundError:
         return []
 
@@ -81,8 +81,8 @@ def find_end(job: Job) -> int | None:
     return job.end if job.end is not None else job.last_sample
 
 
-def age(job: Job, now_ms: int) -> str:
+def format_age(job: Job, now_ms: int) -> str:
     """Format the run time of a job."""
     start, end = find_start(job), find_end(job)
     until = end if job.state.finished and end is not None else now_ms
-    return MISSING if start is None else duration(max(until - start, 0))
+    return MISSING if start is None else format_duration(max(until - start, 0))

@@ -7,7 +7,7 @@ import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.options import define_verb
-from jobmeter.cli.output import console, print_json
+from jobmeter.cli.output import build_console, print_json
 from jobmeter.errors import ConfigurationError
 
 _DAYS = click.IntRange(1, 36_500)
@@ -32,9 +32,9 @@ def command(back: bool, yes: bool, as_json: bool, connection: local.LocalConnect
         raise click.UsageError("give --default or a number of days, not both")
     api = connection.open()
     project = connection.project or "default"
-    current = api.retention(project)
+    current = api.read_retention(project)
     if not changes and current == api.read_default_retention(connection.project):
-        local.project_of(api, project)
+        local.check_project(api, project)
     if changes:
         new = msgspec.structs.replace(current, **changes)
         shorter = [text for name, text in _FIELDS if getattr(new, name) < getattr(current, name)]
@@ -47,9 +47,9 @@ def command(back: bool, yes: bool, as_json: bool, connection: local.LocalConnect
     if as_json:
         print_json({"project": project, **msgspec.structs.asdict(current)})
         return
-    console().print(f"project {project} keeps", markup=False)
+    build_console().print(f"project {project} keeps", markup=False)
     for name, text in _FIELDS:
-        console().print(f"  {text:<9}{getattr(current, name):>6} days", markup=False)
+        build_console().print(f"  {text:<9}{getattr(current, name):>6} days", markup=False)
 
 
 def confirm(question: str, *, yes: bool) -> None:

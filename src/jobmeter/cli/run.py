@@ -18,12 +18,12 @@ import click
 
 from jobmeter.cli.attempt import determine_attempt
 from jobmeter.cli.options import (
+    build_key_option,
     ca_file_option,
     check_option,
-    data_folder,
     data_option,
     define_verb,
-    key_option,
+    find_data_folder,
     parse_interval,
 )
 from jobmeter.cli.program_options import program_options
@@ -31,13 +31,13 @@ from jobmeter.client.transport import Transport
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.launch.lease import lease_owner
-from jobmeter.collect.launch.plan import LaunchPlan, job_name, make_job_id
+from jobmeter.collect.launch.plan import LaunchPlan, make_job_id, name_job
 from jobmeter.collect.launch.result import Result
 from jobmeter.collect.launch.session import JobRun
 from jobmeter.collect.launch.tracking import may_track
 from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.collect.spool import Spool
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import escape_invalid
 from jobmeter.errors import ConflictError, JobmeterError
 from jobmeter.model.series import check_job_id, check_project
 from jobmeter.model.time import SystemClock
@@ -79,7 +79,7 @@ _GROUPS = {
     "--replicas", type=click.IntRange(1, 1024), default=1, help="Number of copies to start, each with a rank."
 )
 @click.option("--server", metavar="URL", help="Server to send the samples to (JOBMETER_SERVER).")
-@key_option("The token of a key that may write (JOBMETER_KEY).")
+@build_key_option("The token of a key that may write (JOBMETER_KEY).")
 @data_option
 @ca_file_option
 @click.option("--interval", default="1s", show_default=True, help="Time between two samples.")
@@ -123,11 +123,11 @@ def command(  # noqa: PLR0913 - one for each option
     _open_streams()
     clock = SampleClock(SystemClock())
     target = None if pid is None else _target_of(pid, clock)
-    shown = name or job_name(words := target.command if target else words)
+    shown = name or name_job(words := target.command if target else words)
     job = check_option(check_job_id, job_id, "--job-id") if job_id else make_job_id(shown, clock)
-    place = NodeIdentity(node_name(), project=check_option(check_project, project, "--project") if project else "")
+    place = NodeIdentity(read_node_name(), project=check_option(check_project, project, "--project") if project else "")
     interval_ms = parse_interval(interval, _SHORTEST_INTERVAL_MS)
-    spool = _spool(data_folder(data), job, server or _read_server_address())
+    spool = _spool(find_data_folder(data), job, server or _read_server_address())
     connect = _connector(server, key, data, ca_file)
     with ExitStack() as stack:
         if spool:
@@ -257,7 +257,7 @@ def _announce_link(
             if not quiet and sys.stderr.isatty():
                 from jobmeter.client.api import Api
 
-                _say(f"watch it at {Api(found).page_link(plan.job, place.project)}")
+                _say(f"watch it at {Api(found).create_page_link(plan.job, place.project)}")
         return found
 
     return connected
@@ -279,7 +279,7 @@ def _report(result: Result, spool: Spool | None) -> None:
         _say(f"{count} {'process' if count == 1 else 'processes'} of the command still running, unmeasured: {numbers}")
 
 
-def node_name() -> str:
+def read_node_name() -> str:
     """Return this machine's name with characters that a node's name may have."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname()).strip("-._")[:128] or "localhost"
 
@@ -326,7 +326,7 @@ def _summary(plan: LaunchPlan, result: Result) -> None:
 
 def _say(line: str) -> None:
     try:
-        click.echo(f"jobmeter: {valid_text(line)}", err=True)
+        click.echo(f"jobmeter: {escape_invalid(line)}", err=True)
     except (OSError, ValueError):
         _be_silent()
 

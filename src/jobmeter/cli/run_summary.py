@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import click
 from rich.table import Table
 
-from jobmeter.cli.output import BARS, console, duration
+from jobmeter.cli.output import BARS, build_console, format_duration
 from jobmeter.collect.launch.figures import Figure, RunFigures
 from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.launch.result import Result
 from jobmeter.model.job import JobState
-from jobmeter.model.quantity import quantity
+from jobmeter.model.quantity import format_quantity
 
 _WIDTH = 24
 _COLORS = {JobState.SUCCEEDED: "green", JobState.FAILED: "red", JobState.STOPPED: "yellow"}
@@ -28,7 +28,7 @@ Row = tuple[str, str, str]
 
 def show(plan: LaunchPlan, result: Result) -> None:
     """Print the summary."""
-    lasted = duration(result.end_ms - result.start_ms)
+    lasted = format_duration(result.end_ms - result.start_ms)
     head = f"{plan.job}  {result.state.value} ({_describe_end(result)}) after {lasted}"
     rows = list(_rows(result.figures, bars="utf" in (sys.stderr.encoding or "").lower()))
     rows += [("counted by", result.counted_by, "")] if result.counted_by else []
@@ -42,7 +42,7 @@ def show(plan: LaunchPlan, result: Result) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     for row in rows:
         table.add_row(*row)
-    out = console(sys.stderr)
+    out = build_console(sys.stderr)
     out.print(head, style=_COLORS.get(result.state, ""), markup=False)
     out.print(table, markup=False)
     if result.reason:
@@ -56,7 +56,7 @@ def _describe_end(result: Result) -> str:
     return "detached, it continues" if result.state is JobState.RUNNING else "its exit status is unknown"
 
 
-def sparkline(points: list[float], width: int = _WIDTH) -> str:
+def draw_sparkline(points: list[float], width: int = _WIDTH) -> str:
     """Draw the points as bars from 0 to the highest; neighbours are averaged if there are too many."""
     if not points:
         return ""
@@ -78,16 +78,16 @@ def _output(result: Result) -> str:
 def _rows(figures: RunFigures, *, bars: bool) -> Iterator[Row]:
     def row(title: str, text: str, *names: str) -> Row:
         courses = [figures.by_name[name].points for name in names if name in figures.by_name]
-        return title, text, sparkline(_add_curves(courses)) if bars else ""
+        return title, text, draw_sparkline(_add_curves(courses)) if bars else ""
 
     by_name = dict(figures.by_name)
     if cpu := by_name.get("cpu"):
-        used = quantity(round(figures.sum_growth("cpu.time"), 2), "s")
+        used = format_quantity(round(figures.sum_growth("cpu.time"), 2), "s")
         yield row("CPU", f"{_mean_and_peak(cpu, '{core}')}; {used} used", "cpu")
     if memory := by_name.get("memory"):
         yield row("memory", _mean_and_peak(memory, "By"), "memory")
     if figures.memory_peak:
-        yield row("memory.peak", f"{quantity(figures.memory_peak, 'By')} in one replica", "memory.peak")
+        yield row("memory.peak", f"{format_quantity(figures.memory_peak, 'By')} in one replica", "memory.peak")
     for title, name, unit in _DEVICES:
         if figure := by_name.get(name):
             yield row(title, _mean_and_peak(figure, unit), name)
@@ -117,8 +117,8 @@ def _traffic(figures: RunFigures) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 def _mean_and_peak(figure: Figure, unit: str) -> str:
-    return f"mean {quantity(figure.mean, unit)}, peak {quantity(figure.peak, unit)}"
+    return f"mean {format_quantity(figure.mean, unit)}, peak {format_quantity(figure.peak, unit)}"
 
 
 def _format_total(figures: RunFigures, metric: str) -> str:
-    return quantity(figures.sum_growth(metric), "By")
+    return format_quantity(figures.sum_growth(metric), "By")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
-from jobmeter.cli.output import console, piped
+from jobmeter.cli.output import build_console, handle_closed_pipe
 from jobmeter.errors import ConfigurationError
 
 
@@ -18,7 +18,7 @@ def save(pieces: Iterator[bytes], output: Path | None) -> None:
     A failure leaves no file, and an existing one unchanged.
     """
     if output is None:
-        with piped():
+        with handle_closed_pipe():
             if sys.stdout.isatty():
                 _show(pieces)
             else:
@@ -28,7 +28,7 @@ def save(pieces: Iterator[bytes], output: Path | None) -> None:
         return
     part = output.with_name(f"{output.name}.part")
     try:
-        with writing(output):
+        with convert_write_errors(output):
             with part.open("wb") as file, _progress() as show:
                 for piece in pieces:
                     file.write(piece)
@@ -48,7 +48,7 @@ def _show(pieces: Iterator[bytes]) -> None:
 
 
 @contextmanager
-def writing(output: Path) -> Iterator[None]:
+def convert_write_errors(output: Path) -> Iterator[None]:
     """Convert OSError to ConfigurationError with one sentence."""
     try:
         yield
@@ -63,6 +63,6 @@ def _progress() -> Iterator[Callable[[int], None]]:
         yield lambda size: None  # noqa: ARG005
         return
     columns = (TextColumn("exporting"), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console(sys.stderr), transient=True) as shown:
+    with Progress(*columns, console=build_console(sys.stderr), transient=True) as shown:
         task = shown.add_task("export", total=None)
         yield lambda size: shown.advance(task, size)

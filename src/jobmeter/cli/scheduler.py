@@ -10,14 +10,14 @@ from jobmeter.cli.options import (
     FOLDER,
     GroupedCommand,
     VerbGroup,
+    build_env_option,
+    build_job_ids_option,
+    build_key_option,
     ca_file_option,
     check_option,
     check_server,
-    data_folder,
     define_group,
-    env_option,
-    job_ids_option,
-    key_option,
+    find_data_folder,
     make_stop_event,
     parse_interval,
 )
@@ -26,7 +26,7 @@ from jobmeter.collect.deliver import Delivery
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import SchedulerKind
 from jobmeter.collect.scheduler.health import SchedulerHealth
-from jobmeter.collect.scheduler.registry import SUMMARIES, scheduler_kind
+from jobmeter.collect.scheduler.registry import SUMMARIES, find_scheduler_kind
 from jobmeter.collect.scheduler.watch import ClusterScopedIds, SchedulerWatch
 from jobmeter.collect.spool import Spool
 from jobmeter.errors import ConfigurationError
@@ -48,7 +48,7 @@ class _Kinds(VerbGroup):
         return list(SUMMARIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        return _command(cmd_name, scheduler_kind(cmd_name)) if cmd_name in SUMMARIES else None
+        return _command(cmd_name, find_scheduler_kind(cmd_name)) if cmd_name in SUMMARIES else None
 
 
 @define_group(
@@ -76,8 +76,8 @@ def _command(name: str, kind: SchedulerKind) -> click.Command:
 
 
 _COMMON = (
-    env_option("--server", "The server ({}).", metavar="URL", required=True),
-    key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True),
+    build_env_option("--server", "The server ({}).", metavar="URL", required=True),
+    build_key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True),
     click.option("--cluster", metavar="NAME", required=True, help="Name of the cluster."),
     click.option("--interval", default="10s", show_default=True, help="Time between two polls of the scheduler."),
     click.option(
@@ -87,7 +87,7 @@ _COMMON = (
         help="Folder for data that waits for the server (default: spool/scheduler-CLUSTER in the data folder).",
     ),
     ca_file_option,
-    job_ids_option("Form of job ids: the scheduler's own, or with @CLUSTER appended (JOBMETER_JOB_IDS)."),
+    build_job_ids_option("Form of job ids: the scheduler's own, or with @CLUSTER appended (JOBMETER_JOB_IDS)."),
     click.option(
         "--once", is_flag=True, help="Poll once, send, and exit: with status 1 if the server did not accept the jobs."
     ),
@@ -112,7 +112,7 @@ def _run(  # noqa: PLR0913 - one for each option
     check_server(server)
     check_option(check_name, cluster, "--cluster")
     interval_ms = parse_interval(interval, _SHORTEST_INTERVAL_MS)
-    spool_folder = Spool(spool or data_folder() / "spool" / f"scheduler-{cluster}")
+    spool_folder = Spool(spool or find_data_folder() / "spool" / f"scheduler-{cluster}")
     clock, outbox = SystemClock(), Outbox(spool_folder)
     transport = Transport(server, key, ca_file=ca_file)
     delivery = Delivery(outbox, lambda: transport, clock)

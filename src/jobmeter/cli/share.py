@@ -4,7 +4,7 @@ import click
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.options import define_verb
-from jobmeter.cli.output import moment, print_json
+from jobmeter.cli.output import format_time, print_json
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import DAY, SECOND, parse_duration
 
@@ -12,7 +12,7 @@ _LONGEST_MS = 365 * DAY
 
 
 @define_verb("jobmeter share last", "jobmeter share train-1 --expires 30d")
-@click.argument("job", shell_complete=completion.jobs)
+@click.argument("job", shell_complete=completion.complete_jobs)
 @click.option(
     "--expires", default="7d", show_default=True, metavar="DURATION", help="Lifetime of the token, up to 365d."
 )
@@ -32,4 +32,4 @@ def command(job: str, expires: str, as_json: bool, connection: local.LocalConnec
         print_json({"job": named.id, "project": named.project, "token": made.token, "expires": made.expires})
         return
     click.echo(made.token)
-    click.echo(f"gives access to the metrics of {named.id} until {moment(made.expires)} UTC", err=True)
+    click.echo(f"gives access to the metrics of {named.id} until {format_time(made.expires)} UTC", err=True)

@@ -6,7 +6,7 @@ import click
 
 from jobmeter.cli import local
 from jobmeter.cli.options import define_group
-from jobmeter.cli.output import console, duration, print_json, show_listing
+from jobmeter.cli.output import build_console, format_duration, print_json, show_listing
 from jobmeter.client.api import Api
 from jobmeter.errors import ConflictError, NotFoundError
 from jobmeter.model.answers import ShipperBody
@@ -24,13 +24,13 @@ def command() -> None:
 @local.listing_options
 def list_(as_json: bool, connection: local.LocalConnection) -> None:
     """List the shippers with their state and lag."""
-    found = connection.open().shippers(connection.project)
+    found = connection.open().list_shippers(connection.project)
     if as_json:
         print_json(found)
     elif found:
         _table(found)
     else:
-        console().print("no shippers yet: jobmeter shippers create GROUP --to PROJECT/LOGSTORE", markup=False)
+        build_console().print("no shippers yet: jobmeter shippers create GROUP --to PROJECT/LOGSTORE", markup=False)
 
 
 @command.define("jobmeter shippers create vision --to logs/training")
@@ -47,7 +47,7 @@ def create(group: str, sink: str, as_json: bool, connection: local.LocalConnecti
     if as_json:
         print_json(made)
         return
-    console().print(f"{made.id} ships the logs of {made.resource_group} to {project}/{logstore}", markup=False)
+    build_console().print(f"{made.id} ships the logs of {made.resource_group} to {project}/{logstore}", markup=False)
 
 
 @command.define("jobmeter shippers show vision")
@@ -61,7 +61,7 @@ def show(shipper: str, as_json: bool, connection: local.LocalConnection) -> None
         print_json(found)
         return
     for name, value in _facts(found):
-        console().print(f"{name:<15} {value}", markup=False)
+        build_console().print(f"{name:<15} {value}", markup=False)
 
 
 @command.define("jobmeter shippers delete vision")
@@ -71,11 +71,11 @@ def delete(shipper: str, connection: local.LocalConnection) -> None:
     """Delete SHIPPER, an id or a resource group. Waiting lines are not shipped; stored lines stay."""
     api = connection.open()
     gone = api.delete_shipper(_find(api, shipper, connection.project).id)
-    console().print(f"deleted {gone.id}; {gone.waiting} lines were not shipped", markup=False)
+    build_console().print(f"deleted {gone.id}; {gone.waiting} lines were not shipped", markup=False)
 
 
 def _find(api: Api, text: str, project: str | None) -> ShipperBody:
-    every = api.shippers(project)
+    every = api.list_shippers(project)
     found = [one for one in every if one.id == text] or [one for one in every if one.resource_group == text]
     if not found:
         raise NotFoundError(f"there is no shipper {text}: `jobmeter shippers list` lists all", "shipper", text)
@@ -104,7 +104,7 @@ def _facts(one: ShipperBody) -> list[tuple[str, str]]:
 
 
 def _lag(one: ShipperBody) -> str:
-    return duration(int(one.lag_seconds * 1000)) if one.lag_seconds else "-"
+    return format_duration(int(one.lag_seconds * 1000)) if one.lag_seconds else "-"
 
 
 def _table(found: Sequence[ShipperBody]) -> None:
@@ -125,4 +125,4 @@ def _table(found: Sequence[ShipperBody]) -> None:
         for one in found
     ]
     spare = ("error", "project", "dropped", "shipped")
-    show_listing(console(), columns, rows, right=("waiting", "shipped", "dropped"), spare=spare)
+    show_listing(build_console(), columns, rows, right=("waiting", "shipped", "dropped"), spare=spare)

@@ -8,22 +8,22 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.findings import headline, origin
+from jobmeter.cli.findings import format_headline, format_origin
 from jobmeter.cli.history import show_history
 from jobmeter.cli.options import define_verb
 from jobmeter.cli.output import (
     TrendColumn,
-    cell,
-    console,
-    course_width,
-    duration,
+    build_console,
+    compute_trend_width,
+    draw_sparkline,
+    escape_cell,
     format_count,
-    moment,
+    format_duration,
+    format_state,
+    format_time,
     print_hanging,
     print_json,
     show_listing,
-    sparkline,
-    state_cell,
 )
 from jobmeter.cli.phases import answer_or_none, show_phases
 from jobmeter.cli.reported import show_reported
@@ -36,7 +36,7 @@ from jobmeter.model.job import Job, JobState
 from jobmeter.model.job_answers import JobDetail, JobSummary
 from jobmeter.model.phase import JobPhases
 from jobmeter.model.quality import JobQuality
-from jobmeter.model.quantity import quantity
+from jobmeter.model.quantity import format_quantity
 
 _OF_ONE = ("mean of one", "peak of one")
 MOST_ROWS = 32
@@ -46,7 +46,7 @@ MOST_SENTENCES = 3
 
 
 @define_verb("jobmeter show last", "jobmeter show train-1 --json")
-@click.argument("job", shell_complete=completion.jobs)
+@click.argument("job", shell_complete=completion.complete_jobs)
 @click.option(
     "--json",
     "as_json",
@@ -64,14 +64,14 @@ def command(job: str, as_json: bool, connection: local.LocalConnection) -> None:
     a finished job the events follow, for a failed one also the end of its log.
     """
     named = connection.find(job)
-    detail = named.api.job(named.id, named.project)
-    quality = answer_or_none(lambda: named.api.quality(named.id, detail.job.project))
-    phases = answer_or_none(lambda: named.api.phases(named.id, detail.job.project))
-    annotations = answer_or_none(lambda: named.api.annotations(named.id, detail.job.project))
+    detail = named.api.read_job(named.id, named.project)
+    quality = answer_or_none(lambda: named.api.read_quality(named.id, detail.job.project))
+    phases = answer_or_none(lambda: named.api.read_phases(named.id, detail.job.project))
+    annotations = answer_or_none(lambda: named.api.read_annotations(named.id, detail.job.project))
     if as_json:
         print_json({**_document(detail, quality, phases), "annotations": annotations})
         return
-    out = console()
+    out = build_console()
     _head(out, detail.job, detail.usage)
     _annotations(out, annotations)
     _print_missing(out, quality)
@@ -80,7 +80,7 @@ def command(job: str, as_json: bool, connection: local.LocalConnection) -> None:
     _replicas(out, detail)
     _devices(out, detail)
     if detail.usage.metrics:
-        summary_table(out, detail.usage)
+        print_summary(out, detail.usage)
         out.print(
             f"\nover time: jobmeter metrics {detail.job.id} --metric {detail.usage.metrics[0].metric}", markup=False
         )
@@ -95,19 +95,19 @@ def _annotations(out: Console, found: Annotations | None) -> None:
     if found is None:
         return
     if found.tags:
-        out.print(f"  {'tags':<15}{cell(', '.join(one.tag for one in found.tags))}")
+        out.print(f"  {'tags':<15}{escape_cell(', '.join(one.tag for one in found.tags))}")
     if len(found.notes) > MOST_SENTENCES:
         out.print(f"  {'notes':<15}{len(found.notes)}, the newest {MOST_SENTENCES}:")
     for one in found.notes[-MOST_SENTENCES:]:
-        about = "" if one.time is None else f"{moment(one.time)} UTC: "
+        about = "" if one.time is None else f"{format_time(one.time)} UTC: "
         writer = one.author or one.by
-        print_hanging(out, f"  {'note':<15}", cell(f"{about}{one.text}" + f" ({writer})" * bool(writer)), 17)
+        print_hanging(out, f"  {'note':<15}", escape_cell(f"{about}{one.text}" + f" ({writer})" * bool(writer)), 17)
 
 
 def _print_missing(out: Console, quality: JobQuality | None) -> None:
     sentences = quality.sentences if quality else []
     for at, sentence in enumerate(sentences[:MOST_SENTENCES]):
-        print_hanging(out, f"  {'' if at else 'data quality':<15}", cell(sentence), 17)
+        print_hanging(out, f"  {'' if at else 'data quality':<15}", escape_cell(sentence), 17)
 
 
 def _findings(out: Console, api: Api, job: Job) -> None:
@@ -115,13 +115,13 @@ def _findings(out: Console, api: Api, job: Job) -> None:
     if job.state is JobState.QUEUED:
         return
     with suppress(NotFoundError):  # servers of earlier releases have no such endpoint
-        found = api.findings(job.id, job.project)
+        found = api.list_findings(job.id, job.project)
         if not found:
             out.print(f"  {'findings':<15}none: no rule found anything")
             return
-        out.print(f"\n[bold]findings[/] (jobmeter diagnose {cell(job.id)})")
+        out.print(f"\n[bold]findings[/] (jobmeter diagnose {escape_cell(job.id)})")
         for one in found:
-            print_hanging(out, "  ", headline(one), 4, tail=origin(one))
+            print_hanging(out, "  ", format_headline(one), 4, tail=format_origin(one))
 
 
 def _document(detail: JobDetail, quality: JobQuality | None, phases: JobPhases | None) -> dict[str, object]:
@@ -138,7 +138,7 @@ def _document(detail: JobDetail, quality: JobQuality | None, phases: JobPhases |
 
 
 def _head(out: Console, job: Job, summary: JobSummary) -> None:
-    out.print(f"[bold]{cell(job.id)}[/]  {state_cell(str(job.state))}")
+    out.print(f"[bold]{escape_cell(job.id)}[/]  {format_state(str(job.state))}")
     length = "waiting" if job.state is JobState.QUEUED else "duration"
     facts = {
         "name": job.name,
@@ -150,7 +150,7 @@ def _head(out: Console, job: Job, summary: JobSummary) -> None:
         "created": _time(job.created),
         "started": _time(find_start(job)),
         "ended": _time(find_end(job) if job.state.finished else None),
-        length: "" if summary.duration_ms is None else duration(summary.duration_ms),
+        length: "" if summary.duration_ms is None else format_duration(summary.duration_ms),
         "command": job.command,
         "exit status": "" if job.exit_code is None else str(job.exit_code),
         "error": job.error,
@@ -158,11 +158,11 @@ def _head(out: Console, job: Job, summary: JobSummary) -> None:
     }
     for name, value in facts.items():
         if value:
-            print_hanging(out, f"  {name:<15}", cell(value), 17)
+            print_hanging(out, f"  {name:<15}", escape_cell(value), 17)
 
 
 def _time(time_ms: int | None) -> str:
-    return "" if time_ms is None else f"{moment(time_ms)} UTC"
+    return "" if time_ms is None else f"{format_time(time_ms)} UTC"
 
 
 def _replicas(out: Console, detail: JobDetail) -> None:
@@ -181,8 +181,8 @@ def _replicas(out: Console, detail: JobDetail) -> None:
             replica.node,
             replica.pod,
             "" if replica.state is None else str(replica.state),
-            moment(replica.start),
-            "-" if replica.start is None or replica.end is None else duration(replica.end - replica.start),
+            format_time(replica.start),
+            "-" if replica.start is None or replica.end is None else format_duration(replica.end - replica.start),
             "-" if replica.exit_code is None else str(replica.exit_code),
             replica.reason,
         )
@@ -216,25 +216,27 @@ def _print_present(
     show_listing(out, [columns[at] for at in shown_columns], shown, right=right, spare=spare, folded="reason")
 
 
-def summary_table(out: Console, summary: JobSummary) -> None:
+def print_summary(out: Console, summary: JobSummary) -> None:
     """Print the usage of a job: mean, highest, total, and a sparkline of each metric."""
     out.print()
     several = max(summary.replicas, summary.devices) > 1
     columns = ("metric", "mean", "peak", "total", *(_OF_ONE if several else ()), "over its life")
-    rows = list(_rows(summary, course_width(out), several=several))
+    rows = list(_rows(summary, compute_trend_width(out), several=several))
     show_listing(out, columns, rows, right=columns[1:-1], spare=(_OF_ONE[0], "total", _OF_ONE[1]))
     if several:
         out.print("mean, peak and total cover the whole job: the sum over its replicas or devices, of ratios the mean")
     if summary.gpu_energy_joules is not None:
-        out.print(f"energy of the GPUs: {quantity(summary.gpu_energy_joules / 3600, 'Wh')}")
+        out.print(f"energy of the GPUs: {format_quantity(summary.gpu_energy_joules / 3600, 'Wh')}")
 
 
 def _rows(summary: JobSummary, width: int, *, several: bool) -> Iterator[tuple[str, ...]]:
     for metric in summary.metrics:
-        total = "" if metric.total is None else quantity(metric.total, metric.total_unit)
-        of_job = (quantity(metric.job_mean, metric.unit), quantity(metric.job_max, metric.unit), total)
-        of_one = (quantity(metric.mean, metric.unit), quantity(metric.max, metric.unit)) if several else ()
-        yield (metric.metric, *of_job, *of_one, sparkline(_course(metric, summary), width))
+        total = "" if metric.total is None else format_quantity(metric.total, metric.total_unit)
+        of_job = (format_quantity(metric.job_mean, metric.unit), format_quantity(metric.job_max, metric.unit), total)
+        of_one = (
+            (format_quantity(metric.mean, metric.unit), format_quantity(metric.max, metric.unit)) if several else ()
+        )
+        yield (metric.metric, *of_job, *of_one, draw_sparkline(_course(metric, summary), width))
 
 
 def _course(metric: MetricSummary, summary: JobSummary) -> TrendColumn:

@@ -9,10 +9,10 @@ import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.options import define_group
-from jobmeter.cli.output import console, print_json, show_listing
+from jobmeter.cli.output import build_console, print_json, show_listing
 from jobmeter.client.alerts import add_silence, expire_silence, read_silences
 from jobmeter.model.alert import LabelMatcher
-from jobmeter.model.time import SystemClock, iso, parse_duration
+from jobmeter.model.time import SystemClock, format_iso, parse_duration
 
 _MATCHER = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(=~|!~|!=|=)"?(.*?)"?', re.DOTALL)
 
@@ -40,9 +40,9 @@ def add(
     """Silence the alerts that fulfil all MATCHERS: name=value, name!=value, name=~pattern or name!~pattern."""
     found = [_matcher(text) for text in matchers]
     now_ms = SystemClock().now_ms()
-    span = iso(now_ms), iso(now_ms + parse_duration(length, "--for"))
+    span = format_iso(now_ms), format_iso(now_ms + parse_duration(length, "--for"))
     made = add_silence(connection.open().transport, found, span, (author or getpass.getuser(), comment))
-    console().print(f"silence {made} lasts until {span[1]}", markup=False)
+    build_console().print(f"silence {made} lasts until {span[1]}", markup=False)
 
 
 @command.define("jobmeter silence list --expired", name="list")
@@ -57,14 +57,14 @@ def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> No
         print_json([msgspec.to_builtins(one) for one in found])
         return
     if not found:
-        console().print("no silences", markup=False)
+        build_console().print("no silences", markup=False)
         return
     rows = [
         (one.id, one.status.get("state", "-"), " ".join(map(_text, one.matchers)), one.end, one.author, one.comment)
         for one in found
     ]
     columns = ("id", "state", "matchers", "until", "author", "comment")
-    show_listing(console(), columns, rows, spare=("comment", "author"), folded="matchers")
+    show_listing(build_console(), columns, rows, spare=("comment", "author"), folded="matchers")
 
 
 @command.define("jobmeter silence expire 3f2a9c4e-8d11-4b60-9c57-0e6b2f1d7a35")
@@ -73,7 +73,7 @@ def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> No
 def expire(silence: str, connection: local.LocalConnection) -> None:
     """End the silence with the id SILENCE now."""
     expire_silence(connection.open().transport, silence)
-    console().print(f"silence {silence} has ended", markup=False)
+    build_console().print(f"silence {silence} has ended", markup=False)
 
 
 def _matcher(text: str) -> LabelMatcher:

@@ -6,10 +6,10 @@ import click
 import msgspec
 
 from jobmeter.cli.options import define_verb, parse_interval
-from jobmeter.cli.output import console, duration, print_hanging, print_json
-from jobmeter.model.quantity import quantity
+from jobmeter.cli.output import build_console, format_duration, print_hanging, print_json
+from jobmeter.model.quantity import format_quantity
 from jobmeter.model.retention import Retention
-from jobmeter.model.sizing import PlannedFleet, ServerSize, size_of
+from jobmeter.model.sizing import PlannedFleet, ServerSize, compute_size
 from jobmeter.model.time import SECOND
 
 _MOST = 10_000_000
@@ -59,11 +59,11 @@ def command(interval: str, jobs: int | None, as_json: bool, **others: Any) -> No
     """
     jobs = others["nodes"] if jobs is None else jobs
     fleet = PlannedFleet(interval_ms=parse_interval(interval, 1_000), jobs=jobs, **others)
-    size = size_of(fleet)
+    size = compute_size(fleet)
     if as_json:
         print_json(msgspec.to_builtins(size))
         return
-    out = console()
+    out = build_console()
     for name, text in _rows(fleet, size).items():
         print_hanging(out, f"{name:<12}", text, 12)
 
@@ -73,7 +73,7 @@ def _rows(fleet: PlannedFleet, size: ServerSize) -> dict[str, str]:
     tiers = (("samples", days.raw_days, size.raw), ("minutes", days.minute_days, size.minutes))
     parts = [f"{name} of {count} days {_bytes(value)}" for name, count, value in tiers]
     workers = f", {_bytes(size.workers)} for {fleet.processes} worker processes" if size.workers else ""
-    every = duration(round(size.evaluation_seconds * SECOND))
+    every = format_duration(round(size.evaluation_seconds * SECOND))
     return {
         "samples": f"{size.samples_per_second:,.0f} a second of {size.series:,} series",
         "answers": f"{fleet.answers:,.0f} live questions a second take {size.answering_cores:.2f} cores",
@@ -96,4 +96,4 @@ def _format_multiple(times: float) -> str:
 
 
 def _bytes(value: int) -> str:
-    return quantity(value, "By")
+    return format_quantity(value, "By")

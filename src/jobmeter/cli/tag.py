@@ -8,7 +8,7 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.options import GroupedCommand, check_option, define_verb
-from jobmeter.cli.output import console, moment, print_json, show_listing
+from jobmeter.cli.output import build_console, format_time, print_json, show_listing
 from jobmeter.model.annotation import TagChange, check_tag
 
 
@@ -28,7 +28,7 @@ def _removal(arg: str) -> tuple[str, ...]:
 
 
 @define_verb("jobmeter tag train-1 +baseline -draft", "jobmeter tag train-1", cls=TagCommand)
-@click.argument("job", shell_complete=completion.jobs)
+@click.argument("job", shell_complete=completion.complete_jobs)
 @click.argument("tags", nargs=-1, metavar="[+TAG|-TAG]...")
 @click.option("--remove", "removed", multiple=True, metavar="TAG", help="Remove this tag; -TAG is short for it.")
 @click.option("--author", help="Who adds the tags. [default: the user of this machine]")
@@ -53,11 +53,11 @@ def command(
         change = TagChange(add=added, remove=gone, author=getpass.getuser() if author is None else author)
         found = named.api.change_tags(named.id, change, named.project).tags
     else:
-        found = named.api.annotations(named.id, named.project).tags
+        found = named.api.read_annotations(named.id, named.project).tags
     if as_json:
         print_json([msgspec.to_builtins(one) for one in found])
     elif found:
-        rows = [(one.tag, one.author or one.by, moment(one.created)) for one in found]
-        show_listing(console(), ("tag", "author", "added"), rows)
+        rows = [(one.tag, one.author or one.by, format_time(one.created)) for one in found]
+        show_listing(build_console(), ("tag", "author", "added"), rows)
     else:
-        console().print(f"{named.id} has no tags", markup=False)
+        build_console().print(f"{named.id} has no tags", markup=False)

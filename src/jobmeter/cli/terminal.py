@@ -21,7 +21,7 @@ _IN_TEXT = re.compile(f"(?![\t\n])[{_UNSAFE}]")
 _BESIDE_COLOURS = re.compile(rf"(\x1b\[[0-9;]*m)|(?![\t\n])[{_UNSAFE}]")
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Replace each character that a terminal would act on by U+FFFD, in the text of one line.
 
     A tab becomes a space.
@@ -29,17 +29,17 @@ def printable(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _IN_A_LINE.sub(REPLACEMENT, text.replace("\t", " "))
 
 
-def printable_text(text: str) -> str:
-    """Filter text of several lines like ``printable``; line ends and tabs stay."""
+def make_text_printable(text: str) -> str:
+    """Filter text of several lines like ``make_printable``; line ends and tabs stay."""
     return text if text.isascii() and text.isprintable() else _IN_TEXT.sub(REPLACEMENT, text)
 
 
-def printable_colours(text: str) -> str:
-    """Filter text like ``printable_text``, but keep its colours."""
+def make_colours_printable(text: str) -> str:
+    """Filter text like ``make_text_printable``, but keep its colours."""
     return _BESIDE_COLOURS.sub(lambda found: found[1] or REPLACEMENT, text)
 
 
-def printable_json(text: str) -> str:
+def make_json_printable(text: str) -> str:
     r"""Escape each character that a terminal would act on as ``\uXXXX`` in JSON."""
     return text if text.isascii() and text.isprintable() else _IN_TEXT.sub(_escape_units, text)
 
@@ -50,14 +50,14 @@ def _escape_units(found: re.Match[str]) -> str:
 
 
 class GuardedStream:
-    """Text stream that filters its text by ``printable_text``. Everything else belongs to the stream ``behind`` it."""
+    """Text stream that filters its text by ``make_text_printable``. The rest belongs to the stream ``behind`` it."""
 
     def __init__(self, behind: IO[str]) -> None:
         self.behind = behind
 
     def write(self, text: str) -> int:
         """Write the filtered text; return the length of the original."""
-        self.behind.write(printable_text(text))
+        self.behind.write(make_text_printable(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -77,7 +77,7 @@ def guard() -> None:
             setattr(sys, name, GuardedStream(stream))
 
 
-def unguarded(stream: IO[str]) -> IO[str]:
+def unwrap_stream(stream: IO[str]) -> IO[str]:
     """Return the unguarded stream, for already filtered text and for colours."""
     given = cast("object", stream)
     return given.behind if isinstance(given, GuardedStream) else stream

@@ -14,11 +14,17 @@ from rich.live import Live
 from rich.text import Text
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.findings import headline, origin, rank_marked_replicas, summary_line, summary_style
+from jobmeter.cli.findings import (
+    choose_summary_style,
+    format_headline,
+    format_origin,
+    format_summary,
+    rank_marked_replicas,
+)
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.options import define_verb
-from jobmeter.cli.output import console, fitted, format_count, moment
-from jobmeter.cli.resource_columns import COLUMNS, SPARE, age, cells, load, read_newest
+from jobmeter.cli.output import build_console, build_fitted_table, format_count, format_time
+from jobmeter.cli.resource_columns import COLUMNS, SPARE, format_age, format_cells, load, read_newest
 from jobmeter.client.api import Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import NotFoundError, UnavailableError
@@ -30,7 +36,7 @@ _HINT = "for sorting, sparklines and findings: pip install 'jobmeter[top]'"
 
 
 @define_verb("jobmeter top", "jobmeter top last --once")
-@click.argument("job", required=False, shell_complete=completion.jobs)
+@click.argument("job", required=False, shell_complete=completion.complete_jobs)
 @click.option("--interval", default="2s", show_default=True, metavar="DURATION", help="Time between two updates.")
 @click.option("--once", is_flag=True, help="Print one table and exit; the default without a terminal.")
 @local.connection_options
@@ -46,7 +52,7 @@ def command(job: str | None, interval: str, once: bool, connection: local.LocalC
     if job is not None:
         api, job, project = connection.find(job)
     if once or not sys.stdout.isatty():
-        console().print(view(api, job, project, clock))
+        build_console().print(build_view(api, job, project, clock))
         return
     if sys.stdin.isatty() and importlib.util.find_spec("textual") is not None:
         from jobmeter.cli.screens.app import TopApp
@@ -56,7 +62,7 @@ def command(job: str | None, interval: str, once: bool, connection: local.LocalC
     _tables(api, job, project, clock, pause)
 
 
-def view(api: Api, job: str | None, project: str | None, clock: Clock) -> RenderableType:
+def build_view(api: Api, job: str | None, project: str | None, clock: Clock) -> RenderableType:
     """Build one table: the running jobs, or the parts of one job."""
     return _jobs(api, project, clock) if job is None else _job(api, job, project, clock)
 
@@ -67,7 +73,7 @@ def _tables(api: Api, job: str | None, project: str | None, clock: Clock, pause:
     with (
         suppress(KeyboardInterrupt),
         _keys() as pressed,
-        Live(console=console(), screen=True, auto_refresh=False) as live,
+        Live(console=build_console(), screen=True, auto_refresh=False) as live,
     ):
         while True:
             live.update(_draw_view(api, job, project, clock), refresh=True)
@@ -77,17 +83,17 @@ def _tables(api: Api, job: str | None, project: str | None, clock: Clock, pause:
 
 def _draw_view(api: Api, job: str | None, project: str | None, clock: Clock) -> RenderableType:
     try:
-        return Group(view(api, job, project, clock), Text(f"\n{_HINT}", style="dim"))
+        return Group(build_view(api, job, project, clock), Text(f"\n{_HINT}", style="dim"))
     except UnavailableError as error:
-        return f"{moment(clock.now_ms())} UTC  {error.message}"
+        return f"{format_time(clock.now_ms())} UTC  {error.message}"
 
 
 def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
-    running = api.jobs(JobSearch(states=("Running",), project=project, limit=MOST_JOBS))
+    running = api.list_jobs(JobSearch(states=("Running",), project=project, limit=MOST_JOBS))
     now_ms = clock.now_ms()
-    title = f"{moment(now_ms)} UTC  {format_count(running.total, 'running job')}"
+    title = f"{format_time(now_ms)} UTC  {format_count(running.total, 'running job')}"
     if not running.jobs:
-        return Group(title, "nothing runs now" if api.jobs(JobSearch(limit=1)).total else FIRST_STEP)
+        return Group(title, "nothing runs now" if api.list_jobs(JobSearch(limit=1)).total else FIRST_STEP)
     used = [(job, read_newest(api, job)) for job in running.jobs]
     found = {(one.project, one.id): one for one in running.findings or () if one.open}
     critical = {key for key, one in found.items() if one.severity is Severity.CRITICAL}
@@ -97,11 +103,11 @@ def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
     marks = [_mark(found.get((job.project, job.id))) for job, _ in used]
     heads = ("id", "name", *(("finding",) if any(marks) else ()), "user", "running")
     rows = [
-        (job.id, job.name, *((mark,) if any(marks) else ()), job.user, age(job, now_ms), *cells(values))
+        (job.id, job.name, *((mark,) if any(marks) else ()), job.user, format_age(job, now_ms), *format_cells(values))
         for mark, (job, values) in zip(marks, used, strict=True)
     ]
     lines = [
-        Text(f"{job.id}: {summary_line(one, job.state)}", style=summary_style(one, job.state))
+        Text(f"{job.id}: {format_summary(one, job.state)}", style=choose_summary_style(one, job.state))
         for job, _ in used
         if (one := found.get((job.project, job.id)))
     ]
@@ -113,25 +119,28 @@ def _mark(one: FindingSummary | None) -> str:
 
 
 def _job(api: Api, job: str, project: str | None, clock: Clock) -> RenderableType:
-    detail = api.job(job, project)
-    values = api.latest(job, by="device", project=detail.job.project)
+    detail = api.read_job(job, project)
+    values = api.read_latest(job, by="device", project=detail.job.project)
     now_ms = clock.now_ms()
-    title = f"{moment(now_ms)} UTC  {detail.job.id} {detail.job.name}  {detail.job.state}  {age(detail.job, now_ms)}"
+    title = (
+        f"{format_time(now_ms)} UTC  {detail.job.id} {detail.job.name}  {detail.job.state}  "
+        f"{format_age(detail.job, now_ms)}"
+    )
     if not values:
         return Group(title, "no measurements yet")
     found: Sequence[Finding] = ()
     with suppress(NotFoundError):  # a server of an older release has no findings
-        found = api.findings(job, detail.job.project)
+        found = api.list_findings(job, detail.job.project)
     named = rank_marked_replicas(found)
     values = sorted(values, key=lambda value: named.get(value.replica, len(named)))
     replicas = list(dict.fromkeys(value.replica for value in values))
-    rows = [(name, *cells([value for value in values if value.replica == name])) for name in replicas]
-    lines = [Text.from_markup(f"{headline(one)} {origin(one)}") for one in found]
+    rows = [(name, *format_cells([value for value in values if value.replica == name])) for name in replicas]
+    lines = [Text.from_markup(f"{format_headline(one)} {format_origin(one)}") for one in found]
     parts: list[RenderableType] = [title, *lines, _table(("replica",), rows)]
     devices = list(dict.fromkeys((value.replica, value.node, value.device) for value in values if value.device))
     if devices:
         of_device = [
-            (*key, *cells([value for value in values if (value.replica, value.node, value.device) == key]))
+            (*key, *format_cells([value for value in values if (value.replica, value.node, value.device) == key]))
             for key in devices
         ]
         parts += ["", _table(("replica", "node", "device"), of_device)]
@@ -142,8 +151,8 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableTyp
     """Build the rows with the columns of usage, without columns that have no values."""
     columns = [*heads, *(name for name, _ in COLUMNS)]
     shown = [at for at in range(len(columns)) if at < len(heads) or any(row[at] != "-" for row in rows)]
-    return fitted(
-        console().width,
+    return build_fitted_table(
+        build_console().width,
         [columns[at] for at in shown],
         [[row[at] for at in shown] for row in rows],
         right=[name for name, _ in COLUMNS],

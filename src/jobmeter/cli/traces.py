@@ -9,7 +9,7 @@ from rich.text import Text
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.options import define_verb, make_since_option
-from jobmeter.cli.output import cell, console, format_count, moment, print_json
+from jobmeter.cli.output import build_console, escape_cell, format_count, format_time, print_json
 from jobmeter.client import traces
 from jobmeter.client.traces import TraceSearch
 from jobmeter.model.answers import SpanBody, TraceBody
@@ -22,7 +22,7 @@ _DEEP = 16
 
 
 @define_verb("jobmeter traces last", "jobmeter traces train-1 --min-duration 1s --limit 10")
-@click.argument("job", shell_complete=completion.jobs)
+@click.argument("job", shell_complete=completion.complete_jobs)
 @make_since_option("Only spans that began at most this long ago, such as 30m or 7d.")
 @click.option("--name", metavar="NAME", help="Only traces with a span of this name.")
 @click.option(
@@ -57,17 +57,17 @@ def command(
     named = connection.find(job)
     least_ms = parse_duration(min_duration, "--min-duration") if min_duration else None
     search = TraceSearch(job=named.id, project=named.project, since=since, min_duration=least_ms, **options)
-    found = list(traces.traces(named.api, search, limit))
+    found = list(traces.iterate_traces(named.api, search, limit))
     if as_json:
         print_json(found)
         return
-    out = console()
+    out = build_console()
     if not found:
         out.print("no trace matches", markup=False)
     for trace in found:
         width = min(WIDTH, out.width)
         out.print(_head(trace, width))
-        for line in tree(traces.spans(named.api, trace.trace, trace.project, SPANS), width):
+        for line in iterate_tree(traces.read_spans(named.api, trace.trace, trace.project, SPANS), width):
             out.print(line)
         if trace.spans > SPANS:
             out.print(f"  and {format_count(trace.spans - SPANS, 'further span')}", style="dim")
@@ -75,11 +75,11 @@ def command(
 
 def _head(trace: TraceBody, width: int) -> Text:
     errors = f", {format_count(trace.errors, 'error')}" if trace.errors else ""
-    text = f"{trace.trace}  {moment(trace.start)}  {format_count(trace.spans, 'span')}{errors}"
+    text = f"{trace.trace}  {format_time(trace.start)}  {format_count(trace.spans, 'span')}{errors}"
     return Text(_fit_line(text, width), style="bold")
 
 
-def tree(spans: Sequence[SpanBody], width: int) -> Iterator[Text]:
+def iterate_tree(spans: Sequence[SpanBody], width: int) -> Iterator[Text]:
     """Yield a line per span: its name below its parent's, its service, its duration; errors are marked.
 
     A span without its parent is shown as a root; a cycle of parents is cut where it closes.
@@ -114,7 +114,7 @@ def _line(span: SpanBody, deep: int, width: int) -> Text:
 
 def _fit_line(text: str, width: int) -> str:
     """Fit the text into one line, truncated if too wide, without control characters."""
-    plain = Text.from_markup(cell(text)).plain
+    plain = Text.from_markup(escape_cell(text)).plain
     return plain if cell_len(plain) <= width else set_cell_size(plain, width - 1).rstrip() + "…"
 
 

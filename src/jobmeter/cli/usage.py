@@ -10,8 +10,8 @@ from rich.console import Console
 
 from jobmeter.cli import local
 from jobmeter.cli.options import FILE, choose_format, define_verb, format_of
-from jobmeter.cli.output import console, format_count, piped, print_json, show_listing
-from jobmeter.cli.save import writing
+from jobmeter.cli.output import build_console, format_count, handle_closed_pipe, print_json, show_listing
+from jobmeter.cli.save import convert_write_errors
 from jobmeter.model.answers import UsageBody, UsageRow
 
 _COLUMNS = ("account", "api", "operation", "calls", "failed", "free left", "price", "cost")
@@ -38,12 +38,12 @@ def command(
     An account is a project; --project shows only that one. JSON and CSV have exact amounts.
     """
     form = format_of(choose_format(form, as_json=as_json), output, _ENDINGS)
-    report = connection.open().usage(month, connection.project)
+    report = connection.open().read_usage(month, connection.project)
     if output is None:
-        with piped():
+        with handle_closed_pipe():
             _show(report, form, sys.stdout)
         return
-    with writing(output), output.open("w", encoding="utf-8") as file:
+    with convert_write_errors(output), output.open("w", encoding="utf-8") as file:
         _show(report, form, file)
 
 
@@ -53,7 +53,7 @@ def _show(report: UsageBody, form: str | None, file: IO[str]) -> None:
     elif form == "csv":
         _csv(report, file)
     else:
-        _table(report, console(file))
+        _table(report, build_console(file))
 
 
 def _csv(report: UsageBody, file: IO[str]) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from jobmeter.cli import local
 from jobmeter.cli.options import choose_format, define_verb, make_since_option
-from jobmeter.cli.output import console, format_count, moment, piped, print_json, show_listing
+from jobmeter.cli.output import build_console, format_count, format_time, handle_closed_pipe, print_json, show_listing
 from jobmeter.client.searches import HoursSearch
 from jobmeter.model.answers import DeviceHoursBody, DeviceHoursBucket, DeviceHoursGroup
 from jobmeter.model.time import DAY, HOUR, SECOND
@@ -45,15 +45,15 @@ def command(
     api = connection.open()
     found = api.read_device_hours(search)
     if not found.groups:
-        local.project_of(api, connection.project)
+        local.check_project(api, connection.project)
     if form == "json":
         print_json(found)
         return
-    with piped():
+    with handle_closed_pipe():
         if form == "csv":
             _csv(found, every is not None)
         else:
-            _table(found, every is not None, console())
+            _table(found, every is not None, build_console())
 
 
 def _rows(found: DeviceHoursBody, buckets: bool) -> Iterator[tuple[DeviceHoursGroup, str, DeviceHoursBucket]]:
@@ -75,7 +75,7 @@ def _csv(found: DeviceHoursBody, buckets: bool) -> None:
 
 
 def _table(found: DeviceHoursBody, buckets: bool, out: Console) -> None:
-    out.print(f"device hours from {moment(found.start)} to {moment(found.end)} UTC", markup=False)
+    out.print(f"device hours from {format_time(found.start)} to {format_time(found.end)} UTC", markup=False)
     if not found.groups:
         out.print("no job had devices in this time", markup=False)
         return
@@ -96,7 +96,7 @@ def _table(found: DeviceHoursBody, buckets: bool, out: Console) -> None:
 
 
 def _start(bucket: DeviceHoursBucket, every_ms: int) -> str:
-    return moment(bucket.start)[: 10 if every_ms >= DAY else 16]
+    return format_time(bucket.start)[: 10 if every_ms >= DAY else 16]
 
 
 def _numbers(bucket: DeviceHoursBucket, currency: str) -> tuple[str, ...]:

@@ -66,15 +66,15 @@ class Api:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
 
-    def jobs(self, search: JobSearch) -> JobList:
+    def list_jobs(self, search: JobSearch) -> JobList:
         """Read a page of jobs, newest first, with their findings."""
-        return self.get("/jobs", [*search.parameters(), ("findings", "true")], JobList)
+        return self.get("/jobs", [*search.list_parameters(), ("findings", "true")], JobList)
 
     def iterate_jobs(self, search: JobSearch, limit: int) -> Iterator[tuple[Job, FindingSummary | None]]:
         """Iterate over at most ``limit`` jobs with their findings, fetched page by page on demand."""
         offset = search.offset or 0
         while limit > 0:
-            page = self.jobs(replace(search, limit=min(limit, PAGE), offset=offset or None))
+            page = self.list_jobs(replace(search, limit=min(limit, PAGE), offset=offset or None))
             found = {(one.project, one.id): one for one in page.findings or ()}
             yield from ((job, found.get((job.project, job.id))) for job in page.jobs)
             offset += len(page.jobs)
@@ -82,7 +82,7 @@ class Api:
             if not page.jobs or offset >= page.total:
                 return
 
-    def job(self, job: str, project: str | None = None, *, summary: bool = True) -> JobDetail:
+    def read_job(self, job: str, project: str | None = None, *, summary: bool = True) -> JobDetail:
         """Read a job. Without its summary, which reads all samples, the answer is quick. Raises NotFoundError."""
         with_summary = None if summary else "false"
         return self.get(_make_job_path(job), drop_none(summary=with_summary, project=project), JobDetail)
@@ -102,37 +102,37 @@ class Api:
         found: list[Event] = []
         while True:
             page_size = min(limit - len(found), PAGE)
-            parameters = search.parameters(order="desc", limit=page_size, after=found[-1].id if found else None)
+            parameters = search.list_parameters(order="desc", limit=page_size, after=found[-1].id if found else None)
             page = self.get(path, parameters, _Events)
             found.extend(page.events)
             if not page.events or len(found) >= min(limit, page.total):
                 return found, page.total
 
-    def findings(self, job: str, project: str | None = None) -> list[Finding]:
+    def list_findings(self, job: str, project: str | None = None) -> list[Finding]:
         """Read the findings about a job, worst first. Raises NotFoundError."""
         return self.get(f"{_make_job_path(job)}/findings", drop_none(project=project), list[Finding])
 
     def read_all_findings(self, search: FindingSearch) -> FindingList:
         """Read stored findings of all jobs: the newest first, or the worst first if only open ones are wanted."""
-        return self.get("/findings", search.parameters(), FindingList)
+        return self.get("/findings", search.list_parameters(), FindingList)
 
-    def rules(self) -> list[RuleBody]:
+    def list_rules(self) -> list[RuleBody]:
         """List the diagnostic rules of the server."""
         return self.get("/rules", [], RuleList).rules
 
-    def quality(self, job: str, project: str | None = None) -> JobQuality:
+    def read_quality(self, job: str, project: str | None = None) -> JobQuality:
         """Read the quality of a job's stored samples. Raises NotFoundError."""
         return self.get(f"{_make_job_path(job)}/quality", drop_none(project=project), JobQuality)
 
-    def usage(self, month: str | None = None, project: str | None = None) -> UsageBody:
+    def read_usage(self, month: str | None = None, project: str | None = None) -> UsageBody:
         """Read the calls of a month such as ``2026-11`` (None: the current one) and their cost."""
         return self.get("/usage", drop_none(month=month, project=project), UsageBody)
 
     def read_device_hours(self, search: HoursSearch) -> DeviceHoursBody:
         """Read the device time of projects or users over a range, in buckets."""
-        return self.get("/devices/hours", search.parameters(), DeviceHoursBody)
+        return self.get("/devices/hours", search.list_parameters(), DeviceHoursBody)
 
-    def timeline(
+    def read_timeline(
         self, job: str, kinds: Sequence[str] = (), limit: int = 1_000, project: str | None = None
     ) -> list[TimelineMoment]:
         """Read the history of a job and its nodes: the newest ``limit`` entries, oldest first. Raises NotFoundError."""
@@ -144,17 +144,17 @@ class Api:
         content = {name: value for name, value in msgspec.structs.asdict(task).items() if value}
         return self._post("/tasks", [], content, DiagnosticTask)
 
-    def task(self, task: str) -> DiagnosticTask:
+    def read_task(self, task: str) -> DiagnosticTask:
         """Read a diagnostic task and its findings so far. Raises NotFoundError."""
         return self.get(f"/tasks/{quote(task, safe='')}", [], DiagnosticTask)
 
-    def tasks(self, limit: int, project: str | None = None) -> list[DiagnosticTask]:
+    def list_tasks(self, limit: int, project: str | None = None) -> list[DiagnosticTask]:
         """List at most ``limit`` (100) diagnostic tasks, newest first."""
         return self.get("/tasks", drop_none(limit=limit, project=project), TaskPage).tasks
 
-    def metrics(self, job: str, search: MetricSearch) -> MetricAnswer:
+    def read_metrics(self, job: str, search: MetricSearch) -> MetricAnswer:
         """Read metrics of a job as lines of points."""
-        return self.get(f"{_make_job_path(job)}/metrics", search.parameters(), MetricAnswer)
+        return self.get(f"{_make_job_path(job)}/metrics", search.list_parameters(), MetricAnswer)
 
     def list_metric_names(self, job: str, project: str | None = None) -> list[str]:
         """List the metrics measured over the life of a job, and those derived from them."""
@@ -162,24 +162,24 @@ class Api:
 
     def export(self, job: str, search: MetricSearch, form: str) -> bytes:
         """Export metrics of a job as a file: ``form`` is ``csv`` or ``parquet``."""
-        return self._call("GET", f"{_make_job_path(job)}/metrics", [*search.parameters(), ("format", form)]).body
+        return self._call("GET", f"{_make_job_path(job)}/metrics", [*search.list_parameters(), ("format", form)]).body
 
-    def samples(self, job: str, search: MetricSearch, form: str) -> Iterator[bytes]:
+    def stream_samples(self, job: str, search: MetricSearch, form: str) -> Iterator[bytes]:
         """Stream every stored sample as a file: ``form`` is ``csv``, ``json`` or ``parquet``.
 
         ``step``, ``by``, ``aggregate`` and ``statistic`` do not apply and must be None.
         """
-        query = urlencode([*search.parameters(), ("format", form)])
-        return self.transport.pieces(f"{API}{_make_job_path(job)}/samples?{query}")
+        query = urlencode([*search.list_parameters(), ("format", form)])
+        return self.transport.stream(f"{API}{_make_job_path(job)}/samples?{query}")
 
-    def latest(
+    def read_latest(
         self, job: str, metrics: Sequence[str] = (), by: str | None = None, project: str | None = None
     ) -> list[LatestValue]:
         """Read the newest value of each line; without ``metrics``, of the core metrics."""
         pairs = [("metric", metric) for metric in metrics] + drop_none(by=by, project=project)
         return self.get(f"{_make_job_path(job)}/latest", pairs, _Latest).values
 
-    def logs(self, job: str, search: LogSearch) -> Iterator[LogEntry]:
+    def stream_logs(self, job: str, search: LogSearch) -> Iterator[LogEntry]:
         """Stream all log lines of a job."""
         return self._lines(f"{_make_job_path(job)}/logs", search)
 
@@ -188,8 +188,8 @@ class Api:
         return self._lines(f"/nodes/{quote(node, safe='')}/logs", search)
 
     def _lines(self, path: str, search: LogSearch) -> Iterator[LogEntry]:
-        query = urlencode([*search.parameters(), ("format", "jsonl")])
-        for line in self.transport.lines(f"{API}{path}?{query}"):
+        query = urlencode([*search.list_parameters(), ("format", "jsonl")])
+        for line in self.transport.stream_lines(f"{API}{path}?{query}"):
             try:
                 yield msgspec.json.decode(line, type=LogEntry)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -210,17 +210,17 @@ class Api:
         pairs = [*(("job", job) for job in jobs), *(("metric", metric) for metric in metrics)]
         return self.get("/compare", [*pairs, *drop_none(step=step, project=project, per=per)], Comparison)
 
-    def causes(self, jobs: Sequence[str], project: str | None = None) -> list[PhaseDifference]:
+    def read_causes(self, jobs: Sequence[str], project: str | None = None) -> list[PhaseDifference]:
         """Why each job took longer or less long than the first one. Raises NotFoundError."""
         return self.get(
             "/compare/causes", [*(("job", job) for job in jobs), *drop_none(project=project)], list[PhaseDifference]
         )
 
-    def phases(self, job: str, project: str | None = None) -> JobPhases:
+    def read_phases(self, job: str, project: str | None = None) -> JobPhases:
         """The phases of a job. Raises NotFoundError."""
         return self.get(f"{_make_job_path(job)}/phases", drop_none(project=project), JobPhases)
 
-    def annotations(self, job: str, project: str | None = None) -> Annotations:
+    def read_annotations(self, job: str, project: str | None = None) -> Annotations:
         """Read the tags and notes of a job. Raises NotFoundError."""
         return self.get(f"{_make_job_path(job)}/annotations", drop_none(project=project), Annotations)
 
@@ -245,11 +245,11 @@ class Api:
         content = None if expires_in is None else {"expires_in": expires_in}
         return self._post(f"{_make_job_path(job)}/share", drop_none(project=project), content, Shared)
 
-    def status(self) -> Status:
+    def read_status(self) -> Status:
         """Read the state of the server."""
         return self.get("/status", [], Status)
 
-    def retention(self, project: str) -> Retention:
+    def read_retention(self, project: str) -> Retention:
         """Read the retention of a project."""
         return self.get(_retention_of(project), [], Retention)
 
@@ -261,10 +261,10 @@ class Api:
         """Set the retention of a project; None resets it to the server's default."""
         if retention is None:
             self._call("DELETE", _retention_of(project))
-            return self.retention(project)
+            return self.read_retention(project)
         return _decode(self._call("PUT", _retention_of(project), body=msgspec.json.encode(retention)), Retention)
 
-    def nodes(self, project: str | None = None) -> list[Node]:
+    def list_nodes(self, project: str | None = None) -> list[Node]:
         """List the machines that agents run on."""
         return self.get("/nodes", drop_none(project=project), _Nodes).nodes
 
@@ -273,7 +273,7 @@ class Api:
         found = self.get("/nodes", drop_none(faults="true", project=project), _Nodes)
         return found.nodes, found.faults
 
-    def shippers(self, project: str | None = None) -> list[ShipperBody]:
+    def list_shippers(self, project: str | None = None) -> list[ShipperBody]:
         """List the log shippers, by creation."""
         return self.get("/shippers", drop_none(project=project), ShipperList).shippers
 
@@ -291,7 +291,7 @@ class Api:
         answer = self.transport.request("POST", f"{API}/ingest", frames, {"Content-Type": FRAMES})
         return _decode(answer, IngestReceipt)
 
-    def page_link(self, job: str = "", project: str = "") -> str:
+    def create_page_link(self, job: str = "", project: str = "") -> str:
         """Create a link to the page, or to a job's page, which signs in once as this key, within fifteen minutes.
 
         The link begins with the server's public address if configured, else with the address in use.

@@ -11,7 +11,7 @@ class Search:
     An empty field matches everything or takes the server's default; times are epoch ms or ISO 8601.
     """
 
-    def parameters(self, **page: object) -> list[tuple[str, str]]:
+    def list_parameters(self, **page: object) -> list[tuple[str, str]]:
         """Return the query parameters, lists first: each value is one parameter, under the singular name."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         several = {name: value for name, value in values.items() if not isinstance(value, str | int | None)}

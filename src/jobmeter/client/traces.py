@@ -25,11 +25,11 @@ class TraceSearch(Search):
     sort: str = "duration"
 
 
-def traces(api: Api, search: TraceSearch, limit: int) -> Iterator[TraceBody]:
+def iterate_traces(api: Api, search: TraceSearch, limit: int) -> Iterator[TraceBody]:
     """Iterate over at most ``limit`` traces, fetched page by page. Raises as the calls of ``Api``."""
     cursor: str | None = None
     while limit > 0:
-        page = api.get("/traces", search.parameters(limit=min(limit, PAGE), cursor=cursor), TraceList)
+        page = api.get("/traces", search.list_parameters(limit=min(limit, PAGE), cursor=cursor), TraceList)
         yield from page.traces
         limit -= len(page.traces)
         cursor = page.next
@@ -37,6 +37,6 @@ def traces(api: Api, search: TraceSearch, limit: int) -> Iterator[TraceBody]:
             return
 
 
-def spans(api: Api, trace: str, project: str | None, limit: int) -> list[SpanBody]:
+def read_spans(api: Api, trace: str, project: str | None, limit: int) -> list[SpanBody]:
     """Read the first ``limit`` spans of a trace, by start. Raises NotFoundError."""
     return api.get(f"/traces/{trace}", drop_none(limit=limit, project=project), SpanList).spans

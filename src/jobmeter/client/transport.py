@@ -79,7 +79,7 @@ class Transport:
             raise _error(answer.status, names, answer.data)
         return Response(answer.status, names, answer.data)
 
-    def pieces(self, path: str, method: str = "GET", body: bytes | None = None) -> Iterator[bytes]:
+    def stream(self, path: str, method: str = "GET", body: bytes | None = None) -> Iterator[bytes]:
         """Stream an answer in pieces.
 
         Raises as ``request``, and UnavailableError when the answer breaks off.
@@ -99,10 +99,10 @@ class Transport:
         except urllib3.exceptions.HTTPError as error:
             raise UnavailableError(f"no answer from {self.server}: {_reason(error)}") from error
 
-    def lines(self, path: str, method: str = "GET", body: bytes | None = None) -> Iterator[bytes]:
-        """Stream an answer line by line. Raises as ``pieces``."""
+    def stream_lines(self, path: str, method: str = "GET", body: bytes | None = None) -> Iterator[bytes]:
+        """Stream an answer line by line. Raises as ``stream``."""
         rest = b""
-        for chunk in self.pieces(path, method, body):
+        for chunk in self.stream(path, method, body):
             *whole, rest = (rest + chunk).split(b"\n")
             yield from whole
         if rest:

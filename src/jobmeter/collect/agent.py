@@ -18,7 +18,7 @@ from jobmeter.collect.discover.owners import JobOwners, OwnerReporter
 from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.rules import JobRule
 from jobmeter.collect.energy.divide import EnergyDivision
-from jobmeter.collect.energy.polled import PowerCollector, RedfishSettings, power_pollers
+from jobmeter.collect.energy.polled import PowerCollector, RedfishSettings, iterate_power_pollers
 from jobmeter.collect.incidents import IncidentWatch
 from jobmeter.collect.kernel import KernelWatch, NodeKills
 from jobmeter.collect.kubelet.storage import KubeletApi, KubeletSettings, PodStorageCollector
@@ -26,12 +26,18 @@ from jobmeter.collect.measurement import Measurement, turn_seconds
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.pods.poll import PodPoller
-from jobmeter.collect.registry import JobCollectors, Planned, host_collectors, job_collectors, plugin_collectors
+from jobmeter.collect.registry import (
+    JobCollectors,
+    Planned,
+    create_host_collectors,
+    create_job_collectors,
+    create_plugin_collectors,
+)
 from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.stacks.collect import StackCollector
 from jobmeter.collect.syslog.kernel import KernelReader
-from jobmeter.collect.syslog.make import system_logs
+from jobmeter.collect.syslog.make import make_system_logs
 from jobmeter.collect.syslog.reader import LogSettings
 from jobmeter.collect.xids import XidReports
 
@@ -82,7 +88,7 @@ class Agent:
         owners = JobOwners(state)
         classifier = NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters, owners=owners)
         turn = turn_seconds(interval_ms, _LONGEST_TURN)
-        jobs = self._jobs = job_collectors(
+        jobs = self._jobs = create_job_collectors(
             place, classifier, clock, patience=turn * _DEVICES, state=state, job_mapping=finding.job_mapping
         )
         reads_kernel = logs is None or logs.kernel
@@ -113,7 +119,7 @@ class Agent:
             counters=lambda: self._logs.counters if self._logs else {},
             attribution=pods,
         )
-        self._logs = system_logs(
+        self._logs = make_system_logs(
             logs,
             place,
             self._delivery.outbox,
@@ -172,13 +178,13 @@ class Agent:
 
 def _node_collectors(place: NodeIdentity, jobs: JobCollectors, finding: NodeSources) -> list[Planned]:
     """Return the collectors of the node, plug-ins last."""
-    own = host_collectors(place)
-    if power := list(power_pollers(finding.redfish)):
+    own = create_host_collectors(place)
+    if power := list(iterate_power_pollers(finding.redfish)):
         own.append(Planned(PowerCollector(place, power)))
     if finding.kubelet:
         api = KubeletApi(finding.kubelet, place.node)
         own.append(Planned(PodStorageCollector(place, api, jobs.table.list_members), _KUBELET_MS))
-    return [*own, *plugin_collectors(place, (*own, *jobs.planned))]
+    return [*own, *create_plugin_collectors(place, (*own, *jobs.planned))]
 
 
 def _owner(jobs: JobCollectors, pods: PodJobs, pid: int) -> Owner | None:

@@ -31,7 +31,7 @@ OVERLAP_MS = 300_000
 _log = logging.getLogger(__name__)
 
 
-def elapsed_ns() -> int:
+def read_elapsed_ns() -> int:
     """Return the nanoseconds since the machine started, including suspended time."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
@@ -61,7 +61,7 @@ class SampleClock:
     is followed once it has lasted for 60 seconds; until then the time advances only by the elapsed time.
     """
 
-    def __init__(self, wall: Clock, elapsed: Callable[[], int] = elapsed_ns) -> None:
+    def __init__(self, wall: Clock, elapsed: Callable[[], int] = read_elapsed_ns) -> None:
         self._wall = wall
         self._elapsed = elapsed
         self._lock = Lock()

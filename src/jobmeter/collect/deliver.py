@@ -12,8 +12,8 @@ from jobmeter.collect.clock import OVERLAP_MS
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.spool import Batch, SpoolPosition
 from jobmeter.errors import InvalidRequestError, LimitExceededError, ThrottledError, UnavailableError
-from jobmeter.model.backoff import backoff_seconds
-from jobmeter.model.time import Clock, iso
+from jobmeter.model.backoff import compute_backoff
+from jobmeter.model.time import Clock, format_iso
 from jobmeter.wire.native.times import find_newest_time
 
 if TYPE_CHECKING:
@@ -203,13 +203,15 @@ class Delivery:
         now_ms = self._clock.now_ms()
         newest_ms = find_newest_time(batch.body)
         if newest_ms > now_ms + OVERLAP_MS:
-            self._put_aside(batch, f"time: {iso(newest_ms)} is ahead of this node's clock, {iso(now_ms)}, too")
+            self._put_aside(
+                batch, f"time: {format_iso(newest_ms)} is ahead of this node's clock, {format_iso(now_ms)}, too"
+            )
             return
         ahead_ms = self._measure_lead_ms(receipt)
-        clocks = f"this node's clock says {iso(now_ms)}"
+        clocks = f"this node's clock says {format_iso(now_ms)}"
         if receipt.time:
             side = "ahead" if ahead_ms < 0 else "behind"
-            clocks += f", the server's {iso(receipt.time)}, {abs(ahead_ms) / 1000:.0f} s {side}"
+            clocks += f", the server's {format_iso(receipt.time)}, {abs(ahead_ms) / 1000:.0f} s {side}"
         error = UnavailableError(f"the server refused samples that are too far ahead: {clocks}")
         if self._clocks_apart_ms is None or abs(ahead_ms - self._clocks_apart_ms) > _AGREE_MS:
             _log.warning("%s; they stay in the spool until the clocks agree", error.message)
@@ -255,5 +257,5 @@ def _pause(error: Exception, failures: int) -> float:
     """Return the seconds until the next attempt: the server's Retry-After, else growing pauses; with jitter."""
     retry_after_ms = error.retry_after_ms if isinstance(error, ThrottledError | UnavailableError) else None
     if retry_after_ms is not None:
-        return min(retry_after_ms / 1000, 3600.0) + backoff_seconds(1, 1.0, 1.0)
-    return backoff_seconds(failures, _FIRST_WAIT, _LONGEST_WAIT)
+        return min(retry_after_ms / 1000, 3600.0) + compute_backoff(1, 1.0, 1.0)
+    return compute_backoff(failures, _FIRST_WAIT, _LONGEST_WAIT)

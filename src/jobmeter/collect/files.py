@@ -47,7 +47,7 @@ def read_required(*paths: str) -> bytes:
     return text
 
 
-def names(folder: str) -> list[str]:
+def list_names(folder: str) -> list[str]:
     """List the names in a folder in order; empty if it is missing or not readable."""
     try:
         return sorted(os.listdir(folder))  # noqa: PTH208 - as few system calls as possible
@@ -55,7 +55,7 @@ def names(folder: str) -> list[str]:
         return []
 
 
-def link_target(path: str) -> str:
+def read_link_target(path: str) -> str:
     """Return where a symbolic link leads, empty if it is missing or may not be read."""
     try:
         return os.readlink(path)  # noqa: PTH115 - as few system calls as possible
@@ -63,7 +63,7 @@ def link_target(path: str) -> str:
         return ""
 
 
-def major_number(path: str) -> int:
+def read_major_number(path: str) -> int:
     """Return the major number of a device's file; 0 for any other file and without a file."""
     try:
         return os.major(os.stat(path).st_rdev)  # noqa: PTH116 - as few system calls as possible
@@ -76,7 +76,7 @@ def read_text(path: str) -> str:
     return (read(path) or b"").decode(errors="replace").strip()
 
 
-def boot_id(proc_root: str = "/proc") -> str:
+def read_boot_id(proc_root: str = "/proc") -> str:
     """The id of this start of the kernel, empty if it has none."""
     return read_text(f"{proc_root}/sys/kernel/random/boot_id")
 

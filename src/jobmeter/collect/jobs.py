@@ -14,7 +14,7 @@ from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.cgroup.count import GroupCounters, GroupKey, group_key
 from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
 from jobmeter.collect.cgroup.paths import CgroupPlace as GroupPlace
-from jobmeter.collect.cgroup.paths import InsideTime, places
+from jobmeter.collect.cgroup.paths import InsideTime, find_places
 from jobmeter.collect.cgroup.quota import QuotasAbove
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import CgroupUsage, merge_readings
@@ -25,7 +25,7 @@ from jobmeter.collect.host.pressure import RESOURCES
 from jobmeter.collect.process import surroundings
 from jobmeter.collect.process.count import Departed, Ended, ProcessCounters
 from jobmeter.collect.process.stat import Key
-from jobmeter.collect.process_events.counts import ProcessCounts, counts_file
+from jobmeter.collect.process_events.counts import ProcessCounts, make_counts_file
 from jobmeter.collect.replica import ReplicaMemory, ReplicaProcesses
 from jobmeter.collect.starts import COUNTERS, GIVEN, SHORTEST_MS, Starts
 from jobmeter.collect.state_file import CounterFile
@@ -92,7 +92,7 @@ class JobsCollector:
         self._quotas = QuotasAbove(groups, proc_root)
         self._retained_of_processes = CounterFile(state / "counters-processes.json" if state else None)
         self._retained_of_groups = CounterFile(state / "counters-groups.json" if state else None)
-        self._counts = counts_file(state)
+        self._counts = make_counts_file(state)
         self._since_ms = 0
         of_processes, of_groups = self._retained_of_processes.load(), self._retained_of_groups.load()
         self._by_process.resume(of_processes)
@@ -104,8 +104,8 @@ class JobsCollector:
         self._prefers_first: dict[tuple[Owner, str], bool] = {}
         self._last_seen_ms: dict[Owner, int] = {}
         self._ended: SimpleQueue[Ended] = SimpleQueue()
-        self._machine = surroundings.machine_limits(proc_root)
-        self._own_network = surroundings.network_namespace(proc_root, "self")
+        self._machine = surroundings.read_machine_limits(proc_root)
+        self._own_network = surroundings.read_network_namespace(proc_root, "self")
 
     def note_end(self, final: Ended) -> None:
         """Take the final figures of a process, scanned before or not. Thread-safe."""
@@ -130,7 +130,7 @@ class JobsCollector:
         for other in self.memory.begin_scan(processes):
             finals.pop(other, None)  # their counters and peak belong to the earlier job
         self._read_job_groups(processes)
-        away = places(processes, self._proc)
+        away = find_places(processes, self._proc)
         replicas = self._group_by_replica(processes, over, finals, away)
         self._by_process.update(processes, ended, departed, away, self._find_late_joins(processes))
         self._by_group.update({owner: replica.groups for owner, replica in replicas.items()})
@@ -301,12 +301,12 @@ class JobsCollector:
             return {}
         pid = living[0].stat.key.pid
         pids = (process.stat.key.pid for process in living)
-        allowances = (surroundings.allowance(self._proc, one, self._reader, self._machine) for one in pids)
+        allowances = (surroundings.read_allowance(self._proc, one, self._reader, self._machine) for one in pids)
         cpu, memory = next((found for found in allowances if found != (None, None)), (None, None))
-        namespace = surroundings.network_namespace(self._proc, pid)
+        namespace = surroundings.read_network_namespace(self._proc, pid)
         network = None
         if namespace and self._own_network and namespace != self._own_network:
-            network = surroundings.network_bytes(self._proc, pid)
+            network = surroundings.read_network_bytes(self._proc, pid)
         return {
             "process.count": float(len(living)),
             "thread.count": float(sum(process.stat.threads for process in living)),

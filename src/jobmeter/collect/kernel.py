@@ -7,10 +7,10 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from jobmeter.collect.base import NodeIdentity, RecordSource, Samples
-from jobmeter.collect.clock import elapsed_ns
+from jobmeter.collect.clock import read_elapsed_ns
 from jobmeter.collect.syslog.kernel import KernelReader
-from jobmeter.collect.text import valid_text
-from jobmeter.model.device import pci_address
+from jobmeter.collect.text import escape_invalid
+from jobmeter.model.device import normalize_pci_address
 from jobmeter.model.event import DEVICE_FAULT, LEVEL_OF, XID, Level
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.time import NS_PER_MS
@@ -36,21 +36,21 @@ _RAS = re.compile(
 """Line of AMD's driver about new errors; lines with totals repeat them."""
 
 
-def event_of_line(text: str, time_ms: int, place: NodeIdentity) -> EventRecord | None:
+def parse_event(text: str, time_ms: int, place: NodeIdentity) -> EventRecord | None:
     """Return the event in a line of a node's kernel log; None without one."""
     xid = read_xid(text)
     if xid is not None:
         meaning = xid.meaning
         message = f"{text[:_LONGEST]} - {meaning.text}. {meaning.advice}"
         subject = f"device {xid.device}" if xid.device else ""
-        return place.make_event(time_ms, LEVEL_OF[meaning.severity], XID, valid_text(message), subject=subject)
+        return place.make_event(time_ms, LEVEL_OF[meaning.severity], XID, escape_invalid(message), subject=subject)
     ras = _RAS.search(text[:_LONGEST])
     if ras is not None:
-        subject = f"device {pci_address(ras['device']) or ras['device']}"
-        return place.make_event(time_ms, Level.ERROR, DEVICE_FAULT, valid_text(text[:_LONGEST]), subject=subject)
+        subject = f"device {normalize_pci_address(ras['device']) or ras['device']}"
+        return place.make_event(time_ms, Level.ERROR, DEVICE_FAULT, escape_invalid(text[:_LONGEST]), subject=subject)
     for reason, sign in _SIGNS:
         if sign.search(text):
-            return place.make_event(time_ms, Level.ERROR, reason, valid_text(text[:_LONGEST]))
+            return place.make_event(time_ms, Level.ERROR, reason, escape_invalid(text[:_LONGEST]))
     return None
 
 
@@ -61,7 +61,7 @@ class KernelWatch:
     """
 
     def __init__(
-        self, place: NodeIdentity, reader: KernelReader, since_boot_ns: Callable[[], int] = elapsed_ns
+        self, place: NodeIdentity, reader: KernelReader, since_boot_ns: Callable[[], int] = read_elapsed_ns
     ) -> None:
         self._place = place
         self._reader = reader
@@ -87,7 +87,7 @@ class KernelWatch:
             if len(events) == MOST_EVENTS:
                 break
             self._last = record.sequence
-            event = event_of_line(record.text, min(began_ms + record.micros // 1_000, now_ms), self._place)
+            event = parse_event(record.text, min(began_ms + record.micros // 1_000, now_ms), self._place)
             if event is not None and event.message not in {one.message for one in events}:
                 events.append(event)
         return Records(events=events)

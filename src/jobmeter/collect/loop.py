@@ -13,7 +13,7 @@ from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.worker import Outcome, Worker
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.record import Records
-from jobmeter.wire.native.encode import records_frame, samples_frame
+from jobmeter.wire.native.encode import make_records_frame, make_samples_frame
 
 _log = logging.getLogger(__name__)
 
@@ -121,11 +121,11 @@ class Loop:
         finite = [sample for sample in samples if math.isfinite(sample.value)]
         self._unfinite += len(samples) - len(finite)
         try:
-            self._outbox.put(samples_frame(finite))
+            self._outbox.put(make_samples_frame(finite))
         except InvalidRequestError as error:
             _log.warning("a tick's samples cannot be written: %s", error.message)
 
     def spool_records(self, records: Records) -> None:
         """Put records into the outbox, unless they are empty."""
         if records.jobs or records.nodes or records.events:
-            self._outbox.put(records_frame(records))
+            self._outbox.put(make_records_frame(records))

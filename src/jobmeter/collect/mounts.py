@@ -13,7 +13,7 @@ from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.discover.member import Process
 from jobmeter.collect.discover.table import ProcessTable
-from jobmeter.collect.host.filesystem import points_by_device
+from jobmeter.collect.host.filesystem import map_points_by_device
 from jobmeter.model.sample import Sample
 
 ELSEWHERE = "other"
@@ -35,7 +35,7 @@ class MountTable:
     @cached_property
     def points(self) -> Mapping[bytes, str]:
         """Mount point under which a filesystem is measured, by device."""
-        return points_by_device(self._mountinfo)
+        return map_points_by_device(self._mountinfo)
 
     def find_point(self, path: str, own: "MountTable") -> str:
         """Return the label of a path's filesystem; ``own`` are the agent's mounts, by which these are measured."""

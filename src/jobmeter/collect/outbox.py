@@ -8,7 +8,7 @@ from threading import Event, Lock
 from jobmeter.collect.spool import Batch, Spool, SpoolPosition
 from jobmeter.wire.native.encode import count_samples
 from jobmeter.wire.native.frame import Frame, read_frame
-from jobmeter.wire.native.logs import line_times
+from jobmeter.wire.native.logs import read_line_times
 
 _log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Outbox:
                 body, frames = body + frame, frames + 1
             return Batch(body, frames, SpoolPosition(-1, self._taken + frames)) if frames else None
 
-    def on_disk(self) -> Iterator[Frame]:
+    def list_stored(self) -> Iterator[Frame]:
         """Yield the frames that wait on disk; see ``Spool.list_waiting``."""
         return self._spool.list_waiting() if self._spool else iter(())
 
@@ -143,4 +143,4 @@ class Outbox:
         found = read_frame(frame)
         if found:
             self._dropped += count_samples(found[0])
-            self._dropped_lines += len(line_times(found[0]))
+            self._dropped_lines += len(read_line_times(found[0]))

@@ -78,12 +78,12 @@ HOST: tuple[tuple[Callable[[NodeIdentity], Collector], int], ...] = (
 """Collectors of the whole node."""
 
 
-def host_collectors(place: NodeIdentity) -> list[Planned]:
+def create_host_collectors(place: NodeIdentity) -> list[Planned]:
     """Create the collectors of the whole node."""
     return [Planned(make(place), every_ms) for make, every_ms in HOST]
 
 
-def plugin_collectors(place: NodeIdentity, others: Iterable[Planned]) -> list[Planned]:
+def create_plugin_collectors(place: NodeIdentity, others: Iterable[Planned]) -> list[Planned]:
     """Create the collectors of plug-ins. ``others`` are the agent's own, whose names are taken.
 
     ``every_ms`` of a collector, if there, is its shortest interval.
@@ -178,7 +178,7 @@ class JobCollectors:
         return {one.device_name(device.index): device for one in self.accelerators for device in one.devices}
 
 
-def job_collectors(
+def create_job_collectors(
     place: NodeIdentity,
     classifier: Classifier,
     clock: SampleClock,
@@ -200,14 +200,14 @@ def job_collectors(
     reader = GroupReader(hierarchies)
     ends = EndWatch(reader)
     jobs = JobsCollector(place, table, reader, state=state, ends=ends, starts=Starts(clock.convert_elapsed_ms))
-    names = DeviceNames(vendors.vendors(), Machine(), state)
-    accelerators = accelerator_collectors(
+    names = DeviceNames(vendors.list_vendors(), Machine(), state)
+    accelerators = create_accelerator_collectors(
         place, table, clock, hierarchies, names, alone=alone, patience=patience, job_mapping=job_mapping
     )
     return JobCollectors(table, jobs, accelerators, watch, ends, MountsCollector(place, table))
 
 
-def accelerator_collectors(
+def create_accelerator_collectors(
     place: NodeIdentity,
     table: MemberTable,
     clock: Clock,
@@ -218,7 +218,7 @@ def accelerator_collectors(
     patience: float = _PATIENCE,
     job_mapping: Path | None = None,
 ) -> list[AcceleratorCollector[Any]]:
-    """Create the collector of each vendor. See ``job_collectors`` for the arguments.
+    """Create the collector of each vendor. See ``create_job_collectors`` for the arguments.
 
     Each vendor has its own thread and its own sources of allocations, so that a driver that hangs holds up no other.
     """

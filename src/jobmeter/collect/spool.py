@@ -18,7 +18,7 @@ from jobmeter.collect.files import make_folder
 from jobmeter.errors import ConflictError, InvalidRequestError
 from jobmeter.wire.native.encode import count_samples
 from jobmeter.wire.native.frame import MAGIC, Frame, read_frame
-from jobmeter.wire.native.logs import line_times
+from jobmeter.wire.native.logs import read_line_times
 
 _SUFFIX = ".frames"
 _MOST_REJECTED = 64
@@ -241,7 +241,7 @@ class Spool:
     def _count(self, body: bytes, reason: str) -> None:
         for frame in _frames_of(body):
             self.dropped[reason] += count_samples(frame)
-            self.dropped_lines += len(line_times(frame))
+            self.dropped_lines += len(read_line_times(frame))
 
     def _read_frames(self, segment: int, start: int, max_bytes: int, max_frames: int) -> Batch | None:
         """Return the next frames of one segment; None without a whole frame left in it."""

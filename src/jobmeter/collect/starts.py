@@ -7,7 +7,7 @@ nothing before its first process started, so its counters get a zero at that tim
 import os
 from collections.abc import Callable, Mapping
 
-from jobmeter.collect.clock import elapsed_ns
+from jobmeter.collect.clock import read_elapsed_ns
 from jobmeter.collect.host.pressure import RESOURCES
 
 GIVEN = (
@@ -55,7 +55,7 @@ class Starts:
     def __init__(
         self,
         epoch_ms: Callable[[int], int],
-        elapsed: Callable[[], int] = elapsed_ns,
+        elapsed: Callable[[], int] = read_elapsed_ns,
         ticks_per_second: int = 0,
         cores: int = 0,
     ) -> None:

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 import msgspec
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.clock import elapsed_ns
-from jobmeter.collect.files import boot_id
+from jobmeter.collect.clock import read_elapsed_ns
+from jobmeter.collect.files import read_boot_id
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class CounterFile:
         found = self._file.load()
         if isinstance(found, list):
             entries = found  # the format without the time
-        elif found is not None and found.boot == boot_id():
+        elif found is not None and found.boot == read_boot_id():
             entries, self.saved_ms = found.entries, found.elapsed_ms
         return {Owner(entry.job, entry.replica, entry.attempt): entry.reached for entry in entries}
 
@@ -118,4 +118,4 @@ class CounterFile:
             return
         self._last = {owner: dict(counts) for owner, counts in reached.items()}
         entries = [_Entry(owner.job, owner.replica, owner.attempt, dict(counts)) for owner, counts in reached.items()]
-        self._file.save(_File(boot_id(), elapsed_ns() // 1_000_000, entries))
+        self._file.save(_File(read_boot_id(), read_elapsed_ns() // 1_000_000, entries))

@@ -8,7 +8,7 @@ from jobmeter.model.series import MAX_LABEL_VALUE
 _ESCAPED = re.compile("[\udc80-\udcff]")
 
 
-def valid_text(text: str) -> str:
+def escape_invalid(text: str) -> str:
     r"""Replace each byte that is not UTF-8 by ``\xff``, so that the text can be written as UTF-8."""
     shown = _ESCAPED.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", text)
     return shown.encode(errors="backslashreplace").decode()
@@ -16,12 +16,12 @@ def valid_text(text: str) -> str:
 
 def shorten_text(text: str) -> str:
     """Return a valid text, truncated to the limit of a record's short text."""
-    return valid_text(text)[:MAX_SHORT_TEXT]
+    return escape_invalid(text)[:MAX_SHORT_TEXT]
 
 
-def label_value(text: str) -> str:
+def make_label_value(text: str) -> str:
     """Return a text as the value of a label: printable and within the limit."""
-    return "".join(one if one.isprintable() else " " for one in valid_text(text)).strip()[:MAX_LABEL_VALUE]
+    return "".join(one if one.isprintable() else " " for one in escape_invalid(text)).strip()[:MAX_LABEL_VALUE]
 
 
 def parse_whole_number(text: str, digits: int = 9) -> int | None:

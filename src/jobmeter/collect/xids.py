@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from jobmeter.collect.base import RecordSource
-from jobmeter.model.device import pci_address
+from jobmeter.model.device import normalize_pci_address
 from jobmeter.model.event import XID
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.time import SECOND
@@ -58,4 +58,4 @@ def _find(reports: Sequence[_Report], event: EventRecord) -> _Report | None:
 
 def _report_of(event: EventRecord) -> _Report | None:
     xid = read_xid(event.message) if event.reason == XID else None
-    return (pci_address(xid.device), xid.code, int(event.time)) if xid else None
+    return (normalize_pci_address(xid.device), xid.code, int(event.time)) if xid else None

@@ -15,7 +15,7 @@ from jobmeter.model.event import Event
 from jobmeter.model.finding import Subject
 from jobmeter.model.job import Job, JobState, JobView
 from jobmeter.model.log import LogLine
-from jobmeter.model.series import job_key
+from jobmeter.model.series import compute_job_key
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.execute import Executor
 from jobmeter.query.series import SeriesQuestion
@@ -103,37 +103,37 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             warm_up = max(warm_up, numbers["warm_up_share"] * (end - began))
         return TimeRange(min(max(began + int(warm_up), start), end), end)
 
-    def signals(self, metric: str, numbers: Numbers, reaching: float = -np.inf) -> list[Signal]:
+    def select_signals(self, metric: str, numbers: Numbers, reaching: float = -np.inf) -> list[Signal]:
         """Return the means of a metric after the warm-up, if enough of the time was sampled.
 
         ``reaching`` leaves out most of the signals that are always below that level, to save time.
         """
         return list(self._select_measured_enough(self.means, metric, numbers, reaching))
 
-    def levels(self, metric: str, numbers: Numbers, reaching: float = -np.inf) -> list[Signal]:
-        """Return ``signals`` averaged over windows of a fifth of the hold time: samples scatter around a level."""
+    def average_signals(self, metric: str, numbers: Numbers, reaching: float = -np.inf) -> list[Signal]:
+        """Return ``select_signals`` averaged over windows of a fifth of the hold time, because samples scatter."""
         return [
             one.average_over(numbers["hold"] / _WINDOWS)
             for one in self._select_measured_enough(self.means, metric, numbers, reaching)
         ]
 
     def has_signals(self, metric: str, numbers: Numbers) -> bool:
-        """True if ``signals`` has any."""
+        """True if ``select_signals`` has any."""
         return next(self._select_measured_enough(self.means, metric, numbers), None) is not None
 
-    def of_nodes(self, metric: str, numbers: Numbers) -> list[Signal]:
-        """Return the signals of the nodes that the job was on, in the form of ``signals``."""
+    def select_node_signals(self, metric: str, numbers: Numbers) -> list[Signal]:
+        """Return the signals of the nodes that the job was on, in the form of ``select_signals``."""
         return list(self._select_measured_enough(self.nodes, metric, numbers))
 
     def average_nodes(self, metric: str, numbers: Numbers) -> dict[tuple[str, str], Signal]:
-        """Return ``of_nodes`` averaged as ``levels`` are, by node and part."""
+        """Return ``select_node_signals`` averaged as ``average_signals`` are, by node and part."""
         length = numbers["hold"] / _WINDOWS
         return {
             (one.node, one.part): one.average_over(length)
             for one in self._select_measured_enough(self.nodes, metric, numbers)
         }
 
-    def stretch(self, signal: Signal, true: Bools, numbers: Numbers) -> Stretch | None:
+    def find_stretch(self, signal: Signal, true: Bools, numbers: Numbers) -> Stretch | None:
         """Return the time in which a condition on a signal's points held, at least for the threshold ``hold``.
 
         The condition may fail for the share 1 - ``steady`` of that time. Of several results, the last one counts if the
@@ -146,23 +146,23 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return found[-1]
         return max(found, key=lambda stretch: stretch.length)
 
-    def name_of(self, signal: Signal) -> str:
+    def name_signal(self, signal: Signal) -> str:
         """Return the name of a signal's member: ``worker-87 (node-18, gpu7)``, or ``node-18`` for a node."""
-        owner = signal.replica or (self.owner_of(signal.node, signal.device) if signal.device else "")
-        return self.name_at(owner, signal.node, signal.device)
+        owner = signal.replica or (self.find_owner(signal.node, signal.device) if signal.device else "")
+        return self.name_member(owner, signal.node, signal.device)
 
-    def name_of_subject(self, subject: Subject, time: int | None = None) -> str:
-        """Return the name of a subject, see ``name_of``, with a device's owner at a time (None: the last owner).
+    def name_subject(self, subject: Subject, time: int | None = None) -> str:
+        """Return the name of a subject, see ``name_signal``, with a device's owner at a time (None: the last owner).
 
         The name of a node, link or filesystem includes the replicas there. Empty for the job.
         """
         if subject.kind == "job":
             return ""
         if subject.kind == "replica":
-            return self.name_at(subject.name)
+            return self.name_member(subject.name)
         node, _, part = subject.name.partition(":" if subject.kind == "filesystem" else "/")
         if subject.kind == "device":
-            return self.name_at(self.owner_of(node, part, time), node, part)
+            return self.name_member(self.find_owner(node, part, time), node, part)
         place = f"{part} of {node}" if part else node
         names = self.list_replicas_on(node)
         if not names or names == [node]:
@@ -173,7 +173,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return the replicas that are or were on a node."""
         return list(dict.fromkeys(one.name for one in self.view.replicas if one.node == node))
 
-    def replicas_of(self, subject: Subject, time: int | None = None) -> list[str]:
+    def list_replicas(self, subject: Subject, time: int | None = None) -> list[str]:
         """Return the replicas that a finding about a subject names.
 
         A replica names itself. A device names its owners and its partitions' owners at ``time``; None means the last
@@ -186,10 +186,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return []
         had = (one.device for one in self.view.allocations if (one.node or one.replica) == node)
         parts = dict.fromkeys(name for name in had if name.startswith(f"{device}:"))
-        owners = (self.owner_of(node, name, time) for name in (device, *parts))
+        owners = (self.find_owner(node, name, time) for name in (device, *parts))
         return list(dict.fromkeys(filter(None, owners)))
 
-    def owner_of(self, node: str, device: str, time: int | None = None) -> str:
+    def find_owner(self, node: str, device: str, time: int | None = None) -> str:
         """Return the replica that had a device at a time, or a moment before; the last owner for None.
 
         Empty if no replica had it.
@@ -214,8 +214,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         device = next((name for one in addresses if (name := self.addresses.get((node, one)))), "")
         return Subject("device", f"{node}/{device}") if device else Subject("node", node)
 
-    def name_at(self, replica: str, node: str = "", device: str = "") -> str:
-        """Return the name of a replica or a device, see ``name_of``; a replica's node is its last one."""
+    def name_member(self, replica: str, node: str = "", device: str = "") -> str:
+        """Return the name of a replica or a device, see ``name_signal``; a replica's node is its last one."""
         if not node:
             node = next((one.node for one in reversed(self.view.replicas) if one.name == replica), "")
         if not replica:
@@ -243,7 +243,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         found = self._judged.get(key)
         if found is None:
             span = self.skip_warm_up(numbers)
-            inside = (signal.within(span.start_ms, span.end_ms) for signal in signals[metric])
+            inside = (signal.cut(span.start_ms, span.end_ms) for signal in signals[metric])
             # The coverage of a member's own life: it may have started later, or ended earlier, than the job.
             found = [one for one in inside if len(one) and one.coverage >= numbers["coverage"]]
             self._judged[key] = found
@@ -271,7 +271,7 @@ def find_used_mounts(
     """
     if not _has_full_mount(nodes, share):
         return {}
-    key = job_key(view.job.project, view.job.id)
+    key = compute_job_key(view.job.project, view.job.id)
     question = SeriesQuestion(metrics=frozenset({_WORKED, _WRITTEN}), jobs=(key,), since_ms=span.start_ms)
     found: dict[str, dict[str, set[str]]] = {}
     for series in executor.run(question, scope).series:

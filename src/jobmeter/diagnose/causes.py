@@ -9,7 +9,7 @@ from importlib.resources import files
 import msgspec
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.lives import Death, deaths, strip_rank
+from jobmeter.diagnose.lives import Death, list_deaths, strip_rank
 from jobmeter.diagnose.rule import MOST_LINES, Find, Findings, Rule, Weight, quote_line
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.event import FINDING, Event, EventType
@@ -76,17 +76,17 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _find(self, rule: Rule, case: Case, numbers: Numbers) -> Findings:
         if case.job.state not in self.states:
             return
-        for death in deaths(case, numbers):
+        for death in list_deaths(case, numbers):
             evidence = self._find_evidence(case, death)
             if evidence:
-                yield root_finding(rule, death, evidence, self.severity, self.confidence)
+                yield make_root_finding(rule, death, evidence, self.severity, self.confidence)
 
     def _find_evidence(self, case: Case, death: Death) -> list[Evidence]:
         """Return the evidence of the cause in one replica's end, its status last; empty without evidence."""
         in_lines, _, in_reasons = self._matchers
-        found = [line_evidence(line) for line in death.lines if in_lines(line.text)]
+        found = [make_line_evidence(line) for line in death.lines if in_lines(line.text)]
         found += self._collect_exception_evidence(death)
-        found += [event_evidence(event) for event in _events(case, death) if in_reasons(_words(event))]
+        found += [make_event_evidence(event) for event in _events(case, death) if in_reasons(_words(event))]
         if not found and in_reasons(death.reason):
             found.append(
                 Evidence(kind="status", text=quote_line(death.reason), time=death.end, replica=_replica(death))
@@ -99,9 +99,9 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         _, was_raised, _ = self._matchers
         raised = death.raised
         if raised is None:
-            return [line_evidence(line) for line in death.tail if was_raised(line.text)]
+            return [make_line_evidence(line) for line in death.tail if was_raised(line.text)]
         own = self.exception and death.signal is None and raised.name not in _INTERRUPTIONS
-        return [line_evidence(line) for line in raised.lines] if own or was_raised(raised.text) else []
+        return [make_line_evidence(line) for line in raised.lines] if own or was_raised(raised.text) else []
 
 
 def load_causes() -> Iterator[Rule]:
@@ -110,14 +110,14 @@ def load_causes() -> Iterator[Rule]:
         yield msgspec.convert({"name": name, **table}, Cause).rule
 
 
-def root_finding(
+def make_root_finding(
     rule: Rule, death: Death, evidence: Sequence[Evidence], severity: Severity, confidence: float
 ) -> Finding:
     """Make the finding of a cause. It begins with its first evidence and ends with the replica."""
     start = min((one.time for one in evidence if one.time is not None), default=death.end)
     role = FindingRole.CASCADE if rule.cause is Weight.CONSEQUENCE else FindingRole.ROOT
     shown = evidence[:MOST_LINES]
-    return rule.finding(death.subject, severity, (min(start, death.end), death.end), shown, confidence, role)
+    return rule.report(death.subject, severity, (min(start, death.end), death.end), shown, confidence, role)
 
 
 def describe_end(death: Death) -> Evidence:
@@ -131,12 +131,12 @@ def describe_end(death: Death) -> Evidence:
     return Evidence(kind="status", text=text, time=death.end, replica=_replica(death))
 
 
-def line_evidence(line: LogLine) -> Evidence:
+def make_line_evidence(line: LogLine) -> Evidence:
     """Convert a log line to evidence."""
     return Evidence(kind="log", text=quote_line(line.text), time=line.time_ns // NS_PER_MS, replica=line.replica)
 
 
-def event_evidence(event: Event) -> Evidence:
+def make_event_evidence(event: Event) -> Evidence:
     """Convert an event to evidence."""
     return Evidence(kind="event", text=f"{event.reason}: {event.message}", time=event.time, replica=event.replica)
 

@@ -33,7 +33,7 @@ class ChangePoint(msgspec.Struct, frozen=True):
     node: str = ""
 
 
-def metric_changes(case: Case) -> list[ChangePoint]:
+def find_metric_changes(case: Case) -> list[ChangePoint]:
     """Find changes of level: the means of twelve points after and before a moment differ by far.
 
     Far means by half of the higher mean, by four times the spread on either side, and by a fiftieth of the highest

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Member, Signal, device
+from jobmeter.diagnose.signal import Member, Signal, name_device
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.finding import Severity
@@ -28,37 +28,37 @@ def find_raised_flags(rule: Rule, case: Case, _numbers: Numbers, severity: Sever
         up = signal.value > 0
         if up.any():
             span = int(signal.time[up][0]), max(int(signal.until[up][-1]), int(signal.time[up][-1]) + 1)
-            evidence = signal.evidence(text, 1.0, 0.0, "", time=span[0])
-            yield rule.finding(device(signal), severity, span, [evidence], 0.99)
+            evidence = signal.cite(text, 1.0, 0.0, "", time=span[0])
+            yield rule.report(name_device(signal), severity, span, [evidence], 0.99)
 
 
 def measure_load(case: Case, numbers: Numbers) -> list[Signal]:
     """Return the load of each device: the higher one of its utilization and its active multiprocessors."""
     found = []
     for prefix in PREFIXES:
-        active = {one.member: one for one in case.signals(f"{prefix}.sm.active", numbers)}
-        for signal in case.signals(f"{prefix}.utilization", numbers):
+        active = {one.member: one for one in case.select_signals(f"{prefix}.sm.active", numbers)}
+        for signal in case.select_signals(f"{prefix}.utilization", numbers):
             other = active.pop(signal.member, None)
-            beside = None if other is None else other.at(signal.time)
+            beside = None if other is None else other.read_at(signal.time)
             found.append(signal if beside is None else replace(signal, value=np.fmax(signal.value, beside)))
         found.extend(active.values())
     return found
 
 
 def read_level_beside(case: Case, metric: str, signal: Signal, numbers: Numbers) -> Float64s | None:
-    """Return the level of another metric of the same device, at the times of a signal; see ``level_beside``."""
+    """Return the level of another metric of the same device, at the times of a signal; see ``read_level_at``."""
     other = case.map_by_member(metric).get(signal.member)
-    return None if other is None else level_beside(other, signal, numbers)
+    return None if other is None else read_level_at(other, signal, numbers)
 
 
-def level_beside(other: Signal, signal: Signal, numbers: Numbers) -> Float64s:
+def read_level_at(other: Signal, signal: Signal, numbers: Numbers) -> Float64s:
     """Return the level of another line at the times of a signal, NaN at times without a measurement.
 
     A metric that is read once a minute begins later than one that is read often. So its first level also counts for the
     time before.
     """
     level = other.average_over(numbers["hold"] / 5)
-    value = level.at(signal.time)
+    value = level.read_at(signal.time)
     if not len(level):
         return value
     early = level.time[0] - signal.time
@@ -91,7 +91,7 @@ def _is_steady(value: Float64s, numbers: Numbers) -> bool:
     return float(np.mean(np.abs(value - middle) <= numbers["spread"] * middle)) >= numbers["share"]
 
 
-def growth_storm(case: Case, metric: str, numbers: Numbers) -> Iterator[tuple[Signal, float, tuple[int, int]]]:
+def find_growth_storms(case: Case, metric: str, numbers: Numbers) -> Iterator[tuple[Signal, float, tuple[int, int]]]:
     """Yield lines of a counter that grew by more than ``rate`` a minute, with the rate and the time.
 
     The growth lasts at least for the hold time, without a longer pause.
@@ -124,12 +124,12 @@ def average_replica(signals: list[Signal], replica: str) -> Signal | None:
     if not own:
         return None
     time = max(own, key=len).time
-    values = np.vstack([signal.at(time) for signal in own])
+    values = np.vstack([signal.read_at(time) for signal in own])
     valid = ~np.isnan(values).all(axis=0)
     return replace(own[0], device="", time=time[valid], value=np.nanmean(values[:, valid], axis=0))
 
 
-def models(case: Case, metrics: Sequence[str], least: float) -> dict[Member, tuple[int, ...]]:
+def group_models(case: Case, metrics: Sequence[str], least: float) -> dict[Member, tuple[int, ...]]:
     """Return the model group of each device, by each of some limits.
 
     Limits within one group differ by less than the share ``least`` from the next one. A device without a limit counts
@@ -148,7 +148,7 @@ def models(case: Case, metrics: Sequence[str], least: float) -> dict[Member, tup
     return dict(zip(members, zip(*groups, strict=True), strict=True))
 
 
-def bound(signal: Signal, true: Bools, numbers: Numbers) -> Stretch | None:
+def find_input_bound(signal: Signal, true: Bools, numbers: Numbers) -> Stretch | None:
     """Return the time in which a replica was bound by its input, for the share of time in the thresholds.
 
     The time lasts at least for the hold time, or for the whole of a shorter job.

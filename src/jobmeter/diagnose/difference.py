@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from jobmeter.access.principal import Scope
-from jobmeter.diagnose.difference_text import DifferenceFigures, sentence
+from jobmeter.diagnose.difference_text import DifferenceFigures, format_sentence
 from jobmeter.diagnose.work_time import METRICS, WorkTime, split_work
 from jobmeter.model.phase import CausePart, JobPhases, Phase, PhaseCause, PhaseDifference, PhaseSpan
 from jobmeter.query.course import Interval
@@ -26,7 +26,7 @@ _BEFORE = frozenset({Phase.QUEUED, Phase.PREPARE})
 _AGAIN = frozenset({Phase.START, Phase.FIRST_STEP})
 
 
-def differences(executor: Executor, refs: Sequence[JobRef], scope: Scope) -> list[PhaseDifference]:
+def explain_differences(executor: Executor, refs: Sequence[JobRef], scope: Scope) -> list[PhaseDifference]:
     """Return the reasons for each later job's longer or shorter run time than the first one's.
 
     Raises as ``Executor.run`` does.
@@ -53,7 +53,7 @@ def explain_difference(a: MeasuredRun, b: MeasuredRun, labels: tuple[str, str] =
     figures = DifferenceFigures(labels, [one.means for one in times], [_counts(own) for own in folded])
     ordered = sorted(
         (
-            CausePart(cause=cause, a=parts[0].get(cause, 0), b=parts[1].get(cause, 0), text=figures.text(cause))
+            CausePart(cause=cause, a=parts[0].get(cause, 0), b=parts[1].get(cause, 0), text=figures.format_cause(cause))
             for cause in PhaseCause
             if parts[0].get(cause, 0) or parts[1].get(cause, 0)
         ),
@@ -69,7 +69,7 @@ def explain_difference(a: MeasuredRun, b: MeasuredRun, labels: tuple[str, str] =
         b_ms=lengths[1],
         difference_ms=lengths[1] - lengths[0],
         labels=labels,
-        sentence=sentence(ordered, lengths, labels),
+        sentence=format_sentence(ordered, lengths, labels),
         parts=ordered,
         unknown=unknown,
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from jobmeter.diagnose.wording import amount_of, minutes, title
+from jobmeter.diagnose.wording import find_title, format_length, format_metric_amount
 from jobmeter.diagnose.work_time import CLOCK, FIGURES, LINKS, SIGNS
 from jobmeter.model.phase import CausePart, PhaseCause
 from jobmeter.query.idle import WORK
@@ -32,7 +32,7 @@ class DifferenceFigures(msgspec.Struct, frozen=True):
     means: Sequence[Mapping[str, float]]
     counts: Sequence[Mapping[PhaseCause, int]]
 
-    def text(self, cause: PhaseCause) -> str:
+    def format_cause(self, cause: PhaseCause) -> str:
         """Return the figures behind the part of a cause; empty without figures."""
         if cause in _COUNTED:
             return self._compare_figures("number", *(str(own[cause]) for own in self.counts))
@@ -49,14 +49,16 @@ class DifferenceFigures(msgspec.Struct, frozen=True):
         return all(name in own for own in self.means)
 
     def _compare_mean(self, name: str, text: str = "") -> str:
-        return self._compare_figures(text or title(name), *(amount_of(name, own[name]) for own in self.means))
+        return self._compare_figures(
+            text or find_title(name), *(format_metric_amount(name, own[name]) for own in self.means)
+        )
 
     def _compare_figures(self, text: str, *figures: str) -> str:
         both = (f"{figure} in {label}" for figure, label in zip(figures, self.labels, strict=True))
         return f"{text}: {', '.join(both)}"
 
 
-def sentence(parts: Sequence[CausePart], lengths: Sequence[int], labels: tuple[str, str]) -> str:
+def format_sentence(parts: Sequence[CausePart], lengths: Sequence[int], labels: tuple[str, str]) -> str:
     """Return the whole difference and its largest parts, ``parts`` sorted by size, as a sentence."""
     a, b = labels
     whole = lengths[1] - lengths[0]
@@ -64,9 +66,9 @@ def sentence(parts: Sequence[CausePart], lengths: Sequence[int], labels: tuple[s
     least = max(_SAME * max(lengths) if same else _SMALL * abs(whole), _LEAST_MS)
     large = [part for part in parts if abs(part.difference) >= least][:_MOST]
     if same:
-        head, texts = f"{b} took as long as {a} ({minutes(lengths[1])})", map(_phrase, large)
+        head, texts = f"{b} took as long as {a} ({format_length(lengths[1])})", map(_phrase, large)
     else:
-        head = f"{b} took {minutes(abs(whole))} {'longer' if whole > 0 else 'less'} than {a}"
+        head = f"{b} took {format_length(abs(whole))} {'longer' if whole > 0 else 'less'} than {a}"
         texts = map(str, _phrases(large, whole))
     joined = ", ".join(texts)
     return f"{head}: {joined}" if joined else head
@@ -76,10 +78,10 @@ def _phrases(parts: Sequence[CausePart], whole: int) -> Iterator[str]:
     """Yield the parts in the direction of the difference, then the opposite ones."""
     along = [part for part in parts if (part.difference > 0) == (whole > 0)]
     for at, part in enumerate(along):
-        text = f"{minutes(abs(part.difference))}{'' if at else ' of it'} {part.cause.label}"
+        text = f"{format_length(abs(part.difference))}{'' if at else ' of it'} {part.cause.label}"
         yield f"{text} ({part.text})" if part.text and not at else text
     yield from (_phrase(part) for part in parts if part not in along)
 
 
 def _phrase(part: CausePart) -> str:
-    return f"{minutes(abs(part.difference))} {'more' if part.difference > 0 else 'less'} {part.cause.label}"
+    return f"{format_length(abs(part.difference))} {'more' if part.difference > 0 else 'less'} {part.cause.label}"

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.lives import strip_rank
 from jobmeter.diagnose.rank_findings import rank_findings
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.rule import THRESHOLDS, Rule
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.model.finding import Finding, Subject
@@ -15,7 +15,7 @@ from jobmeter.model.finding import Finding, Subject
 
 def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = None) -> list[Finding]:
     """Return the findings of the rules (by default all), worst first, root causes before their consequences."""
-    chosen = rules() if which is None else which
+    chosen = list_rules() if which is None else which
     causes: list[Finding] = []
     facts: list[Finding] = []
     for rule in chosen:
@@ -41,14 +41,14 @@ def _speaker(one: Finding) -> Subject:
 def _add_sentence(case: Case, one: Finding, about: Subject | None = None) -> Finding:
     """Add the sentence to a finding, and the replicas in it (None: of its subject)."""
     about = about or one.subject
-    replicas = one.replicas or case.replicas_of(about, one.start)
+    replicas = one.replicas or case.list_replicas(about, one.start)
     return replace(one, sentence=one.sentence or _sentence(case, one, about), replicas=replicas)
 
 
 def _sentence(case: Case, one: Finding, about: Subject) -> str:
     """Return the first evidence as a sentence about a subject."""
     text = strip_rank(one.evidence[0].text) if one.evidence else one.rule
-    name, short = case.name_of_subject(about, one.start), about.name
+    name, short = case.name_subject(about, one.start), about.name
     if not name or text.startswith(name):
         return text
     return f"{name}{text.removeprefix(short)}" if text.startswith(f"{short} ") else f"{name}: {text}"

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.diagnose.registry import rules
-from jobmeter.diagnose.wording import minutes
+from jobmeter.diagnose.registry import list_rules
+from jobmeter.diagnose.wording import format_length
 from jobmeter.model.event import FINDING, FINDING_ENDED, LEVEL_OF, Event, EventSource
-from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject, read_message, severity_order
+from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject, rank_severity, read_message
 from jobmeter.model.record import EventRecord
 
 _SEVERITIES = {level: severity for severity, level in LEVEL_OF.items()}
@@ -41,9 +41,9 @@ class ReportedFinding(msgspec.Struct, frozen=True):
         """Return the highest severity that was reported."""
         return _SEVERITIES.get((self.worse or self.opened).level, Severity.INFO)
 
-    def finding(self, until_ms: int) -> Finding:
+    def build_finding(self, until_ms: int) -> Finding:
         """Build the finding from the events; an open one lasts until ``until_ms``."""
-        rule = next((one for one in rules() if one.name == self.rule), None)
+        rule = next((one for one in list_rules() if one.name == self.rule), None)
         end = until_ms if self.ended is None else self.ended.time
         parts = [event for event in (self.opened, self.worse, self.ended) if event is not None]
         return Finding(
@@ -64,7 +64,7 @@ class ReportedFinding(msgspec.Struct, frozen=True):
         )
 
 
-def opening(project: str, job: str, one: Finding, time_ms: int) -> EventRecord:
+def make_opening(project: str, job: str, one: Finding, time_ms: int) -> EventRecord:
     """Make the event for a finding of a running job that opened."""
     event = _event(project, job, one.subject, time_ms)
     return replace(event, reason=FINDING, message=one.opening_message, level=LEVEL_OF[one.severity])
@@ -75,7 +75,8 @@ def make_end_event(project: str, job: str, key: Key, time_ms: int, since_ms: int
     rule, subject = key
     why = "the job ended with it" if over else "it is found no longer"
     message = (
-        f"{rule} ({subject.kind} {subject.name}): {why}, {minutes(max(time_ms - since_ms, 0))} after it was reported"
+        f"{rule} ({subject.kind} {subject.name}): {why}, {format_length(max(time_ms - since_ms, 0))} after it "
+        "was reported"
     )
     return replace(_event(project, job, subject, time_ms), reason=FINDING_ENDED, message=message)
 
@@ -125,13 +126,13 @@ def add_reported(
     last = {one.key: one for one in reported if one.ended is not None or running}
     begun = {one.key: one.start for one in reported if one.ended is None and running}
     started = [replace(one, start=min(begun.get((one.rule, one.subject), one.start), one.end)) for one in found]
-    every = [*started, *(one.finding(until_ms) for key, one in last.items() if key not in there)]
+    every = [*started, *(one.build_finding(until_ms) for key, one in last.items() if key not in there)]
 
     def order(one: Finding) -> tuple[object, ...]:
         known = last.get((one.rule, one.subject))
         passed = running and known is not None and known.ended is not None
         reported = not running and known is not None
-        return severity_order(one.severity, one.role, passed=passed, reported=reported, start=one.start, rule=one.rule)
+        return rank_severity(one.severity, one.role, passed=passed, reported=reported, start=one.start, rule=one.rule)
 
     return sorted(every, key=order)
 

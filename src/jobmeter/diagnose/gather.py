@@ -6,8 +6,8 @@ import numpy as np
 
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case, Signals, find_used_mounts
-from jobmeter.diagnose.kernel import faults_of_nodes, kernel_lines
-from jobmeter.diagnose.nodes import addresses_of, find_reported_places, signals_of_nodes
+from jobmeter.diagnose.kernel import read_kernel_lines, read_node_faults
+from jobmeter.diagnose.nodes import find_reported_places, read_addresses, read_signals_of_nodes
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import Signal
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
@@ -17,7 +17,7 @@ from jobmeter.model.job import JobView
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.time import Clock, TimeRange
-from jobmeter.query.defaults import default_step, life
+from jobmeter.query.defaults import choose_step, compute_life
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import By, JobQuestion, JobRef, LogQuestion, MeasuredNamesQuestion, MetricQuery, Statistic
 from jobmeter.query.sampled import SampledLine, SampledQuestion
@@ -33,9 +33,9 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
     view = executor.run(JobQuestion(ref), scope)
     own = JobRef(view.job.id, view.job.project)
     now_ms = clock.now_ms()
-    span = life(view.job, now_ms)
-    means = names_of(which, lambda rule: rule.metrics)
-    counters = names_of(which, lambda rule: rule.counters)
+    span = compute_life(view.job, now_ms)
+    means = list_names(which, lambda rule: rule.metrics)
+    counters = list_names(which, lambda rule: rule.counters)
     step_ms = step_of(view, span, len(means) + len(counters))
 
     # An answer that includes unmeasured metrics could not be cached: an agent may begin to measure them.
@@ -43,12 +43,12 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
 
     def read(names: Sequence[str], statistic: Statistic) -> Signals:
         own_names = [name for name in names if name in measured]
-        return signals_of_job(executor, scope, view, own_names, span, step_ms, statistic)
+        return read_job_signals(executor, scope, view, own_names, span, step_ms, statistic)
 
-    nodes = names_of(which, lambda rule: rule.nodes)
-    kernel = kernel_lines(executor, scope, view, span)
-    faults = faults_of_nodes(executor, scope, view, span)
-    of_nodes = signals_of_nodes(executor, scope, view, nodes, span, step_ms)
+    nodes = list_names(which, lambda rule: rule.nodes)
+    kernel = read_kernel_lines(executor, scope, view, span)
+    faults = read_node_faults(executor, scope, view, span)
+    of_nodes = read_signals_of_nodes(executor, scope, view, nodes, span, step_ms)
     return Case(
         view=view,
         span=span,
@@ -62,11 +62,11 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
         lines=log_lines(executor, own, scope, which),
         kernel=kernel,
         faults=faults,
-        addresses=addresses_of(executor, scope, find_reported_places(kernel, faults)),
+        addresses=read_addresses(executor, scope, find_reported_places(kernel, faults)),
     )
 
 
-def signals_of_job(
+def read_job_signals(
     executor: Executor,
     scope: Scope,
     view: JobView,
@@ -81,16 +81,16 @@ def signals_of_job(
     found: dict[str, list[Signal]] = {}
     for some in _chunks(view, names, span, step_ms):
         query = MetricQuery(subject=own, metrics=some, range=span, step_ms=step_ms, by=By.DEVICE, statistic=statistic)
-        for signal in signals_of(executor.run(SampledQuestion(query, whole), scope)):
+        for signal in convert_lines(executor.run(SampledQuestion(query, whole), scope)):
             found.setdefault(signal.metric, []).append(signal)
     return found
 
 
-def signals_of(lines: Iterable[SampledLine]) -> Iterator[Signal]:
+def convert_lines(lines: Iterable[SampledLine]) -> Iterator[Signal]:
     """Convert the lines of an answer to signals."""
     for line, presence in ((one.line, one.presence) for one in lines):
         signal = Signal(line.metric, presence.first, line.value, line.replica, line.node, line.device, line.rank)
-        yield signal.sampled_until(presence.until)
+        yield signal.with_ends(presence.until)
 
 
 def log_lines(executor: Executor, ref: JobRef, scope: Scope, which: Sequence[Rule]) -> list[LogLine]:
@@ -125,7 +125,7 @@ def _events(executor: Executor, ref: JobRef, scope: Scope) -> list[Event]:
     return list(reversed(executor.run(question, scope).events))
 
 
-def names_of(which: Iterable[Rule], of: Callable[[Rule], Sequence[str]]) -> list[str]:
+def list_names(which: Iterable[Rule], of: Callable[[Rule], Sequence[str]]) -> list[str]:
     """Return the names of one kind that the rules need, each once."""
     return sorted({name for rule in which for name in of(rule)})
 
@@ -140,7 +140,7 @@ def step_of(view: JobView, span: TimeRange, metrics: int, most: int = STEPS, poi
     """Return the step for reading a number of metrics of a job: ``most`` steps, fewer for many devices."""
     replicas, devices = _members(view)
     lines = (replicas + devices) * max(metrics, 1)
-    return default_step(span, int(np.clip(points // lines, _FEWEST, most)))
+    return choose_step(span, int(np.clip(points // lines, _FEWEST, most)))
 
 
 def _chunks(view: JobView, names: Sequence[str], span: TimeRange, step_ms: int) -> Iterable[tuple[str, ...]]:

@@ -26,7 +26,7 @@ class IncidentReport(msgspec.Struct, frozen=True):
     digest: Hashable
 
     @classmethod
-    def of_line(cls, line: LogLine, evidence: Evidence, form: str = "") -> "IncidentReport":
+    def from_line(cls, line: LogLine, evidence: Evidence, form: str = "") -> "IncidentReport":
         """Return the report of a line. A source is a stream of a node and, within it, a ``form`` of line.
 
         For example, several drivers report one lost link, each in its own words.
@@ -35,12 +35,12 @@ class IncidentReport(msgspec.Struct, frozen=True):
         return cls(f"{_LINE} {line.stream} {form}", time, evidence, (line.stream, line.time_ns, line.text))
 
     @classmethod
-    def of_event(cls, event: Event, evidence: Evidence) -> "IncidentReport":
+    def from_event(cls, event: Event, evidence: Evidence) -> "IncidentReport":
         """Return the report of an event."""
         return cls(_EVENT, event.time, evidence, event.digest)
 
 
-def incidents(reports: Iterable[IncidentReport], apart_ms: float = APART_MS) -> list[list[IncidentReport]]:
+def group_incidents(reports: Iterable[IncidentReport], apart_ms: float = APART_MS) -> list[list[IncidentReport]]:
     """Return the reports of each incident, in order of time, lines before events; the order of arrival does not matter.
 
     The reports are about one kind of incident of one thing. A copy of a report counts for nothing.

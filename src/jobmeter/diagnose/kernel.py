@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from jobmeter.access.principal import Scope
-from jobmeter.diagnose.nodes import MOST_NODES, faults_of
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.nodes import MOST_NODES, select_faults
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.rule import Rule
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.event import Event, EventFilter, EventType
@@ -32,7 +32,7 @@ MOST_FAULTS = 200
 _KERNEL = Property("facility", ("kern",))
 
 
-def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRange) -> Sequence[LogLine]:
+def read_kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRange) -> Sequence[LogLine]:
     """Read kernel log lines in order of time; empty for a caller that may only see the job.
 
     Lines for rules about nodes are always included. Faults of devices are included if the job had a device on that
@@ -52,7 +52,7 @@ def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRang
     return sorted(found, key=lambda line: line.order)
 
 
-def task_lines(
+def read_task_lines(
     executor: Executor, scope: Scope, nodes: Iterable[NodeRef], span: TimeRange, which: Sequence[Rule]
 ) -> tuple[list[LogLine], list[str]]:
     """Read the first lines of each node's kernel log that match each rule's search, in order of time.
@@ -94,7 +94,7 @@ def _search(executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange) -> 
     If the log is short, all lines are read and matched here. The reason: the engine needs forty milliseconds just to
     parse the conditions of all rules, and a job may have many nodes.
     """
-    wanted = query_of(rules())
+    wanted = query_of(list_rules())
     lines = _lines_of(executor, scope, ref, span, _KERNEL, QUIET + 1)
     if len(lines) > QUIET:
         return _read_both_ends(executor, scope, ref, span, wanted)
@@ -127,7 +127,7 @@ def _lines_of(
     return executor.run(question, scope).lines
 
 
-def faults_of_nodes(executor: Executor, scope: Scope, view: JobView, span: TimeRange) -> list[Event]:
+def read_node_faults(executor: Executor, scope: Scope, view: JobView, span: TimeRange) -> list[Event]:
     """Read events about devices of nodes while the job had devices there.
 
     In order of time; empty for a caller that may only see the job.
@@ -144,7 +144,7 @@ def faults_of_nodes(executor: Executor, scope: Scope, view: JobView, span: TimeR
         descending=True,
         limit=MOST_FAULTS,
     )
-    return faults_of(view, [*reversed(executor.run(question, scope).events)])
+    return select_faults(view, [*reversed(executor.run(question, scope).events)])
 
 
 def _concerns(line: LogLine, view: JobView, *, devices: bool) -> bool:
@@ -153,7 +153,7 @@ def _concerns(line: LogLine, view: JobView, *, devices: bool) -> bool:
     killed = _kills(line, view)
     return any(
         rule.of_nodes or (devices and rule.of_devices) or (killed and rule.of_kills)
-        for rule in rules()
+        for rule in list_rules()
         if rule.kernel and matches(query_of((rule,)), line)
     )
 

@@ -69,7 +69,7 @@ class Death(msgspec.Struct, frozen=True, dict=True):
         return _find_exception(self.lines)
 
 
-def deaths(case: Case, numbers: Numbers) -> list[Death]:
+def list_deaths(case: Case, numbers: Numbers) -> list[Death]:
     """Return each failed replica (its last attempt) in the order of their ends; one for the job without any."""
     if case.job.state is JobState.SUCCEEDED:
         return []

@@ -7,14 +7,14 @@ import numpy as np
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Signal, trend
+from jobmeter.diagnose.signal import Signal, compute_trend
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.diagnose.wording import amount, minutes, title
+from jobmeter.diagnose.wording import find_title, format_amount, format_length
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.finding import Evidence, Severity, Subject
 
 
-def leaks(
+def find_leaks(
     rule: Rule, case: Case, numbers: Numbers, subject_of: Callable[[Signal], Subject], *, limit_by_record: bool = False
 ) -> Findings:
     """Find memory that grows steadily up to the end and will reach its limit soon.
@@ -24,20 +24,24 @@ def leaks(
     """
     for used, limits in zip(rule.metrics[::2], rule.metrics[1::2], strict=True):
         recorded = case.job.limits.get(limits) if limit_by_record else None
-        for signal in case.signals(used, numbers):
+        for signal in case.select_signals(used, numbers):
             limit = limit_of(case.means.get(limits, ()), signal, recorded)
-            leak = next((found for part in _ends(signal, numbers) if (found := growth(part, limit, numbers))), None)
+            leak = next((found for part in _ends(signal, numbers) if (found := find_leak(part, limit, numbers))), None)
             if leak is not None:
-                yield rule.finding(*_leak(signal, subject_of(signal), leak, limit))
+                yield rule.report(*_leak(signal, subject_of(signal), leak, limit))
 
 
 def _leak(
     signal: Signal, subject: Subject, leak: "Leak", limit: float | None
 ) -> tuple[Subject, Severity, tuple[int, int], list[Evidence], float]:
-    until = "" if leak.rest is None else f", {minutes(leak.rest * 1000)} from its limit of {amount(limit or 0.0, 'By')}"
-    text = f"{title(signal.metric)} grows by {amount(leak.slope * 60, 'By')} a minute{until}"
+    until = (
+        ""
+        if leak.rest is None
+        else f", {format_length(leak.rest * 1000)} from its limit of {format_amount(limit or 0.0, 'By')}"
+    )
+    text = f"{find_title(signal.metric)} grows by {format_amount(leak.slope * 60, 'By')} a minute{until}"
     now = float(signal.value[-1])
-    evidence = [signal.evidence(text, now, limit, "By", time=leak.span[0])]
+    evidence = [signal.cite(text, now, limit, "By", time=leak.span[0])]
     return subject, Severity.WARNING, leak.span, evidence, 0.95 * leak.fit
 
 
@@ -47,13 +51,13 @@ def find_near_limits(
     """Find signals of a rule's metric, a utilization, that were above the share for long enough."""
     share = numbers["share"]
     for metric in rule.metrics:
-        for signal in case.levels(metric, numbers, reaching=share):
-            longest = case.stretch(signal, signal.value > share, numbers)
+        for signal in case.average_signals(metric, numbers, reaching=share):
+            longest = case.find_stretch(signal, signal.value > share, numbers)
             if longest is not None:
-                most = float(signal.during(longest).max())
-                text = f"{title(metric)} is at {amount(most, '1')} of its limit"
-                evidence = signal.evidence(text, most, share, "1", time=longest.start)
-                yield rule.finding(subject_of(signal), severity, (longest.start, longest.end), [evidence], 0.95)
+                most = float(signal.select_values(longest).max())
+                text = f"{find_title(metric)} is at {format_amount(most, '1')} of its limit"
+                evidence = signal.cite(text, most, share, "1", time=longest.start)
+                yield rule.report(subject_of(signal), severity, (longest.start, longest.end), [evidence], 0.95)
 
 
 class Leak(msgspec.Struct, frozen=True):
@@ -70,11 +74,11 @@ def _ends(signal: Signal, numbers: Numbers) -> Iterator[Signal]:
     start, end = signal.span
     length = end - start
     while length >= numbers["hold"]:
-        yield signal.within(end - length, end)
+        yield signal.cut(end - length, end)
         length //= 2
 
 
-def growth(signal: Signal, limit: float | None, numbers: Numbers) -> Leak | None:
+def find_leak(signal: Signal, limit: float | None, numbers: Numbers) -> Leak | None:
     """Return the leak; None without one.
 
     Memory leaks if it grows on a straight line up to the end of the samples, in each third of the time, by enough of
@@ -87,10 +91,10 @@ def growth(signal: Signal, limit: float | None, numbers: Numbers) -> Leak | None
     least = max(numbers["relative"] * float(np.median(signal.value[:tenth])), numbers["growth"] * (limit or 0.0))
     if rise < least / 2:  # most memory does not grow, and a line takes longer to find
         return None
-    whole = trend(signal.time, signal.value)
+    whole = compute_trend(signal.time, signal.value)
     if whole.fit < numbers["fit"] or whole.slope <= 0:
         return None
-    if any(trend(*part).slope < 0.4 * whole.slope for part in _thirds(signal)):
+    if any(compute_trend(*part).slope < 0.4 * whole.slope for part in _thirds(signal)):
         return None
     grown = whole.slope * (int(signal.time[-1]) - int(signal.time[0])) / 1000
     if grown < numbers["relative"] * max(whole.start, 0.0) or (limit and grown < numbers["growth"] * limit):

@@ -17,9 +17,9 @@ from jobmeter.model.series import NO_JOB, Series
 from jobmeter.model.time import MAX_TIME_MS, MINUTE, SECOND, TimeRange
 from jobmeter.query.execute import Executor
 from jobmeter.query.gaps import Presence
-from jobmeter.query.inventory import device_addresses
+from jobmeter.query.inventory import map_device_addresses
 from jobmeter.query.nodes import NodesQuestion
-from jobmeter.query.reduce import growth
+from jobmeter.query.reduce import compute_growth
 from jobmeter.query.series import BucketsQuestion, SeriesQuestion
 
 MOST_NODES = 64
@@ -29,14 +29,14 @@ _CPU = "cpu"
 _PARTS = ("mountpoint", "mount", "device", "disk", "interface", "mode")
 
 
-def signals_of_nodes(
+def read_signals_of_nodes(
     executor: Executor, scope: Scope, view: JobView, names: Sequence[str], span: TimeRange, step_ms: int
 ) -> Signals:
     """Read gauges (means) and counters (rates) of a job's nodes, in two questions.
 
     Empty for a caller that may only see the job.
     """
-    nodes = nodes_of(view)
+    nodes = list_nodes(view)
     if not nodes or not names or scope.job is not None or scope.grant is not None:
         return {}
     found: dict[str, list[Signal]] = {}
@@ -69,16 +69,16 @@ def read_node_signals(
             signal = Signal(
                 series.metric, presence.first, value, node=series.node, device=series.device, part=_part(series)
             )
-            yield series, signal.sampled_until(presence.until)
+            yield series, signal.with_ends(presence.until)
 
 
-def nodes_of(view: JobView) -> tuple[tuple[str, str], ...]:
+def list_nodes(view: JobView) -> tuple[tuple[str, str], ...]:
     """Return the job's nodes, (cluster, node): 64 at most."""
     ordered = sorted(view.replicas, key=lambda replica: not replica.exit_code)
     return tuple(dict.fromkeys((replica.cluster, replica.node) for replica in ordered if replica.node))[:MOST_NODES]
 
 
-def addresses_of(executor: Executor, scope: Scope, reports: Iterable[tuple[str, str]]) -> Addresses:
+def read_addresses(executor: Executor, scope: Scope, reports: Iterable[tuple[str, str]]) -> Addresses:
     """Map PCI addresses to devices, for the nodes of reports (node, text) whose texts name an address.
 
     Asks one question, or none. An address is left out if it means two devices: of nodes with the same name in two
@@ -89,7 +89,7 @@ def addresses_of(executor: Executor, scope: Scope, reports: Iterable[tuple[str, 
         return {}
     found: dict[tuple[str, str], set[str]] = {}
     for one in executor.run(NodesQuestion(names=nodes), scope):
-        for address, device in device_addresses(one.node.info).items():
+        for address, device in map_device_addresses(one.node.info).items():
             found.setdefault((one.node.name, address), set()).add(device)
     return {key: names.pop() for key, names in found.items() if len(names) == 1}
 
@@ -100,7 +100,7 @@ def find_reported_places(lines: Iterable[LogLine], events: Iterable[Event]) -> I
     yield from ((event.node or event.replica, event.message) for event in events)
 
 
-def faults_of(view: JobView, events: Sequence[Event]) -> list[Event]:
+def select_faults(view: JobView, events: Sequence[Event]) -> list[Event]:
     """Return the events of nodes that happened while the job had a device there, or a moment after."""
     spans: dict[str, list[tuple[int, int]]] = {}
     for one in view.allocations:
@@ -119,7 +119,7 @@ def _values(series: Series, columns: BucketColumns, rows: slice) -> tuple[Presen
     presence = Presence(first, last, columns.count[rows].astype(np.int64))
     if CATALOG[series.metric].kind is not Kind.COUNTER:
         return presence, columns.sum[rows] / columns.count[rows]
-    grown = growth(columns.last[rows][:-1], columns.last[rows][1:])
+    grown = compute_growth(columns.last[rows][:-1], columns.last[rows][1:])
     rest = Presence(first[1:], last[1:], presence.count[1:])
     return rest, grown / np.maximum(np.diff(last) / SECOND, 1e-3)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from jobmeter.diagnose.finding_events import Key
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.model.finding import Finding, Severity, Subject
 from jobmeter.model.job import JobView
 
@@ -76,7 +76,7 @@ class OpenFindings:
             elif one.severity is not Severity.INFO and len(self._open) < MOST_OPEN:
                 self._open[key] = Open(now_ms, one.end, one.severity)
                 change.opened.append(one)
-        lasting = {rule.name for rule in rules() if rule.lasts}
+        lasting = {rule.name for rule in list_rules() if rule.lasts}
         over = [
             (key, one.opened)
             for key, one in self._open.items()

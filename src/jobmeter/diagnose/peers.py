@@ -14,10 +14,10 @@ from types import MappingProxyType
 import msgspec
 import numpy as np
 
-from jobmeter.diagnose.signal import Member, Signal, median
+from jobmeter.diagnose.signal import Member, Signal, compute_median
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Bools, Float64s, Int64s
-from jobmeter.query.stretches import steady_stretches
+from jobmeter.query.stretches import find_steady_stretches
 
 WINDOWS = 10
 """Shortest windows in the hold time of a rule."""
@@ -53,7 +53,7 @@ class PeerDifference(msgspec.Struct, frozen=True, eq=False):
     """Distance of each member from the others, as a share of their median; 0 where unknown."""
     floor: float
 
-    def far(self, least: float) -> Bools:
+    def find_far(self, least: float) -> Bools:
         """Return the windows in which a member's score is above ``least``, on the side of most of its differences."""
         beyond = np.where(np.abs(self.score) > least, self.score, 0.0)
         side = np.sign(np.sign(beyond).sum(axis=1, keepdims=True))
@@ -61,7 +61,7 @@ class PeerDifference(msgspec.Struct, frozen=True, eq=False):
         return found
 
     @classmethod
-    def of(cls, value: Float64s, floor: float) -> "PeerDifference":
+    def compare(cls, value: Float64s, floor: float) -> "PeerDifference":
         """Compare members; the spread of the others counts as at least ``floor``, a share of their median."""
         others, spread = _measure_others(value)
         size = np.abs(others)
@@ -125,12 +125,12 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
 
     def _measure_height(self, one: Outlier) -> float:
         """Return the distance of an outlier above the others, over all metrics together."""
-        return sum(self.distance(metric, one) for metric in self.metrics)
+        return sum(self.measure_distance(metric, one) for metric in self.metrics)
 
     def _make_outlier(self, row: int, apart: Bools, numbers: Numbers) -> Outlier | None:
         begin = self.length * np.arange(len(self.time), dtype=np.int64)  # without the pauses
         hold_ms = max(numbers["hold"], _FEWEST * self.length)
-        stretches = steady_stretches(begin, begin + self.length, apart[row], hold_ms, numbers["share"])
+        stretches = find_steady_stretches(begin, begin + self.length, apart[row], hold_ms, numbers["share"])
         if not stretches:
             return None
         last, longest = stretches[-1], max(stretches, key=lambda stretch: stretch.length)
@@ -173,7 +173,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         metrics = {}
         for metric, one in self.metrics.items():
             parts = one.value[:, first:].reshape(len(self), count, _COARSER)
-            metrics[metric] = PeerDifference.of(
+            metrics[metric] = PeerDifference.compare(
                 _means(parts.reshape(-1, _COARSER)).reshape(len(self), count), one.floor
             )
         return Peers(self.signals, self.time[first::_COARSER], self.length * _COARSER, metrics)
@@ -183,17 +183,17 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         nodes = {signal.node for signal in self.signals}
         return len(nodes) >= 4 and len({one.signal.node for one in odd}) == 1
 
-    def levels(self, metric: str, windows: Bools) -> Float64s:
+    def average_members(self, metric: str, windows: Bools) -> Float64s:
         """Return the mean of each member in some windows, float64[member]."""
         return _means(self.metrics[metric].value[:, windows])
 
-    def distance(self, metric: str, one: Outlier) -> float:
+    def measure_distance(self, metric: str, one: Outlier) -> float:
         """Return the mean distance of an outlier from the others, as a share of their median."""
         return float(self.metrics[metric].relative[one.row, one.windows].mean())
 
     def is_parted(self, metric: str, one: Outlier, odd: AbstractSet[int], gap: float) -> bool:
         """True if a gap separates an outlier from all other members: at least the share ``gap`` of their range."""
-        levels = self.levels(metric, one.windows)
+        levels = self.average_members(metric, one.windows)
         rest = np.delete(levels, sorted(odd))
         rest = rest[~np.isnan(rest)]
         if not len(rest) or np.isnan(levels[one.row]):
@@ -203,7 +203,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         return bool(distance > gap * (high - low))
 
 
-def peers_of(
+def iterate_peers(
     signals: Mapping[str, Sequence[Signal]],
     load: Sequence[str],
     least: float,
@@ -219,7 +219,7 @@ def peers_of(
     by_role: dict[Hashable, dict[str, list[Signal]]] = {}
     for metric, some in signals.items():
         for signal in some:
-            like = role(signal), models.get(signal.member)
+            like = name_role(signal), models.get(signal.member)
             by_role.setdefault(like, {}).setdefault(metric, []).append(signal)
     for own in by_role.values():
         everything = [signal for some in own.values() for signal in some]
@@ -235,7 +235,7 @@ def peers_of(
         }
         busy = ~_pauses(next((values[name] for name in load if name in values), None), next(iter(values.values())))
         time = (start + length * np.arange(len(busy), dtype=np.int64))[busy]
-        metrics = {metric: PeerDifference.of(value[:, busy], floors[metric]) for metric, value in values.items()}
+        metrics = {metric: PeerDifference.compare(value[:, busy], floors[metric]) for metric, value in values.items()}
         peers: Peers | None = Peers(one_of_each, time, length, metrics)
         scales: list[Peers] = []
         while peers is not None:
@@ -244,7 +244,7 @@ def peers_of(
         yield scales
 
 
-def role(signal: Signal) -> str:
+def name_role(signal: Signal) -> str:
     """Return the common name of members that do the same: the name of their replica without its number."""
     return re.sub(r"\d+$", "", signal.replica)
 
@@ -271,7 +271,7 @@ def _pauses(load: Float64s | None, other: Float64s) -> Bools:
     missing: Bools = np.logical_and.reduce(np.isnan(value), axis=0)
     if load is None or missing.all():
         return missing
-    middle, highest = np.nan_to_num(median(value)), np.nan_to_num(value).max(axis=0)
+    middle, highest = np.nan_to_num(compute_median(value)), np.nan_to_num(value).max(axis=0)
     quiet = _is_far_below_usual(middle)
     if np.median(middle[~missing]) < _PAUSE * np.median(highest[~missing]):
         quiet &= _is_far_below_usual(highest)
@@ -288,13 +288,13 @@ def _is_far_below_usual(level: Float64s) -> Bools:
 def _measure_others(value: Float64s) -> tuple[Float64s, Float64s]:
     """Return the median and the MAD of the other members, float64[member, window] each."""
     if len(value) > _FEW:
-        middle = median(value)
-        spread = median(np.abs(value - middle))
+        middle = compute_median(value)
+        spread = compute_median(np.abs(value - middle))
         return np.broadcast_to(middle, value.shape), np.broadcast_to(spread, value.shape)
     rows = np.arange(len(value))
     rest = value[[np.delete(rows, row) for row in rows]]  # float64[member, other, window]
-    middle = median(rest, axis=1)
-    return middle, median(np.abs(rest - middle[:, np.newaxis]), axis=1)
+    middle = compute_median(rest, axis=1)
+    return middle, compute_median(np.abs(rest - middle[:, np.newaxis]), axis=1)
 
 
 def _means(value: Float64s) -> Float64s:

@@ -71,7 +71,7 @@ def is_collective(frame: StackFrame) -> bool:
     return _COLLECTIVE.search(frame.function) is not None or any(part in frame.file for part in _LIBRARIES)
 
 
-def kind_of(evidence: RankEvidence) -> PlaceKind:
+def classify_place(evidence: RankEvidence) -> PlaceKind:
     """Return how a rank waits by its system call, else by the kernel function in which it sleeps."""
     call = evidence.call
     if evidence.state == "R":
@@ -97,7 +97,7 @@ def may_work(evidence: RankEvidence) -> bool:
     return any(part in frame.file for frame in evidence.main for part in _LOADERS)
 
 
-def place_of(evidence: RankEvidence) -> str:
+def describe_place(evidence: RankEvidence) -> str:
     """Return a clause about a rank's state and place: ``sleeps in `load` (data.py:41)``."""
     if evidence.state in {"X", "Z"}:
         return _end(evidence)
@@ -145,7 +145,7 @@ def _waits(evidence: RankEvidence) -> str:
     if call in _TRANSFERS and target and not target.startswith("socket:"):
         verb = "read" if call.startswith("read") else "write"
         return f"waits to {verb} {'a pipe' if target.startswith('pipe:') else target}"
-    if kind_of(evidence) is PlaceKind.PEER:
+    if classify_place(evidence) is PlaceKind.PEER:
         return "waits for data from another process"
     if call in {"open", "openat"} and words:
         return words

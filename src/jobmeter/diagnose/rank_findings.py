@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule, Weight
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject, likewise, severity_order
+from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject, extend_sentence, rank_severity
 
 MOST = 16
 """Findings of one rule, at most; beyond that one stands for all."""
@@ -30,7 +30,7 @@ def rank_findings(
     ranked = _causes(case, causes, by_name, numbers)
     explained = _explain_by_device_fault(ranked, facts, by_name, numbers)
     folded = _fold_repeated(case, [*explained, *_order_after_ends(case, facts, ranked, by_name, numbers)])
-    return sorted(folded, key=lambda one: severity_order(one.severity, one.role, start=one.start, rule=one.rule))
+    return sorted(folded, key=lambda one: rank_severity(one.severity, one.role, start=one.start, rule=one.rule))
 
 
 def _leave_out_hidden(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
@@ -189,8 +189,8 @@ def _fold_repeated(case: Case, found: Sequence[Finding]) -> list[Finding]:
         if len(own) <= MOST:
             folded += own
             continue
-        worst = min(own, key=lambda one: severity_order(one.severity, start=one.start))
-        sentence = likewise(worst.sentence, len(own) - 1, worst.subject.kind)
+        worst = min(own, key=lambda one: rank_severity(one.severity, start=one.start))
+        sentence = extend_sentence(worst.sentence, len(own) - 1, worst.subject.kind)
         parts = [Evidence(kind="status", text=one.sentence, time=one.start) for one in own[:_NAMED]]
         folded.append(
             replace(

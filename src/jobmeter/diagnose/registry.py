@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.causes import load_causes
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.thresholds import Table, Thresholds, load, table_of
+from jobmeter.diagnose.thresholds import Table, Thresholds, load, make_table
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.catalog import Kind, find
 from jobmeter.model.log_query import parse_log_query
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def list_rules() -> tuple[Rule, ...]:
     """Return every rule, sorted by name."""
     own = {one.name: one for one in (*load_causes(), *_load_rules())}
     plugins = [_guard_rule(one) for one in select_working(load_plugins(PluginKind.RULES, own)) if _is_usable(one)]
@@ -47,7 +47,7 @@ def _tables() -> Iterator[tuple[str, Table]]:
     for plugin in select_working(load_plugins(PluginKind.RULES)):
         try:
             entries = {name: {"value": value, "origin": origin} for name, value, origin in plugin.part.numbers}
-            yield plugin.name, table_of(plugin.name, entries)
+            yield plugin.name, make_table(plugin.name, entries)
         except (ConfigurationError, AttributeError, TypeError, ValueError) as error:
             report_failure(plugin, f"its thresholds are wrong: {error}")
 

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.change_points import log_peaks, metric_changes
+from jobmeter.diagnose.change_points import find_metric_changes, log_peaks
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.finding_events import add_reported, read_reported_findings
 from jobmeter.diagnose.gather import gather
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.rule import quote_line
 from jobmeter.diagnose.stack_findings import add_stacks
 from jobmeter.diagnose.thresholds import Thresholds
@@ -53,17 +53,17 @@ def diagnose(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, thresh
 
     Findings reported by events while the job ran are included where no rule finds them any more.
     """
-    case = gather(executor, ref, scope, clock, rules())
+    case = gather(executor, ref, scope, clock, list_rules())
     running = case.job.state is JobState.RUNNING
     found = add_reported(
         examine(case, thresholds), read_reported_findings(case.events), case.span.end_ms, running=running
     )
     found = add_stacks(found, case.events)
-    found = [replace(one, replicas=one.replicas or case.replicas_of(one.subject, one.start)) for one in found]
+    found = [replace(one, replicas=one.replicas or case.list_replicas(one.subject, one.start)) for one in found]
     return Diagnosis(case, found)
 
 
-def events_of_nodes(executor: Executor, case: Case, scope: Scope) -> list[Event]:
+def read_node_events(executor: Executor, case: Case, scope: Scope) -> list[Event]:
     """Return the newest thousand events about the job's nodes, while a replica of the job was on them.
 
     Empty for a caller that may only see the job.
@@ -91,7 +91,7 @@ def events_of_nodes(executor: Executor, case: Case, scope: Scope) -> list[Event]
     ]
 
 
-def timeline(diagnosis: Diagnosis, of_nodes: Sequence[Event] = ()) -> list[Moment]:
+def build_timeline(diagnosis: Diagnosis, of_nodes: Sequence[Event] = ()) -> list[Moment]:
     """Return state changes, events, beginnings of findings, warnings and their peaks, and changes of metrics.
 
     In order of time; ``of_nodes`` are events of the job's nodes.
@@ -147,7 +147,7 @@ def _list_node_moments(events: Sequence[Event]) -> list[Moment]:
 
 def _change_points(case: Case) -> list[Moment]:
     """Return peaks of warnings, and changes of metrics."""
-    kinds = (("peak", Level.WARNING, log_peaks(case)), ("metric", Level.INFO, metric_changes(case)))
+    kinds = (("peak", Level.WARNING, log_peaks(case)), ("metric", Level.INFO, find_metric_changes(case)))
     return [
         Moment(time=one.time, kind=kind, level=level, name=one.name, text=one.text, replica=one.replica, node=one.node)
         for kind, level, turns in kinds

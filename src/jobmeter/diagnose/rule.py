@@ -94,7 +94,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         """The name of the rule's table of thresholds."""
         return self.name if self.cause is None else THRESHOLDS
 
-    def finding(
+    def report(
         self,
         subject: Subject,
         severity: Severity,
@@ -131,7 +131,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         """Make a finding that sums up lines and events, from the first to the last of them."""
         times = [one.time or case.span.end_ms for one in evidence]
         shown = [head, *evidence[: MOST_LINES - 1]]
-        return self.finding(subject, severity, (min(times), max(times)), shown, confidence)
+        return self.report(subject, severity, (min(times), max(times)), shown, confidence)
 
 
 def quote_line(text: str) -> str:

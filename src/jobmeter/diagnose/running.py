@@ -14,10 +14,10 @@ from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case, Signals, find_used_mounts
 from jobmeter.diagnose.devices import PREFIXES
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.gather import names_of, signals_of_job, step_of
+from jobmeter.diagnose.gather import list_names, read_job_signals, step_of
 from jobmeter.diagnose.lives import has_failed
-from jobmeter.diagnose.nodes import addresses_of, faults_of, find_reported_places, nodes_of, read_node_signals
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.nodes import find_reported_places, list_nodes, read_addresses, read_node_signals, select_faults
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Numbers, Thresholds
@@ -27,7 +27,7 @@ from jobmeter.model.finding import Finding, Subject
 from jobmeter.model.job import JobState, JobView
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, NS_PER_MS, SECOND, TimeRange
-from jobmeter.query.defaults import default_step, life
+from jobmeter.query.defaults import choose_step, compute_life
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import JobRef, JobViewsQuestion, LogQuestion
 
@@ -81,7 +81,7 @@ def evaluate_running(
     The newest lines of the jobs ``with_lines`` are read, to find silence. A job whose evaluation fails does not affect
     the others. Raises as ``Executor.run`` does if the shared reads fail.
     """
-    which = [rule for rule in rules() if rule.running]
+    which = [rule for rule in list_rules() if rule.running]
     listed = executor.run(JobViewsQuestion(tuple(jobs), TimeRange(0, MAX_TIME_MS)), scope)
     running = {(one.job.project, one.job.id): one for one in listed if one.job.state is JobState.RUNNING}
     views = {key: running[key] for key in jobs if key in running}
@@ -158,7 +158,7 @@ def _read_together(
 ) -> _SharedReads:
     if not views:
         return _SharedReads({}, {}, {})
-    places = list(dict.fromkeys(place for view in views for place in nodes_of(view)))
+    places = list(dict.fromkeys(place for view in views for place in list_nodes(view)))
     wanted = EventFilter(
         projects=frozenset(view.job.project for view in views),
         types=_KINDS,
@@ -175,8 +175,8 @@ def _read_together(
         if not event.job:
             faults.setdefault((event.project, event.node), []).append(event)
     signals: dict[tuple[str, str], list[Signal]] = {}
-    metrics = names_of(which, lambda rule: rule.nodes)
-    step_ms = default_step(span, NODE_STEPS)
+    metrics = list_names(which, lambda rule: rule.nodes)
+    step_ms = choose_step(span, NODE_STEPS)
     for series, signal in read_node_signals(executor, scope, places, metrics, span, step_ms) if places else ():
         signals.setdefault((series.project, series.node), []).append(signal)
     return _SharedReads(events, faults, signals)
@@ -195,12 +195,12 @@ def _case(
     since: int,
     now_ms: int,
 ) -> Case:
-    whole = life(view.job, now_ms)
+    whole = compute_life(view.job, now_ms)
     span = TimeRange(min(max(whole.start_ms, since), whole.end_ms), whole.end_ms)
-    counters = names_of(which, lambda rule: rule.counters)
-    names = _select_device_metrics(view, sorted({*names_of(which, lambda rule: rule.metrics), *counters}))
+    counters = list_names(which, lambda rule: rule.counters)
+    names = _select_device_metrics(view, sorted({*list_names(which, lambda rule: rule.metrics), *counters}))
     step_ms = step_of(view, span, len(names), STEPS, _POINTS)
-    means = signals_of_job(executor, scope, view, names, span, step_ms)
+    means = read_job_signals(executor, scope, view, names, span, step_ms)
     key = (view.job.project, view.job.id)
     faults = _faults(view, together)
     return Case(
@@ -213,7 +213,7 @@ def _case(
         nodes=_select_node_signals(view, together),
         events=together.events.get(key, ()),
         faults=faults,
-        addresses=addresses_of(executor, scope, find_reported_places((), faults)),
+        addresses=read_addresses(executor, scope, find_reported_places((), faults)),
         lines=_read_last_lines(executor, scope, view, since),
         began_ms=whole.start_ms,
     )
@@ -235,7 +235,7 @@ def _increases(rate: Signal, step_ms: int) -> Signal:
 
 def _select_node_signals(view: JobView, together: _SharedReads) -> Signals:
     found: dict[str, list[Signal]] = {}
-    for _, node in nodes_of(view):
+    for _, node in list_nodes(view):
         for signal in together.nodes.get((view.job.project, node), ()):
             found.setdefault(signal.metric, []).append(signal)
     return found
@@ -245,7 +245,7 @@ def _faults(view: JobView, together: _SharedReads) -> list[Event]:
     """Return faults of devices of the job's nodes, while the job had devices there."""
     nodes = dict.fromkeys(one.node for one in view.allocations)
     found = [event for node in nodes for event in together.faults.get((view.job.project, node), ())]
-    return faults_of(view, found)
+    return select_faults(view, found)
 
 
 def _lines_before_silence(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.model.finding import Evidence, Subject
 from jobmeter.query.gaps import Presence
-from jobmeter.query.stretches import GAP_INTERVALS, Stretch, find_usual_interval, steady_stretches
+from jobmeter.query.stretches import GAP_INTERVALS, Stretch, find_steady_stretches, find_usual_interval
 
 _MOST_PAIRS = 300
 
@@ -22,7 +22,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     ``time`` int64[k] is the time of the first sample of a point, in ms, strictly ascending. ``value`` float64[k] is the
     mean of its samples, finite. Missing points are absent. ``part`` names one of several things of a node, for example
-    a mount point. Without ``sampled_until`` each point is one sample.
+    a mount point. Without ``with_ends`` each point is one sample.
     """
 
     metric: str
@@ -42,7 +42,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
         """End of the time of each point: the next point, or the start of a gap; int64[k] ms."""
         return Presence.from_samples(self.time).until
 
-    def sampled_until(self, until: Int64s) -> "Signal":
+    def with_ends(self, until: Int64s) -> "Signal":
         """Set the ends ``until`` of points from the times of their samples. Other points lose the ends."""
         self.__dict__["until"] = until
         return self
@@ -67,12 +67,12 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Range from its first point to the end of its last one; it has points."""
         return int(self.time[0]), int(self.until[-1])
 
-    def within(self, start_ms: int, end_ms: int) -> "Signal":
+    def cut(self, start_ms: int, end_ms: int) -> "Signal":
         """Return the part in ``[start, end)``."""
         if len(self.time) and start_ms <= self.time[0] and self.time[-1] < end_ms:
             return self
         part = slice(*self.time.searchsorted((start_ms, end_ms)).tolist())
-        return replace(self, time=self.time[part], value=self.value[part]).sampled_until(self.until[part])
+        return replace(self, time=self.time[part], value=self.value[part]).with_ends(self.until[part])
 
     @property
     def mean(self) -> float:
@@ -97,9 +97,9 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
         width = np.maximum(self.until - self.time, 1)
         value = np.add.reduceat(self.value * width, starts) / np.add.reduceat(width, starts)
         until = self.until[np.append(starts[1:], len(self.time)) - 1]
-        return replace(self, time=self.time[starts], value=value).sampled_until(until)
+        return replace(self, time=self.time[starts], value=value).with_ends(until)
 
-    def at(self, time: Int64s) -> Float64s:
+    def read_at(self, time: Int64s) -> Float64s:
         """Return the last value at or before each time, NaN before the first one and in a gap."""
         if not len(self.time):
             return np.full(len(time), np.nan)
@@ -113,23 +113,23 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def find_stretches(self, true: Bools, hold_ms: float, share: float) -> list[Stretch]:
         """Return the stretches of at least ``hold_ms`` in which a condition held for ``share`` of the time."""
-        return steady_stretches(self.time, self.until, true, hold_ms, share)
+        return find_steady_stretches(self.time, self.until, true, hold_ms, share)
 
-    def during(self, stretch: Stretch) -> Float64s:
+    def select_values(self, stretch: Stretch) -> Float64s:
         """Return its values in one of its stretches."""
         return self.value[stretch.first : stretch.last + 1]
 
-    def evidence(self, text: str, value: float, limit: float | None, unit: str, *, time: int | None = None) -> Evidence:
+    def cite(self, text: str, value: float, limit: float | None, unit: str, *, time: int | None = None) -> Evidence:
         """Make evidence of its metric, about its replica; see ``make_metric_evidence``."""
         return make_metric_evidence(self.metric, text, value, limit, unit, time=time, replica=self.replica)
 
 
-def device(signal: Signal) -> Subject:
+def name_device(signal: Signal) -> Subject:
     """The device of a line."""
     return Subject("device", signal.device_name)
 
 
-def replica(signal: Signal) -> Subject:
+def name_replica(signal: Signal) -> Subject:
     """The replica of a line."""
     return Subject("replica", signal.replica)
 
@@ -149,10 +149,10 @@ def align_signals(signals: list[Signal]) -> tuple[Int64s, Float64s]:
     if not signals:
         return np.empty(0, np.int64), np.empty((0, 0))
     time = max(signals, key=len).time
-    return time, np.vstack([signal.at(time) for signal in signals])
+    return time, np.vstack([signal.read_at(time) for signal in signals])
 
 
-def median(values: Float64s, axis: int = 0) -> Float64s:
+def compute_median(values: Float64s, axis: int = 0) -> Float64s:
     """Return the median along an axis without NaN values; NaN if all are NaN."""
     if not values.shape[axis]:
         return np.full(np.delete(values.shape, axis), np.nan)
@@ -172,7 +172,7 @@ class Trend(msgspec.Struct, frozen=True):
     fit: float
 
 
-def trend(time: Int64s, value: Float64s) -> Trend:
+def compute_trend(time: Int64s, value: Float64s) -> Trend:
     """Compute the Theil-Sen line: the median slope between distant points, which few odd points do not bend.
 
     At least 4 points are needed; with fewer the slope is 0.

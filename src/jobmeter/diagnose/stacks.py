@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from jobmeter.diagnose.places import PlaceKind, is_collective, join_first, kind_of, may_work, place_of
+from jobmeter.diagnose.places import PlaceKind, classify_place, describe_place, is_collective, join_first, may_work
 from jobmeter.model.job import JobState, JobView, Replica
 from jobmeter.model.stacks import RankEvidence, StackFrame
 from jobmeter.model.task import NodeAnswer
@@ -167,7 +167,7 @@ def _find_elsewhere(alive: Sequence[ComparedRank], groups: Sequence[Sequence[Com
 
 def _kinds(ranks: Sequence[ComparedRank]) -> dict[str, PlaceKind]:
     """Return the way in which each rank waits. Without a system call, the names of functions decide."""
-    by_call = {one.name: kind_of(one.evidence) for one in ranks}
+    by_call = {one.name: classify_place(one.evidence) for one in ranks}
     by_name = {
         one.name: PlaceKind.UNKNOWN
         if not one.calls
@@ -196,7 +196,7 @@ def _groups(ranks: Sequence[ComparedRank]) -> list[list[ComparedRank]]:
             depth += 1
     states: dict[object, list[ComparedRank]] = {}
     for one in ranks:
-        kind = kind_of(one.evidence)
+        kind = classify_place(one.evidence)
         states.setdefault(kind if kind is PlaceKind.PEER else (one.evidence.call, one.evidence.wait), []).append(one)
     return list(states.values())
 
@@ -229,7 +229,7 @@ def _name_shared_call(waiting: Sequence[ComparedRank], apart: Sequence[ComparedR
 
 
 def _text(one: ComparedRank, behind: Mapping[str, str], collective: str) -> str:
-    place = place_of(one.evidence)
+    place = describe_place(one.evidence)
     if one.evidence.state in _STOPPED | _GONE:
         return f"{one.name} {place}"
     if one.name in behind:
@@ -247,7 +247,7 @@ def _describe_others(
         inside = f" in `{collective}`" if collective else " for it"
         text += f"; {join_first([_shorten_name(one) for one in waiting], MOST_EVIDENCE)} {verb}{inside}"
     if rest:
-        text += f"; {join_first([f'{_shorten_name(one)} {place_of(one.evidence)}' for one in rest], 4, '; ')}"
+        text += f"; {join_first([f'{_shorten_name(one)} {describe_place(one.evidence)}' for one in rest], 4, '; ')}"
     return text
 
 
@@ -257,12 +257,12 @@ def _shorten_name(one: ComparedRank) -> str:
 
 def _describe_all(ranks: Sequence[ComparedRank]) -> str:
     """Make a sentence about ranks if none stands apart."""
-    places = {place_of(one.evidence) for one in ranks}
+    places = {describe_place(one.evidence) for one in ranks}
     if len(ranks) == 1:
         return f"{ranks[0].name} {places.pop()}"
     if len(places) == 1:
         return f"all {len(ranks)} ranks are at one place: each {places.pop()}"
-    listed = join_first([f"{_shorten_name(one)} {place_of(one.evidence)}" for one in ranks], 8, "; ")
+    listed = join_first([f"{_shorten_name(one)} {describe_place(one.evidence)}" for one in ranks], 8, "; ")
     return f"no rank stands apart from the others: {listed}"
 
 

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.gather import signals_of
-from jobmeter.diagnose.kernel import task_lines
-from jobmeter.diagnose.nodes import addresses_of, find_reported_places, signals_of_nodes
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.gather import convert_lines
+from jobmeter.diagnose.kernel import read_task_lines
+from jobmeter.diagnose.nodes import find_reported_places, read_addresses, read_signals_of_nodes
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.rule import Weight
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Thresholds
@@ -23,7 +23,7 @@ from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.log import LogLine
 from jobmeter.model.task import DiagnosticTask
 from jobmeter.model.time import TimeRange
-from jobmeter.query.defaults import default_step
+from jobmeter.query.defaults import choose_step
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import By, MetricQuery, NodeRef, Statistic
 from jobmeter.query.sampled import SampledQuestion
@@ -55,24 +55,24 @@ def evaluate_nodes(executor: Executor, task: DiagnosticTask, now_ms: int, thresh
     Raises as ``Executor.run`` does. Nodes with too many lines to search are only named in ``failures``.
     """
     scope, span = Scope(frozenset({task.project})), TimeRange(task.start, task.end)
-    which = [rule for rule in rules() if rule.name in _NODE_RULES]
-    step_ms = default_step(span, STEPS)
+    which = [rule for rule in list_rules() if rule.name in _NODE_RULES]
+    step_ms = choose_step(span, STEPS)
     view = _view(task, [Replica(name=node, node=node, cluster=task.cluster) for node in task.nodes], JobState.RUNNING)
-    events = node_events(executor, scope, task, span)
+    events = read_node_events(executor, scope, task, span)
     names = sorted({name for rule in which for name in rule.nodes})
     refs = [NodeRef(node, task.cluster or None, task.project) for node in task.nodes]
-    lines, failures = task_lines(executor, scope, refs, span, which)
+    lines, failures = read_task_lines(executor, scope, refs, span, which)
     case = Case(
         view=view,
         span=span,
         now_ms=now_ms,
         step_ms=step_ms,
-        addresses=addresses_of(executor, scope, find_reported_places(lines, events)),
+        addresses=read_addresses(executor, scope, find_reported_places(lines, events)),
         means=_devices(executor, scope, task, _select_device_metrics(rule.metrics for rule in which), Statistic.MEAN),
         increases=_devices(
             executor, scope, task, _select_device_metrics(rule.counters for rule in which), Statistic.INCREASE
         ),
-        nodes=signals_of_nodes(executor, scope, view, names, span, step_ms),
+        nodes=read_signals_of_nodes(executor, scope, view, names, span, step_ms),
         events=[replace(event, replica=event.node) for event in events],
         kernel=[replace(line, replica=line.node) for line in lines],
     )
@@ -91,7 +91,7 @@ def _move_to_node(finding: Finding, nodes: frozenset[str]) -> Finding:
     return replace(finding, subject=Subject("node", finding.subject.name), role=FindingRole.ROOT)
 
 
-def node_events(executor: Executor, scope: Scope, task: DiagnosticTask, span: TimeRange) -> list[Event]:
+def read_node_events(executor: Executor, scope: Scope, task: DiagnosticTask, span: TimeRange) -> list[Event]:
     """Return the newest warnings and errors among the nodes' events in a range, in order of time."""
     question = EventFilter(
         projects=frozenset({task.project}),
@@ -109,7 +109,7 @@ def node_events(executor: Executor, scope: Scope, task: DiagnosticTask, span: Ti
 
 def evaluate_lines(task: DiagnosticTask, now_ms: int, thresholds: Thresholds) -> list[Finding]:
     """Evaluate the rules about logs over the lines of the task: each instance counts as a failed replica."""
-    which = [rule for rule in rules() if rule.name in _LOG_RULES or rule.cause not in {None, Weight.FALLBACK}]
+    which = [rule for rule in list_rules() if rule.name in _LOG_RULES or rule.cause not in {None, Weight.FALLBACK}]
     replicas, lines = [], []
     for at, log in enumerate(task.logs):
         name = log.instance or log.node or f"log-{at}"
@@ -118,7 +118,7 @@ def evaluate_lines(task: DiagnosticTask, now_ms: int, thresholds: Thresholds) ->
     span = TimeRange(task.start, task.end)
     lines.sort(key=lambda line: line.order)
     view = _view(task, replicas, JobState.FAILED)
-    case = Case(view=view, span=span, now_ms=now_ms, step_ms=default_step(span, STEPS), lines=lines)
+    case = Case(view=view, span=span, now_ms=now_ms, step_ms=choose_step(span, STEPS), lines=lines)
     return [one for one in examine(case, thresholds, which) if any(part.kind != "status" for part in one.evidence)]
 
 
@@ -147,7 +147,7 @@ def _devices(
             subject=NodeRef(node, task.cluster or None, task.project),
             metrics=tuple(sorted(set(names))),
             range=span,
-            step_ms=default_step(span, STEPS),
+            step_ms=choose_step(span, STEPS),
             by=By.DEVICE,
             statistic=statistic,
         )
@@ -155,6 +155,6 @@ def _devices(
             lines = executor.run(SampledQuestion(query), scope)
         except NotFoundError:  # the node was deleted meanwhile
             continue
-        for signal in signals_of(lines):
+        for signal in convert_lines(lines):
             found.setdefault(signal.metric, []).append(signal)
     return found

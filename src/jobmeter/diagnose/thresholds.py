@@ -72,10 +72,10 @@ def load(path: str = "", plugins: Mapping[str, Table] = MappingProxyType({})) ->
 @cache
 def _read_shipped() -> Mapping[str, Table]:
     text = files("jobmeter.diagnose").joinpath("thresholds.toml").read_text(encoding="utf-8")
-    return {rule: table_of(rule, entries) for rule, entries in _parse_toml(text, "thresholds").items()}
+    return {rule: make_table(rule, entries) for rule, entries in _parse_toml(text, "thresholds").items()}
 
 
-def table_of(rule: str, entries: Mapping[str, Any]) -> dict[str, Threshold]:
+def make_table(rule: str, entries: Mapping[str, Any]) -> dict[str, Threshold]:
     """Return the thresholds of a rule from entries in the form of the file. Raises ConfigurationError."""
     return {name: _threshold(value, f"{rule}.{name}") for name, value in entries.items()}
 

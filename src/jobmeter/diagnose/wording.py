@@ -1,31 +1,31 @@
 """Names of metrics and forms of amounts in the sentences of findings."""
 
 from jobmeter.model.catalog import CATALOG, find
-from jobmeter.model.quantity import quantity
+from jobmeter.model.quantity import format_quantity
 
 
-def title(metric: str) -> str:
+def find_title(metric: str) -> str:
     """Return the name of a metric within a sentence: ``multiprocessor activity`` for ``gpu.sm.active``."""
     found = find(metric)
     return metric if found is None else found.phrase
 
 
-def amount(value: float, unit: str) -> str:
+def format_amount(value: float, unit: str) -> str:
     """Return a value with its unit: ``50 %``, ``98.5 %``, ``412 W``, ``1.7 GHz``."""
     if unit == "1":
         share = value * 100
         return f"{share:.0f} %" if abs(share - round(share)) < 0.05 or 10 <= abs(share) <= 95 else f"{share:.1f} %"
     if unit in {"W", "Cel"}:
-        return quantity(round(value), unit)
-    return quantity(value, unit)
+        return format_quantity(round(value), unit)
+    return format_quantity(value, unit)
 
 
-def amount_of(metric: str, value: float) -> str:
+def format_metric_amount(metric: str, value: float) -> str:
     """Return a value of a metric with its unit."""
-    return amount(value, CATALOG[metric].answer_unit)
+    return format_amount(value, CATALOG[metric].answer_unit)
 
 
-def minutes(length_ms: float) -> str:
+def format_length(length_ms: float) -> str:
     """Format a length of time: ``20 s``, ``12 min``, ``2 h 5 min``, ``3 d 4 h``."""
     if length_ms < 90_000:
         return f"{length_ms / 1000:.0f} s"
@@ -41,6 +41,6 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
-def often(count: int) -> str:
+def format_times(count: int) -> str:
     """Format a number of times: ``once``, ``3 times``."""
     return "once" if count == 1 else f"{count:,} times"

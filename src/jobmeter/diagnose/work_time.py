@@ -47,13 +47,13 @@ class _Points(msgspec.Struct, frozen=True, eq=False):
     values: Mapping[str, Float64s]
     total: int
 
-    def highest(self, metric: str, per_busy: Callable[[Float64s, Float64s], Float64s]) -> float:
+    def compute_high(self, metric: str, per_busy: Callable[[Float64s, Float64s], Float64s]) -> float:
         """Return a high value of a metric among busy points; 0 without busy points."""
         value = per_busy(self.values[metric], self.busy)
         chosen = np.isfinite(value) & (self.busy > _BUSY)
         return float(np.quantile(value[chosen], _BEST)) if chosen.any() else 0.0
 
-    def mean(self, metric: str, weight: Float64s) -> float | None:
+    def compute_mean(self, metric: str, weight: Float64s) -> float | None:
         """Return the weighted mean of a metric over its points; None without samples."""
         value = self.values[metric]
         valid = np.isfinite(value) & (weight > 0)
@@ -83,14 +83,14 @@ def split_work(
         return [WorkTime({PhaseCause.UNATTRIBUTED: float(length)}, {}) for length in lengths], unknown
     points = [_points(own, methods.work, spans) for own, spans in zip(courses, training, strict=True)]
     best = (
-        max((one.highest(methods.activity, _divide_by_busy) for one in points), default=0.0)
+        max((one.compute_high(methods.activity, _divide_by_busy) for one in points), default=0.0)
         if methods.activity
         else 0.0
     )
-    rates = {name: max(one.highest(name, _return_value) for one in points) for name in methods.links}
+    rates = {name: max(one.compute_high(name, _return_value) for one in points) for name in methods.links}
     parts = [_parts(one, methods, best, rates) for one in points]
     if methods.clock:
-        clocks = [one.mean(CLOCK, one.width * one.busy) or 0.0 for one in points]
+        clocks = [one.compute_mean(CLOCK, one.width * one.busy) or 0.0 for one in points]
         for own, clock in zip(parts, clocks, strict=True):
             # A job that was not measured while it computed has no clock, and nothing to compare it with.
             own[PhaseCause.CLOCK] = own[PhaseCause.COMPUTE] * (1.0 - clock / max(clocks)) if all(clocks) else 0.0
@@ -182,5 +182,5 @@ def _carries(points: _Points, rates: Mapping[str, float]) -> Bools:
 
 
 def _means(points: _Points) -> dict[str, float]:
-    found = {name: points.mean(name, points.width) for name in points.values}
+    found = {name: points.compute_mean(name, points.width) for name in points.values}
     return {name: mean for name, mean in found.items() if mean is not None}

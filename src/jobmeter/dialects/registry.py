@@ -32,7 +32,7 @@ DIALECTS = (
 """Folder and name of each dialect, in the order in which a call is offered to them."""
 
 
-def dialects() -> Sequence[Dialect]:
+def list_dialects() -> Sequence[Dialect]:
     """Return every dialect, in the order of ``DIALECTS``; dialects of plug-ins follow."""
     own: dict[str, Dialect] = {one.name: one for one in (_load_dialect(*entry.split(":")) for entry in DIALECTS)}
     plugins = select_working(load_plugins(PluginKind.DIALECTS, own))
@@ -41,7 +41,7 @@ def dialects() -> Sequence[Dialect]:
 
 def view_calls(view: View) -> Sequence[tuple[str, ViewCall]]:
     """Return the title of the API and the call, for each dialect that can return the data of a chart."""
-    calls = ((dialect.title, dialect.view_call(view)) for dialect in dialects())
+    calls = ((dialect.title, dialect.view_call(view)) for dialect in list_dialects())
     return [(title, call) for title, call in calls if call is not None]
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from jobmeter.client.transport import Transport
-from jobmeter.model.time import Clock, iso
+from jobmeter.model.time import Clock, format_iso
 
 _ALGORITHM = "ACS3-HMAC-SHA256"
 
@@ -58,7 +58,7 @@ def sign(
         "host": host,
         "x-acs-action": action,
         "x-acs-content-sha256": empty,
-        "x-acs-date": iso(clock.now_ms() // 1000 * 1000),
+        "x-acs-date": format_iso(clock.now_ms() // 1000 * 1000),
         "x-acs-signature-nonce": secrets.token_hex(16),
         "x-acs-version": version,
     }

@@ -12,7 +12,7 @@ from jobmeter.client.api import Api
 from jobmeter.client.searches import MetricSearch
 from jobmeter.client.transport import API
 from jobmeter.examples import acs3
-from jobmeter.model.time import SystemClock, iso
+from jobmeter.model.time import SystemClock, format_iso
 
 PAI_DLC = "2020-12-03"
 ROWS = 8
@@ -73,7 +73,7 @@ def compare_answers(api: Api, key: acs3.KeyPair, same: Same) -> bool:
     click.echo(f"\n  {'time (UTC)':<22}{'replica':<{wide}}{metric:>20}{metric_type + ', ' + unit:>24}")
     for replica, time in shown:
         ours, theirs = native.get((replica, time)), pai.get((replica, time))
-        click.echo(f"  {iso(time):<22}{replica:<{wide}}{_text(ours):>20}{_text(theirs):>24}")
+        click.echo(f"  {format_iso(time):<22}{replica:<{wide}}{_text(ours):>20}{_text(theirs):>24}")
     agree = native.keys() == pai.keys() and all(_close(value * factor, pai[at]) for at, value in native.items())
     if not native:
         click.echo("  there are no values")
@@ -94,17 +94,17 @@ def _native(api: Api, same: Same) -> _Points:
     search = MetricSearch(
         metrics=(same.names.metric,), start=same.start_ms, end=same.end_ms, step=same.step, by="replica"
     )
-    click.echo(f"  GET {API}/jobs/{quote(same.job)}/metrics?{urlencode(search.parameters())}")
+    click.echo(f"  GET {API}/jobs/{quote(same.job)}/metrics?{urlencode(search.list_parameters())}")
     click.echo("      Authorization: Bearer ...")
-    answer = api.metrics(same.job, search)
+    answer = api.read_metrics(same.job, search)
     return {(line.replica, time): value for line in answer.lines for time, value in line.points}
 
 
 def _pai_dlc(api: Api, key: acs3.KeyPair, same: Same) -> _Points:
     parameters = {
         "MetricType": same.names.metric_type,
-        "StartTime": iso(same.start_ms),
-        "EndTime": iso(same.end_ms),
+        "StartTime": format_iso(same.start_ms),
+        "EndTime": format_iso(same.end_ms),
         "TimeStep": same.step,
     }
     path = f"/api/v1/jobs/{quote(same.job, safe='')}/metrics"

@@ -16,8 +16,8 @@ import click
 from rich.console import Group
 from rich.live import Live
 
-from jobmeter.cli.output import console
-from jobmeter.cli.top import view
+from jobmeter.cli.output import build_console
+from jobmeter.cli.top import build_view
 from jobmeter.client.api import Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError, NotFoundError
@@ -45,7 +45,7 @@ def command(seconds: float) -> None:
         click.echo(f"  it listens at {api.transport.server}")
         if sys.stdout.isatty():
             # In a file the link would be a secret, and dead as soon as the server is stopped.
-            click.echo(f"  the page, signed in (once): {api.page_link()}")
+            click.echo(f"  the page, signed in (once): {api.create_page_link()}")
         train = ["python", "-m", "jobmeter.examples.train", "--seconds", f"{seconds:g}"]
         run = ["run", "--name", NAME, "--type", "PyTorchJob", "--replicas", "2"]
         _say(2, "a training job of two replicas, measured every second", ["jobmeter", *run, "--", *train])
@@ -54,7 +54,7 @@ def command(seconds: float) -> None:
         if job is None:
             raise NotFoundError("the server does not know the job", "job")
         _say(3, "the same job, asked for through two APIs", [])
-        agree = _compare(api, server.pair, api.job(job))
+        agree = _compare(api, server.pair, api.read_job(job))
     _say(4, "everything is stopped", [])
     click.echo(f"  after {time.monotonic() - began:.0f} s. Now with your own: jobmeter run -- python train.py")
     sys.exit(0 if agree else 1)
@@ -98,7 +98,7 @@ class _Screen:
     """Lines of output with a live table below them; where nothing can be redrawn the table is printed now and then."""
 
     def __init__(self) -> None:
-        self._console = console()
+        self._console = build_console()
         self._live = Live(console=self._console, auto_refresh=False, transient=True) if sys.stdout.isatty() else None
         self._printed = time.monotonic()
         self._clock = SystemClock()
@@ -123,7 +123,7 @@ class _Screen:
         if job is None or not due:
             return
         self._printed = time.monotonic()
-        shown = view(api, job, None, self._clock)
+        shown = build_view(api, job, None, self._clock)
         if self._live:
             self._live.update(Group("", shown), refresh=True)
         else:
@@ -133,7 +133,7 @@ class _Screen:
 
 
 def _find(api: Api, running: bool = False) -> str | None:
-    jobs = api.jobs(JobSearch(name=NAME, states=("Running",) if running else ())).jobs
+    jobs = api.list_jobs(JobSearch(name=NAME, states=("Running",) if running else ())).jobs
     return jobs[0].id if jobs else None
 
 

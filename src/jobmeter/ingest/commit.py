@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from time import monotonic
 from typing import Generic, TypeVar
 
 import msgspec
@@ -34,7 +35,8 @@ _LINE_BYTES = 250
 _SPAN_BYTES = 4_000
 _RETRY_AFTER_MS = 1_000
 _IDLE_SECONDS = 1.0
-_GATHER_SECONDS = 0.002
+_SHORTEST_GATHER, _LONGEST_GATHER = 0.002, 0.02
+"""Bounds in seconds of the wait for further requests; between them it is as long as the last commit."""
 
 
 T = TypeVar("T")
@@ -77,6 +79,7 @@ class GroupCommit(Generic[T]):
         self._waiting: deque[_Waiting[T]] = deque()
         self._waiting_bytes = 0
         self._awaited = 1
+        self._patience = _SHORTEST_GATHER
         self._closed = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=f"jobmeter-commit-{what}", daemon=True)
@@ -142,7 +145,9 @@ class GroupCommit(Generic[T]):
                 group = self._take()
                 ended = self._closed and not group
             if group:
+                began = monotonic()
                 self._commit_group(group)
+                self._patience = min(max(monotonic() - began, _SHORTEST_GATHER), _LONGEST_GATHER)
                 self._awaited = len(group) + len(self._waiting)
             else:
                 self._do_idle_work()
@@ -152,10 +157,11 @@ class GroupCommit(Generic[T]):
     def _gather(self) -> None:
         """Wait briefly for as many requests as the last group and its queue had.
 
-        Acknowledged senders are likely to send again: two alternating groups become one group at half the cost.
+        Acknowledged senders are likely to send again: two alternating groups become one group at half the cost. The
+        wait is at most as long as the last commit, because a longer one would cost more time than it saves.
         """
         if 0 < len(self._waiting) < self._awaited and not self._closed:
-            self._changed.wait(_GATHER_SECONDS)
+            self._changed.wait(self._patience)
 
     def _take(self) -> list[_Waiting[T]]:
         group: list[_Waiting[T]] = []

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jobmeter.ingest.join import extremes, join
+from jobmeter.ingest.join import find_extremes, join
 from jobmeter.model.batch import Bools, Int64s, SampleBatch
 from jobmeter.model.series import Series
-from jobmeter.model.series_table import SeriesList, SeriesTable, grow, series_of
+from jobmeter.model.series_table import SeriesList, SeriesTable, grow, list_series
 from jobmeter.registry.stored import Observation
 
 NEVER = np.iinfo(np.int64).max
@@ -146,13 +146,13 @@ class Entities:
     def make_sighting(self, batch: SampleBatch) -> Sighting:
         """Return the entities of a batch, with the times of their samples."""
         batch = join([batch])
-        series = series_of(batch)
+        series = list_series(batch)
         members: _Members | None = series.keys.derived.get(Entities)
         if members is not None and members.numbering is not self._numbering:
             members = None
         if members is not None and batch.single and batch.span[0] == batch.span[1]:
             return members.select_all_at(batch.span[0])
-        positions, first, last = extremes(batch)
+        positions, first, last = find_extremes(batch)
         if len(positions) < len(series):
             return self._find_members(series, positions).compute_spans(first, last)
         if members is None:

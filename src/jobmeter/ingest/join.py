@@ -48,7 +48,7 @@ def select(batch: SampleBatch, series: Sequence[int] | Int64s) -> SampleBatch:
     return SampleBatch([batch.series[at] for at in positions.tolist()], *columns)
 
 
-def extremes(batch: SampleBatch) -> tuple[Int64s, Int64s, Int64s]:
+def find_extremes(batch: SampleBatch) -> tuple[Int64s, Int64s, Int64s]:
     """Return the positions of the series with rows, and the first and the last time of each."""
     if not len(batch):
         empty = np.empty(0, np.int64)

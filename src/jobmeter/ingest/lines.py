@@ -7,9 +7,9 @@ import numpy as np
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.log import MAX_SYSTEM_NAME, MAX_TEXT_BYTES, LogLine, cut_text
-from jobmeter.model.log_batch import LEVEL_CODES, LogBatch, time_error
+from jobmeter.model.log_batch import LEVEL_CODES, LogBatch, make_time_error
 from jobmeter.model.series import check_job_id, check_name, check_project
-from jobmeter.model.syslog import FACILITIES, SEVERITIES, level_of_severity
+from jobmeter.model.syslog import FACILITIES, SEVERITIES, convert_severity
 from jobmeter.model.time import MAX_TIME_MS, NS_PER_MS
 
 _MAX_TIME_NS = MAX_TIME_MS * NS_PER_MS
@@ -17,7 +17,7 @@ _SURELY_FITS = MAX_TEXT_BYTES // 4
 """Most characters of a text that fits in bytes whatever its characters are."""
 
 
-def prepared(lines: Iterable[LogLine], most: int) -> LogBatch:
+def prepare(lines: Iterable[LogLine], most: int) -> LogBatch:
     """Return the lines in their stored form, in their order.
 
     A text of several lines becomes several lines, each a nanosecond after the previous one. A text that is too long is
@@ -62,7 +62,7 @@ def _split(batch: LogBatch, odd: set[int]) -> LogBatch:
 def _add_levels(batch: LogBatch) -> LogBatch:
     """Give the lines that have a severity and no level the level of that severity."""
     of_source = np.array(
-        [LEVEL_CODES[level_of_severity(one.severity)] if one.severity is not None else 0 for one in batch.sources],
+        [LEVEL_CODES[convert_severity(one.severity)] if one.severity is not None else 0 for one in batch.sources],
         np.uint8,
     )
     if not of_source.any():
@@ -87,7 +87,7 @@ def _check(batch: LogBatch) -> None:
             check_name(stream, "stream")
     wrong = (batch.time_ns < 0) | (batch.time_ns > _MAX_TIME_NS)
     if wrong.any():
-        raise time_error(int(batch.time_ns[int(wrong.argmax())]))
+        raise make_time_error(int(batch.time_ns[int(wrong.argmax())]))
     for text in batch.texts:
         if not text.isascii():
             _check_text(text)

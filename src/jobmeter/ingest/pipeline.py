@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from jobmeter.access.decide import write_project
 from jobmeter.access.principal import Principal
-from jobmeter.errors import LimitExceededError
+from jobmeter.errors import JobmeterError, LimitExceededError
 from jobmeter.ingest.commit import LogCommitter, SampleCommitter, SpanCommitter
 from jobmeter.ingest.join import drop_unused, join, select
-from jobmeter.ingest.lines import prepared, split_by_project
+from jobmeter.ingest.lines import prepare, split_by_project
 from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import PendingReceipt, Receipt
 from jobmeter.ingest.schedulers import SchedulerStates
@@ -22,10 +22,10 @@ from jobmeter.ingest.series_cache import MAX_UNKNOWN, SeriesBounds, SeriesCache,
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_batch import LogBatch
-from jobmeter.model.memory import Take, unlimited
+from jobmeter.model.memory import Take, reserve_unlimited
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
-from jobmeter.model.series_table import series_of
+from jobmeter.model.series_table import list_series
 from jobmeter.model.span import Span
 from jobmeter.model.time import DAY, NS_PER_MS, SECOND, Clock
 from jobmeter.registry.base import Registry
@@ -42,7 +42,7 @@ _LogPart = tuple[LogBatch, Retention]
 class LateGroupSink(Protocol):
     """Ships the lines of jobs and nodes whose resource group becomes known; see ``jobmeter.ship.late``."""
 
-    def grouped(self, project: str, records: Records) -> bool:
+    def names_shipped_group(self, project: str, records: Records) -> bool:
         """Return True if any of the records names a shipped group."""
         ...
 
@@ -50,7 +50,7 @@ class LateGroupSink(Protocol):
         """Ship the earlier lines of these jobs and nodes, while no line is written."""
         ...
 
-    def recorded(self) -> None:
+    def note_recorded(self) -> None:
         """Update the groups after the records are written, and before any line is."""
         ...
 
@@ -83,6 +83,8 @@ class IngestPipeline:
         self._clock = clock
         self._limits = limits
         self._late = late
+        self._renewing: set[str] = set()
+        """Projects whose retention is being read."""
         self._lists = self.senders.series_lists
         self._series = SeriesCache(self.senders.series_table, clock, limits.project_series)
         self._observer = Observer(registry, clock, self.senders.series_table)
@@ -96,7 +98,7 @@ class IngestPipeline:
         """Bytes of the requests that wait to be written, about."""
         return sum(one.waiting_bytes for one in (self.committer, self._log_committer, self._span_committer))
 
-    def submit(self, body: bytes, principal: Principal, take: Take = unlimited) -> PendingReceipt:
+    def submit(self, body: bytes, principal: Principal, take: Take = reserve_unlimited) -> PendingReceipt:
         """Take a body of the native wire format. Its records are durable on return, the rest with the receipt.
 
         ``take`` is called with the memory that reading the body needs, and may raise. Raises InvalidRequestError
@@ -144,7 +146,7 @@ class IngestPipeline:
         self, batches: Sequence[SampleBatch], principal: Principal
     ) -> tuple[asyncio.Future[None], Receipt] | None:
         """Queue batches of one project whose retention is cached. Called on the thread of an event loop."""
-        checked = self._check(join(batches), principal, self._registry.memory.get_retention)
+        checked = self._check(join(batches), principal, self._get_cached_retention)
         if checked is None or len(checked[0]) != 1:
             return None
         ((part, retention),), receipt = checked
@@ -166,7 +168,7 @@ class IngestPipeline:
         receipt = Receipt(lines=sum(len(own) for own, _ in parts), rejected_lines=rejected)
         return PendingReceipt(receipt, [self._log_committer.append(*part) for part in parts]).wait()
 
-    def spans(self, spans: Sequence[Span], principal: Principal) -> Receipt:
+    def submit_spans(self, spans: Sequence[Span], principal: Principal) -> Receipt:
         """Take spans of one project, which they name. Raises as ``submit``."""
         if not spans:
             return Receipt()
@@ -194,6 +196,21 @@ class IngestPipeline:
         self._span_committer.close()
         self.committer.close()
 
+    def _get_cached_retention(self, project: str) -> Retention | None:
+        """Return the cached retention; None without one. A thread reads it again before it expires: no body waits."""
+        if project not in self._renewing and self._registry.memory.is_retention_expiring(project):
+            self._renewing.add(project)
+            _ = asyncio.get_running_loop().run_in_executor(None, self._renew_retention, project)
+        return self._registry.memory.get_retention(project)
+
+    def _renew_retention(self, project: str) -> None:
+        try:
+            self._registry.get_retention(project)
+        except JobmeterError:
+            pass  # the next body without a cached retention reports it
+        finally:
+            self._renewing.discard(project)
+
     def _admit(self, parts: Sequence[_Part]) -> None:
         """Raise ThrottledError if the queue is full, UnavailableError if the registry cannot take new entities."""
         for part, _ in parts:
@@ -214,7 +231,7 @@ class IngestPipeline:
             raise LimitExceededError(
                 f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
             )
-        bounds = self._series.look_up(series_of(batch))
+        bounds = self._series.look_up(list_series(batch))
         own, default = _by_project(batch, bounds), write_project(principal, None)
         for project, _ in own:
             if project != default:
@@ -249,7 +266,7 @@ class IngestPipeline:
         """Return the lines that are neither too far ahead nor too old, by project, and the number of the others."""
         counts = {"future": 0, "expired": 0}
         parts: list[_LogPart] = []
-        for project, own in split_by_project(prepared(lines, self._limits.request_lines)):
+        for project, own in split_by_project(prepare(lines, self._limits.request_lines)):
             retention = self._registry.get_retention(write_project(principal, project))
             earliest, latest = (moment * NS_PER_MS for moment in self._bounds_ms(retention))
             future, expired = own.time_ns > latest, own.time_ns < earliest
@@ -295,13 +312,13 @@ class IngestPipeline:
         return reports + (self._write_records(project, stored, now_ms) if stored.count else 0)
 
     def _write_records(self, project: str, records: Records, now_ms: int) -> int:
-        if self._late is None or not self._late.grouped(project, records):
+        if self._late is None or not self._late.names_shipped_group(project, records):
             return self._registry.record(project, records, now_ms)
         retention = self._registry.get_retention(project)
         with self._log_committer.paused:
             self._late.ship(project, records, retention)
             count = self._registry.record(project, records, now_ms)
-            self._late.recorded()
+            self._late.note_recorded()
             return count
 
 

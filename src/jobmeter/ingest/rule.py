@@ -62,7 +62,7 @@ Rules = Mapping[str, tuple[TranslationRule, ...]]
 Patterns = Mapping[str, re.Pattern[str]]
 
 
-def table(
+def make_table(
     subject: RuleTarget,
     names: Mapping[str, str],
     keep: Mapping[str, str] = _NONE,

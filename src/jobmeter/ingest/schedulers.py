@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from jobmeter.model.answers import SchedulerStatus
 from jobmeter.model.record import SchedulerRecord, record_time
-from jobmeter.model.time import MINUTE, Clock, iso, parse_time
+from jobmeter.model.time import MINUTE, Clock, format_iso, parse_time
 
 MOST, MOST_OF_PROJECT = 1_000, 64
 """Most schedulers in memory, in all and of one project; the least recently reported are dropped."""
@@ -60,5 +60,5 @@ class SchedulerStates:
 def _note_silence(state: SchedulerStatus, now_ms: int) -> SchedulerStatus:
     if now_ms - state.heard < max(_SILENT_MS, _SILENT_INTERVALS * state.interval_ms):
         return state
-    text = f"nothing was heard of `jobmeter scheduler {state.kind}` since {iso(state.heard)}: is it running?"
+    text = f"nothing was heard of `jobmeter scheduler {state.kind}` since {format_iso(state.heard)}: is it running?"
     return replace(state, problem=text, since=state.heard)

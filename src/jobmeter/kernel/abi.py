@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 
-def number(folder: Path) -> int:
+def compute_number(folder: Path) -> int:
     """Return a positive 63-bit hash of the names and bytes of the C sources in a folder."""
     digest = hashlib.sha256()
     for source in sorted(folder.glob("*.[ch]")):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from jobmeter.kernel.bind import DATA, PLACE, SIZE, bind
-from jobmeter.kernel.library import pointer
+from jobmeter.kernel.library import point_to
 
 _SHAPE = bind("jobmeter_json_shape", [DATA, SIZE, PLACE, SIZE], SIZE)
 
@@ -14,5 +14,5 @@ def count(data: bytes, depths: int) -> tuple[list[int], int]:
     Levels deeper than ``depths`` count at the last one.
     """
     counts = np.zeros(depths, np.int64)
-    commas: int = _SHAPE(data, len(data), pointer(counts), depths)
+    commas: int = _SHAPE(data, len(data), point_to(counts), depths)
     return counts.tolist(), commas

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.kernel.abi import number
+from jobmeter.kernel.abi import compute_number
 
 if TYPE_CHECKING:  # an installation without NumPy can report the missing library, too
     import numpy as np
@@ -38,7 +38,7 @@ def load(folder: Path, choice: str) -> Kernel:
     try:
         library = ctypes.CDLL(str(path))
         library.jobmeter_abi.restype = ctypes.c_int64
-        fits = library.jobmeter_abi() == number(folder)
+        fits = library.jobmeter_abi() == compute_number(folder)
     except (OSError, AttributeError) as error:
         return Kernel(None, f"it cannot be loaded: {error}")
     if not fits:
@@ -58,7 +58,7 @@ def require() -> None:
         )
 
 
-def interface() -> int:
+def read_interface() -> int:
     """Return the interface number of the loaded library."""
     require()
     assert KERNEL.library is not None  # noqa: S101 - checked above
@@ -66,10 +66,10 @@ def interface() -> int:
 
 
 place: Callable[[Any], Any] = (ctypes.c_char * 0).from_buffer
-"""Return the address of a contiguous, writable array; quicker than ``pointer``."""
+"""Return the address of a contiguous, writable array; quicker than ``point_to``."""
 
 
-def pointer(array: "NDArray[np.generic]") -> ctypes.c_void_p:
+def point_to(array: "NDArray[np.generic]") -> ctypes.c_void_p:
     """Return a pointer to the numbers of a contiguous array, which lives at least as long as the pointer."""
     place = ctypes.c_void_p(array.ctypes.data)
     # Without this reference, an array made in the call's argument list would be freed before the function begins.

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import PLACE, SIZE, bind
-from jobmeter.kernel.library import place, pointer
+from jobmeter.kernel.library import place, point_to
 
 GROUP = 64
 """Rows that share a mark."""
@@ -27,18 +27,18 @@ class Marks:
     """
 
     def __init__(self, marks: Uint64s, series: Uint64s, there: NDArray[np.bool_]) -> None:
-        self._marks = pointer(marks)
-        self._places = self._marks, pointer(series), pointer(there)
+        self._marks = point_to(marks)
+        self._places = self._marks, point_to(series), point_to(there)
 
     @contextmanager
-    def writing(self, rows: Int64s) -> Iterator[None]:
+    def mark_writing(self, rows: Int64s) -> Iterator[None]:
         """Mark rows as being written. One thread writes at a time, and does not nest this context."""
         rows = np.ascontiguousarray(rows, np.int64)
-        _BEGIN_WRITE(self._marks, pointer(rows), len(rows))
+        _BEGIN_WRITE(self._marks, point_to(rows), len(rows))
         try:
             yield
         finally:
-            _END_WRITE(self._marks, pointer(rows), len(rows))
+            _END_WRITE(self._marks, point_to(rows), len(rows))
 
     def begin_read(self, rows: int, series: int, count: int) -> Uint64s | None:
         """Return the mark of each row. None if any row is being written, or now has another series.

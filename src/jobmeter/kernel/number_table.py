@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import PLACE, SIZE, bind
-from jobmeter.kernel.library import pointer
+from jobmeter.kernel.library import point_to
 
 Int64s = NDArray[np.int64]
 Uint64s = NDArray[np.uint64]
@@ -78,14 +78,14 @@ class NumberTable:
         """Return the number of each series, int64[k]; -1 for an unknown series."""
         numbers = np.empty(len(series), np.int64)
         find = _FIND_FEW if len(series) <= _FEW else _FIND
-        find(self.slots, pointer(np.ascontiguousarray(series)), len(series), pointer(numbers))
+        find(self.slots, point_to(np.ascontiguousarray(series)), len(series), point_to(numbers))
         return numbers
 
     def put(self, series: Uint64s, numbers: Int64s) -> None:
         """Store the numbers of series; the last number of a series stays."""
         self.reserve(self._count + len(series))
         series, numbers = np.ascontiguousarray(series), np.ascontiguousarray(numbers, np.int64)
-        self._count += int(_PUT(self.slots, pointer(series), pointer(numbers), len(series)))
+        self._count += int(_PUT(self.slots, point_to(series), point_to(numbers), len(series)))
 
     def reserve(self, count: int) -> None:
         """Make room for ``count`` series."""
@@ -95,7 +95,7 @@ class NumberTable:
     def remove(self, series: Uint64s) -> None:
         """Remove series; unknown series are ignored."""
         series = np.ascontiguousarray(series)
-        self._count -= int(_REMOVE(self.slots, pointer(series), len(series)))
+        self._count -= int(_REMOVE(self.slots, point_to(series), len(series)))
 
     @property
     def slots(self) -> Any:  # noqa: ANN401 - a reference of ctypes

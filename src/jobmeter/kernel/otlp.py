@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import DATA, PLACE, SIZE, bind
-from jobmeter.kernel.library import pointer
+from jobmeter.kernel.library import point_to
 
 Int64s = NDArray[np.int64]
 
@@ -76,7 +76,15 @@ def scan(data: bytes, most: int, most_own: int) -> ScannedTelemetry | None:
     metrics = np.empty((metric_room, len(ScannedRow._fields)), np.int64)
     own, end, counts = np.empty(point_room, np.int64), np.empty(point_room, np.int64), np.zeros(2, np.int64)
     shape = np.empty(len(data), np.uint8)
-    places = (pointer(shape), pointer(metrics), metric_room, pointer(own), pointer(end), point_room, pointer(counts))
+    places = (
+        point_to(shape),
+        point_to(metrics),
+        metric_room,
+        point_to(own),
+        point_to(end),
+        point_room,
+        point_to(counts),
+    )
     if _SCAN(data, len(data), most_own, *places):
         return None
     count, points = counts.tolist()

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import PLACE, SIZE, bind
 from jobmeter.kernel.library import place
-from jobmeter.kernel.powers import powers_place
-from jobmeter.kernel.scratch import addressable
+from jobmeter.kernel.powers import find_powers_place
+from jobmeter.kernel.scratch import align
 
 _ARGUMENTS = [PLACE, PLACE, SIZE, PLACE, SIZE, PLACE, SIZE, PLACE]
 _POINTS = bind("jobmeter_points", _ARGUMENTS, SIZE)
@@ -34,13 +34,13 @@ def encode(
     Raises ValueError if the last line ends elsewhere than the columns.
     """
     count = len(value)
-    value = addressable(value, np.float64)
+    value = align(value, np.float64)
     stops, out = np.array(ends, np.int64), np.empty(_LONGEST * (count + len(ends)), np.uint8)
     write = _FEW_POINTS if count <= _FEW else _POINTS
     size = -1
     if len(time) == count if time is not None else not as_text:
-        times = None if time is None else place(addressable(time, np.int64))
-        size = write(place(value), times, count, place(stops), len(ends), powers_place(), as_text, place(out))
+        times = None if time is None else place(align(time, np.int64))
+        size = write(place(value), times, count, place(stops), len(ends), find_powers_place(), as_text, place(out))
     if size < 0:
         raise ValueError("the lines do not end where times and values do")
     text, bounds = out[:size].tobytes(), [0, *stops.tolist()]

@@ -13,7 +13,7 @@ _POWERS = -292, 325
 
 
 @cache  # there is one
-def powers() -> NDArray[np.uint64]:
+def make_powers() -> NDArray[np.uint64]:
     """Return the first 128 bits of each power of ten, rounded up, the lower half of them first."""
     words: list[int] = []
     for exponent in range(*_POWERS):
@@ -27,6 +27,6 @@ def powers() -> NDArray[np.uint64]:
 
 
 @cache  # making the pointer takes as long as printing some numbers
-def powers_place() -> Any:  # noqa: ANN401 - as ctypes has it
+def find_powers_place() -> Any:  # noqa: ANN401 - as ctypes has it
     """Return the address of the powers, for a call of the kernel."""
-    return place(powers())
+    return place(make_powers())

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import PLACE, SIZE, bind
 from jobmeter.kernel.library import place
-from jobmeter.kernel.scratch import addressable
+from jobmeter.kernel.scratch import align
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -27,7 +27,7 @@ def find(times: Int64s, starts: Int64s, ends: Int64s, range_ms: int) -> tuple[In
 
     Series i has ``times[starts[i]:starts[i + 1]]``, ascending. Raises ValueError for series beyond the times.
     """
-    times, starts, ends = addressable(times, np.int64), addressable(starts, np.int64), addressable(ends, np.int64)
+    times, starts, ends = align(times, np.int64), align(starts, np.int64), align(ends, np.int64)
     low, high = np.empty((2, len(starts) - 1, len(ends)), np.int64)
     call = _FIND_FEW if len(times) + low.size <= _FEW else _FIND
     inputs = place(times), len(times), place(starts), len(low), place(ends), len(ends)
@@ -42,7 +42,7 @@ def add(values: Float64s, low: Int64s, high: Int64s, missing: float = np.nan) ->
     Sums have the longer mantissa: the mean of equal values is the value itself. Raises ValueError for windows beyond
     the values.
     """
-    values, low, high = addressable(values, np.float64), addressable(low, np.int64), addressable(high, np.int64)
+    values, low, high = align(values, np.float64), align(low, np.int64), align(high, np.int64)
     sums = np.empty(low.shape)
     call = _SUM_FEW if len(values) + low.size <= _FEW else _SUM
     if low.shape != high.shape or call(

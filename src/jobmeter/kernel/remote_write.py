@@ -5,8 +5,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import DATA, PLACE, SIZE, Function, bind
-from jobmeter.kernel.library import pointer
-from jobmeter.kernel.scratch import scratch
+from jobmeter.kernel.library import point_to
+from jobmeter.kernel.scratch import borrow_scratch
 
 Int64s = NDArray[np.int64]
 
@@ -65,15 +65,15 @@ def _scan_with_larger_buffers(data: bytes, most: int, scan: Function, *, second:
 def _scan(data: bytes, most: int, least: int, scan: Function, *, second: bool) -> tuple[int, ScannedWrite]:
     size = len(data)
     parts = rows = size // least + _LEAST
-    begin, end = scratch("begin", np.int64, parts), scratch("end", np.int64, parts)
-    edges = scratch("edges", np.int64, parts + 1 if second else 0)
-    refs = scratch("refs", np.uint32, 2 * rows if second else 0)
-    index = scratch("index", np.uint32, rows)
-    time, value = scratch("time", np.int64, rows), scratch("value", np.float64, rows)
+    begin, end = borrow_scratch("begin", np.int64, parts), borrow_scratch("end", np.int64, parts)
+    edges = borrow_scratch("edges", np.int64, parts + 1 if second else 0)
+    refs = borrow_scratch("refs", np.uint32, 2 * rows if second else 0)
+    index = borrow_scratch("index", np.uint32, rows)
+    time, value = borrow_scratch("time", np.int64, rows), borrow_scratch("value", np.float64, rows)
     counts = np.zeros(6, np.int64)
-    names = (data, size, most, pointer(begin), pointer(end), parts)
-    samples = (pointer(index), pointer(time), pointer(value), rows, pointer(counts))
-    between = (pointer(edges), parts, pointer(refs), 2 * rows) if second else ()
+    names = (data, size, most, point_to(begin), point_to(end), parts)
+    samples = (point_to(index), point_to(time), point_to(value), rows, point_to(counts))
+    between = (point_to(edges), parts, point_to(refs), 2 * rows) if second else ()
     result = int(scan(*names, *between, *samples))
     numbers = counts.tolist()
     named, rows = numbers[_SYMBOLS if second else _SERIES], numbers[_ROWS]

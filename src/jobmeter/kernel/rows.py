@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import DATA, PLACE, SIZE, bind
-from jobmeter.kernel.library import pointer
-from jobmeter.kernel.powers import powers
+from jobmeter.kernel.library import point_to
+from jobmeter.kernel.powers import make_powers
 
 PIECE = 512 * 1024
 """Bytes of one piece of text, about."""
@@ -30,7 +30,7 @@ class Lines:
         np.cumsum([len(part) for part in parts], out=self._edges[1:])
         self._most = len(texts)
         self._longest = int(np.diff(self._edges[::3]).max(initial=0))
-        self._powers = powers()
+        self._powers = make_powers()
         self._out = np.empty(max(PIECE, self._longest + _MORE), np.uint8)
         self._used = np.zeros(1, np.int64)
 
@@ -43,9 +43,9 @@ class Lines:
         first, count = 0, len(index)
         while first < count:
             first += _ROWS(
-                pointer(index[first:]), pointer(time[first:]), pointer(value[first:]), count - first,
-                self._text, pointer(self._edges), self._longest, pointer(self._powers),
-                pointer(self._out), len(self._out), pointer(self._used),
+                point_to(index[first:]), point_to(time[first:]), point_to(value[first:]), count - first,
+                self._text, point_to(self._edges), self._longest, point_to(self._powers),
+                point_to(self._out), len(self._out), point_to(self._used),
             )  # fmt: skip
             if first < count:
                 yield self.take_rest()

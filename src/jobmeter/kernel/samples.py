@@ -49,7 +49,7 @@ class _Extent(ctypes.Structure):
     )
 
 
-def columns(data: bytes, at: int, series: int, samples: int) -> ScannedSamples | None:
+def copy_columns(data: bytes, at: int, series: int, samples: int) -> ScannedSamples | None:
     """Copy the columns at position ``at`` of a frame's payload: counts of ``series``, times, values.
 
     None if the counts do not add up to ``samples``. Raises IndexError if the columns end beyond the data.
@@ -67,7 +67,7 @@ def columns(data: bytes, at: int, series: int, samples: int) -> ScannedSamples |
     return ScannedSamples(time, value, (extent.first, extent.last), extremes, bool(single))
 
 
-def places_of(arrays: Sequence[NDArray[np.generic]]) -> Places:
+def list_places(arrays: Sequence[NDArray[np.generic]]) -> Places:
     """Return the addresses of the arrays in the library's order. The arrays must outlive them and must not move."""
     return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
 

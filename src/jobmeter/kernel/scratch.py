@@ -12,7 +12,7 @@ _MOST_BYTES = 2 * 2**20
 _LOCAL = threading.local()
 
 
-def scratch(name: str, kind: type[T], count: int) -> NDArray[T]:
+def borrow_scratch(name: str, kind: type[T], count: int) -> NDArray[T]:
     """Return at least ``count`` uninitialised numbers, valid until this thread requests ``name`` again.
 
     Buffers over 2 MiB are not reused.
@@ -25,7 +25,7 @@ def scratch(name: str, kind: type[T], count: int) -> NDArray[T]:
     return buffer
 
 
-def addressable(numbers: NDArray[Any], kind: type[T]) -> NDArray[T]:
+def align(numbers: NDArray[Any], kind: type[T]) -> NDArray[T]:
     """Return the numbers as an array whose address ``place`` can give: contiguous and writable. Copies only others."""
     found = np.ascontiguousarray(numbers, kind)
     return found if found.flags.writeable else found.copy()

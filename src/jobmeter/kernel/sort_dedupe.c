@@ -145,14 +145,6 @@ EXPORTED int64_t jobmeter_sort_rows(struct Ordered *rows, int64_t largest, int64
     return out;
 }
 
-/* Each number as often as its slot has rows. */
-EXPORTED void jobmeter_sort_repeat(const uint64_t *numbers, const int64_t *sizes, int64_t slots, uint64_t *out) {
-    for (int64_t slot = 0; slot < slots; slot++) {
-        const uint64_t number = numbers[slot];
-        for (int64_t row = 0; row < sizes[slot]; row++) *out++ = number;
-    }
-}
-
 /* Place of the first of size ascending times that is not before one. */
 static int64_t lower_bound(const int64_t *time, int64_t size, int64_t from) {
     int64_t low = 0;

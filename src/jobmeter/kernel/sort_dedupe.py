@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import PLACE, SIZE, bind
-from jobmeter.kernel.library import pointer
+from jobmeter.kernel.library import point_to
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -18,7 +18,6 @@ Uint64s = NDArray[np.uint64]
 _COUNT = bind("jobmeter_sort_count", [PLACE] * 2)
 _PUT = bind("jobmeter_sort_place", [PLACE] * 2, SIZE)
 _SORT = bind("jobmeter_sort_rows", [PLACE, SIZE, PLACE], SIZE)
-_REPEAT = bind("jobmeter_sort_repeat", [PLACE, PLACE, SIZE, PLACE])
 _NUMBER = bind("jobmeter_sort_number", [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE, PLACE], SIZE)
 _BUCKET = bind("jobmeter_sort_bucket", [SIZE, *[PLACE] * 4, *[SIZE] * 4, *[PLACE] * 2], SIZE)
 _KEY = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
@@ -71,7 +70,7 @@ class OwnedRuns(NamedTuple):
     value: Float64s
 
 
-def bucketed(
+def make_buckets(
     sections: Sequence[OwnedRuns], span: tuple[int, int], step: int, most: int
 ) -> tuple[Buckets, NDArray[np.uint64]]:
     """Return the samples in a span in buckets of ``step``, sorted by owner and time; and owners without buckets.
@@ -88,8 +87,8 @@ def bucketed(
     steps = np.minimum(last, span[1] - 1) // step - np.maximum(first, span[0]) // step + 1
     found = np.empty(min(int(np.clip(steps, 0, counts).sum()), most), BUCKET)
     wrong = np.zeros(len(owner), np.bool_)
-    arrays = map(pointer, (owner, *(column[order] for column in (counts, times, values))))
-    size = _BUCKET(len(owner), *arrays, *span, step, len(found), pointer(found), pointer(wrong))
+    arrays = map(point_to, (owner, *(column[order] for column in (counts, times, values))))
+    size = _BUCKET(len(owner), *arrays, *span, step, len(found), point_to(found), point_to(wrong))
     return found[:size], np.unique(owner[wrong])
 
 
@@ -116,7 +115,7 @@ def sort_dedupe(sections: Sequence[SeriesSlices], slots: int, *, origin: bool) -
     lists = [_addresses(column) for column in zip(*sections_read, strict=True)]
     given = (ctypes.c_void_p * 6)(len(sections_read), lengths.ctypes.data, *(one.ctypes.data for one in lists))
     sizes = np.zeros(slots, np.int64)
-    _COUNT(given, pointer(sizes))
+    _COUNT(given, point_to(sizes))
     ends = np.cumsum(sizes) - sizes
     rows, largest = int(sizes.sum()), int(sizes.max(initial=0))
     time, value = np.empty(rows, np.int64), np.empty(rows)
@@ -128,7 +127,7 @@ def sort_dedupe(sections: Sequence[SeriesSlices], slots: int, *, origin: bool) -
     )  # fmt: skip
     if not _PUT(given, taken):
         room = np.empty(3 * largest, np.int64)  # a variable, so that the array outlives the call
-        rows = _SORT(taken, largest, pointer(room))
+        rows = _SORT(taken, largest, point_to(room))
     return Ordered(sizes, time[:rows], value[:rows], None if of is None else of[:rows])
 
 
@@ -139,17 +138,10 @@ def number_pairs(job: Uint64s, series: Uint64s) -> tuple[Int64s, Int64s]:
     slots = np.full(1 << (2 * count).bit_length(), -1, np.int32)
     job, series = np.ascontiguousarray(job, np.uint64), np.ascontiguousarray(series, np.uint64)
     rows_left = _NUMBER(
-        pointer(job), pointer(series), count, pointer(_KEY), pointer(slots), len(slots) - 1, pointer(first),
-        pointer(number),
+        point_to(job), point_to(series), count, point_to(_KEY), point_to(slots), len(slots) - 1, point_to(first),
+        point_to(number),
     )  # fmt: skip
     return first[:rows_left], number
-
-
-def repeated(numbers: Uint64s, sizes: Int64s) -> Uint64s:
-    """Repeat each number as often as its size says."""
-    numbers, out = np.ascontiguousarray(numbers, np.uint64), np.empty(int(sizes.sum()), np.uint64)
-    _REPEAT(pointer(numbers), pointer(sizes), len(sizes), pointer(out))
-    return out
 
 
 def _make_contiguous(runs: SeriesSlices) -> SeriesSlices:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import DATA, PLACE, SIZE, bind
-from jobmeter.kernel.library import pointer
+from jobmeter.kernel.library import point_to
 from jobmeter.kernel.number_table import NumberTable
 
 Int64s = NDArray[np.int64]
@@ -86,9 +86,9 @@ class TextTable:
         if adds:
             self._reserve(count, int((texts.end - texts.begin).sum()))
         numbers = np.empty(count, np.int64)
-        inputs = texts.data, pointer(texts.begin), pointer(texts.end), count, pointer(self._key)
-        memory = self._numbers.slots, pointer(self._edges), pointer(self._memory), self._count
-        self._count = int(_FIND(*inputs, *memory, adds, pointer(numbers)))
+        inputs = texts.data, point_to(texts.begin), point_to(texts.end), count, point_to(self._key)
+        memory = self._numbers.slots, point_to(self._edges), point_to(self._memory), self._count
+        self._count = int(_FIND(*inputs, *memory, adds, point_to(numbers)))
         return numbers
 
     def add(self, texts: Texts) -> Int64s:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import PLACE, SIZE, bind
-from jobmeter.kernel.library import place, pointer
-from jobmeter.kernel.scratch import addressable, scratch
+from jobmeter.kernel.library import place, point_to
+from jobmeter.kernel.scratch import align, borrow_scratch
 
 PAGE = 64
 """Samples in a page."""
@@ -30,7 +30,7 @@ Buckets = tuple[
 """The columns of ``jobmeter.model.batch.BucketColumns``, in their order."""
 
 
-def pages_of(arrays: Sequence[NDArray[Any]], size: int) -> Pages:
+def list_pages(arrays: Sequence[NDArray[Any]], size: int) -> Pages:
     """Return the addresses of arrays in the library's order, and the number of pages.
 
     The order is distance, value, base, following page, filled, first page of a row, time since which a row is complete,
@@ -57,7 +57,7 @@ MEAN, SUM, MIN, MAX = range(4)
 def measure(pages: Pages, rows: Int64s, start: int, end: int, step: int) -> tuple[int, int]:
     """Count the samples of the rows in a span, and the buckets of ``step`` that they fill."""
     samples, buckets = ctypes.c_int64(), ctypes.c_int64()
-    _MEASURE(pages, len(rows), pointer(rows), start, end, step, ctypes.byref(samples), ctypes.byref(buckets))
+    _MEASURE(pages, len(rows), point_to(rows), start, end, step, ctypes.byref(samples), ctypes.byref(buckets))
     return samples.value, buckets.value
 
 
@@ -70,10 +70,10 @@ def read(pages: Pages, rows: Int64s, first: int, start: int, end: int, most: int
     room = min(most, _ROOM)
     while True:
         # Scratch buffers: a few samples must not cost the memory of many.
-        index, time = scratch("window_index", np.uint32, room), scratch("window_time", np.int64, room)
-        value = scratch("window_value", np.float64, room)
+        index, time = borrow_scratch("window_index", np.uint32, room), borrow_scratch("window_time", np.int64, room)
+        value = borrow_scratch("window_value", np.float64, room)
         columns = place(index), place(time), place(value)
-        size = call(pages, len(rows), place(addressable(rows, np.int64)), first, start, end, room, *columns)
+        size = call(pages, len(rows), place(align(rows, np.int64)), first, start, end, room, *columns)
         if size < room or room == most:
             return index[:size].copy(), time[:size].copy(), value[:size].copy()
         room = most
@@ -139,7 +139,9 @@ class LineColumns(msgspec.Struct, frozen=True, eq=False):
     samples: int
 
 
-def lines(pages: Pages, rows: int, grid: WindowGrid, span: tuple[int, int], step: int, most: int) -> LineColumns | None:
+def average_lines(
+    pages: Pages, rows: int, grid: WindowGrid, span: tuple[int, int], step: int, most: int
+) -> LineColumns | None:
     """Return the mean of the rows' samples in buckets of ``step``, joined by line. Empty buckets are left out.
 
     ``rows`` is the address of the row numbers, int64, as many as the grid has. ``span`` must not be empty. None for
@@ -158,5 +160,5 @@ def lines(pages: Pages, rows: int, grid: WindowGrid, span: tuple[int, int], step
 def find_previous(pages: Pages, rows: Int64s, before: int) -> tuple[Int64s, Float64s]:
     """Return the time (-1: none) and the value of the last sample of each row before a time."""
     time, value = np.empty(len(rows), np.int64), np.zeros(len(rows))
-    _PREVIOUS(pages, len(rows), pointer(rows), before, pointer(time), pointer(value))
+    _PREVIOUS(pages, len(rows), point_to(rows), before, point_to(time), point_to(value))
     return time, value

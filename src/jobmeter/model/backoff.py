@@ -6,7 +6,7 @@ from collections.abc import Callable
 _RANDOM = random.Random()  # noqa: S311 - of its own: the shared one belongs to the program
 
 
-def backoff_seconds(
+def compute_backoff(
     failures: int, first: float, longest: float, fraction: Callable[[], float] = _RANDOM.random
 ) -> float:
     """Seconds until the next attempt after ``failures`` failures in a row, 1 or more.

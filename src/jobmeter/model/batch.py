@@ -126,7 +126,7 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
         return SampleColumns(self.index[rows], self.time[rows], self.value[rows])
 
     @classmethod
-    def empty(cls) -> "SampleColumns":
+    def make_empty(cls) -> "SampleColumns":
         """Build empty columns."""
         return cls(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float64))
 
@@ -136,7 +136,7 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
         if len(parts) == 1:
             return parts[0]
         if not parts:
-            return cls.empty()
+            return cls.make_empty()
         return cls(
             np.concatenate([part.index for part in parts]),
             np.concatenate([part.time for part in parts]),
@@ -181,7 +181,7 @@ class References(msgspec.Struct, eq=False):
     value: Float64s
 
     @classmethod
-    def none(cls, count: int) -> "References":
+    def make_empty(cls, count: int) -> "References":
         """Build references without samples for ``count`` series."""
         return cls(np.full(count, NEVER, np.int64), np.zeros(count))
 

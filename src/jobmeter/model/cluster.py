@@ -16,7 +16,7 @@ class JobIds(StrEnum):
     CLUSTER = "cluster"
 
 
-def job_in_cluster(job: str, cluster: str) -> str:
+def make_cluster_job(job: str, cluster: str) -> str:
     """Build the id of a job with its cluster: ``21@beta``. An id that would be too long ends with a digest."""
     name = f"{job}{_SEPARATOR}{cluster}"
     if len(name) <= MAX_NAME:

@@ -6,7 +6,7 @@ import msgspec
 
 from jobmeter.model.catalog import find
 from jobmeter.model.job import Job
-from jobmeter.model.quantity import quantity
+from jobmeter.model.quantity import format_quantity
 
 _SETTINGS = ("type", "user", "project", "resource_group", "workspace", "command")
 
@@ -26,7 +26,7 @@ def compare_settings(jobs: Sequence[Job]) -> list[ComparedSetting]:
             **{name.replace("_", " "): str(getattr(job, name)) for name in _SETTINGS},
             "instance type": "" if job.instance_type is None else job.instance_type.name or job.instance_type.id,
             **{f"label {name}": text for name, text in job.labels.items()},
-            **{name: quantity(value, _unit(name)) for name, value in job.limits.items()},
+            **{name: format_quantity(value, _unit(name)) for name, value in job.limits.items()},
         }
         for job in jobs
     ]

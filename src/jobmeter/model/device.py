@@ -48,7 +48,7 @@ STATES = tuple(DeviceState)
 _CODES = {state: code for code, state in enumerate(STATES)}
 
 
-def pci_address(text: str) -> str:
+def normalize_pci_address(text: str) -> str:
     """Return the address of a device on the bus in one form: ``0000:9b:00``; empty for any other text.
 
     The function of the device is left out: the drivers of GPUs do so, and the functions of a GPU are one device.
@@ -58,9 +58,9 @@ def pci_address(text: str) -> str:
 
 
 def find_addresses(line: str) -> list[str]:
-    """Return the addresses that a line of a kernel names, see ``pci_address``; of its first 4,000 characters.
+    """Return the addresses that a line of a kernel names, see ``normalize_pci_address``; of its first 4,000 characters.
 
     ``NVRM: Xid (PCI:0000:9b:00): 79``, ``amdgpu 0000:c1:00.0: ...`` and ``mlx5_core 0000:3b:00.0: ...`` name one each.
     """
-    found = (pci_address(text) for text in _IN_LINE.findall(line[:_LONGEST]))
+    found = (normalize_pci_address(text) for text in _IN_LINE.findall(line[:_LONGEST]))
     return list(dict.fromkeys(filter(None, found)))

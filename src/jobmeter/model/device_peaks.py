@@ -57,7 +57,7 @@ PEAKS: tuple[DevicePeak, ...] = (
 """Peaks by product, more specific patterns first."""
 
 
-def peak_flops(product: str, precision: str = "bf16") -> float | None:
+def find_peak_flops(product: str, precision: str = "bf16") -> float | None:
     """Return the operations a second of a device in a precision: ``bf16``, ``fp16`` or ``fp8``. None: unknown."""
     row = next((one for one in PEAKS if re.search(one.product, product)), None)
     if row is None or precision not in {"bf16", "fp16", "fp8"}:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from jobmeter.model.time import SECOND, iso, parse_time
+from jobmeter.model.time import SECOND, format_iso, parse_time
 
 _LIKEWISE = re.compile(r"; (\d{1,9}) more [a-z]+s likewise$", re.ASCII)
 _RULE = re.compile(r"[a-z0-9_]+")
@@ -87,7 +87,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def opening_message(self) -> str:
         """Return the message with the time at which the fault began."""
-        return f"{self.message} (since {iso(self.start // SECOND * SECOND)})"
+        return f"{self.message} (since {format_iso(self.start // SECOND * SECOND)})"
 
 
 class FindingMessage(msgspec.Struct, frozen=True):
@@ -119,7 +119,7 @@ def read_start(message: str) -> int | None:
     return parse_time(since[1], "since") if since else None
 
 
-def severity_order(
+def rank_severity(
     severity: Severity,
     role: FindingRole = FindingRole.ROOT,
     *,
@@ -136,13 +136,13 @@ def severity_order(
     return (passed, -_SEVERITIES.index(severity), _ROLES.index(role), reported, start // SECOND, rule)
 
 
-def likewise(sentence: str, more: int, kind: str) -> str:
+def extend_sentence(sentence: str, more: int, kind: str) -> str:
     """Return the sentence of a finding that stands for others of its rule, about ``more`` subjects of its kind."""
     return f"{sentence}; {more} more {kind}s likewise"
 
 
 def count_subjects(sentence: str) -> int:
-    """Return how many subjects a finding is about, see ``likewise``."""
+    """Return how many subjects a finding is about, see ``extend_sentence``."""
     more = _LIKEWISE.search(sentence)
     return 1 + (int(more[1]) if more else 0)
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.model.event import Level
-from jobmeter.model.syslog import WORDS, level_of_severity, priority_of
+from jobmeter.model.syslog import WORDS, convert_severity, parse_priority
 
 _START = 192
 """Characters at the start of a line that can contain its header and level."""
@@ -20,7 +20,7 @@ _LONGEST_JSON = 16_384
 _KEYS = frozenset({"level", "lvl", "severity", "levelname", "loglevel", "log_level", "log.level", "severitytext"})
 _SHORT = {"wrn": 4, "inf": 6, "dbg": 7, "ftl": 2, "trc": 7, "pnc": 0, "eror": 3, "erro": 3, "dbug": 7, "debu": 7}
 _SHORT |= {"trce": 7, "trac": 7, "fata": 2, "pani": 0, "severe": 3, "exception": 3}
-_LEVELS = {word: level_of_severity(severity) for word, severity in {**WORDS, **_SHORT}.items()}
+_LEVELS = {word: convert_severity(severity) for word, severity in {**WORDS, **_SHORT}.items()}
 _LETTERS = {"D": Level.DEBUG, "I": Level.INFO, "W": Level.WARNING, "E": Level.ERROR, "F": Level.ERROR}
 
 _HINTS = (
@@ -90,16 +90,16 @@ _COUNT = re.compile(
 )
 
 
-def level_in(text: str) -> Level | None:
+def find_level(text: str) -> Level | None:
     """Return the level that a line states; None if it states none."""
     if text.startswith("{"):
         return _read_json_level(text)
     start = text[:_START]
     if "\x1b" in start:
         start = _COLOUR.sub("", text[: 2 * _START])[:_START]
-    priority = priority_of(start)
+    priority = parse_priority(start)
     if priority is not None:
-        return level_of_severity(priority[1])
+        return convert_severity(priority[1])
     if '{"' in start:
         place = _find_header_end(start)
         return _read_json_level(text[text.index("{", place) :]) if start.startswith("{", place) else None
@@ -182,4 +182,4 @@ def _read_json_level(text: str) -> Level | None:
     if isinstance(inner, dict):
         word = inner.get("level")
         return _LEVELS.get(word.strip().lower()) if isinstance(word, str) else None
-    return level_in(inner) if isinstance(inner, str) and not inner.startswith('{"log"') else None
+    return find_level(inner) if isinstance(inner, str) and not inner.startswith('{"log"') else None

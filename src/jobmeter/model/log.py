@@ -5,8 +5,8 @@ import re
 import msgspec
 
 from jobmeter.model.event import Level
-from jobmeter.model.series import job_key, node_key
-from jobmeter.model.syslog import level_of_severity, severity_of
+from jobmeter.model.series import compute_job_key, compute_node_key
+from jobmeter.model.syslog import convert_severity, parse_severity_word
 
 MAX_TEXT_BYTES = 65_536
 """Most bytes of one line's text in UTF-8; a longer one is truncated, with a note."""
@@ -43,7 +43,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def key(self) -> int:
         """Store key of the line, 64 bits: its job's, or its node's for a system log."""
-        return node_key(self.project, self.node) if self.facility else job_key(self.project, self.job)
+        return compute_node_key(self.project, self.node) if self.facility else compute_job_key(self.project, self.job)
 
     @property
     def order(self) -> tuple[int, str, int, str, bytes]:
@@ -65,13 +65,13 @@ class LogPage(msgspec.Struct, frozen=True):
     total_bytes: int | None = None
 
 
-def level_of(word: str) -> Level | None:
+def parse_level(word: str) -> Level | None:
     """Return the level of a word or syslog digit (``WARN``, ``fatal``, ``3``), in any case.
 
     None for any other word.
     """
-    severity = severity_of(word)
-    return None if severity is None else level_of_severity(severity)
+    severity = parse_severity_word(word)
+    return None if severity is None else convert_severity(severity)
 
 
 _MARK = re.compile(r" \[(\d+) bytes cut\]\Z")

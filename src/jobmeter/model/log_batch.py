@@ -12,7 +12,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Bools, Int64s, Uint8s, Uint32s
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
-from jobmeter.model.series import job_key, node_key
+from jobmeter.model.series import compute_job_key, compute_node_key
 
 LEVEL_CODES = {level: code for code, level in enumerate(Level, 1)}
 """Levels as numbers, worse levels higher; 0 is for a line without a level."""
@@ -38,7 +38,7 @@ class LogSource(NamedTuple):
     @property
     def key(self) -> int:
         """Store key of the lines; see ``LogLine.key``."""
-        return node_key(self.project, self.node) if self.facility else job_key(self.project, self.job)
+        return compute_node_key(self.project, self.node) if self.facility else compute_job_key(self.project, self.job)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class LogBatch(Sequence[LogLine]):
     def from_lines(cls, lines: Iterable[LogLine]) -> "LogBatch":
         """Convert lines to columns; a batch is returned unchanged.
 
-        Raises InvalidRequestError (field ``time``): see ``times``.
+        Raises InvalidRequestError (field ``time``): see ``make_times``.
         """
         if isinstance(lines, LogBatch):
             return lines
@@ -70,7 +70,7 @@ class LogBatch(Sequence[LogLine]):
         return cls(
             tuple(places),
             np.array(numbers, np.uint32),
-            times([line.time_ns for line in given]),
+            make_times([line.time_ns for line in given]),
             np.array(levels, np.uint8),
             [line.text for line in given],
         )
@@ -139,15 +139,15 @@ class LogBatch(Sequence[LogLine]):
                 yield source, earliest, latest
 
 
-def times(values: Sequence[int]) -> Int64s:
+def make_times(values: Sequence[int]) -> Int64s:
     """Convert times in nanoseconds to a column. Raises InvalidRequestError (``time``) for values beyond 64 bits."""
     try:
         return np.array(values, np.int64)
     except OverflowError:
-        raise time_error(next(value for value in values if not -(2**63) <= value < 2**63)) from None
+        raise make_time_error(next(value for value in values if not -(2**63) <= value < 2**63)) from None
 
 
-def time_error(time_ns: int) -> InvalidRequestError:
+def make_time_error(time_ns: int) -> InvalidRequestError:
     """Build the error for a time beyond 64 bits."""
     return InvalidRequestError(f"time {time_ns} is not between 1970 and 2100 in nanoseconds since the epoch", "time")
 

@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
-from jobmeter.model.log_tree import And, Between, Like, LogQuery, Not, Phrase, Property, is_pattern, words_of
-from jobmeter.model.syslog import FACILITIES, WORDS, level_of_severity
+from jobmeter.model.log_tree import And, Between, Like, LogQuery, Not, Phrase, Property, is_pattern, split_words
+from jobmeter.model.syslog import FACILITIES, WORDS, convert_severity
 from jobmeter.model.time import parse_time_ns
 
 _NAMES = ("job", "replica", "node", "stream", "tag")
@@ -42,7 +42,7 @@ _ORDERS: Mapping[str, Callable[[int, int], bool]] = {
 _LEVELS = list(Level)
 _DIGITS = {str(number): number for number in range(8)}
 _SEVERITY_VALUES = {word: str(number) for word, number in {**WORDS, **_DIGITS}.items()}
-_LEVEL_VALUES = {word: level_of_severity(number).value for word, number in {**WORDS, **_DIGITS}.items()}
+_LEVEL_VALUES = {word: convert_severity(number).value for word, number in {**WORDS, **_DIGITS}.items()}
 _FACILITY_VALUES = {name: name for name in FACILITIES} | {str(number): name for number, name in enumerate(FACILITIES)}
 _VALUES = {"severity": _SEVERITY_VALUES, "level": _LEVEL_VALUES, "facility": _FACILITY_VALUES}
 _FILE = "file:"
@@ -52,27 +52,29 @@ _CLOCK = re.compile(r"T?(\d\d)(:?\d\d)?(:?\d\d)?(?:[.,](\d{1,9}))?")
 _SECOND = 10**9
 
 
-def words_condition(text: str, *, literal: bool = False) -> LogQuery:
+def make_words_condition(text: str, *, literal: bool = False) -> LogQuery:
     """Return the condition of adjacent words. ``literal``: ``*`` and ``?`` stand between words.
 
     A single ``*`` finds every line. Raises InvalidRequestError for a text without a letter or a digit.
     """
     if not literal and text and not text.strip("*"):
         return And(())
-    found = words_of(text) if literal else [re.sub(r"\*+", "*", word) for word in _PATTERN_WORD.findall(text.lower())]
+    found = (
+        split_words(text) if literal else [re.sub(r"\*+", "*", word) for word in _PATTERN_WORD.findall(text.lower())]
+    )
     if not found:
         raise _make_query_error(f"{text[:40]!r} has no letter or digit to search for")
     return Phrase(tuple(found))
 
 
-def field_condition(name: str, compared: str, text: str, *, literal: bool = False) -> LogQuery:
+def make_field_condition(name: str, compared: str, text: str, *, literal: bool = False) -> LogQuery:
     """Return the condition that compares a field with a value.
 
     ``name`` is a value of ``FIELDS``, ``compared`` one of ``:``, ``!=``, ``<``, ``<=``, ``>``, ``>=``. ``literal``:
     ``*`` and ``?`` are plain characters. Raises InvalidRequestError for a value that the field cannot have.
     """
     if compared == "!=":
-        return Not(field_condition(name, ":", text, literal=literal))
+        return Not(make_field_condition(name, ":", text, literal=literal))
     if not literal and text[:1] in {"[", "{"}:
         raise _make_query_error("write a range with >= and <=, such as severity>=3 and severity<=4")
     if name in {"attempt", "time", "time_ns"}:
@@ -86,7 +88,7 @@ def _make_equality(name: str, text: str, *, literal: bool) -> LogQuery:
     """Return the condition that a field has a value or matches a pattern; a lone ``*``: that it has any value."""
     pattern = not literal and is_pattern(text)
     if name == "text":
-        return words_condition(text, literal=literal)
+        return make_words_condition(text, literal=literal)
     if name == "path":
         return _path(text, pattern=pattern)
     if name in _VALUES:

@@ -12,9 +12,9 @@ import re
 import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.log_fields import CHOICES, FIELDS, field_condition, words_condition
+from jobmeter.model.log_fields import CHOICES, FIELDS, make_field_condition, make_words_condition
 from jobmeter.model.log_tree import And, LogQuery, Not, Or
-from jobmeter.model.syslog import SEVERITIES, severity_of
+from jobmeter.model.syslog import SEVERITIES, parse_severity_word
 
 MAX_QUERY = 4_096
 """Longest query, in characters."""
@@ -60,7 +60,7 @@ def parse_log_query(text: str, field: str = "query") -> LogQuery | None:
 
 def parse_severity(text: str) -> int:
     """Parse a severity to its number. Raises InvalidRequestError naming the field ``severity``."""
-    severity = severity_of(text)
+    severity = parse_severity_word(text)
     if severity is None:
         raise InvalidRequestError(f"severity {text[:40]!r} is not one of {', '.join(SEVERITIES)}", "severity")
     return severity
@@ -174,8 +174,8 @@ class _Parser:
         if self._wildcards > MAX_WILDCARDS:
             raise LimitExceededError(f"may have {MAX_WILDCARDS} of * and ?")
         if field:
-            return field_condition(field, token.compared, token.text, literal=literal)
-        return words_condition(token.text, literal=literal)
+            return make_field_condition(field, token.compared, token.text, literal=literal)
+        return make_words_condition(token.text, literal=literal)
 
     def _peek_token(self, group: str = "") -> _Token:
         """Return the next token without consuming it."""

@@ -13,7 +13,7 @@ import msgspec
 from jobmeter.model.event import Level
 from jobmeter.model.glob import Glob
 from jobmeter.model.log import LogLine
-from jobmeter.model.syslog import level_of_severity, severity_of_level
+from jobmeter.model.syslog import convert_level, convert_severity
 
 # Digits, small letters, and everything beyond ASCII. Written as a negated class it compiles sixty times as fast.
 _WORD = re.compile(r"[^\x00-/:-`{-\x7f]+")
@@ -71,18 +71,18 @@ class Or(msgspec.Struct, frozen=True, tag=True):
 LogQuery = Phrase | Property | Like | Between | Not | And | Or
 
 
-def effective_severity(line: LogLine) -> int | None:
+def find_severity(line: LogLine) -> int | None:
     """Return the line's severity, else that of its level; None without both."""
     if line.severity is not None:
         return line.severity
-    return None if line.level is None else severity_of_level(line.level)
+    return None if line.level is None else convert_level(line.level)
 
 
-def effective_level(line: LogLine) -> Level | None:
+def find_level(line: LogLine) -> Level | None:
     """Return the line's level, else that of its severity; None without both."""
     if line.level is not None:
         return line.level
-    return None if line.severity is None else level_of_severity(line.severity)
+    return None if line.severity is None else convert_severity(line.severity)
 
 
 PROPERTIES: Mapping[str, Callable[[LogLine], str]] = {
@@ -91,8 +91,8 @@ PROPERTIES: Mapping[str, Callable[[LogLine], str]] = {
     "node": lambda line: line.node,
     "stream": lambda line: line.stream,
     "facility": lambda line: line.facility,
-    "severity": lambda line: "" if effective_severity(line) is None else str(effective_severity(line)),
-    "level": lambda line: effective_level(line) or "",
+    "severity": lambda line: "" if find_severity(line) is None else str(find_severity(line)),
+    "level": lambda line: find_level(line) or "",
     "tag": lambda line: line.tag,
 }
 """Properties of lines, each with its reader."""
@@ -103,7 +103,7 @@ NUMBERS: Mapping[str, Callable[[LogLine], int]] = {
 """Numbers of lines, each with its reader."""
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a text, in lower case."""
     return _WORD.findall(text.lower())
 
@@ -117,7 +117,7 @@ def matches(query: LogQuery, line: LogLine) -> bool:
     """True if the query matches the line."""
     match query:
         case Phrase(words):
-            return _has(words, words_of(line.text))
+            return _has(words, split_words(line.text))
         case Property(field, values):
             return PROPERTIES[field](line) in values
         case Like(field, pattern):

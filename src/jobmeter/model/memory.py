@@ -6,5 +6,5 @@ Take = Callable[[int], None]
 """Function that reserves bytes before their use. May raise ThrottledError or LimitExceededError."""
 
 
-def unlimited(size: int) -> None:
+def reserve_unlimited(size: int) -> None:
     """Reserve without accounting."""

@@ -10,7 +10,7 @@ _LONGEST = 200
 """Longest text that is compared: a longer one is no typing error, and comparing would take long."""
 
 
-def nearest(text: str, names: Iterable[str]) -> list[str]:
+def find_nearest(text: str, names: Iterable[str]) -> list[str]:
     """Return at most ``MOST`` names, nearest first: names that contain the text, then similar ones."""
     needle = text.strip().lower()
     if not needle or len(needle) > _LONGEST:
@@ -24,11 +24,11 @@ def nearest(text: str, names: Iterable[str]) -> list[str]:
 
 def did_you_mean(text: str, names: Iterable[str]) -> str:
     """Build ``; did you mean a, b?`` to append to an error message; empty without a similar name."""
-    found = nearest(text, names)
+    found = find_nearest(text, names)
     return f"; did you mean {', '.join(found)}?" if found else ""
 
 
-def choices(text: str, names: Collection[str], introduced: str = "choose from") -> str:
+def format_choices(text: str, names: Collection[str], introduced: str = "choose from") -> str:
     """Build ``; did you mean a?`` for an error message; without a similar name ``; choose from a, b and 3 more``."""
     ordered = sorted(names)
     more = f" and {len(ordered) - _OFFERED} more" if len(ordered) > _OFFERED else ""

@@ -12,13 +12,13 @@ WATCHED_LABEL = "kubernetes.uid"
 _JOB = re.compile(r"pod-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})")
 
 
-def job_of_pod(uid: str) -> str:
+def make_pod_job(uid: str) -> str:
     """Return the job id of a pod that belongs to no other job."""
     return f"pod-{uid}"
 
 
-def pod_of_job(job: str) -> str:
-    """Return the uid in a job id of ``job_of_pod``; empty for any other job."""
+def parse_pod_job(job: str) -> str:
+    """Return the uid in a job id of ``make_pod_job``; empty for any other job."""
     match = _JOB.fullmatch(job) if job.startswith("pod-") else None
     return match[1] if match else ""
 

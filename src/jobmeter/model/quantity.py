@@ -9,7 +9,7 @@ _EXACT = 1e6
 """Size from which a value without a unit has no decimals."""
 
 
-def quantity(value: float | None, unit: str) -> str:
+def format_quantity(value: float | None, unit: str) -> str:
     """Format a value with its unit: ``1.4 GiB``, ``0.53 cores``, ``61.2%``, ``3.1 MiB/s``, ``77.3 kW``.
 
     Bytes and bytes per second have binary prefixes. An absent value is a dash.

@@ -200,7 +200,7 @@ def _decode(data: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid_record(error) from error
+        raise make_record_error(error) from error
 
 
 def check_records(records: Records) -> Records:
@@ -235,12 +235,12 @@ def check_record(record: JobRecord) -> JobRecord:
     _check_texts(record)
     _check_checkpoints(record.checkpoints or ())
     _check_extra(record.extra or {})
-    for replica in replicas_of(record):
+    for replica in list_replicas(record):
         _check_replica(replica)
     for allocation in record.allocations:
         _check_allocation(allocation)
     if record.limits is not None:
-        limits_of(record.limits)
+        normalize_limits(record.limits)
     if record.lease is not None:
         _check_lease(record.lease)
     return record
@@ -268,12 +268,12 @@ def check_event(event: EventRecord) -> EventRecord:
     return event
 
 
-def replicas_of(record: JobRecord) -> list[ReplicaRecord]:
+def list_replicas(record: JobRecord) -> list[ReplicaRecord]:
     """Return the replicas of a record, including those given as a bare name."""
     return [ReplicaRecord(name=entry) if isinstance(entry, str) else entry for entry in record.replicas]
 
 
-def limits_of(limits: dict[str, float]) -> dict[str, float]:
+def normalize_limits(limits: dict[str, float]) -> dict[str, float]:
     """Normalise limits by metric name: ``cpu`` means ``cpu.limit``. Raises InvalidRequestError for a negative limit."""
     for name, value in limits.items():
         if not value >= 0:
@@ -383,7 +383,7 @@ def _check_names(names: Sequence[str], field: str) -> None:
         check_name(name, field)
 
 
-def invalid_record(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError) -> InvalidRequestError:
+def make_record_error(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError) -> InvalidRequestError:
     """Build the error of a record that cannot be decoded, with the field if known."""
     # msgspec ends a validation message with "- at `$.jobs[...].start`": the path is the field.
     message = str(error)

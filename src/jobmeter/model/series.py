@@ -78,7 +78,7 @@ class Series(_Cached):
         try:
             return self._id
         except AttributeError:
-            object.__setattr__(self, "_id", series_id(self))
+            object.__setattr__(self, "_id", compute_series_id(self))
             return self._id
 
     def __hash__(self) -> int:
@@ -93,7 +93,7 @@ class Series(_Cached):
     @property
     def job_key(self) -> int:
         """Key of (project, job), 64 bits; ``NO_JOB`` for a series without a job."""
-        return job_key(self.project, self.job) if self.job else NO_JOB
+        return compute_job_key(self.project, self.job) if self.job else NO_JOB
 
 
 def _digest(*parts: str) -> int:
@@ -102,18 +102,18 @@ def _digest(*parts: str) -> int:
 
 
 @lru_cache(maxsize=65_536)
-def job_key(project: str, job: str) -> int:
+def compute_job_key(project: str, job: str) -> int:
     """Compute the key of a job, 64 bits; never ``NO_JOB``. Equal job ids of two projects have different keys."""
     return _digest("job", project, job) or 1
 
 
 @lru_cache(maxsize=65_536)
-def node_key(project: str, node: str) -> int:
+def compute_node_key(project: str, node: str) -> int:
     """Compute the key of a node's system log, 64 bits; never ``NO_JOB``, and never a job's."""
     return _digest("node", project, node) or 1
 
 
-def series_id(series: Series) -> int:
+def compute_series_id(series: Series) -> int:
     """Compute the id of a series, 64 bits.
 
     Names cannot contain the separator: ``check_series`` refuses control characters.
@@ -177,7 +177,7 @@ def check_project(value: str, field: str = "project") -> str:
     return value
 
 
-def member_name(replica: str, node: str) -> str:
+def choose_member_name(replica: str, node: str) -> str:
     """Return the name of a job's member: the replica, else the node if samples name no replica, else ``worker-0``."""
     return replica or node or "worker-0"
 

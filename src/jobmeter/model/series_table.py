@@ -169,7 +169,7 @@ def make_batch(series: SeriesList, index: Uint32s, time: Int64s, value: Float64s
     return SampleBatch(series, index, time, value, series.keys)
 
 
-def series_of(batch: SampleBatch) -> SeriesList:
+def list_series(batch: SampleBatch) -> SeriesList:
     """Return the list of a batch's series, each once."""
     series = batch.series
     if not isinstance(series, SeriesList):

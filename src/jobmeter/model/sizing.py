@@ -76,7 +76,7 @@ class ServerSize(msgspec.Struct, frozen=True, kw_only=True):
     """Multiple of the fleet at which the first limit is reached."""
 
 
-def size_of(fleet: PlannedFleet) -> ServerSize:
+def compute_size(fleet: PlannedFleet) -> ServerSize:
     """Return the size of a server for a fleet."""
     series = fleet.nodes * (fleet.devices + 1) * fleet.metrics
     rate = series * SECOND / fleet.interval_ms

@@ -25,13 +25,13 @@ _LEVELS = {3: Level.ERROR, 4: Level.WARNING, 6: Level.INFO, 7: Level.DEBUG}
 _OF_LEVELS = {level: severity for severity, level in _LEVELS.items()}
 
 
-def severity_of(word: str) -> int | None:
+def parse_severity_word(word: str) -> int | None:
     """Return the severity of a word or digit (``warn``, ``3``), in any case; None for any other."""
     text = word.strip().lower()
     return int(text) if len(text) == 1 and text in "01234567" else WORDS.get(text)
 
 
-def facility_of(word: str) -> str | None:
+def parse_facility(word: str) -> str | None:
     """Return the facility of a word or a number from 0 to 23, in any case; None for any other."""
     text = word.strip().lower()
     if text.isascii() and text.isdigit() and len(text) <= 2 and int(text) < len(FACILITIES):
@@ -39,7 +39,7 @@ def facility_of(word: str) -> str | None:
     return text if text in FACILITIES else None
 
 
-def priority_of(text: str) -> tuple[str, int] | None:
+def parse_priority(text: str) -> tuple[str, int] | None:
     """Return facility and severity of a line that begins with ``<PRI>``; None for other lines.
 
     https://www.rfc-editor.org/rfc/rfc5424#section-6.2.1.
@@ -51,16 +51,16 @@ def priority_of(text: str) -> tuple[str, int] | None:
     return FACILITIES[number >> 3], number & 7
 
 
-def level_of_severity(severity: int) -> Level:
+def convert_severity(severity: int) -> Level:
     """Return the level of a severity: ``err`` and worse are errors, ``notice`` is for information."""
     return _LEVELS[max(3, 6 if severity == 5 else severity)]
 
 
-def severity_of_level(level: Level) -> int:
+def convert_level(level: Level) -> int:
     """Return the severity of a line that has only a level."""
     return _OF_LEVELS[level]
 
 
-def facility_name(number: int) -> str:
+def name_facility(number: int) -> str:
     """Return the facility's name; ``user`` for an unknown number, as a kernel does."""
     return FACILITIES[number] if 0 <= number < len(FACILITIES) else "user"

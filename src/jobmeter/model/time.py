@@ -68,7 +68,9 @@ class TimeRange(msgspec.Struct, frozen=True):
             if not 0 <= value <= MAX_TIME_MS:
                 raise InvalidRequestError(f"{field} {value} is not a time between 1970 and 2100 in milliseconds", field)
         if self.end_ms < self.start_ms:
-            raise InvalidRequestError(f"end ({iso(self.end_ms)}) is before start ({iso(self.start_ms)})", "end")
+            raise InvalidRequestError(
+                f"end ({format_iso(self.end_ms)}) is before start ({format_iso(self.start_ms)})", "end"
+            )
 
     @property
     def length_ms(self) -> int:
@@ -97,7 +99,7 @@ def cut_to_steps(span: TimeRange, step_ms: int) -> TimeRange:
     return TimeRange(start, end) if start < end else TimeRange(span.start_ms, span.start_ms)
 
 
-def iso(time_ms: int) -> str:
+def format_iso(time_ms: int) -> str:
     """Format as ``2026-11-20T15:33:56Z``, with milliseconds unless they are 0."""
     moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)
     timespec = "seconds" if time_ms % 1000 == 0 else "milliseconds"

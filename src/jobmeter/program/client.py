@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Self
 
 from jobmeter.cli.local import connect
-from jobmeter.cli.output import duration, format_count, moment
+from jobmeter.cli.output import format_count, format_duration, format_time
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.model import job as model
@@ -37,8 +37,8 @@ class Jobs(list[JobHandle], Table):
         return "\n".join([f"<{len(self)} of {format_count(self.total, 'job')}>", *lines, *more])
 
     def _repr_html_(self) -> str:
-        rows = [[html.text(text) for text in _row(job)] for job in self[:_SHOWN]]
-        shown = html.table(("id", "name", "type", "state", "user", "start", "duration", "finding"), rows)
+        rows = [[html.escape_text(text) for text in _row(job)] for job in self[:_SHOWN]]
+        shown = html.build_table(("id", "name", "type", "state", "user", "start", "duration", "finding"), rows)
         return f"<p>{min(len(self), _SHOWN)} of {self.total} jobs</p>{shown}"
 
 
@@ -100,7 +100,7 @@ class Client:
                 limit=PAGE if limit is None else min(PAGE, limit),
                 offset=offset,
             )
-            page = self.api.jobs(search)
+            page = self.api.list_jobs(search)
             worst = {(one.project, one.id): one for one in page.findings or ()}
             # A job that was created meanwhile moves the last jobs of a page to the next page.
             fresh = {key: job for job in page.jobs if (key := (job.project, job.id)) not in known}
@@ -126,7 +126,7 @@ class Client:
 
     def nodes(self) -> RecordList[model.Node]:
         """List the machines that agents run on."""
-        return RecordList(model.Node, self.api.nodes(self.project))
+        return RecordList(model.Node, self.api.list_nodes(self.project))
 
     def close(self) -> None:
         """Close the connections."""
@@ -149,4 +149,4 @@ def _to_sequence(value: str | Sequence[str]) -> Sequence[str]:
 def _row(job: JobHandle) -> tuple[str, ...]:
     length = None if job.start is None or job.end is None else max(job.end - job.start, 0)
     found = job.worst_finding.sentence if job.worst_finding else ""
-    return job.id, job.name, job.type, str(job.state), job.user, moment(job.start), duration(length), found
+    return job.id, job.name, job.type, str(job.state), job.user, format_time(job.start), format_duration(length), found

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Union
 
 from jobmeter.cli.compare import change
-from jobmeter.cli.output import duration
+from jobmeter.cli.output import format_duration
 from jobmeter.client.api import Api
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.answers import ComparedLine
 from jobmeter.model.job_answers import ComparedJob, Comparison
 from jobmeter.model.phase import PhaseDifference
-from jobmeter.model.quantity import quantity
+from jobmeter.model.quantity import format_quantity
 from jobmeter.program import html
 from jobmeter.program.frames import Columns, Table
 
@@ -68,20 +68,20 @@ class JobComparison(Table):
         columns = self.columns()
         rows = [
             [
-                html.text(metric),
-                html.text(job),
-                html.text(quantity(mean, unit)),
-                html.text(quantity(peak, unit)),
-                html.text(text),
+                html.escape_text(metric),
+                html.escape_text(job),
+                html.escape_text(format_quantity(mean, unit)),
+                html.escape_text(format_quantity(peak, unit)),
+                html.escape_text(text),
             ]
             for metric, job, mean, peak, _, unit, text in zip(*columns.values(), strict=True)
         ]
         facts = "".join(
-            f"<li>{html.text(f'{one.job.id} {one.job.state} {duration(one.summary.duration_ms)}')}</li>"
+            f"<li>{html.escape_text(f'{one.job.id} {one.job.state} {format_duration(one.summary.duration_ms)}')}</li>"
             for one in self.jobs
         )
-        said = "".join(f"<p>{html.text(sentence)}</p>" for sentence in self._list_sentences())
-        return f"{said}<ol>{facts}</ol>{html.table(('metric', 'job', 'mean', 'peak', 'change of mean'), rows)}"
+        said = "".join(f"<p>{html.escape_text(sentence)}</p>" for sentence in self._list_sentences())
+        return f"{said}<ol>{facts}</ol>{html.build_table(('metric', 'job', 'mean', 'peak', 'change of mean'), rows)}"
 
 
 def _change(before: float | None, after: float | None, unit: str) -> str:
@@ -98,7 +98,7 @@ def compare_jobs(
         raise InvalidRequestError(f"name at least two different jobs to compare, got {', '.join(ids) or 'none'}", "job")
     answer = api.compare(ids, metrics, step, project)
     try:
-        differences = api.causes(ids, project)
+        differences = api.read_causes(ids, project)
     except (NotFoundError, LimitExceededError, QueryTimeoutError):  # an earlier release, or jobs that are too large
         differences = []
     return JobComparison(answer, differences)

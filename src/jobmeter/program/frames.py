@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from jobmeter.cli.output import format_count, moment
+from jobmeter.cli.output import format_count, format_time
 from jobmeter.client.searches import Search
 from jobmeter.errors import ConfigurationError, InvalidRequestError
-from jobmeter.model.nearest import choices
+from jobmeter.model.nearest import format_choices
 from jobmeter.program import html
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Table:
 
         Raises ConfigurationError without pyarrow.
         """
-        arrow = library("pyarrow")
+        arrow = import_library("pyarrow")
         kinds = dict.fromkeys(html.TIMES, arrow.timestamp("ms", tz="UTC")) | dict.fromkeys(_NUMBERS, arrow.int64())
         arrays = {name: arrow.array(values, kinds.get(name)) for name, values in self.columns().items()}
         made: pa.Table = arrow.table(arrays)
@@ -49,7 +49,7 @@ class Table:
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return a pandas frame; times are UTC timestamps. Raises ConfigurationError without pandas."""
-        pandas = library("pandas")
+        pandas = import_library("pandas")
         series = {name: _series(pandas, name, values) for name, values in self.columns().items()}
         made: pd.DataFrame = pandas.DataFrame(series)
         return made
@@ -77,10 +77,11 @@ class RecordList(list[_Row], Table):
     def _repr_html_(self) -> str:
         columns = {name: values[:_SHOWN] for name, values in self.columns().items() if any(map(_is_present, values))}
         rows = [
-            [html.cell(name, value) for name, value in zip(columns, row, strict=True)] for row in _transpose(columns)
+            [html.format_cell(name, value) for name, value in zip(columns, row, strict=True)]
+            for row in _transpose(columns)
         ]
         more = f"<p>and {len(self) - _SHOWN} more</p>" if len(self) > _SHOWN else ""
-        return html.table(tuple(columns), rows) + more if rows else "<p>none</p>"
+        return html.build_table(tuple(columns), rows) + more if rows else "<p>none</p>"
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -93,7 +94,7 @@ def _format_cell(name: str, value: object) -> str:
     """Format a value of a column in one line: times in UTC, missing values empty."""
     if value is None:
         return ""
-    text = " ".join((moment(value) if name in html.TIMES and isinstance(value, int) else str(value)).split())
+    text = " ".join((format_time(value) if name in html.TIMES and isinstance(value, int) else str(value)).split())
     return text if len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
 
 
@@ -118,7 +119,7 @@ def _series(pandas: Any, name: str, values: Sequence[Any]) -> Any:  # noqa: ANN4
     return pandas.Series(values, dtype="Int64") if name in _NUMBERS else values
 
 
-def library(name: str) -> Any:  # noqa: ANN401 - a module
+def import_library(name: str) -> Any:  # noqa: ANN401 - a module
     """Import an optional library. Raises ConfigurationError with the install command."""
     try:
         return import_module(name)
@@ -135,5 +136,5 @@ def search(kind: type[_Search], given: dict[str, Any], **own: Any) -> _Search:  
     names = [field.name for field in fields(kind) if field.name not in own]
     for name in given:
         if name not in names:
-            raise InvalidRequestError(f"there is no argument {name!r}{choices(name, names)}", name)
+            raise InvalidRequestError(f"there is no argument {name!r}{format_choices(name, names)}", name)
     return kind(**own, **given)

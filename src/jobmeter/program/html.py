@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
-from jobmeter.cli.output import moment
+from jobmeter.cli.output import format_time
 
 Points = Sequence[tuple[float, float]]
 """Pairs of time and value."""
@@ -16,31 +16,31 @@ _FAINT = 'stroke="currentColor" stroke-width="0.5" opacity="0.4"'
 _MARKED = 'stroke="#d62728" stroke-width="1.5"'
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def build_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Build a table from cells that are already HTML."""
     head = "".join(f"<th style='text-align:left'>{escape(name)}</th>" for name in heads)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def text(value: object) -> str:
+def escape_text(value: object) -> str:
     """Escape a text for HTML."""
     return escape(str(value))
 
 
-def cell(name: str, value: object) -> str:
+def format_cell(name: str, value: object) -> str:
     """Format a value of a column for HTML: times in UTC, missing values empty."""
     if value is None:
         return ""
-    return text(moment(value) if name in TIMES and isinstance(value, int) else value)
+    return escape_text(format_time(value) if name in TIMES and isinstance(value, int) else value)
 
 
-def curve(points: Points, start: float, end: float) -> str:
+def draw_curve(points: Points, start: float, end: float) -> str:
     """Draw points as a line from 0 (or the lowest value, if below) to the highest; empty without points."""
-    return curves([points], start, end)
+    return draw_curves([points], start, end)
 
 
-def curves(
+def draw_curves(
     lines: Sequence[Points],
     start: float,
     end: float,

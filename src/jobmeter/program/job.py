@@ -9,7 +9,7 @@ from typing import Any
 
 from jobmeter.cli.local import NamedJob
 from jobmeter.cli.named import check_metrics, check_parts
-from jobmeter.cli.output import duration, moment
+from jobmeter.cli.output import format_duration, format_time
 from jobmeter.cli.resource_columns import find_end, find_start
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import LogEntry, TimelineMoment
@@ -23,7 +23,7 @@ from jobmeter.model.finding import Finding, FindingSummary
 from jobmeter.model.job_answers import JobDetail, JobSummary
 from jobmeter.model.phase import JobPhases, Phase, PhaseSpan
 from jobmeter.model.quality import JobQuality, ReplicaQuality
-from jobmeter.model.quantity import quantity
+from jobmeter.model.quantity import format_quantity
 from jobmeter.model.time import parse_duration
 from jobmeter.program import html
 from jobmeter.program.comparison import JobComparison, compare_jobs
@@ -55,7 +55,7 @@ class JobHandle(Table):
     @cached_property
     def detail(self) -> JobDetail:
         """Job with all its parts, read on first use."""
-        return self._api.job(self.id, self.project)
+        return self._api.read_job(self.id, self.project)
 
     @property
     def summary(self) -> JobSummary:
@@ -74,7 +74,7 @@ class JobHandle(Table):
 
     def refresh(self) -> "JobHandle":
         """Read the job again."""
-        return _make_handle(self._api, self._api.job(self.id, self.project))
+        return _make_handle(self._api, self._api.read_job(self.id, self.project))
 
     def wait(
         self,
@@ -114,7 +114,7 @@ class JobHandle(Table):
         limit = parse_duration(timeout, "timeout") / 1000 if isinstance(timeout, str) else timeout
         deadline = math.inf if limit is None else seconds() + limit
         while True:
-            job = JobHandle(self._api, self._api.job(self.id, self.project, summary=False).job)
+            job = JobHandle(self._api, self._api.read_job(self.id, self.project, summary=False).job)
             if progress is not None:
                 progress(job)
             if job.state.finished:
@@ -138,14 +138,14 @@ class JobHandle(Table):
         asked = search(MetricSearch, how, metrics=metric_names, project=self.project)
         named = NamedJob(self._api, self.id, self.project)
         check_parts(named, asked.replicas, asked.devices)
-        answer = self._api.metrics(self.id, asked)
+        answer = self._api.read_metrics(self.id, asked)
         if not answer.lines:
             check_metrics(named, metric_names)
         return Metrics(answer)
 
     def latest(self, *names: str, by: str = "replica") -> RecordList[LatestValue]:
         """Read the newest value of each replica, device or of the job; without names, of the core metrics."""
-        return RecordList(LatestValue, self._api.latest(self.id, names, by, self.project))
+        return RecordList(LatestValue, self._api.read_latest(self.id, names, by, self.project))
 
     def logs(self, **which: Any) -> "LogLines":  # noqa: ANN401 - the fields of LogSearch
         """Log lines, oldest first, read while iterated over. ``which`` are fields of ``LogSearch``."""
@@ -159,23 +159,23 @@ class JobHandle(Table):
 
     def findings(self) -> "Findings":
         """Read the findings of the diagnostic rules, worst first."""
-        return Findings(Finding, self._api.findings(self.id, self.project))
+        return Findings(Finding, self._api.list_findings(self.id, self.project))
 
     def timeline(self, *kinds: str, limit: int = 1_000) -> RecordList[TimelineMoment]:
         """Read the history of the job and its nodes: the newest ``limit`` entries of these kinds, oldest first."""
-        return RecordList(TimelineMoment, self._api.timeline(self.id, kinds, limit, self.project))
+        return RecordList(TimelineMoment, self._api.read_timeline(self.id, kinds, limit, self.project))
 
     def quality(self) -> "Quality":
         """Read the quality of its stored samples: gaps, late samples, wrong clocks."""
-        return Quality(self._api.quality(self.id, self.project))
+        return Quality(self._api.read_quality(self.id, self.project))
 
     def phases(self) -> "Phases":
         """Read its phases: queue, start, training, checkpoints, restarts, end."""
-        return Phases(self._api.phases(self.id, self.project))
+        return Phases(self._api.read_phases(self.id, self.project))
 
     def tags(self) -> RecordList[JobTag]:
         """Read the tags of the job, in order of their text."""
-        return RecordList(JobTag, self._api.annotations(self.id, self.project).tags)
+        return RecordList(JobTag, self._api.read_annotations(self.id, self.project).tags)
 
     def tag(self, *tags: str, remove: Sequence[str] = (), author: str = "") -> RecordList[JobTag]:
         """Add tags and remove others. Returns all tags of the job afterwards."""
@@ -184,7 +184,7 @@ class JobHandle(Table):
 
     def notes(self) -> RecordList[JobNote]:
         """Read the notes of the job, the oldest first."""
-        return RecordList(JobNote, self._api.annotations(self.id, self.project).notes)
+        return RecordList(JobNote, self._api.read_annotations(self.id, self.project).notes)
 
     def note(self, text: str, at: int | str | None = None, *, author: str = "") -> JobNote:
         """Write a note about the job, or about the moment ``at`` (ISO 8601 or epoch milliseconds)."""
@@ -222,15 +222,19 @@ class JobHandle(Table):
         for one in summary.metrics:
             points = [(summary.start_ms + at * summary.step_ms, value) for at, value in enumerate(one.points)]
             present = [(at, value) for at, value in points if value is not None]
-            mean, peak = (html.text(quantity(figure, one.unit)) for figure in (one.job_mean, one.job_max))
-            rows.append([html.text(one.metric), mean, peak, html.curve(present, summary.start_ms, end)])
-        facts = " · ".join(html.text(fact) for fact in self._list_facts() if fact)
-        shown = html.table(("metric", "mean", "peak", "over its life"), rows) if rows else "<p>nothing was measured</p>"
-        return f"<p><b>{html.text(self.id)}</b> {html.text(self.state)}<br>{facts}</p>{shown}"
+            mean, peak = (html.escape_text(format_quantity(figure, one.unit)) for figure in (one.job_mean, one.job_max))
+            rows.append([html.escape_text(one.metric), mean, peak, html.draw_curve(present, summary.start_ms, end)])
+        facts = " · ".join(html.escape_text(fact) for fact in self._list_facts() if fact)
+        shown = (
+            html.build_table(("metric", "mean", "peak", "over its life"), rows)
+            if rows
+            else "<p>nothing was measured</p>"
+        )
+        return f"<p><b>{html.escape_text(self.id)}</b> {html.escape_text(self.state)}<br>{facts}</p>{shown}"
 
     def _list_facts(self) -> Sequence[str]:
-        started = "" if self.start is None else f"started {moment(self.start)} UTC"
-        lasted = "" if self.summary.duration_ms is None else duration(self.summary.duration_ms)
+        started = "" if self.start is None else f"started {format_time(self.start)} UTC"
+        lasted = "" if self.summary.duration_ms is None else format_duration(self.summary.duration_ms)
         return (self.name, self.type, self.user, started, lasted, self.error)
 
 
@@ -243,7 +247,7 @@ def _make_handle(api: Api, detail: JobDetail) -> JobHandle:
 def find_job(api: Api, name: str, project: str | None) -> JobHandle:
     """Find a job by id, name or unique prefix of an id, with its parts. Raises NotFoundError."""
     found = api.find(name, project)
-    return _make_handle(api, api.job(found.id, found.project))
+    return _make_handle(api, api.read_job(found.id, found.project))
 
 
 class LogLines(Table):
@@ -253,7 +257,7 @@ class LogLines(Table):
         self._api, self._job, self._which = api, job, which
 
     def __iter__(self) -> Iterator[LogEntry]:
-        return self._api.logs(self._job, self._which)
+        return self._api.stream_logs(self._job, self._which)
 
     def columns(self) -> Columns:
         """Read all lines, and return their fields column by column."""
@@ -278,9 +282,14 @@ class Findings(RecordList[Finding]):
 
     def _repr_html_(self) -> str:
         rows = [
-            [html.text(one.severity), html.text(one.sentence or one.message), html.text(one.advice)] for one in self
+            [
+                html.escape_text(one.severity),
+                html.escape_text(one.sentence or one.message),
+                html.escape_text(one.advice),
+            ]
+            for one in self
         ]
-        return html.table(("severity", "finding", "advice"), rows) if rows else "<p>no rule found anything</p>"
+        return html.build_table(("severity", "finding", "advice"), rows) if rows else "<p>no rule found anything</p>"
 
 
 class Quality(RecordList[ReplicaQuality]):
@@ -293,7 +302,7 @@ class Quality(RecordList[ReplicaQuality]):
         """True if nothing is known to be missing; the share (0 to 1) of the time with samples; the problems."""
 
     def __repr__(self) -> str:
-        share = "unknown" if self.coverage is None else quantity(self.coverage, "1")
+        share = "unknown" if self.coverage is None else format_quantity(self.coverage, "1")
         return "\n".join((f"coverage {share}", *self.sentences))
 
 
@@ -307,4 +316,4 @@ class Phases(RecordList[PhaseSpan]):
         """The rows; milliseconds by phase; phases that cannot be separated from others, and why."""
 
     def __repr__(self) -> str:
-        return "\n".join(f"{Phase(name).label}: {duration(length)}" for name, length in self.totals.items())
+        return "\n".join(f"{Phase(name).label}: {format_duration(length)}" for name, length in self.totals.items())

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobmeter.cli.output import duration, format_count, moment
+from jobmeter.cli.output import format_count, format_duration, format_time
 from jobmeter.client.bodies import MetricAnswer, MetricLine
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import find
-from jobmeter.model.quantity import quantity
+from jobmeter.model.quantity import format_quantity
 from jobmeter.program import frames, html
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Metrics(frames.Table):
     @property
     def unusual(self) -> list[MetricLine]:
         """Lines whose mean is far from the median of the lines of their metric, farthest first."""
-        return [line for lines in self._group_by_metric().values() for line in unusual(lines)]
+        return [line for lines in self._group_by_metric().values() for line in select_unusual(lines)]
 
     def __iter__(self) -> Iterator[Point]:
         for line in self.lines:
@@ -75,7 +75,7 @@ class Metrics(frames.Table):
         Returns the axes; for several metrics an array of axes, one for each. Raises ConfigurationError without
         matplotlib, and InvalidRequestError for several metrics if ``axes`` are given.
         """
-        figures = frames.library("matplotlib.pyplot")
+        figures = frames.import_library("matplotlib.pyplot")
         by_metric = self._group_by_metric()
         if axes is not None and len(by_metric) > 1:
             names = ", ".join(by_metric)
@@ -83,7 +83,7 @@ class Metrics(frames.Table):
         if axes is None:
             height = 3 * max(len(by_metric), 1)
             axes = figures.subplots(max(len(by_metric), 1), figsize=(9, height), sharex=True, layout="constrained")[1]
-        every = frames.library("numpy").atleast_1d(axes)
+        every = frames.import_library("numpy").atleast_1d(axes)
         for one, (metric, lines) in zip(every, by_metric.items(), strict=False):
             _draw(one, metric, lines)
         every[0].set_title(f"{self.answer.job}: {every[0].get_title()}")
@@ -95,7 +95,7 @@ class Metrics(frames.Table):
         head = (
             f"<Metrics of {answer.job}: {format_count(len(self.lines), 'line')}, {format_count(len(self), 'value')}, "
         )
-        head += f"{moment(answer.start)} to {moment(answer.end)} UTC, step {duration(answer.step)}>"
+        head += f"{format_time(answer.start)} to {format_time(answer.end)} UTC, step {format_duration(answer.step)}>"
         rows = [["metric", *_HEADS], *([metric, *row] for metric, row, _ in self._summarize())]
         if len(rows) == 1:
             return head
@@ -103,21 +103,21 @@ class Metrics(frames.Table):
 
     def _repr_html_(self) -> str:
         answer = self.answer
-        span = f"{moment(answer.start)} to {moment(answer.end)} UTC, step {duration(answer.step)}"
+        span = f"{format_time(answer.start)} to {format_time(answer.end)} UTC, step {format_duration(answer.step)}"
         rows = [
-            [html.text(metric), *map(html.text, row), self._draw_curves(metric, lines)]
+            [html.escape_text(metric), *map(html.escape_text, row), self._draw_curves(metric, lines)]
             for metric, row, lines in self._summarize()
         ]
-        shown = html.table(("metric", *_HEADS, "over time"), rows)
-        return f"<p><b>{html.text(answer.job)}</b>, {html.text(span)}</p>{shown}"
+        shown = html.build_table(("metric", *_HEADS, "over time"), rows)
+        return f"<p><b>{html.escape_text(answer.job)}</b>, {html.escape_text(span)}</p>{shown}"
 
     def _draw_curves(self, metric: str, lines: Sequence[MetricLine]) -> str:
         """Draw lines on the scale of their metric."""
         every = [value for line in self._group_by_metric()[metric] for _, value in line.points]
         scale = min(0.0, *every), max(0.0, *every)
-        far = {id(line) for line in unusual(lines)}
+        far = {id(line) for line in select_unusual(lines)}
         marked = {at for at, line in enumerate(lines) if id(line) in far}
-        return html.curves([line.points for line in lines], self.answer.start, self.answer.end, scale, marked)
+        return html.draw_curves([line.points for line in lines], self.answer.start, self.answer.end, scale, marked)
 
     def _group_by_metric(self) -> dict[str, list[MetricLine]]:
         found: dict[str, list[MetricLine]] = {}
@@ -137,7 +137,7 @@ class Metrics(frames.Table):
             for what, line in [
                 ("lowest: ", order[0]),
                 ("highest: ", order[-1]),
-                *(("", far) for far in unusual(lines)),
+                *(("", far) for far in select_unusual(lines)),
             ]:
                 if what or (line is not order[0] and line is not order[-1]):
                     yield metric, _row(what + line.title, [line]), [line]
@@ -146,7 +146,7 @@ class Metrics(frames.Table):
 _HEADS = ("line", "mean", "min", "max", "last")
 
 
-def unusual(lines: Sequence[MetricLine]) -> list[MetricLine]:
+def select_unusual(lines: Sequence[MetricLine]) -> list[MetricLine]:
     """Select the lines of one metric whose mean is far from the median of all means, farthest first.
 
     Far: more than six deviations of the lines, and a tenth of the median.
@@ -170,14 +170,14 @@ def _row(title: str, lines: Sequence[MetricLine]) -> list[str]:
     unit = lines[0].unit
     every = [value for line in lines for _, value in line.points]
     figures = (median(map(_mean, lines)), min(every), max(every), median(line.points[-1][1] for line in lines))
-    return [title, *(quantity(figure, unit) for figure in figures)]
+    return [title, *(format_quantity(figure, unit) for figure in figures)]
 
 
 def _draw(axes: "Axes", metric: str, lines: Sequence[MetricLine]) -> None:
-    moments = frames.library("numpy")
-    ticker = frames.library("matplotlib.ticker")
+    moments = frames.import_library("numpy")
+    ticker = frames.import_library("matplotlib.ticker")
     described, unit = find(metric), lines[0].unit
-    far = [id(line) for line in unusual(lines)]
+    far = [id(line) for line in select_unusual(lines)]
     for line in sorted(lines, key=lambda line: id(line) in far):
         times = moments.array([time for time, _ in line.points], dtype="datetime64[ms]")
         style = {"color": "tab:red", "linewidth": 2.0} if id(line) in far else {"color": "0.6"} if far else {}
@@ -185,7 +185,7 @@ def _draw(axes: "Axes", metric: str, lines: Sequence[MetricLine]) -> None:
         named = id(line) in far[:FEW] or (not far and 1 < len(lines) <= FEW)
         values = [value for _, value in line.points]
         axes.plot(times, values, label=line.title if named else f"_{line.title}", **style)
-    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: quantity(value, unit)))
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: format_quantity(value, unit)))
     axes.set_title(described.title if described and described.title else metric)
     axes.set_ylabel(metric)
     if far or 1 < len(lines) <= FEW:

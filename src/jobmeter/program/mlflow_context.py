@@ -23,10 +23,10 @@ class JobRunContext:
 
     def tags(self) -> dict[str, str]:
         """Return the tags; none outside a job."""
-        from jobmeter.cli.run import node_name  # noqa: PLC0415 - MLflow imports this module at its start
+        from jobmeter.cli.run import read_node_name  # noqa: PLC0415 - MLflow imports this module at its start
 
         stat = read_stat(_PROC, os.getpid())
-        node = node_name()
+        node = read_node_name()
         member = None if stat is None else NodeClassifier(node, _PROC).find_member(stat, None)
         if member is None:
             return {}

@@ -35,7 +35,7 @@ class Sockets:
         if monotonic() - self._searched >= _LOOK_SECONDS:
             self._searched = monotonic()
             user = os.getuid() if hasattr(os, "getuid") else -1
-            for path in places.sockets(os.environ.get(places.VARIABLE), user):
+            for path in places.list_sockets(os.environ.get(places.VARIABLE), user):
                 if path not in self._open:
                     self._connect(path)
         return bool(self._open)

@@ -10,7 +10,7 @@ from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.promql.labels import Labels, drop_labels, keep_labels, set_label
 from jobmeter.promql.nodes import NAME, Aggregation
 from jobmeter.promql.numbers import format_plain
-from jobmeter.promql.over_time import average_windows, quantile, sort_values, sum_windows
+from jobmeter.promql.over_time import average_windows, compute_quantile, sort_values, sum_windows
 from jobmeter.promql.values import QueryError, Scalar, String, Value, Vector, drop_absent, make_empty_vector
 
 _HASHES = float(1 << 64)
@@ -35,7 +35,7 @@ def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vec
         shares = _numbers(parameter)
 
         def column_quantile(values: Float64s, column: int) -> float:
-            return quantile(sort_values(values), float(shares[column]))
+            return compute_quantile(sort_values(values), float(shares[column]))
 
         return _keep_common_name(node, vector, _aggregate_columns(vector, index, list(groups), column_quantile), index)
     if node.operator == "count_values":

@@ -7,7 +7,7 @@ import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.promql.budget import EvaluationBudget
-from jobmeter.promql.labels import Labels, drop_labels, format_labels, keep_labels, set_label, value_of
+from jobmeter.promql.labels import Labels, drop_labels, format_labels, get_value, keep_labels, set_label
 from jobmeter.promql.nodes import NAME, Binary, Cardinality, VectorMatching
 from jobmeter.promql.values import QueryError, Scalar, Value, Vector, drop_absent, make_empty_vector, merge_rows
 
@@ -223,5 +223,5 @@ def _result_labels(matching: VectorMatching, labels: Labels, other: Labels) -> L
         names = set(matching.labels)
         return keep_labels(labels, names) if matching.on else drop_labels(labels, names)
     for name in matching.include:
-        labels = set_label(labels, name, value_of(other, name))
+        labels = set_label(labels, name, get_value(other, name))
     return labels

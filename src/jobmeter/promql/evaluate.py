@@ -47,7 +47,7 @@ def evaluate(
     return EvaluatedQuery(value, list(evaluation.warnings), list(evaluation.infos))
 
 
-def range_samples(
+def read_range(
     node: VectorSelector | Subquery,
     reader: Reader,
     time_ms: int,

@@ -11,8 +11,8 @@ from jobmeter.promql import functions, over_time
 from jobmeter.promql.aggregate import JOINED, aggregate
 from jobmeter.promql.binary import apply_operator
 from jobmeter.promql.budget import LOOPED, EvaluationBudget
-from jobmeter.promql.histograms import Notes, fraction, histograms, quantile
-from jobmeter.promql.labels import Labels, make_labels, set_label, value_of
+from jobmeter.promql.histograms import Notes, compute_fraction, compute_quantile, evaluate_histograms
+from jobmeter.promql.labels import Labels, get_value, make_labels, set_label
 from jobmeter.promql.nodes import (
     NAME,
     Aggregation,
@@ -236,7 +236,7 @@ class Evaluation:
         return self._resolve_names(found) if isinstance(found, Vector) else found
 
     def _check_counter(self, windows: Windows) -> None:
-        for name in dict.fromkeys([value_of(labels, NAME) for labels in windows.samples.labels]):
+        for name in dict.fromkeys([get_value(labels, NAME) for labels in windows.samples.labels]):
             if name and not name.endswith(_COUNTER_SUFFIXES):
                 text = "metric might not be a counter, name does not end in _total/_sum/_count/_bucket"
                 self.infos[f'{text}: "{name}"'] = None
@@ -291,7 +291,7 @@ class Evaluation:
         """Return a quantile of histograms."""
         share = self._scalar(arguments[0], times)
         self._check_quantile(share)
-        return self._histograms(arguments[1], times, share, quantile, check=True)
+        return self._histograms(arguments[1], times, share, compute_quantile, check=True)
 
     def histogram_quantiles(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return quantiles of histograms, each under its own value of a label."""
@@ -300,7 +300,7 @@ class Evaluation:
         for one in arguments[2:]:
             share = self._scalar(one, times)
             self._check_quantile(share)
-            part = self._histograms(arguments[0], times, share, quantile, check=True)
+            part = self._histograms(arguments[0], times, share, compute_quantile, check=True)
             parts.append(part.relabel([set_label(row, label, format_plain(float(share[0]))) for row in part.labels]))
         return Vector(
             [row for part in parts for row in part.labels],
@@ -312,7 +312,7 @@ class Evaluation:
     def histogram_fraction(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return the share of observations between two values."""
         ends = np.stack([self._scalar(one, times) for one in arguments[:2]])
-        return self._histograms(arguments[2], times, ends, fraction, check=False)
+        return self._histograms(arguments[2], times, ends, compute_fraction, check=False)
 
     def _histograms(
         self,
@@ -326,7 +326,7 @@ class Evaluation:
         notes = Notes()
         vector = self._vector(node, times)
         self._budget.spend(LOOPED * len(vector.labels) + 10 * vector.values.size)
-        found = histograms(vector, parameters, of, notes)
+        found = evaluate_histograms(vector, parameters, of, notes)
         for name in notes.bad_bounds:
             self.warnings[f'bucket label "le" is missing or has a malformed value of "" for metric name "{name}"'] = (
                 None
@@ -356,7 +356,7 @@ class Evaluation:
         self._check_quantile(share)
         windows = self.read_windows(arguments[1], times)
         self._budget.spend(LOOPED * windows.low.size)
-        return over_time.quantiles(windows, share)
+        return over_time.compute_quantiles(windows, share)
 
     def round(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return the nearest multiples of a number."""

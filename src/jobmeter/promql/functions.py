@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from jobmeter.model.batch import Float64s
-from jobmeter.promql.labels import set_label, value_of
+from jobmeter.promql.labels import get_value, set_label
 from jobmeter.promql.nodes import NAME
 from jobmeter.promql.regex import replace_matches
 from jobmeter.promql.values import QueryError, Vector
@@ -105,10 +105,10 @@ def clamp(vector: Vector, least: Float64s, most: Float64s) -> Vector:
 def label_replace(vector: Vector, target: str, replacement: str, source: str, pattern: str) -> Vector:
     """Set a label from a regular expression over another one. Raises QueryError for a bad name."""
     _check_label(target)
-    texts = sorted({value_of(labels, source) for labels in vector.labels})
+    texts = sorted({get_value(labels, source) for labels in vector.labels})
     made = dict(zip(texts, replace_matches(pattern, replacement, texts), strict=True))
 
-    new = [made[value_of(labels, source)] for labels in vector.labels]
+    new = [made[get_value(labels, source)] for labels in vector.labels]
     labels = [
         before if value is None else set_label(before, target, value)
         for before, value in zip(vector.labels, new, strict=True)
@@ -120,7 +120,7 @@ def label_join(vector: Vector, target: str, separator: str, sources: list[str]) 
     """Set a label to the values of others with a separator between them. Raises QueryError for a bad name."""
     for name in (target, *sources):
         _check_label(name)
-    labels = [set_label(one, target, separator.join(value_of(one, name) for name in sources)) for one in vector.labels]
+    labels = [set_label(one, target, separator.join(get_value(one, name) for name in sources)) for one in vector.labels]
     return vector.relabel(labels, [target == NAME] * len(labels))
 
 
@@ -144,7 +144,7 @@ def sort_by_label(vector: Vector, names: list[str], *, descending: bool) -> Vect
 
     def key(row: int) -> tuple[object, ...]:
         labels = vector.labels[row]
-        return (*(_make_natural_key(value_of(labels, name)) for name in names), labels)
+        return (*(_make_natural_key(get_value(labels, name)) for name in names), labels)
 
     order = sorted(range(len(vector.labels)), key=key, reverse=descending)
     found = vector.select_rows(np.array(order, np.int64))

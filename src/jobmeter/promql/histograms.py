@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s
-from jobmeter.promql.labels import Labels, drop_labels, value_of
+from jobmeter.promql.labels import Labels, drop_labels, get_value
 from jobmeter.promql.nodes import NAME
 from jobmeter.promql.values import Vector, make_empty_vector
 
@@ -29,14 +29,14 @@ class Notes:
         """Names of metrics whose counts had to be made to rise."""
 
 
-def histograms(vector: Vector, parameters: Float64s, of: Of, notes: Notes) -> Vector:
+def evaluate_histograms(vector: Vector, parameters: Float64s, of: Of, notes: Notes) -> Vector:
     """Return a value for each group of series that differ in nothing but their bucket."""
     groups: defaultdict[Labels, list[tuple[float, int]]] = defaultdict(list)
     for row, labels in enumerate(vector.labels):
         try:
-            bound = float(value_of(labels, _BOUND))
+            bound = float(get_value(labels, _BOUND))
         except ValueError:
-            notes.bad_bounds[value_of(labels, NAME)] = None
+            notes.bad_bounds[get_value(labels, NAME)] = None
             continue
         groups[drop_labels(labels, {_BOUND})].append((bound, row))
     if not groups:
@@ -54,7 +54,7 @@ def histograms(vector: Vector, parameters: Float64s, of: Of, notes: Notes) -> Ve
                 continue
             found, forced = _make_monotonic(*_coalesce_buckets(bounds[pattern], counts[pattern][:, columns]))
             if forced:
-                notes.forced[value_of(labels, NAME)] = None
+                notes.forced[get_value(labels, NAME)] = None
             values[at, columns] = of(*found, parameters[..., columns])
     return Vector(list(groups), values, present, unnamed=np.ones(len(groups), bool))
 
@@ -84,7 +84,7 @@ def _make_monotonic(bounds: Float64s, counts: Float64s) -> tuple[tuple[Float64s,
     return (bounds, made), forced
 
 
-def quantile(bounds: Float64s, counts: Float64s, share: Float64s) -> Float64s:
+def compute_quantile(bounds: Float64s, counts: Float64s, share: Float64s) -> Float64s:
     """Return the quantile of each time, interpolated within its bucket."""
     times = counts.shape[1]
     out = np.full(times, np.nan)
@@ -111,7 +111,7 @@ def _apply_share_bounds(values: Float64s, share: Float64s) -> Float64s:
     return np.where(np.isnan(share), np.nan, values)
 
 
-def fraction(bounds: Float64s, counts: Float64s, ends: Float64s) -> Float64s:
+def compute_fraction(bounds: Float64s, counts: Float64s, ends: Float64s) -> Float64s:
     """Return the share of observations between ``ends[0]`` and ``ends[1]`` at each time."""
     lower, upper = ends
     if not math.isinf(bounds[-1]):

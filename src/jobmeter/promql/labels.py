@@ -23,7 +23,7 @@ def keep_labels(labels: Labels, names: Collection[str]) -> Labels:
     return tuple([one for one in labels if one[0] in names])
 
 
-def value_of(labels: Labels, name: str) -> str:
+def get_value(labels: Labels, name: str) -> str:
     """Return the value of a label, an empty text where it is missing."""
     for one, value in labels:
         if one == name:
@@ -45,6 +45,6 @@ def drop_name(labels: Labels) -> Labels:
 
 def format_labels(labels: Labels) -> str:
     """Return the labels in Prometheus' notation, for messages."""
-    name = value_of(labels, NAME)
+    name = get_value(labels, NAME)
     inner = ", ".join(f'{one}="{value}"' for one, value in drop_name(labels))
     return f"{name}{{{inner}}}"

@@ -135,7 +135,7 @@ class FunctionCall(msgspec.Struct, frozen=True, cache_hash=True):
 Node = Number | Text | VectorSelector | Subquery | Negation | Binary | Aggregation | FunctionCall
 
 
-def children(node: Node) -> tuple[Node, ...]:
+def list_children(node: Node) -> tuple[Node, ...]:
     """Return the nodes that this one is computed from."""
     match node:
         case Subquery(inner=inner) | Negation(inner=inner):

@@ -243,7 +243,7 @@ def predict(windows: Windows, ahead: Float64s) -> Vector:
     return windows.make_vector(out.reshape(windows.low.shape), windows.count >= 2)
 
 
-def quantile(ordered: Float64s, share: float) -> float:
+def compute_quantile(ordered: Float64s, share: float) -> float:
     """Return the quantile of sorted values, interpolated; NaN sorts first."""
     if not len(ordered) or math.isnan(share):
         return math.nan
@@ -272,14 +272,16 @@ def _apply_to_windows(windows: Windows, of: Callable[[Float64s, int], float]) ->
     return windows.make_vector(out, present)
 
 
-def quantiles(windows: Windows, share: Float64s) -> Vector:
+def compute_quantiles(windows: Windows, share: Float64s) -> Vector:
     """Return the quantile of each window; ``share`` has one for each time."""
-    return _apply_to_windows(windows, lambda values, column: quantile(sort_values(values), float(share[column])))
+    return _apply_to_windows(
+        windows, lambda values, column: compute_quantile(sort_values(values), float(share[column]))
+    )
 
 
 def _median_deviation(values: Float64s, _column: int) -> float:
-    middle = quantile(sort_values(values), 0.5)
-    return quantile(sort_values(np.abs(values - middle)), 0.5)
+    middle = compute_quantile(sort_values(values), 0.5)
+    return compute_quantile(sort_values(np.abs(values - middle)), 0.5)
 
 
 def smooth(windows: Windows, smoothing: Float64s, trend: Float64s) -> Vector:

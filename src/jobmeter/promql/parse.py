@@ -62,7 +62,7 @@ def _parse_node(text: str) -> Node:
     return _node(parse_text(text))
 
 
-def pretty(text: str) -> str:
+def format_pretty(text: str) -> str:
     """Return the query in the usual layout. Raises as ``parse`` does."""
     return str(parse_text(text).prettify())
 

@@ -22,7 +22,7 @@ from jobmeter.promql.nodes import (
     Subquery,
     VectorMatch,
     VectorSelector,
-    children,
+    list_children,
 )
 from jobmeter.promql.over_time import GROWING, LOOPED, OVER_TIME, ROLLED, SPREAD
 
@@ -51,7 +51,7 @@ class SelectorRead(msgspec.Struct, frozen=True, eq=False):
     growth: bool = False
 
 
-def reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS, quick_ms: int = 0) -> list[SelectorRead]:
+def list_reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS, quick_ms: int = 0) -> list[SelectorRead]:
     """Return the reads of a query at ``times``, int64 in ms and ascending; each selector once.
 
     A read of at most ``quick_ms`` has no cuts: samples are read as quickly as statistics.
@@ -84,7 +84,9 @@ def estimate_brief_cost(node: Node) -> int:
             brief = isinstance(left, Number) or isinstance(right, Number)
         case _:
             brief = False
-    below = [estimate_brief_cost(child) for child in children(node) if not isinstance(child, Number)] if brief else [0]
+    below = (
+        [estimate_brief_cost(child) for child in list_children(node) if not isinstance(child, Number)] if brief else [0]
+    )
     return cost + sum(below) if all(below) else 0
 
 
@@ -124,7 +126,7 @@ def _reads(
         times = np.arange(first, end + 1, step, dtype=np.int64) if few else np.array([first, end], np.int64)
         times = times if len(times) else np.array([first], np.int64)
     inner = node.function if isinstance(node, FunctionCall) else ""
-    for child in children(node):
+    for child in list_children(node):
         yield from _reads(child, query, times, lengths_ms, inner)
 
 

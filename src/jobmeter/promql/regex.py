@@ -32,7 +32,7 @@ def _array(texts: Sequence[str]) -> "pa.StringArray":
     return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer("".join(texts).encode()))
 
 
-def full_matches(pattern: str, texts: Sequence[str]) -> Bools:
+def match_texts(pattern: str, texts: Sequence[str]) -> Bools:
     """Return which texts the expression matches as a whole. Raises InvalidRequestError where RE2 refuses it."""
     if not _SPECIAL.search(pattern):
         # Texts with | between them, as in the built-in alert rules: an idle server evaluates these.
@@ -56,7 +56,7 @@ def replace_matches(pattern: str, replacement: str, texts: Sequence[str]) -> lis
 
     ``replacement`` names groups as ``$1``, ``${1}`` or ``${name}``; a group that does not exist is empty.
     """
-    matched = full_matches(pattern, texts)
+    matched = match_texts(pattern, texts)
     names = ["", *(found[2] or "" for found in _GROUP.finditer(pattern) if found[1] is not None)]
 
     def place(found: re.Match[str]) -> str:

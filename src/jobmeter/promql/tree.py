@@ -19,7 +19,7 @@ from jobmeter.promql.nodes import (
 from jobmeter.promql.numbers import format_number
 
 
-def tree(node: Node) -> dict[str, Any]:
+def make_tree(node: Node) -> dict[str, Any]:
     """Return the JSON of a node and of those below."""
     match node:
         case Number(value=number):
@@ -32,26 +32,26 @@ def tree(node: Node) -> dict[str, Any]:
             moved = {"offset": node.offset_ms, **_describe_at(node.at)}
             return {
                 "type": "subquery",
-                "expr": tree(node.inner),
+                "expr": make_tree(node.inner),
                 "range": node.range_ms,
                 "step": node.step_ms,
                 **moved,
             }
         case Negation(inner=inner):
-            return {"type": "unaryExpr", "op": "-", "expr": tree(inner)}
+            return {"type": "unaryExpr", "op": "-", "expr": make_tree(inner)}
         case Binary():
             return _binary(node)
         case Aggregation():
             return {
                 "type": "aggregation",
                 "op": node.operator,
-                "expr": tree(node.inner),
-                "param": None if node.parameter is None else tree(node.parameter),
+                "expr": make_tree(node.inner),
+                "param": None if node.parameter is None else make_tree(node.parameter),
                 "grouping": list(node.labels),
                 "without": node.without,
             }
         case FunctionCall(function=function, arguments=arguments):
-            return {"type": "call", "func": {"name": function}, "args": [tree(one) for one in arguments]}
+            return {"type": "call", "func": {"name": function}, "args": [make_tree(one) for one in arguments]}
 
 
 def _selector(node: VectorSelector) -> dict[str, Any]:
@@ -87,8 +87,8 @@ def _binary(node: Binary) -> dict[str, Any]:
     return {
         "type": "binaryExpr",
         "op": node.operator,
-        "lhs": tree(node.left),
-        "rhs": tree(node.right),
+        "lhs": make_tree(node.left),
+        "rhs": make_tree(node.right),
         "matching": None if plain else shown,
         "bool": node.as_bool,
     }

@@ -5,15 +5,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from jobmeter.access.keys import KeyInfo, list_keys, policies_of
-from jobmeter.access.links import valid_links
+from jobmeter.access.keys import KeyInfo, list_keys, list_policies
+from jobmeter.access.links import list_valid_links
 from jobmeter.access.principal import Scope
 from jobmeter.errors import NotFoundError
 from jobmeter.model.alert import SilencesQuestion
 from jobmeter.model.annotation import Annotations
 from jobmeter.model.question import Question
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import NO_JOB, job_key
+from jobmeter.model.series import NO_JOB, compute_job_key
 from jobmeter.model.shipper import Shipper
 from jobmeter.model.task import TaskFilter
 from jobmeter.model.time import Clock
@@ -23,9 +23,9 @@ from jobmeter.query.alerts import (
     StoredAlertsQuestion,
     StoredSilencesQuestion,
     WaitingMessagesQuestion,
-    silences,
+    list_silences,
 )
-from jobmeter.query.annotations import AnnotationsQuestion, TagsQuestion, drop_keys, tags_of
+from jobmeter.query.annotations import AnnotationsQuestion, TagsQuestion, drop_keys, list_tags
 from jobmeter.query.permitted import filter_permitted_names
 from jobmeter.query.records import (
     ChangedJobsQuestion,
@@ -34,19 +34,19 @@ from jobmeter.query.records import (
     PodsQuestion,
     find_next_attempt,
     list_changed_jobs,
+    list_pods,
     list_stored_findings,
-    pods,
 )
 from jobmeter.query.request import JobRef, NodeRef
-from jobmeter.query.subjects import Subjects, projects_of
+from jobmeter.query.subjects import Subjects, find_projects
 from jobmeter.query.tasks import (
     DueTasksQuestion,
     NodeTasksQuestion,
     TaskAnswersQuestion,
     TaskQuestion,
-    node_tasks,
-    task,
-    tasks,
+    list_node_tasks,
+    list_tasks,
+    read_task,
 )
 from jobmeter.registry.base import Registry
 from jobmeter.registry.stored import StoredKey
@@ -123,7 +123,7 @@ class ProbeQuestion(msgspec.Struct, Question[bool], frozen=True):
     part: Literal["registry", "store"]
 
 
-def retentions(registry: Registry, question: RetentionQuestion, scope: Scope) -> list[Retention]:
+def list_retentions(registry: Registry, question: RetentionQuestion, scope: Scope) -> list[Retention]:
     """Answer a ``RetentionQuestion``."""
     for project in question.projects:
         if not scope.allows(project):
@@ -131,12 +131,12 @@ def retentions(registry: Registry, question: RetentionQuestion, scope: Scope) ->
     return [registry.get_retention(project) for project in question.projects]
 
 
-def shippers(registry: Registry, scope: Scope) -> list[Shipper]:
+def list_shippers(registry: Registry, scope: Scope) -> list[Shipper]:
     """Answer a ``ShippersQuestion``."""
     return [one for one in registry.shippers.list_shippers() if scope.projects is None or one.project in scope.projects]
 
 
-def damage(
+def list_damage(
     store: Store, registry: Registry, question: DamageQuestion, scope: Scope, now_ms: int
 ) -> Sequence[DamagedPart]:
     """Answer a ``DamageQuestion``."""
@@ -145,9 +145,9 @@ def damage(
         return damaged
     keys = [NO_JOB]
     if isinstance(subject, JobRef):
-        heads = registry.find_job_head(projects_of(subject.project, scope), subject.id, now_ms)
+        heads = registry.find_job_head(find_projects(subject.project, scope), subject.id, now_ms)
         visible = filter_permitted_names(registry, ((head.project, head.id) for head in heads), scope, now_ms)
-        keys = [job_key(*name) for name in visible]
+        keys = [compute_job_key(*name) for name in visible]
     return [part for part in damaged if any(map(part.may_concern, keys))]
 
 
@@ -171,7 +171,7 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
 
     def links(question: LinksQuestion, scope: Scope) -> Sequence[StoredKey]:
         job = subjects.find_head(question.ref, scope)
-        return valid_links(registry, now_ms(), job.project, job.id)
+        return list_valid_links(registry, now_ms(), job.project, job.id)
 
     def annotations(question: AnnotationsQuestion, scope: Scope) -> Annotations:
         job = subjects.find_head(question.ref, scope)
@@ -182,28 +182,28 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
         FindingsQuestion: lambda question, scope: list_stored_findings(registry, question, scope, now_ms()),
         NextAttemptQuestion: lambda question, scope: find_next_attempt(registry, question, scope, now_ms()),
         ChangedJobsQuestion: lambda question, _: list_changed_jobs(registry, question),
-        PodsQuestion: lambda question, scope: pods(registry, question, scope),
-        TaskFilter: lambda question, scope: tasks(registry, question, scope),
-        TaskQuestion: lambda question, scope: task(registry, question, scope),
+        PodsQuestion: lambda question, scope: list_pods(registry, question, scope),
+        TaskFilter: lambda question, scope: list_tasks(registry, question, scope),
+        TaskQuestion: lambda question, scope: read_task(registry, question, scope),
         TaskAnswersQuestion: lambda question, _: registry.tasks.list_answers(question.id),
         DueTasksQuestion: lambda question, _: registry.tasks.list_due(now_ms(), question.limit),
-        NodeTasksQuestion: lambda question, scope: node_tasks(registry, question, scope, now_ms()),
+        NodeTasksQuestion: lambda question, scope: list_node_tasks(registry, question, scope, now_ms()),
         KeysQuestion: lambda _, scope: list_keys(registry, scope.projects),
-        KeyPoliciesQuestion: lambda question, scope: policies_of(registry, question.key, scope.projects),
+        KeyPoliciesQuestion: lambda question, scope: list_policies(registry, question.key, scope.projects),
         LinksQuestion: links,
         AnnotationsQuestion: annotations,
-        TagsQuestion: lambda question, scope: tags_of(registry, question, scope, now_ms()),
+        TagsQuestion: lambda question, scope: list_tags(registry, question, scope, now_ms()),
         UsageQuestion: lambda question, scope: registry.usage.read_calls(question.month, scope.projects),
-        RetentionQuestion: lambda question, scope: retentions(registry, question, scope),
-        ShippersQuestion: lambda _, scope: shippers(registry, scope),
+        RetentionQuestion: lambda question, scope: list_retentions(registry, question, scope),
+        ShippersQuestion: lambda _, scope: list_shippers(registry, scope),
         StoredAlertsQuestion: lambda question, _: registry.alerts.list_alerts(question.since),
-        ReportedGroupsQuestion: lambda _, __: registry.alerts.groups(),
-        WaitingMessagesQuestion: lambda _, __: registry.alerts.waiting(),
+        ReportedGroupsQuestion: lambda _, __: registry.alerts.list_groups(),
+        WaitingMessagesQuestion: lambda _, __: registry.alerts.list_waiting(),
         StoredSilencesQuestion: lambda _, __: registry.alerts.list_silences(),
-        SilencesQuestion: lambda _, scope: silences(registry, scope, now_ms()),
+        SilencesQuestion: lambda _, scope: list_silences(registry, scope, now_ms()),
         StatisticsQuestion: lambda _, __: store.read_statistics(),
         DroppedEventsQuestion: lambda _, __: registry.events_dropped,
         AllDamageQuestion: lambda _, __: store.list_damaged(),
-        DamageQuestion: lambda question, scope: damage(store, registry, question, scope, now_ms()),
+        DamageQuestion: lambda question, scope: list_damage(store, registry, question, scope, now_ms()),
         ProbeQuestion: lambda question, _: probe(store, registry, question),
     }

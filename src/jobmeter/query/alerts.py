@@ -48,7 +48,7 @@ class WaitingMessagesQuestion(msgspec.Struct, Question[list[Message]], frozen=Tr
     whole_server = True
 
 
-def silences(registry: Registry, scope: Scope, now_ms: int) -> Sequence[Silence]:
+def list_silences(registry: Registry, scope: Scope, now_ms: int) -> Sequence[Silence]:
     """Answer a ``SilencesQuestion``."""
     after = now_ms - SILENCE_KEEP_MS
     return [one for one in registry.alerts.list_silences() if one.end > after and shows_project(scope, one.project)]

@@ -57,7 +57,7 @@ def drop_keys(found: Annotations) -> Annotations:
     )
 
 
-def tags_of(registry: Registry, question: TagsQuestion, scope: Scope, now_ms: int) -> Sequence[Sequence[str]]:
+def list_tags(registry: Registry, question: TagsQuestion, scope: Scope, now_ms: int) -> Sequence[Sequence[str]]:
     """Answer a ``TagsQuestion``."""
-    found = registry.annotations.tags(filter_permitted_names(registry, question.jobs, scope, now_ms))
+    found = registry.annotations.read_tags(filter_permitted_names(registry, question.jobs, scope, now_ms))
     return [found.get(job, []) for job in question.jobs]

@@ -10,7 +10,7 @@ from jobmeter.query.layout import MOST_SAMPLES, MOST_SERIES
 from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import is_sorted, merge, take
 from jobmeter.query.selected_series import Read, SelectedSeries
-from jobmeter.query.source import RAW_IS_QUICK, Source, buckets
+from jobmeter.query.source import RAW_IS_QUICK, Source, read_series_buckets
 from jobmeter.store.base import StoreMemory
 
 
@@ -38,7 +38,9 @@ def read(shape: SelectedSeries, source: Source, span: TimeRange, step_ms: int, m
     """Read the buckets of a shape's entries over a span; clipped entries are read only within their clip."""
     parts: list[BucketColumns] = []
     for group in shape.list_reads(span, in_order=span.length_ms <= RAW_IS_QUICK):  # nearly always in memory
-        columns = buckets(source, group.keys, group.counters, group.span, step_ms, owned_ms=group.owned_ms, meter=meter)
+        columns = read_series_buckets(
+            source, group.keys, group.counters, group.span, step_ms, owned_ms=group.owned_ms, meter=meter
+        )
         parts.append(sort_buckets(columns, group))
     return merge(parts)
 
@@ -57,12 +59,12 @@ def read_memory(shape: SelectedSeries, memory: StoreMemory, span: TimeRange, ste
 def _buckets(group: Read, memory: StoreMemory, step_ms: int) -> BucketColumns | None:
     """Read the buckets of one group from memory; None if some are not in memory.
 
-    See ``jobmeter.query.source.buckets``.
+    See ``jobmeter.query.source.read_series_buckets``.
     """
     keys, span = group.keys, group.span
     if len(keys) > MOST_SERIES:
         return None
-    references = References.none(len(keys))
+    references = References.make_empty(len(keys))
     if group.counters.any() and group.owned_ms < span.start_ms:
         counters = np.flatnonzero(group.counters)
         before = memory.read_previous(keys.select(counters), span.start_ms)

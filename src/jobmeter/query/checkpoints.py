@@ -129,7 +129,7 @@ def _union(intervals: Iterable[Interval]) -> list[Interval]:
     return found
 
 
-def checkpoint_reports(sayings: Iterable[Saying]) -> CheckpointReports:
+def collect_checkpoint_reports(sayings: Iterable[Saying]) -> CheckpointReports:
     """Return the intervals in which replicas said that they wrote a checkpoint, and the moments of other sayings.
 
     An interval goes from a text that announces a checkpoint to the next one of that replica that says it was written.

@@ -22,15 +22,15 @@ _UNREPORTED_MS = MINUTE
 """Longest delay in ms until a stored sample's time is in ``last_sample``: see ``jobmeter.ingest.observe``."""
 
 
-def default_step(span: TimeRange, buckets: int = DEFAULT_BUCKETS) -> int:
+def choose_step(span: TimeRange, buckets: int = DEFAULT_BUCKETS) -> int:
     """Smallest of ``STEPS``, in milliseconds, that cuts the range into at most ``buckets``; at most a day."""
     fits = (step for step in STEPS if (ceil_to(span.end_ms, step) - floor_to(span.start_ms, step)) // step <= buckets)
     return next(fits, STEPS[-1])
 
 
-def life(job: Job, now_ms: int) -> TimeRange:
+def compute_life(job: Job, now_ms: int) -> TimeRange:
     """Range from a job's start to just after its end (or now). Unrecorded times are taken from its samples."""
-    start, end = job_start(job), job_end(job)
+    start, end = find_start(job), find_end(job)
     # The last sample comes after the end, which a scheduler reports in whole seconds.
     if end is not None and now_ms < end + LATE_MS + _UNREPORTED_MS:
         end = max(end, min(now_ms, end + LATE_MS))
@@ -40,7 +40,7 @@ def life(job: Job, now_ms: int) -> TimeRange:
     return TimeRange(min(end if start is None else start, end), end)
 
 
-def job_created(job: Job) -> int | None:
+def find_creation(job: Job) -> int | None:
     """Creation time of a job in epoch milliseconds, by which listings sort; None if unknown.
 
     Without a recorded creation: its start, else its first sample.
@@ -48,19 +48,19 @@ def job_created(job: Job) -> int | None:
     return next((time for time in (job.created, job.start, job.first_sample) if time is not None), None)
 
 
-def job_start(job: Job) -> int | None:
+def find_start(job: Job) -> int | None:
     """Start of a job in epoch milliseconds: recorded, else its first sample, else its creation."""
     return next((time for time in (job.start, job.first_sample, job.created) if time is not None), None)
 
 
-def job_end(job: Job) -> int | None:
+def find_end(job: Job) -> int | None:
     """End of a finished job: recorded, else its last sample. None while it runs or if unknown."""
     if not job.state.finished:
         return None
     return job.end if job.end is not None else job.last_sample
 
 
-def default_range(
+def choose_range(
     job: Job,
     now_ms: int,
     *,
@@ -82,15 +82,15 @@ def default_range(
 
 
 def _default_end(job: Job, now_ms: int, start: int | None, step_ms: int | None) -> int:
-    if job_end(job) is None:
+    if find_end(job) is None:
         return min(now_ms + 1, MAX_TIME_MS)
-    whole = life(job, now_ms)
+    whole = compute_life(job, now_ms)
     begin = whole.start_ms if start is None else min(start, whole.end_ms)
-    step = step_ms or default_step(TimeRange(max(begin, 0), whole.end_ms))
+    step = step_ms or choose_step(TimeRange(max(begin, 0), whole.end_ms))
     return min(ceil_to(whole.end_ms, step), MAX_TIME_MS)
 
 
 def _default_start(job: Job, now_ms: int, end: int) -> int:
-    if job_end(job) is None:
+    if find_end(job) is None:
         return max(end - HOUR, 0)
-    return min(life(job, now_ms).start_ms, end)
+    return min(compute_life(job, now_ms).start_ms, end)

@@ -18,7 +18,7 @@ from jobmeter.model.batch import Int64s
 from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MINUTE, TimeRange, ceil_to
-from jobmeter.query.defaults import life
+from jobmeter.query.defaults import compute_life
 from jobmeter.query.idle import IdleTime, Periods
 from jobmeter.query.meter import Meter
 from jobmeter.query.selection import EVER
@@ -31,7 +31,7 @@ _WEEK = 7 * DAY
 _MONDAY = 4 * DAY
 """First Monday after the epoch."""
 _LATE_MS = MINUTE
-"""Time in milliseconds for which a job is measured after its recorded end; see ``jobmeter.query.defaults.life``."""
+"""Time in ms for which a job is measured after its recorded end; see ``jobmeter.query.defaults.compute_life``."""
 
 
 class HoursBy(StrEnum):
@@ -110,7 +110,7 @@ class _Sums(msgspec.Struct):
         return DeviceTimeGroup(name, self.jobs, types)
 
 
-def device_hours(
+def compute_device_hours(
     registry: Registry,
     question: DeviceHoursQuestion,
     scope: Scope,
@@ -169,7 +169,7 @@ def _jobs(
             f"more than {MOST_JOBS} jobs had devices in this range: choose a shorter range or a project", "range"
         )
     # The idle time of a job depends on its whole life. A view of the range lacks the allocations outside the range.
-    whole = [around.intersect(span) == span for span in (life(view.job, now_ms) for view in found)]
+    whole = [around.intersect(span) == span for span in (compute_life(view.job, now_ms) for view in found)]
     partly = [(view.job.project, view.job.id) for view in compress(found, map(not_, whole))]
     return [*compress(found, whole), *registry.list_job_views(partly, EVER, now_ms)]
 

@@ -33,18 +33,18 @@ from jobmeter.model.order import make_natural_key
 from jobmeter.model.phase import JobPhases
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.question import Question
-from jobmeter.model.series import NO_JOB, NamePart, job_key
+from jobmeter.model.series import NO_JOB, NamePart, compute_job_key
 from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.query import selection, series, traces
 from jobmeter.query.administration import AllDamageQuestion, Answers, record_answers
 from jobmeter.query.buckets import BucketedSeries, read
-from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
-from jobmeter.query.device_hours import DeviceHours, DeviceHoursQuestion, device_hours
-from jobmeter.query.facts import JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion, job_facts, node_facts
+from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, choose_step, compute_life, find_end
+from jobmeter.query.device_hours import DeviceHours, DeviceHoursQuestion, compute_device_hours
+from jobmeter.query.facts import JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion, get_job_facts, get_node_facts
 from jobmeter.query.findings import FindingListQuestion, list_findings
-from jobmeter.query.fleet import FleetQuestion, fleet
+from jobmeter.query.fleet import FleetQuestion, read_fleet
 from jobmeter.query.group import (
     CapacityQuestion,
     GroupNodesQuestion,
@@ -53,13 +53,13 @@ from jobmeter.query.group import (
     RequestsQuestion,
     ResourceGroupsQuestion,
 )
-from jobmeter.query.group_list import resource_groups
+from jobmeter.query.group_list import list_resource_groups
 from jobmeter.query.groups import Groups
 from jobmeter.query.idle import WORK, IdleQuestion, IdleTime, Measure, measure_devices, measure_idle_times
 from jobmeter.query.inventory import UNKNOWN, Inventory
-from jobmeter.query.job_ends import get_cached_job_ends, job_ends
-from jobmeter.query.latest import WINDOW_MS, LatestQuestion, drop_superseded, read_newest, values
-from jobmeter.query.logs import LogLinesQuestion, pages, selector_of
+from jobmeter.query.job_ends import get_cached_job_ends, read_job_ends
+from jobmeter.query.latest import WINDOW_MS, LatestQuestion, compute_values, drop_superseded, read_newest
+from jobmeter.query.logs import LogLinesQuestion, iterate_pages, make_selector
 from jobmeter.query.measure import Measurements
 from jobmeter.query.meter import Meter
 from jobmeter.query.nodes import NodeFaultsQuestion, NodesQuestion, find_faults, find_nodes
@@ -69,15 +69,15 @@ from jobmeter.query.permitted import (
     count_permitted_states,
     filter_permitted_names,
     filter_permitted_series,
+    find_job_projects,
     hide_unpermitted_lines,
     list_permitted_jobs,
     list_permitted_projects,
-    projects_of_named,
 )
 from jobmeter.query.phase_facts import read_facts
-from jobmeter.query.phases import WRITES, MeasuredRun, PhasesQuestion, RunQuestion, phases_of
-from jobmeter.query.quality import QualityQuestion, quality
-from jobmeter.query.readings import Readings, ReadingsQuestion, readings
+from jobmeter.query.phases import WRITES, MeasuredRun, PhasesQuestion, RunQuestion, compute_phases
+from jobmeter.query.quality import QualityQuestion, measure_quality
+from jobmeter.query.readings import Readings, ReadingsQuestion, read_samples
 from jobmeter.query.reported import Reported, ReportedQuestion, read_reported
 from jobmeter.query.request import (
     By,
@@ -92,10 +92,10 @@ from jobmeter.query.request import (
     MetricQuery,
     NodeRecordsQuestion,
     check_by,
-    metrics_of,
-    sources,
+    find_metrics,
+    list_sources,
 )
-from jobmeter.query.rollups import RollupsQuestion, find_expiry, has_expired, rollups
+from jobmeter.query.rollups import RollupsQuestion, find_expiry, has_expired, read_rollups
 from jobmeter.query.sampled import SampledQuestion
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import Source
@@ -141,7 +141,7 @@ class Executor:
         )
         self._answers = self._answers_by_type()
         self._from_memory: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
-            MetricQuery: self._measurements.from_memory,
+            MetricQuery: self._measurements.answer_from_memory,
             EncodedQuestion: self._measurements.encode_from_memory,
             HeadQuestion: lambda question, scope: self._subjects.find_cached_head(question.ref, scope),
             JobQuestion: self._get_cached_job,
@@ -170,17 +170,17 @@ class Executor:
             EventFilter: self._events,
             LogQuestion: self._lines,
             LogLinesQuestion: self._log_lines,
-            TraceFilter: lambda question, scope: traces.traces(store, question, scope, self._meter()),
-            SpanFilter: lambda question, scope: traces.spans(store, question, scope, self._meter()),
+            TraceFilter: lambda question, scope: traces.list_traces(store, question, scope, self._meter()),
+            SpanFilter: lambda question, scope: traces.list_spans(store, question, scope, self._meter()),
             ReportedQuestion: self._read_reported,
             ReadingsQuestion: self._readings,
             FindingListQuestion: lambda question, scope: list_findings(registry, question, scope, clock.now_ms()),
-            FleetQuestion: lambda question, scope: fleet(registry, self._source, question, scope, self._meter()),
+            FleetQuestion: lambda question, scope: read_fleet(registry, self._source, question, scope, self._meter()),
             NodesQuestion: lambda question, scope: find_nodes(registry, question, scope, clock.now_ms()),
             NodeFaultsQuestion: lambda question, scope: find_faults(registry, question, scope, clock.now_ms()),
             JobFactsQuestion: self._job_facts,
             NodeFactsQuestion: self._node_facts,
-            ResourceGroupsQuestion: lambda question, scope: resource_groups(registry, question, scope),
+            ResourceGroupsQuestion: lambda question, scope: list_resource_groups(registry, question, scope),
             QualityQuestion: self._quality,
             IdleQuestion: self._measure_idle,
             DeviceHoursQuestion: self._device_hours,
@@ -233,8 +233,8 @@ class Executor:
         if isinstance(question, SamplesQuestion):
             if not (question.ends and question.brief_samples):
                 return None
-            about = self._registry, question.series, series.keys_of(question.series, self.cache), self._clock.now_ms()
-            return partial(job_ends, *about) if get_cached_job_ends(*about) is None else None
+            about = self._registry, question.series, series.find_keys(question.series, self.cache), self._clock.now_ms()
+            return partial(read_job_ends, *about) if get_cached_job_ends(*about) is None else None
         is_list = isinstance(question, SeriesQuestion) and question.brief and bool(question.jobs)
         is_cached = (is_list and scope.grant is None) or isinstance(question, HeadQuestion | JobQuestion)
         return partial(self.run, question, scope) if is_cached else None
@@ -246,10 +246,10 @@ class Executor:
         series_filter = selection.SeriesFilter(question.replicas, question.devices)
         view = self._subjects.find_view(question.ref, scope)
         resolved = self._measurements.resolve_job(view, question.names, question.range, By.DEVICE, series_filter)
-        return readings(self._store, question, resolved.layout.shape, self._meter())
+        return read_samples(self._store, question, resolved.layout.shape, self._meter())
 
     def _quality(self, question: QualityQuestion, scope: Scope) -> JobQuality:
-        return quality(self._source, self._subjects.find_view(question.ref, scope), scope, self._meter())
+        return measure_quality(self._source, self._subjects.find_view(question.ref, scope), scope, self._meter())
 
     def _measure_idle(self, question: IdleQuestion, scope: Scope) -> IdleTime:
         view = self._subjects.find_view(question.ref, scope)
@@ -262,7 +262,7 @@ class Executor:
         def idle_times_of(views: Iterable[JobView]) -> Iterator[IdleTime]:
             return measure_idle_times(views, now_ms, self._measure_devices(), lambda view: types(view.job.project))
 
-        return device_hours(self._registry, question, scope, now_ms, self._meter(), idle_times_of)
+        return compute_device_hours(self._registry, question, scope, now_ms, self._meter(), idle_times_of)
 
     def _measure_devices(self) -> Measure:
         return partial(measure_devices, self._registry, self._source, self._meter())
@@ -278,7 +278,7 @@ class Executor:
         facts = read_facts(self._source, view, answer, meter, question.metrics)
         types = self._inventory(view)
         found = {types.type_of(one.node, one.device) for one in view.allocations} - {UNKNOWN}
-        phases = phases_of(view, facts, meter.clock.now_ms())
+        phases = compute_phases(view, facts, meter.clock.now_ms())
         return MeasuredRun(job=view.job, phases=phases, courses=facts.courses, types=frozenset(found))
 
     def _inventory(self, view: JobView) -> Inventory:
@@ -291,10 +291,10 @@ class Executor:
 
     def _read_latest(self, question: LatestQuestion, scope: Scope) -> list[LatestValue]:
         ref, by = question.ref, question.by
-        rows = metrics_of(question.metrics or CORE_METRICS)
+        rows = find_metrics(question.metrics or CORE_METRICS)
         check_by(ref, by)
         meter = self._meter()
-        names = sources(rows)
+        names = list_sources(rows)
         if isinstance(ref, JobRef):
             view = self._subjects.find_view(ref, scope)
             span = self._find_newest_of_job(view.job)
@@ -307,7 +307,7 @@ class Executor:
             resolved = self._measurements.resolve_nodes(nodes, ref, scope, names, span, by)
             columns = read_newest(resolved.layout.shape, self._source, span, meter)
         layout = resolved.layout
-        found = values(BucketedSeries(layout.shape, columns, resolved.limits), rows, question, layout)
+        found = compute_values(BucketedSeries(layout.shape, columns, resolved.limits), rows, question, layout)
         return sorted(
             found,
             key=lambda one: (
@@ -320,19 +320,19 @@ class Executor:
 
     def _list_measured_names(self, question: MeasuredNamesQuestion, scope: Scope) -> list[str]:
         view = self._subjects.find_view(question.ref, scope)
-        own = SeriesSelector(jobs=(job_key(view.job.project, view.job.id),), limit=MOST_NAMES)
-        names = sources(METRICS).union(self._store.list_names(own, NamePart.METRIC))
-        resolved = self._measurements.resolve_job(view, names, life(view.job, self._clock.now_ms()), By.JOB)
+        own = SeriesSelector(jobs=(compute_job_key(view.job.project, view.job.id),), limit=MOST_NAMES)
+        names = list_sources(METRICS).union(self._store.list_names(own, NamePart.METRIC))
+        resolved = self._measurements.resolve_job(view, names, compute_life(view.job, self._clock.now_ms()), By.JOB)
         return sorted(add_derived(resolved.layout.shape.metrics))
 
     def _summary(self, question: SummaryQuestion, scope: Scope) -> JobSummary:
         meter = self._meter()
         view = self._subjects.find_view(question.ref, scope)
         now_ms = self._clock.now_ms()
-        span = life(view.job, now_ms)
-        step_ms = default_step(span, SUMMARY_BUCKETS)
-        rows = metrics_of(SUMMARY_METRICS)
-        resolved = self._measurements.resolve_job(view, sources(rows), span, By.JOB)
+        span = compute_life(view.job, now_ms)
+        step_ms = choose_step(span, SUMMARY_BUCKETS)
+        rows = find_metrics(SUMMARY_METRICS)
+        resolved = self._measurements.resolve_job(view, list_sources(rows), span, By.JOB)
         shape = resolved.layout.shape
         frame = BucketedSeries(shape, read(shape, self._source, span, step_ms, meter), resolved.limits)
         return summarize(view, frame, rows, span, step_ms, now_ms)
@@ -341,7 +341,7 @@ class Executor:
         selector = self._selector(replace(question.question, limit=0), scope)
         meter = Meter(self._clock, replace(self._limits, query_rows=self._limits.export_rows))
         budget = ReadBudget(rows=self._limits.query_rows, seconds=self._limits.query_seconds)
-        return pages(lambda page: self._page(page, budget, meter), selector, question.limit)
+        return iterate_pages(lambda page: self._page(page, budget, meter), selector, question.limit)
 
     def _lines(self, question: LogQuestion, scope: Scope) -> LogPage:
         selector = self._selector(question, scope)
@@ -350,12 +350,12 @@ class Executor:
 
     def _selector(self, question: LogQuestion, scope: Scope) -> LogSelector:
         if isinstance(question.ref, JobRef):
-            return selector_of(question, self._subjects.find_head(question.ref, scope))
+            return make_selector(question, self._subjects.find_head(question.ref, scope))
         nodes = self._subjects.find_nodes(question.ref, scope)
         about = hide_unpermitted_lines(self._registry, nodes, scope, self._clock.now_ms())
         if about is not None:
             question = replace(question, query=about if question.query is None else And((about, question.query)))
-        return selector_of(question, nodes)
+        return make_selector(question, nodes)
 
     def _page(self, selector: LogSelector, budget: ReadBudget, meter: Meter) -> LogPage:
         page = self._store.logs.read(selector, budget)
@@ -375,11 +375,11 @@ class Executor:
                 shown = filter_permitted_series(self._registry, found.series, scope, self._clock.now_ms())
                 return found if shown is found.series else series.FoundSeries(shown, found.milliseconds)
             case NamesQuestion():
-                return series.names(self._store, question, scope)
+                return series.list_names(self._store, question, scope)
             case SamplesQuestion():
                 return self._samples(question, scope, meter)
             case RollupsQuestion():
-                return rollups(self._source, question, scope, meter, self._registry.get_retention, self.cache)
+                return read_rollups(self._source, question, scope, meter, self._registry.get_retention, self.cache)
             case BucketsQuestion():
                 return series.read_buckets(self._source, question, scope, meter, self.cache)
             case LastQuestion():
@@ -388,23 +388,23 @@ class Executor:
                 raise TypeError(f"no question about series: {question!r}")
 
     def _samples(self, question: SamplesQuestion, scope: Scope, meter: Meter) -> series.Samples:
-        found = series.samples(self._store, question, scope, meter, self.cache)
+        found = series.read_samples(self._store, question, scope, meter, self.cache)
         if not (question.check or question.ends):
             return found
-        keys = series.keys_of(question.series, self.cache)
+        keys = series.find_keys(question.series, self.cache)
         if question.check:
             checked_ms = find_expiry(question.series, meter, self._registry.get_retention)
             found = replace(found, expired=has_expired(self._source, keys, question.range, checked_ms, meter))
         if question.ends:
-            ends = job_ends(self._registry, question.series, keys, self._clock.now_ms())
+            ends = read_job_ends(self._registry, question.series, keys, self._clock.now_ms())
             found = replace(found, ends=ends)
         return found
 
     def _samples_in_memory(self, question: SamplesQuestion, scope: Scope) -> series.Samples | None:
-        found = series.samples_in_memory(self._store, question, scope, self._meter(), self.cache)
+        found = series.read_samples_in_memory(self._store, question, scope, self._meter(), self.cache)
         if found is None or not question.ends:
             return found
-        keys = series.keys_of(question.series, self.cache)
+        keys = series.find_keys(question.series, self.cache)
         ends = get_cached_job_ends(self._registry, question.series, keys, self._clock.now_ms())
         return None if ends is None else replace(found, ends=ends)
 
@@ -424,14 +424,14 @@ class Executor:
         if visible is None:
             return JobFacts(now_ms=now_ms)
         narrowed = replace(question, ids=visible[1])
-        return job_facts(self._registry, narrowed, visible[0], scope, now_ms)
+        return get_job_facts(self._registry, narrowed, visible[0], scope, now_ms)
 
     def _node_facts(self, question: NodeFactsQuestion, scope: Scope) -> NodeFacts:
         now_ms = self._clock.now_ms()
         visible = _intersect_scope(question.projects, (), scope)
         if visible is None or scope.job is not None:
             return NodeFacts(now_ms=now_ms)
-        return node_facts(self._registry, question, visible[0], scope, now_ms)
+        return get_node_facts(self._registry, question, visible[0], scope, now_ms)
 
     def _sizes(self, question: SizesQuestion, scope: Scope) -> list[JobSize]:
         names = filter_permitted_names(self._registry, question.jobs, scope, self._clock.now_ms())
@@ -455,7 +455,7 @@ class Executor:
             return EventPage([], 0)
         projects, jobs = visible
         if scope.grant is not None:
-            projects = projects_of_named(self._registry, projects, jobs, scope, self._clock.now_ms())
+            projects = find_job_projects(self._registry, projects, jobs, scope, self._clock.now_ms())
         # Holders of a link may see the job, but no alerts.
         without = question.without if scope.job is None else question.without | {EventType.ALERT}
         visible_part = msgspec.structs.replace(question, projects=projects, jobs=jobs, without=without)
@@ -464,9 +464,9 @@ class Executor:
     def _find_newest_of_job(self, job: Job) -> TimeRange:
         """Range around a job's newest sample; if all samples are of devices without a job, around its end or now."""
         ahead = self._clock.now_ms() + self._limits.future_seconds * SECOND
-        until = job_end(job)
+        until = find_end(job)
         until = self._clock.now_ms() if until is None else until
-        key = job_key(job.project, job.id)
+        key = compute_job_key(job.project, job.id)
         own = self._store.read_last_times([key]).get(key)
         last = until if own is None else own[1]
         return TimeRange(max(min(last, ahead) - WINDOW_MS, 0), min(max(last, until) + 1, MAX_TIME_MS))

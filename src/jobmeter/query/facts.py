@@ -77,7 +77,7 @@ class DiskQuestion(msgspec.Struct, Question[DiskFacts], frozen=True):
     of_job = True
 
 
-def job_facts(
+def get_job_facts(
     registry: Registry, question: JobFactsQuestion, projects: frozenset[str] | None, scope: Scope, now_ms: int
 ) -> JobFacts:
     """Answer a ``JobFactsQuestion`` for those projects (None: all). Raises LimitExceededError for too many jobs."""
@@ -131,7 +131,7 @@ def _findings(registry: Registry, jobs: dict[tuple[str, str], Job]) -> list[Even
     return found
 
 
-def node_facts(
+def get_node_facts(
     registry: Registry, question: NodeFactsQuestion, projects: frozenset[str] | None, scope: Scope, now_ms: int
 ) -> NodeFacts:
     """Answer a ``NodeFactsQuestion`` for those projects (None: all)."""

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from jobmeter.access.principal import Scope
-from jobmeter.model.device import pci_address
+from jobmeter.model.device import normalize_pci_address
 from jobmeter.model.event import GPU_BACK, GPU_NOT_PERMITTED, Event, EventFilter, EventType, Level
 from jobmeter.model.job import Condition, Job, JobFilter, JobView, Node, Operator
 from jobmeter.model.time import DAY, MINUTE, TimeRange
 from jobmeter.model.xid import read_xid
-from jobmeter.query.inventory import device_addresses
+from jobmeter.query.inventory import map_device_addresses
 from jobmeter.query.permitted import list_permitted_jobs
 from jobmeter.registry.base import Registry
 
@@ -47,7 +47,7 @@ class NodeFault(msgspec.Struct, frozen=True):
     jobs: tuple[Job, ...] = ()
 
 
-def node_faults(
+def read_node_faults(
     registry: Registry, nodes: Sequence[Node], projects: frozenset[str] | None, scope: Scope, now_ms: int
 ) -> Mapping[Place, list[NodeFault]]:
     """Return the faults of each faulty node, the newest first."""
@@ -88,7 +88,7 @@ def _group_by_node(nodes: Sequence[Node], events: Sequence[Event]) -> dict[Place
 def _faults(node: Node, events: Iterable[Event]) -> Iterator[NodeFault]:
     """Yield the lasting faults of a node from its events in order of time."""
     booted = node.info.get("booted")
-    addresses = device_addresses(node.info)
+    addresses = map_device_addresses(node.info)
     lasting: dict[tuple[str, str], dict[int, Event]] = {}
     for event in events:
         if isinstance(booted, int) and event.time < booted:
@@ -119,7 +119,7 @@ def _device(event: Event, addresses: Mapping[str, str]) -> str:
     kind, _, name = event.subject.partition(" ")
     if kind != "device":
         return ""
-    address = pci_address(name)
+    address = normalize_pci_address(name)
     return addresses.get(address, address) if address else name
 
 
@@ -154,7 +154,9 @@ def _had_device(view: JobView, place: Place, one: NodeFault) -> bool:
     cluster, node = place
     own = [each for each in view.allocations if each.node == node and each.cluster in ("", cluster)]
     named = [each for each in own if each.device == one.device]
-    if named or (own and one.device and not pci_address(one.device) and one.device.startswith(("gpu", "npu"))):
+    if named or (
+        own and one.device and not normalize_pci_address(one.device) and one.device.startswith(("gpu", "npu"))
+    ):
         return any(each.start <= one.start and (each.end is None or one.start <= each.end + MINUTE) for each in named)
     ends = ((replica, view.job.end if replica.end is None else replica.end) for replica in view.replicas)
     return any(

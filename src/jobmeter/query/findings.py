@@ -81,7 +81,7 @@ def list_findings(registry: Registry, question: FindingListQuestion, scope: Scop
 
 def _read(registry: Registry, wanted: EventsOfFindings, scope: Scope, now_ms: int) -> tuple[list[JobFinding], bool]:
     """Return the findings of visible jobs among the wanted ones, and True if a larger count would add none."""
-    listed = registry.listed_findings(wanted)
+    listed = registry.list_findings_by_time(wanted)
     jobs = _jobs(registry, listed, scope, now_ms)
     found = [JobFinding(one, jobs[one.project, one.job]) for one in listed if (one.project, one.job) in jobs]
     return found, len(listed) < wanted.count or wanted.count >= MOST_EVENTS

@@ -19,13 +19,13 @@ from jobmeter.model.question import Question
 from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.buckets import BucketedSeries, read
-from jobmeter.query.faults import NodeFault, node_faults
+from jobmeter.query.faults import NodeFault, read_node_faults
 from jobmeter.query.idle import ACTIVE, HOLD_MS, IDLE, WORK
-from jobmeter.query.inventory import Inventory, device_states, find_divided_devices, list_named_devices
+from jobmeter.query.inventory import Inventory, find_divided_devices, list_named_devices, map_device_states
 from jobmeter.query.meter import Meter
-from jobmeter.query.nodes import SILENT_MS, NodeState, list_visible_nodes, machines, state_of
+from jobmeter.query.nodes import SILENT_MS, NodeState, determine_state, list_visible_nodes, merge_machines
 from jobmeter.query.permitted import filter_permitted_series, list_permitted_jobs
-from jobmeter.query.request import Statistic, metrics_of, sources
+from jobmeter.query.request import Statistic, find_metrics, list_sources
 from jobmeter.query.selected_series import SelectedSeries, SeriesPart, SubjectKey
 from jobmeter.query.source import WHOLE_MS, Source
 from jobmeter.query.usage import UsageReadings
@@ -104,7 +104,7 @@ class _Found(msgspec.Struct):
         return key
 
 
-def fleet(registry: Registry, source: Source, question: FleetQuestion, scope: Scope, meter: Meter) -> Fleet:
+def read_fleet(registry: Registry, source: Source, question: FleetQuestion, scope: Scope, meter: Meter) -> Fleet:
     """Answer a ``FleetQuestion``. Raises LimitExceededError for more than ``MOST_JOBS`` running jobs."""
     now_ms, projects = meter.clock.now_ms(), scope.intersect_projects(question.projects)
     nodes = list_visible_nodes(registry, scope, projects)
@@ -115,8 +115,8 @@ def fleet(registry: Registry, source: Source, question: FleetQuestion, scope: Sc
         series = source.store.find(_selector(places, projects, now_ms, meter.limits))
         _measure(source, meter, filter_permitted_series(registry, series, scope, now_ms), now_ms, found)
     inventory = Inventory(nodes)
-    every = machines(nodes)
-    faults = node_faults(registry, every, projects, scope, now_ms) if every else {}
+    every = merge_machines(nodes)
+    faults = read_node_faults(registry, every, projects, scope, now_ms) if every else {}
     shown = [
         replace(
             _node(one, found, inventory, question.silent_ms, now_ms), faults=faults.get((one.cluster, one.name), ())
@@ -152,7 +152,7 @@ def _selector(places: Iterable[Place], projects: frozenset[str] | None, now_ms: 
     return SeriesSelector(
         projects=projects,
         nodes=tuple(sorted(places)),
-        metrics=sources(metrics_of((*WORK, CPU))),
+        metrics=list_sources(find_metrics((*WORK, CPU))),
         since=max(0, now_ms - WINDOW_MS),
         limit=_SERIES * limits.query_series,
     )
@@ -196,12 +196,12 @@ def _measure(source: Source, meter: Meter, series: Sequence[Series], now_ms: int
 def _node(node: Node, found: _Found, inventory: Inventory, silent_ms: int, now_ms: int) -> FleetNode:
     place = (node.cluster, node.name)
     names = {*list_named_devices(node.info), *found.devices.get(place, ())} - find_divided_devices(node.info)
-    states = device_states(node.info)
+    states = map_device_states(node.info)
     devices = [
         replace(_device(node, name, found, inventory, now_ms), state=states.get(name, ""))
         for name in sorted(names, key=make_natural_key)
     ]
-    return FleetNode(node, state_of(node, silent_ms, now_ms), found.cpu.get(place), devices)
+    return FleetNode(node, determine_state(node, silent_ms, now_ms), found.cpu.get(place), devices)
 
 
 def _device(node: Node, name: str, found: _Found, inventory: Inventory, now_ms: int) -> FleetDevice:

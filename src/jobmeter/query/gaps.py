@@ -103,7 +103,7 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
         return len(self.start)
 
 
-def gaps(presence: Presence) -> Gaps:
+def find_gaps(presence: Presence) -> Gaps:
     """Find the gaps of a member with a regular interval, which may change during its life."""
     start, end, count, sure = _pauses(presence)
     enough = FEWEST - 1 if not sure.any() or count[sure].max() == 1 else _FEWEST_STEPS

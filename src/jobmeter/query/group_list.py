@@ -6,11 +6,11 @@ from jobmeter.access.principal import Scope
 from jobmeter.model.job import JobGroup, Node
 from jobmeter.model.order import make_natural_key
 from jobmeter.query.group import ResourceGroup, ResourceGroupsQuestion
-from jobmeter.query.inventory import UNKNOWN, device_types
+from jobmeter.query.inventory import UNKNOWN, list_device_types
 from jobmeter.registry.base import Registry
 
 
-def resource_groups(registry: Registry, question: ResourceGroupsQuestion, scope: Scope) -> Sequence[ResourceGroup]:
+def list_resource_groups(registry: Registry, question: ResourceGroupsQuestion, scope: Scope) -> Sequence[ResourceGroup]:
     """Answer a ``ResourceGroupsQuestion``."""
     if scope.job is not None:
         return []
@@ -24,7 +24,7 @@ def resource_groups(registry: Registry, question: ResourceGroupsQuestion, scope:
         if selected(node.project, node.resource_group):
             nodes.setdefault(node.resource_group, []).append(node)
     jobs: dict[str, list[JobGroup]] = {}
-    for one in registry.job_groups(projects):
+    for one in registry.list_job_groups(projects):
         if selected(one.project, one.name):
             jobs.setdefault(one.name, []).append(one)
     names = sorted({*nodes, *jobs}, key=lambda name: (make_natural_key(name), name))
@@ -37,7 +37,7 @@ def _group(name: str, nodes: Sequence[Node], jobs: Sequence[JobGroup]) -> Resour
         name=name,
         nodes=len({(node.cluster, node.name) for node in nodes}),
         clusters=tuple(sorted({node.cluster for node in nodes} - {""}, key=make_natural_key)),
-        device_types=tuple(sorted({kind for node in nodes for kind in device_types(node.info)} - {UNKNOWN})),
+        device_types=tuple(sorted({kind for node in nodes for kind in list_device_types(node.info)} - {UNKNOWN})),
         jobs=sum(one.jobs for one in jobs),
         workspaces=tuple(sorted({workspace for one in jobs for workspace in one.workspaces})),
         created=min([*joined, *(one.created for one in jobs)], default=None),

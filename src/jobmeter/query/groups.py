@@ -27,16 +27,16 @@ from jobmeter.query.group import (
     RequestsQuestion,
     sum_amounts,
 )
-from jobmeter.query.inventory import Inventory, device_types
+from jobmeter.query.inventory import Inventory, list_device_types
 from jobmeter.query.meter import Meter
-from jobmeter.query.node_loads import node_loads
-from jobmeter.query.nodes import machines, state_of
+from jobmeter.query.node_loads import compute_node_loads
+from jobmeter.query.nodes import determine_state, merge_machines
 from jobmeter.query.permitted import list_permitted_jobs
-from jobmeter.query.reduce import bucket
-from jobmeter.query.request import GroupRef, metrics_of, sources
+from jobmeter.query.reduce import build_buckets
+from jobmeter.query.request import GroupRef, find_metrics, list_sources
 from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.query.source import WHOLE_MS, Source
-from jobmeter.query.subjects import projects_of
+from jobmeter.query.subjects import find_projects
 from jobmeter.query.usage import (
     LIMITS,
     METRICS,
@@ -136,21 +136,21 @@ class Groups:
         views = list(self._registry.group_jobs(projects, question.group.id, question.range, now_ms))
         running = self._select_in_state(views, question.range, frozenset({JobState.RUNNING}), projects)
         capacities = self._capacities(nodes, parts, projects, question.range)
-        loads = node_loads(running, capacities)
+        loads = compute_node_loads(running, capacities)
         return [
             NodeLoad(
                 node=node,
-                state=state_of(node, question.silent_ms, now_ms),
+                state=determine_state(node, question.silent_ms, now_ms),
                 capacity=capacities[node.cluster, node.name],
                 load=loads.get((node.cluster, node.name), Load()),
             )
-            for node in machines(nodes)
+            for node in merge_machines(nodes)
         ]
 
     def _nodes(self, question: GroupNodesQuestion, scope: Scope) -> Sequence[GroupNode]:
         found: dict[Place, set[str]] = {}
         for node in self.list_nodes(question.group, question.range, scope):
-            found.setdefault((node.name, node.cluster), set()).update(device_types(node.info))
+            found.setdefault((node.name, node.cluster), set()).update(list_device_types(node.info))
         return [
             GroupNode(name=name, cluster=cluster, device_types=tuple(sorted(types - {""})))
             for (name, cluster), types in sorted(found.items())
@@ -166,7 +166,7 @@ class Groups:
         error = NotFoundError(f"there is no resource group {group.id!r}", "resource_group", group.id)
         if scope.job is not None:
             raise error
-        projects = projects_of(group.project, scope)
+        projects = find_projects(group.project, scope)
         if scope.grant is not None:
             if projects is None:
                 projects = frozenset(one.name for one in self._registry.list_projects(None, self._clock.now_ms()))
@@ -235,13 +235,15 @@ class Groups:
         last = self._source.read_previous(keys, span.end_ms, Meter(self._clock, self._limits))
         last = last.select(np.argsort(last.index))
         gauges = np.zeros(len(keys), np.bool_)
-        return UsageReadings(BucketedSeries(shape, bucket(last, WHOLE_MS, gauges, References.none(len(keys))), {}))
+        return UsageReadings(
+            BucketedSeries(shape, build_buckets(last, WHOLE_MS, gauges, References.make_empty(len(keys))), {})
+        )
 
     def _shape(
         self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
     ) -> SelectedSeries:
         most = _SERIES * self._limits.query_series
-        metrics = sources(metrics_of(names))
+        metrics = list_sources(find_metrics(names))
         nodes = partial(self._registry.list_nodes, projects)
         return SelectedSeries(
             selection.select_jobs(self._source.store, views, metrics, span, self._limits, nodes, most)
@@ -323,7 +325,7 @@ def _group_by_place(nodes: Iterable[Node]) -> dict[Place, list[Node]]:
 
 def _devices(info: Mapping[str, Any], allowed: Amounts) -> Mapping[str, int]:
     """Count devices by type: as the node's record states, or as many as jobs have there if more."""
-    types = Counter(device_types(info))
+    types = Counter(list_device_types(info))
     if not types:
         return allowed.device_types
     if allowed.devices > types.total():

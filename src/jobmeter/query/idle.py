@@ -17,13 +17,13 @@ from jobmeter.model.question import Question
 from jobmeter.model.time import MAX_TIME_MS, MINUTE, TimeRange, ceil_to, floor_to
 from jobmeter.query import selection
 from jobmeter.query.buckets import read
-from jobmeter.query.defaults import default_step, life
+from jobmeter.query.defaults import choose_step, compute_life
 from jobmeter.query.inventory import Inventory
 from jobmeter.query.meter import Meter
 from jobmeter.query.request import By, JobRef
 from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.query.source import Source
-from jobmeter.query.stretches import sustained
+from jobmeter.query.stretches import find_sustained
 from jobmeter.registry.base import Registry
 
 ACTIVE = ("gpu.sm.active", "npu.sm.active")
@@ -43,7 +43,7 @@ Steps = tuple[Int64s, Float64s]
 """Start times of the measured steps, ascending, and the highest value of each step."""
 UseByDevice = Mapping[Device, Steps]
 Measure = Callable[[Sequence[JobView], TimeRange, int], Mapping[str, UseByDevice]]
-"""Function that measures the devices of jobs in a span, in steps, by ``owner_of``; see ``measure_devices``."""
+"""Function that measures the devices of jobs in a span, in steps, by ``name_owner``; see ``measure_devices``."""
 
 
 class IdleQuestion(msgspec.Struct, Question["IdleTime"], frozen=True):
@@ -133,13 +133,13 @@ def measure_idle_times(
             whole = TimeRange(min(one.steps.start_ms for one in some), max(one.steps.end_ms for one in some))
             used = measure([one.view for one in some], whole, step_ms)
             for one in some:
-                yield _measure_idle_time(one, used.get(selection.owner_of(one.view.job), {}), types(one.view))
+                yield _measure_idle_time(one, used.get(selection.name_owner(one.view.job), {}), types(one.view))
 
 
 def measure_devices(
     registry: Registry, source: Source, meter: Meter, views: Sequence[JobView], span: TimeRange, step_ms: int
 ) -> Mapping[str, UseByDevice]:
-    """Read the highest value of the metrics ``WORK`` in each step, by job (``owner_of``) and device."""
+    """Read the highest value of the metrics ``WORK`` in each step, by job (``name_owner``) and device."""
     nodes = partial(registry.list_nodes, frozenset(view.job.project for view in views))
     most = _SERIES * meter.limits.query_series
     entries = selection.select_jobs(source.store, views, frozenset(WORK), span, meter.limits, nodes, most, by=By.DEVICE)
@@ -172,10 +172,10 @@ def _merge_highest(parts: Sequence[Steps]) -> Steps:
 
 
 def _life(view: JobView, now_ms: int) -> _Life:
-    span = life(view.job, now_ms)
+    span = compute_life(view.job, now_ms)
     allocated = _find_allocated(view, span)
     steps = int(np.clip(_POINTS // max(len(allocated), 1), _FEWEST_STEPS, _MOST_STEPS))
-    return _Life(view, span, allocated, max(default_step(span, steps), _LEAST_STEP_MS))
+    return _Life(view, span, allocated, max(choose_step(span, steps), _LEAST_STEP_MS))
 
 
 def _batches(lives: Iterable[_Life]) -> Iterator[list[_Life]]:
@@ -260,7 +260,7 @@ def _find_stretches(time: Int64s, true: Bools, span: TimeRange, step_ms: int, ho
     if len(time) == 1:
         found = [(int(time[0]), int(time[0]) + step_ms)] if true[0] and step_ms >= hold_ms else []
     else:
-        found = [(one.start, one.end) for one in sustained(time, true, hold_ms)]
+        found = [(one.start, one.end) for one in find_sustained(time, true, hold_ms)]
     for start, end in found:
         inside = max(start, span.start_ms), min(end, span.end_ms)
         if inside[1] - inside[0] >= max(hold_ms, 1):

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jobmeter.model.device import pci_address
+from jobmeter.model.device import normalize_pci_address
 from jobmeter.model.job import Node
 
 UNKNOWN = ""
 """Type of a device that no record names."""
 
 
-def device_types(info: Mapping[str, Any]) -> list[str]:
+def list_device_types(info: Mapping[str, Any]) -> list[str]:
     """List the type of each device of a node. Partitions count in place of their device, because jobs have them."""
     divided = find_divided_devices(info)
     return [name for device, name in _devices(info) if not device or device not in divided]
@@ -27,14 +27,14 @@ def find_divided_devices(info: Mapping[str, Any]) -> set[str]:
     return {str(one.get("device", "")) for one in _read_devices(info) if str(one.get("uuid", "")) in parents}
 
 
-def device_addresses(info: Mapping[str, Any]) -> dict[str, str]:
+def map_device_addresses(info: Mapping[str, Any]) -> dict[str, str]:
     """By its address on the bus (``pci_address``) the name of each device of a node whose agent says it."""
     listed = _read_devices(info)
-    found = ((pci_address(str(one.get("pci", ""))), str(one.get("device", ""))) for one in listed)
+    found = ((normalize_pci_address(str(one.get("pci", ""))), str(one.get("device", ""))) for one in listed)
     return {address: device for address, device in found if address and device}
 
 
-def device_states(info: Mapping[str, Any]) -> dict[str, str]:
+def map_device_states(info: Mapping[str, Any]) -> dict[str, str]:
     """Reason why the node's agent cannot measure a device, by device name; measured devices are left out."""
     return {str(one.get("device", "")): str(one["state"]) for one in _read_devices(info) if one.get("state")}
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from jobmeter.model.batch import NEVER, SeriesKeys
 from jobmeter.model.job import Job, JobFilter, JobState
 from jobmeter.model.series import Series
-from jobmeter.query.defaults import job_end
-from jobmeter.query.series import owners_of
+from jobmeter.query.defaults import find_end
+from jobmeter.query.series import list_owners
 from jobmeter.registry.base import Registry
 
 _FEW = 8
@@ -15,7 +15,7 @@ _FINISHED = frozenset(state for state in JobState if state.finished)
 _Names = tuple[str, str]
 
 
-def job_ends(registry: Registry, series: Sequence[Series], keys: SeriesKeys, now_ms: int) -> tuple[int, ...]:
+def read_job_ends(registry: Registry, series: Sequence[Series], keys: SeriesKeys, now_ms: int) -> tuple[int, ...]:
     """Return the end of the job of each series, as in ``Samples.ends``. ``keys`` are the keys of the series."""
     names = _names(series, keys)
     if len(names) <= _FEW:
@@ -30,7 +30,7 @@ def job_ends(registry: Registry, series: Sequence[Series], keys: SeriesKeys, now
 def get_cached_job_ends(
     registry: Registry, series: Sequence[Series], keys: SeriesKeys, now_ms: int
 ) -> tuple[int, ...] | None:
-    """Return ``job_ends`` from memory without waiting; None if memory does not have all jobs."""
+    """Return ``read_job_ends`` from memory without waiting; None if memory does not have all jobs."""
     names = _names(series, keys)
     if len(names) > _FEW:
         return None
@@ -45,9 +45,9 @@ def get_cached_job_ends(
 
 def _names(series: Sequence[Series], keys: SeriesKeys) -> Sequence[_Names]:
     """Return the distinct projects and ids of the jobs."""
-    return [(project, job) for project, job in owners_of(series, keys) if job]
+    return [(project, job) for project, job in list_owners(series, keys) if job]
 
 
 def _ends(jobs: Sequence[Job], series: Sequence[Series]) -> tuple[int, ...]:
-    ends = {(job.project, job.id): end for job in jobs if (end := job_end(job)) is not None}
+    ends = {(job.project, job.id): end for job in jobs if (end := find_end(job)) is not None}
     return tuple([ends.get((one.project, one.job), NEVER) for one in series]) if ends else ()

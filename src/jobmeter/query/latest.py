@@ -14,14 +14,14 @@ from jobmeter.model.question import Question
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.buckets import BucketedSeries, sort_buckets
 from jobmeter.query.layout import Layout
-from jobmeter.query.lines import find_aggregate, unit_of
+from jobmeter.query.lines import choose_unit, find_aggregate
 from jobmeter.query.meter import Meter
-from jobmeter.query.reduce import bucket, merge, take
-from jobmeter.query.request import By, JobRef, NodeRef, Statistic, sources
+from jobmeter.query.reduce import build_buckets, merge, take
+from jobmeter.query.request import By, JobRef, NodeRef, Statistic, list_sources
 from jobmeter.query.restarts import join_restarts
 from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.query.source import Source
-from jobmeter.query.table import lines_of
+from jobmeter.query.table import compute_lines
 
 WINDOW_MS = 5 * MINUTE
 """Largest age in milliseconds of a latest value, relative to the newest sample."""
@@ -71,12 +71,12 @@ def drop_superseded(shape: SelectedSeries, view: JobView, by: By, columns: Bucke
 
 
 def _read_last(source: Source, keys: SeriesKeys, counters: Bools, span: TimeRange, meter: Meter) -> BucketColumns:
-    references = References.none(len(keys))
+    references = References.make_empty(len(keys))
     last = merge([])
     for piece in source.read_pieces(keys, span, _FINEST_MS, meter):
         if isinstance(piece.columns, SampleColumns):
             # A bucket of a millisecond has one sample.
-            last = _ends(merge([last, bucket(piece.columns, _FINEST_MS, counters, references)]))
+            last = _ends(merge([last, build_buckets(piece.columns, _FINEST_MS, counters, references)]))
     return last
 
 
@@ -86,14 +86,16 @@ def _ends(columns: BucketColumns) -> BucketColumns:
     return take(columns, ended)
 
 
-def values(
+def compute_values(
     frame: BucketedSeries, metrics: Sequence[Metric], question: LatestQuestion, layout: Layout
 ) -> Iterator[LatestValue]:
     """Compute the latest values of metrics for the lines of a layout, from a frame of ``read_newest`` columns."""
     line, heads = layout.line, layout.heads
     for metric in metrics:
-        unit = unit_of(metric, Statistic.MEAN)
-        table = lines_of(frame, metric, Statistic.MEAN, question.aggregate or find_aggregate(metric, question.by), line)
+        unit = choose_unit(metric, Statistic.MEAN)
+        table = compute_lines(
+            frame, metric, Statistic.MEAN, question.aggregate or find_aggregate(metric, question.by), line
+        )
         times = _times(frame, metric, line, len(heads))
         for owner, value in zip(table.owner.tolist(), table.value.tolist(), strict=True):
             replica, node, device, rank = heads[owner]
@@ -112,7 +114,7 @@ def values(
 def _times(frame: BucketedSeries, metric: Metric, line: Int64s, lines: int) -> Int64s:
     """For each line the time of the newest sample behind the metric."""
     times = np.zeros(lines, np.int64)
-    for name in sources([metric]):
+    for name in list_sources([metric]):
         rows = frame.select_rows(name)
         np.maximum.at(times, line[frame.shape.member[rows.index]], rows.last_time)
     return times

@@ -13,7 +13,7 @@ from jobmeter.model.job import JobView
 from jobmeter.query.lines import LineLabels, Ranks, assign, find_aggregate, sort_key
 from jobmeter.query.request import By, LineName, MetricQuery, Statistic
 from jobmeter.query.selected_series import SelectedSeries, SubjectKey
-from jobmeter.query.selection import devices_of
+from jobmeter.query.selection import list_devices
 from jobmeter.store.base import StoreMemory
 from jobmeter.store.cache import Cache
 
@@ -84,7 +84,7 @@ class Grid:
 
 
 def _way(metric: Metric, how: Aggregate | None, by: By) -> Aggregate:
-    """Return the way to combine the members of a line, as in ``jobmeter.query.table.lines_of``."""
+    """Return the way to combine the members of a line, as in ``jobmeter.query.table.compute_lines``."""
     how = how or find_aggregate(metric, by)
     return (metric.on_node if how is Aggregate.WHOLE else how) or metric.over
 
@@ -171,7 +171,7 @@ class Layouts:
         if found is None or found.unassigned not in (None, unassigned):
             return None
         if found.view is not view:
-            if (found.ranks, found.devices) != (Ranks.from_view(view), devices_of(view)):
+            if (found.ranks, found.devices) != (Ranks.from_view(view), list_devices(view)):
                 return None
             found.view = view  # the next comparison is then by identity
         return found
@@ -190,6 +190,6 @@ class Layouts:
         Read ``validator`` and ``unassigned`` before building it.
         """
         found = layout if layout.range_independent else None
-        entry = CachedLayout(view, ranks, devices_of(view), unassigned, found)
+        entry = CachedLayout(view, ranks, list_devices(view), unassigned, found)
         entries = 1 if found is None else len(found.shape.entries)
         self._cache.put((Layouts, key), validator, entry, _ENTRY_BYTES * entries)

@@ -61,7 +61,7 @@ def find_aggregate(metric: Metric, by: By) -> Aggregate | None:
     return metric.on_node if by is By.NODE else None
 
 
-def unit_of(metric: Metric, statistic: Statistic) -> str:
+def choose_unit(metric: Metric, statistic: Statistic) -> str:
     """Return the unit of a line's values."""
     if statistic is Statistic.COUNT:
         return "{sample}"

@@ -36,7 +36,7 @@ class LogLinesQuestion(msgspec.Struct, Question[Iterator[list[LogLine]]], frozen
     limit: int | None = None
 
 
-def selector_of(question: LogQuestion, subject: Job | Sequence[Node]) -> LogSelector:
+def make_selector(question: LogQuestion, subject: Job | Sequence[Node]) -> LogSelector:
     """Build the store's query. Raises LimitExceededError (field ``limit``), InvalidRequestError naming the field."""
     if question.limit > MAX_LINES:
         raise LimitExceededError(f"a page may have {MAX_LINES} lines, not {question.limit}", "limit")
@@ -52,7 +52,9 @@ def selector_of(question: LogQuestion, subject: Job | Sequence[Node]) -> LogSele
     return LogSelector(node=subject[0].name, projects=frozenset(node.project for node in subject), **filtered)
 
 
-def pages(read: Callable[[LogSelector], LogPage], selector: LogSelector, limit: int | None) -> Iterator[list[LogLine]]:
+def iterate_pages(
+    read: Callable[[LogSelector], LogPage], selector: LogSelector, limit: int | None
+) -> Iterator[list[LogLine]]:
     """Iterate over a selection from its offset on, at most ``limit`` lines (None: all), in lists of bounded size.
 
     Each page begins at the time where the previous one ended, so that all pages cost about the same.
@@ -134,14 +136,14 @@ def read_next_lines(
     if cursor is not None:
         question = continue_since(question, cursor.time_ns, cursor.passed)
     found = read(replace(question, limit=size + len(given) + 1)).lines
-    fresh = [line for line in found if digest(line) not in given]
+    fresh = [line for line in found if compute_digest(line) not in given]
     lines = fresh[:size]
     if len(fresh) <= size or not lines:
         return lines, None
     return lines, _end(lines, cursor)
 
 
-def digest(line: LogLine) -> int:
+def compute_digest(line: LogLine) -> int:
     """Compute a 64-bit digest of a line's identity."""
     time_ns, replica, attempt, stream, text = line.order
     parts = f"{line.project}\x1f{time_ns}\x1f{replica}\x1f{attempt}\x1f{stream}\x1f".encode()
@@ -150,7 +152,7 @@ def digest(line: LogLine) -> int:
 
 def _end(lines: list[LogLine], before: LogCursor | None) -> LogCursor:
     time_ns = lines[-1].time_ns
-    given = tuple(digest(line) for line in lines if line.time_ns == time_ns)
+    given = tuple(compute_digest(line) for line in lines if line.time_ns == time_ns)
     passed = 0
     if before is not None and before.time_ns == time_ns:
         given, passed = before.given + given, before.passed

@@ -13,13 +13,13 @@ from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.catalog import Metric
 from jobmeter.model.job import Job, JobView, Node
-from jobmeter.model.series import NO_JOB, job_key
+from jobmeter.model.series import NO_JOB, compute_job_key
 from jobmeter.model.time import HOUR, Clock, TimeRange
 from jobmeter.query import selection
 from jobmeter.query.buckets import BucketedSeries, read, read_memory
 from jobmeter.query.groups import Groups
 from jobmeter.query.layout import MOST_POINTS, CachedLayout, Layout, Layouts, lay_out
-from jobmeter.query.lines import Ranks, find_aggregate, unit_of
+from jobmeter.query.lines import Ranks, choose_unit, find_aggregate
 from jobmeter.query.meter import Meter
 from jobmeter.query.permitted import filter_permitted_series
 from jobmeter.query.request import (
@@ -34,20 +34,20 @@ from jobmeter.query.request import (
     MetricResult,
     MetricSelection,
     NodeRef,
-    bucket_count,
     check,
+    compute_series_start,
+    count_buckets,
+    find_sources,
     is_own,
-    series_since,
-    sources_of,
 )
 from jobmeter.query.response_cache import ResponseCache, Validator
 from jobmeter.query.restarts import join_restarts
-from jobmeter.query.result_cache import CachedPart, ResultCache, Tables, ends, interleave, middle
+from jobmeter.query.result_cache import CachedPart, ResultCache, Tables, cut_ends, find_middle, interleave
 from jobmeter.query.sampled import SampledLine, SampledQuestion, Sampling
 from jobmeter.query.selected_series import SelectedSeries
-from jobmeter.query.source import RAW_IS_QUICK, Source, hours_around
-from jobmeter.query.subjects import Subjects, is_shown, projects_of
-from jobmeter.query.table import EMPTY, ResultTable, lines_of
+from jobmeter.query.source import RAW_IS_QUICK, Source, widen_to_hours
+from jobmeter.query.subjects import Subjects, find_projects, is_shown
+from jobmeter.query.table import EMPTY, ResultTable, compute_lines
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
@@ -99,7 +99,7 @@ class Measurements:
         resolved = self._resolve(query, scope, names)
         return self._result(query, metrics, resolved, self._tables(query, metrics, resolved, meter), meter)
 
-    def from_memory(self, query: MetricQuery, scope: Scope) -> MetricResult | None:
+    def answer_from_memory(self, query: MetricQuery, scope: Scope) -> MetricResult | None:
         """Answer a query without waiting; None if some data is not in memory, or if the answer takes longer."""
         selection = check(query, self._limits)
         resolved = self._resolve_cached(query, scope, selection.sources)
@@ -175,12 +175,12 @@ class Measurements:
     ) -> ResolvedQuery:
         """Resolve some metrics of a job to series in lines."""
         job = view.job
-        key = (job.project, job.id, names, by, series_filter, series_since(span, self._limits))
+        key = (job.project, job.id, names, by, series_filter, compute_series_start(span, self._limits))
         revision, unassigned = self._revisions(job)
         cached = None if revision is None else self._layouts.get(key, view, revision, unassigned)
         if cached is not None and cached.layout is not None:
             return ResolvedQuery(job.project, cached.layout, job.limits)
-        own = selection.find_own_series(self._store, job, names, self._limits, series_since(span, self._limits))
+        own = selection.find_own_series(self._store, job, names, self._limits, compute_series_start(span, self._limits))
         validator = own if revision is None else revision
         cached = None if revision is not None else self._layouts.get(key, view, own, unassigned)
         layout = None if cached is None else cached.layout
@@ -199,7 +199,7 @@ class Measurements:
 
     def _revisions(self, job: Job) -> tuple[Hashable | None, Hashable | None]:
         """Revisions of the job's series and of the series without a job."""
-        return self._store.get_revision((job_key(job.project, job.id),)), self._store.get_revision((NO_JOB,))
+        return self._store.get_revision((compute_job_key(job.project, job.id),)), self._store.get_revision((NO_JOB,))
 
     def resolve_nodes(
         self,
@@ -214,8 +214,8 @@ class Measurements:
         """Resolve some metrics of nodes to series in lines."""
         # A key that sees only some resources must not see another project's node of equal name.
         own = scope.grant is not None
-        projects = frozenset(node.project for node in nodes) if own else projects_of(ref.project, scope)
-        found = selection.series_of_nodes(self._store, nodes, projects, names, span, self._limits)
+        projects = frozenset(node.project for node in nodes) if own else find_projects(ref.project, scope)
+        found = selection.find_node_series(self._store, nodes, projects, names, span, self._limits)
         entries = selection.select_nodes(filter_permitted_series(self._registry, found, scope, self._clock.now_ms()))
         layout = lay_out(
             SelectedSeries(series_filter.filter(entries)), by, Ranks.from_view(None), range_independent=False
@@ -226,7 +226,7 @@ class Measurements:
         self, query: MetricQuery, selection: MetricSelection, resolved: ResolvedQuery
     ) -> MetricResult | None:
         layout, memory = resolved.layout, self._store.memory
-        points = len(layout.heads) * len(query.metrics) * bucket_count(query.range, query.step_ms)
+        points = len(layout.heads) * len(query.metrics) * count_buckets(query.range, query.step_ms)
         if memory is None or points > _SPARSE * MOST_POINTS or query.range.length_ms > RAW_IS_QUICK:
             return None
         found = layout.read_means(query, memory) if selection.own else None
@@ -297,8 +297,8 @@ class Measurements:
         layout, span = resolved.layout, query.range
         is_cached = layout.range_independent and span.length_ms > RAW_IS_QUICK and all(map(is_own, metrics))
         revision = self._store.get_revision(layout.shape.jobs) if is_cached else None
-        rolled = [] if revision is None else self._store.find_rolled_up_ranges(layout.shape.jobs, hours_around(span))
-        inside = middle(span, query.step_ms, rolled)
+        rolled = [] if revision is None else self._store.find_rolled_up_ranges(layout.shape.jobs, widen_to_hours(span))
+        inside = find_middle(span, query.step_ms, rolled)
         if inside is None:
             return of(span)
         name = query.metrics, query.step_ms, query.statistic, query.aggregate
@@ -307,17 +307,17 @@ class Measurements:
         )
         if not part.fresh:
             meter.count_cached(part.rows, part.tiers)
-        before, after = (of(end) if end.length_ms else None for end in ends(span, inside))
+        before, after = (of(end) if end.length_ms else None for end in cut_ends(span, inside))
         parts = [tables for tables in (before, part.tables, after) if tables is not None]
         return {metric.name: interleave([tables[metric.name] for tables in parts]) for metric in metrics}
 
     @staticmethod
     def _table(frame: BucketedSeries, metric: Metric, query: MetricQuery, layout: Layout) -> ResultTable:
-        if not layout.shape.measures(sources_of(metric)):
+        if not layout.shape.measures(find_sources(metric)):
             return EMPTY
         one_line_per_series = metric.name in layout.one_line_per_series
         how = query.aggregate or find_aggregate(metric, query.by)
-        return lines_of(frame, metric, query.statistic, how, layout.line, one_line_per_series=one_line_per_series)
+        return compute_lines(frame, metric, query.statistic, how, layout.line, one_line_per_series=one_line_per_series)
 
     def _resolve(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery:
         series_filter = selection.SeriesFilter(query.replicas, query.devices, query.labels)
@@ -351,7 +351,7 @@ class Measurements:
         if revision is None:
             return None
         series_filter = selection.SeriesFilter(query.replicas, query.devices, query.labels)
-        key = (job.project, job.id, names, query.by, series_filter, series_since(query.range, self._limits))
+        key = (job.project, job.id, names, query.by, series_filter, compute_series_start(query.range, self._limits))
         cached = self._layouts.get(key, view, revision, unassigned)
         return None if cached is None else (job, cached)
 
@@ -369,7 +369,7 @@ def _lines(metric: Metric, query: MetricQuery, table: ResultTable, layout: Layou
     if not finite.all():
         table = table.select(finite)
     bounds = np.searchsorted(table.owner, np.arange(len(layout.heads) + 1)).tolist()
-    unit = unit_of(metric, query.statistic)
+    unit = choose_unit(metric, query.statistic)
     lines: list[tuple[int, Line]] = []
     for at in layout.order:
         rows = slice(bounds[at], bounds[at + 1])

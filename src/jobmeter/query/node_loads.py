@@ -26,7 +26,7 @@ class _Sum(msgspec.Struct):
         )
 
 
-def node_loads(parts: UsageParts, places: Collection[Place]) -> dict[Place, Load]:
+def compute_node_loads(parts: UsageParts, places: Collection[Place]) -> dict[Place, Load]:
     """Compute the load of each of those nodes that has replicas.
 
     A replica without a known cluster is matched by node name only.

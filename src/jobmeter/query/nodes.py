@@ -11,7 +11,7 @@ from jobmeter.model.job import Node
 from jobmeter.model.order import make_natural_key
 from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MINUTE
-from jobmeter.query.faults import NodeFault, node_faults
+from jobmeter.query.faults import NodeFault, read_node_faults
 from jobmeter.registry.base import Registry
 
 SILENT_MS = 3 * MINUTE
@@ -74,18 +74,18 @@ def find_nodes(registry: Registry, question: NodesQuestion, scope: Scope, now_ms
         if (not question.clusters or node.cluster in question.clusters)
         and (not question.resource_groups or node.resource_group in question.resource_groups)
     ]
-    return [NodeStatus(node, state_of(node, question.silent_ms, now_ms)) for node in machines(found)]
+    return [NodeStatus(node, determine_state(node, question.silent_ms, now_ms)) for node in merge_machines(found)]
 
 
 def find_faults(registry: Registry, question: NodeFaultsQuestion, scope: Scope, now_ms: int) -> Sequence[FaultyNode]:
     """Answer a ``NodeFaultsQuestion``."""
     nodes = [
         node
-        for node in machines(list_visible_nodes(registry, scope))
+        for node in merge_machines(list_visible_nodes(registry, scope))
         if (not question.resource_groups or node.resource_group in question.resource_groups)
         and (not question.names or node.name in question.names)
     ]
-    found = node_faults(registry, nodes, scope.projects, scope, now_ms)
+    found = read_node_faults(registry, nodes, scope.projects, scope, now_ms)
     return [FaultyNode(node, cluster, faults) for (cluster, node), faults in found.items()]
 
 
@@ -98,7 +98,7 @@ def list_visible_nodes(
     return [node for node in registry.list_nodes(scope.intersect_projects(projects), names) if scope.shows_node(node)]
 
 
-def machines(nodes: Iterable[Node]) -> list[Node]:
+def merge_machines(nodes: Iterable[Node]) -> list[Node]:
     """Merge records into machines, by cluster and name: several projects may have a record of one machine.
 
     The description is that of the newest record made by an agent; the last contact is the newest of all records.
@@ -118,7 +118,7 @@ def _machine(records: Sequence[Node]) -> Node:
     return replace(best, resource_group=group, first_seen=first, last_seen=last)
 
 
-def state_of(node: Node, silent_ms: int, now_ms: int) -> NodeState:
+def determine_state(node: Node, silent_ms: int, now_ms: int) -> NodeState:
     """Determine the state of a node by its last contact; a long interval allows a longer silence."""
     interval = node.info.get("interval_ms")
     patience = max(silent_ms, _INTERVALS * interval if isinstance(interval, int) and 0 < interval <= DAY else 0)

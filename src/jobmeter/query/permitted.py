@@ -17,7 +17,7 @@ from jobmeter.model.log_tree import LogQuery, Property
 from jobmeter.model.question import Question
 from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange
-from jobmeter.query.defaults import job_created
+from jobmeter.query.defaults import find_creation
 from jobmeter.query.subjects import is_shown
 from jobmeter.registry.base import Registry
 
@@ -108,7 +108,7 @@ def list_permitted_projects(
             for down in (True, False)
         )
         if newest is not None or scope.grant.shows(one.name):
-            created = None if oldest is None else job_created(oldest)
+            created = None if oldest is None else find_creation(oldest)
             shown.append(Project(name=one.name, created=created, latest=newest))
     return shown
 
@@ -149,7 +149,7 @@ def _iterate_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms:
             return
 
 
-def projects_of_named(
+def find_job_projects(
     registry: Registry, projects: frozenset[str] | None, jobs: tuple[str, ...], scope: Scope, now_ms: int
 ) -> frozenset[str]:
     """Return the projects of the named jobs, which must all be inside the scope.

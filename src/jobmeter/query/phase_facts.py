@@ -15,15 +15,15 @@ from jobmeter.model.job import Job, JobView
 from jobmeter.model.log import LogLine
 from jobmeter.model.question import Question
 from jobmeter.model.time import NS_PER_MS, TimeRange
-from jobmeter.query.checkpoints import Saying, checkpoint_reports
+from jobmeter.query.checkpoints import Saying, collect_checkpoint_reports
 from jobmeter.query.course import Course
-from jobmeter.query.defaults import default_step, life
+from jobmeter.query.defaults import choose_step, compute_life
 from jobmeter.query.meter import Meter
 from jobmeter.query.phases import PREPARING, SCHEDULED, PhaseFacts
 from jobmeter.query.request import By, JobRef, LogQuestion, MetricQuery
 from jobmeter.query.sampled import SampledQuestion
 from jobmeter.query.selection import find_own_series
-from jobmeter.query.source import Source, buckets
+from jobmeter.query.source import Source, read_series_buckets
 
 STEPS = 720
 """Most steps in which a job's life is read."""
@@ -61,7 +61,7 @@ def read_facts(source: Source, view: JobView, answer: Answering, meter: Meter, m
     events = _events(job, answer)
     courses, (reports, steps) = _courses(job, answer, metrics, span), _reports(source, job, span, meter)
     # The search of the log is the last of all: it may take what is left of the caller's budget.
-    said = checkpoint_reports([*_read_lines(_lines(job, answer)), *_read_events(events)])
+    said = collect_checkpoint_reports([*_read_lines(_lines(job, answer)), *_read_events(events)])
     recorded = [one.created for one in job.checkpoints if one.created is not None]
     return PhaseFacts(
         courses=courses,
@@ -74,7 +74,7 @@ def read_facts(source: Source, view: JobView, answer: Answering, meter: Meter, m
 
 def _run_span(view: JobView, now_ms: int) -> TimeRange:
     """Return the life of a job from the start of its first attempt on."""
-    span = life(view.job, now_ms)
+    span = compute_life(view.job, now_ms)
     starts = [one.start for one in view.replicas if one.start is not None]
     return TimeRange(min([span.start_ms, *starts]), span.end_ms)
 
@@ -84,7 +84,7 @@ def _courses(job: Job, answer: Answering, metrics: Sequence[str], span: TimeRang
         subject=JobRef(job.id, job.project),
         metrics=tuple(metrics),
         range=span,
-        step_ms=default_step(span, STEPS),
+        step_ms=choose_step(span, STEPS),
         by=By.JOB,
         aggregate=Aggregate.WHOLE,
     )
@@ -98,8 +98,10 @@ def _reports(source: Source, job: Job, span: TimeRange, meter: Meter) -> tuple[I
     """Return when the program reported one of ``REPORTS`` first and last in each bucket; and numbers of steps."""
     series = find_own_series(source.store, job, REPORTS, meter.limits)
     counters = np.zeros(len(series), np.bool_)
-    step_ms = default_step(span, STEPS)
-    columns = buckets(source, SeriesKeys.from_series(series), counters, span, step_ms, owned_ms=0, meter=meter)
+    step_ms = choose_step(span, STEPS)
+    columns = read_series_buckets(
+        source, SeriesKeys.from_series(series), counters, span, step_ms, owned_ms=0, meter=meter
+    )
     found: Int64s = np.unique(np.concatenate([columns.first_time, columns.last_time]))
     names = {one.metric for one in series}
     numbers = next((name for name in NUMBERS if name in names), None)

@@ -18,10 +18,10 @@ from jobmeter.model.question import Question
 from jobmeter.model.time import MINUTE
 from jobmeter.query.checkpoints import CheckpointReports, find_checkpoints
 from jobmeter.query.course import Course, Interval
-from jobmeter.query.defaults import job_end
+from jobmeter.query.defaults import find_end
 from jobmeter.query.idle import IDLE, WORK
 from jobmeter.query.request import JobRef
-from jobmeter.query.stretches import GAP_INTERVALS, find_usual_interval, steady_stretches
+from jobmeter.query.stretches import GAP_INTERVALS, find_steady_stretches, find_usual_interval
 
 WRITES = ("disk.write", "network.transmit")
 ALLOCATED = "Allocated"
@@ -101,7 +101,7 @@ class _Beginning(msgspec.Struct, frozen=True):
     began: int | None
 
 
-def phases_of(view: JobView, facts: PhaseFacts, now_ms: int) -> JobPhases:
+def compute_phases(view: JobView, facts: PhaseFacts, now_ms: int) -> JobPhases:
     """Return the phases of a job."""
     job = view.job
     beginning = _beginning(view, facts)
@@ -135,7 +135,7 @@ def _merge_spans(spans: Iterable[PhaseSpan]) -> list[PhaseSpan]:
 
 
 def _end(job: Job, now_ms: int) -> int:
-    end = job_end(job)
+    end = find_end(job)
     if end is not None:
         return end
     return next((one for one in (job.last_sample, job.start, job.created) if one), 0) if job.state.finished else now_ms
@@ -307,7 +307,7 @@ def _find_working_interval(work: Course, window: Interval) -> Interval | None:
     part = slice(*np.searchsorted(work.time, window).tolist())
     time, until = work.time[part], np.minimum(work.until[part], window[1])
     hold_ms = min(_HOLD_MS, _SHORTEST * (window[1] - window[0]))
-    stretches = steady_stretches(time, until, work.value[part] > IDLE, hold_ms, _WORKING)
+    stretches = find_steady_stretches(time, until, work.value[part] > IDLE, hold_ms, _WORKING)
     if not stretches:
         return None
     last = int(np.flatnonzero(work.value[part] > IDLE)[-1])

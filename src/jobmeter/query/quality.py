@@ -15,15 +15,15 @@ from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.order import make_natural_key
 from jobmeter.model.quality import DamagedRows, JobQuality, MeasuredStretch, NodeQuality, ReplicaQuality, SampleGap
 from jobmeter.model.question import Question
-from jobmeter.model.series import NO_JOB, NamePart, Series, job_key
+from jobmeter.model.series import NO_JOB, NamePart, Series, compute_job_key
 from jobmeter.model.time import MINUTE, TimeRange
-from jobmeter.query.defaults import default_step, life
-from jobmeter.query.gaps import Gaps, Presence, gaps
+from jobmeter.query.defaults import choose_step, compute_life
+from jobmeter.query.gaps import Gaps, Presence, find_gaps
 from jobmeter.query.meter import Meter
-from jobmeter.query.quality_text import sentences
+from jobmeter.query.quality_text import list_sentences
 from jobmeter.query.request import JobRef
 from jobmeter.query.selection import find_own_series
-from jobmeter.query.source import Source, buckets
+from jobmeter.query.source import Source, read_series_buckets
 from jobmeter.settings import Limits
 from jobmeter.store.base import SeriesSelector, Store
 from jobmeter.store.damage import DamagedPart
@@ -57,14 +57,14 @@ class QualityQuestion(msgspec.Struct, Question[JobQuality], frozen=True):
 
 
 class _Read(msgspec.Struct, frozen=True, eq=False):
-    """Series in steps: ``columns`` sorted by series and time; series k has the rows ``rows(k)``."""
+    """Series in steps: ``columns`` sorted by series and time; series k has the rows ``slice_rows(k)``."""
 
     series: Sequence[Series]
     columns: BucketColumns
     bounds: Sequence[int]
     step_ms: int
 
-    def rows(self, at: int) -> slice:
+    def slice_rows(self, at: int) -> slice:
         """Slice of a series' steps."""
         return slice(self.bounds[at], self.bounds[at + 1])
 
@@ -84,22 +84,22 @@ class _Read(msgspec.Struct, frozen=True, eq=False):
         return Presence.combine(columns.first_time[at], columns.last_time[at], counts, self.step_ms)
 
 
-def quality(source: Source, view: JobView, scope: Scope, meter: Meter) -> JobQuality:
+def measure_quality(source: Source, view: JobView, scope: Scope, meter: Meter) -> JobQuality:
     """Answer a ``QualityQuestion`` about a visible job, in steps, from roll-ups if available.
 
     Reads a bounded number of rows. Raises LimitExceededError or QueryTimeoutError.
     """
     job, now_ms, limits = view.job, meter.clock.now_ms(), meter.limits
-    span = life(job, now_ms)
+    span = compute_life(job, now_ms)
     places = list(dict.fromkeys((one.cluster, one.node) for one in view.replicas if one.node))
     open_nodes = scope.job is None and scope.grant is None
     own = _choose_series(*_find_series(source.store, job, limits))
     agents = _agents(source.store, job, limits, places[:MOST_NODES] if open_nodes else ())
-    step_ms = default_step(span, int(np.clip(_POINTS // max(len(own) + len(agents), 1), _FEWEST_STEPS, STEPS)))
+    step_ms = choose_step(span, int(np.clip(_POINTS // max(len(own) + len(agents), 1), _FEWEST_STEPS, STEPS)))
     nodes = _nodes(_read(source, agents, span, step_ms, meter), view, span)
     replicas, found = _replicas(_read(source, own, span, step_ms, meter), view, nodes, now_ms)
     longest = sorted(sorted(found, key=lambda gap: gap.start - gap.end)[:MOST_GAPS], key=lambda gap: gap.start)
-    damaged = _list_damaged(source.store.list_damaged(), job_key(job.project, job.id), span)
+    damaged = _list_damaged(source.store.list_damaged(), compute_job_key(job.project, job.id), span)
     answer = JobQuality(
         job=job.id,
         project=job.project,
@@ -116,7 +116,7 @@ def quality(source: Source, view: JobView, scope: Scope, meter: Meter) -> JobQua
         damaged=damaged,
         ahead=max((job.last_sample or 0) - now_ms, 0),
     )
-    return msgspec.structs.replace(answer, sentences=sentences(answer))
+    return msgspec.structs.replace(answer, sentences=list_sentences(answer))
 
 
 def _find_series(store: Store, job: Job, limits: Limits) -> tuple[Sequence[Series], Sequence[str]]:
@@ -126,7 +126,7 @@ def _find_series(store: Store, job: Job, limits: Limits) -> tuple[Sequence[Serie
         return found, REGULAR
     # Imports and Flink have other metrics: any of them will do, except metrics reported by programs, which have no
     # interval.
-    own = SeriesSelector(jobs=(job_key(job.project, job.id),), limit=_MOST_NAMES)
+    own = SeriesSelector(jobs=(compute_job_key(job.project, job.id),), limit=_MOST_NAMES)
     names = [name for name in store.list_names(own, NamePart.METRIC) if not name.startswith(("app.", "agent.", "job."))]
     return (find_own_series(store, job, frozenset(names), limits), names) if names else ((), ())
 
@@ -145,7 +145,9 @@ def _agents(store: Store, job: Job, limits: Limits, places: Sequence[_Place]) ->
 
 def _read(source: Source, series: Sequence[Series], span: TimeRange, step_ms: int, meter: Meter) -> _Read:
     counters = np.array([one.metric in {"agent.dropped", "agent.spool.damaged"} for one in series], np.bool_)
-    columns = buckets(source, SeriesKeys.from_series(series), counters, span, step_ms, owned_ms=0, meter=meter)
+    columns = read_series_buckets(
+        source, SeriesKeys.from_series(series), counters, span, step_ms, owned_ms=0, meter=meter
+    )
     bounds = np.searchsorted(columns.index, np.arange(len(series) + 1)).tolist()
     return _Read(series, columns, bounds, step_ms)
 
@@ -180,7 +182,7 @@ def _replicas(
         record = recorded.get(member)
         node = series.node or ("" if record is None else record.node)
         away = nodes.get((series.cluster, node))
-        missing = gaps(presence)
+        missing = find_gaps(presence)
         measured.append(_describe_measured(member, node, series.metric, presence, missing))
         found += _gaps(member, node, missing, away.away if away else ())
     unmeasured = [
@@ -247,10 +249,10 @@ def _node(place: _Place, which: Sequence[int], read: _Read, stays: Sequence[Meas
     dropped: dict[str, int] = {}
     damaged, offset = 0.0, None
     for at in which:
-        series, rows = read.series[at], read.rows(at)
+        series, rows = read.series[at], read.slice_rows(at)
         match series.metric:
             case "agent.samples":
-                away += _cut_to_stays(gaps(read.compute_presence([at])), stays)
+                away += _cut_to_stays(find_gaps(read.compute_presence([at])), stays)
             case "agent.spool.size":
                 late += _find_waiting(columns.first_time[rows], columns.last_time[rows], columns.minimum[rows] > 0)
             case "agent.dropped":

@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterator, Sequence
 
 from jobmeter.model.quality import JobQuality, MeasuredStretch, NodeQuality
-from jobmeter.model.time import HOUR, MINUTE, SECOND, iso
+from jobmeter.model.time import HOUR, MINUTE, SECOND, format_iso
 
 OFF_SECONDS = 1.0
 """Clock error in seconds that is reported; smaller ones are drift."""
 _NAMED = 3
 
 
-def sentences(quality: JobQuality) -> list[str]:
+def list_sentences(quality: JobQuality) -> list[str]:
     """Sentences about missing data, dropped data, clocks and late data, in this order. Empty if all is well."""
     nodes = quality.nodes or ()
     return [
@@ -41,7 +41,7 @@ def _gaps(quality: JobQuality) -> Iterator[str]:
     if not quality.gaps:
         return
     longest = max(quality.gaps, key=lambda gap: gap.end - gap.start)
-    span = f"from {iso(longest.start)} to {iso(longest.end)}"
+    span = f"from {format_iso(longest.start)} to {format_iso(longest.end)}"
     text = f"no samples of {longest.replica or 'the job'} for {_length(longest.end - longest.start)} {span}"
     if not longest.exact:
         text = f"{longest.missing} samples of {longest.replica or 'the job'} are missing {span}"
@@ -89,7 +89,7 @@ def _describe_late(nodes: Sequence[NodeQuality]) -> Iterator[str]:
 
 
 def _format_stretch(stretch: MeasuredStretch) -> str:
-    return f"{_length(stretch.end - stretch.start)} from {iso(stretch.start)} to {iso(stretch.end)}"
+    return f"{_length(stretch.end - stretch.start)} from {format_iso(stretch.start)} to {format_iso(stretch.end)}"
 
 
 def _agents(nodes: Sequence[NodeQuality]) -> str:

@@ -14,9 +14,9 @@ from jobmeter.model.batch import SampleColumns
 from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange
 from jobmeter.query.meter import Meter
-from jobmeter.query.request import JobRef, metrics_of, sources
+from jobmeter.query.request import JobRef, find_metrics, list_sources
 from jobmeter.query.selected_series import SelectedSeries, SeriesPart
-from jobmeter.query.source import expected
+from jobmeter.query.source import estimate_rows
 from jobmeter.store.base import Store
 
 _TOGETHER = 256
@@ -53,10 +53,10 @@ class ReadingsQuestion(msgspec.Struct, Question[Readings], frozen=True, kw_only=
     @property
     def names(self) -> frozenset[str]:
         """Every metric that may occur. Raises InvalidRequestError (field ``metric``) for an unknown metric."""
-        return sources(metrics_of(self.metrics))
+        return list_sources(find_metrics(self.metrics))
 
 
-def readings(store: Store, question: ReadingsQuestion, shape: SelectedSeries, meter: Meter) -> Readings:
+def read_samples(store: Store, question: ReadingsQuestion, shape: SelectedSeries, meter: Meter) -> Readings:
     """Return the samples of a shape's entries; reading begins with the first requested block."""
     limits = meter.limits
     own = replace(limits, query_rows=limits.export_rows, query_seconds=limits.export_seconds)
@@ -68,7 +68,7 @@ def _blocks(store: Store, shape: SelectedSeries, span: TimeRange, meter: Meter) 
         for first in range(0, len(group.keys), _TOGETHER):
             some = slice(first, first + _TOGETHER)
             keys, positions = group.keys.select(some), group.positions[some]
-            found = store.read(keys, group.span, meter.make_budget(expected(keys, group.span)))
+            found = store.read(keys, group.span, meter.make_budget(estimate_rows(keys, group.span)))
             try:
                 for block in found:
                     meter.count(len(block), None)

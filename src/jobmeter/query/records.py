@@ -7,7 +7,7 @@ from jobmeter.errors import ConflictError, NotFoundError
 from jobmeter.model.finding import FindingSummary
 from jobmeter.model.pod import NodePods
 from jobmeter.model.question import Question
-from jobmeter.model.time import iso
+from jobmeter.model.time import format_iso
 from jobmeter.query.permitted import JobName, filter_permitted_names
 from jobmeter.registry.base import Registry
 
@@ -75,7 +75,7 @@ def find_next_attempt(registry: Registry, question: NextAttemptQuestion, scope: 
         raise NotFoundError(f"there is no project {project}", "project", project)
     until_ms, owner = registry.get_lease(project, job) or (0, "")
     if now_ms < until_ms and owner not in {"", question.owner}:
-        raise ConflictError(f"job {job} is still running: its lease lasts until {iso(until_ms)}")
+        raise ConflictError(f"job {job} is still running: its lease lasts until {format_iso(until_ms)}")
     views = registry.find_job(frozenset({project}), job, now_ms)
     return 1 + max((replica.attempt for view in views for replica in view.replicas), default=-1)
 
@@ -85,6 +85,6 @@ def list_changed_jobs(registry: Registry, question: ChangedJobsQuestion) -> Chan
     return ChangedJobs(*registry.list_recorded_since(question.mark))
 
 
-def pods(registry: Registry, question: PodsQuestion, scope: Scope) -> NodePods:
+def list_pods(registry: Registry, question: PodsQuestion, scope: Scope) -> NodePods:
     """Answer a ``PodsQuestion``."""
     return NodePods(registry.pods.find(scope.projects, question.cluster, question.node, question.uids))

@@ -15,7 +15,7 @@ from jobmeter.model.batch import NEVER, Bools, BucketColumns, Float64s, Int64s, 
 Positions = NDArray[np.intp]
 
 
-def bucket(columns: SampleColumns, step_ms: int, counters: Bools, references: References) -> BucketColumns:
+def build_buckets(columns: SampleColumns, step_ms: int, counters: Bools, references: References) -> BucketColumns:
     """Build the buckets of raw samples; ``references`` is updated to the last samples of ``columns``.
 
     ``counters`` bool[k] marks series with increases. Buckets are epoch-aligned and named by their start.
@@ -24,7 +24,7 @@ def bucket(columns: SampleColumns, step_ms: int, counters: Bools, references: Re
         return make_empty()
     index, time, value = columns.index, columns.time, columns.value
     number = time // step_ms  # much faster than a remainder
-    starts = np.flatnonzero(changes(index) | changes(number))
+    starts = np.flatnonzero(find_changes(index) | find_changes(number))
     ends = np.r_[starts[1:], len(index)] - 1
     increase, elapsed = _growth(columns, starts, ends, counters, references)
     references.update(index, time, value)
@@ -51,7 +51,7 @@ def _growth(
     if not counters.any():
         return np.zeros(len(starts)), np.zeros(len(starts), np.int64)
     index, time, value = columns.index, columns.time, columns.value
-    first = np.flatnonzero(changes(index))
+    first = np.flatnonzero(find_changes(index))
     series = index[first]
     # A series without a reference starts at its first sample: its increase before that is unknown.
     present = references.time[series] != NEVER
@@ -67,7 +67,7 @@ def _growth(
     return np.where(counted, np.add.reduceat(grown, starts), 0.0), np.where(counted, time[ends] - before, 0)
 
 
-def growth(before: Float64s, after: Float64s) -> Float64s:
+def compute_growth(before: Float64s, after: Float64s) -> Float64s:
     """Growth of a counter between two readings; after a reset it counts from zero."""
     return np.where(after >= before, after - before, after)
 
@@ -154,7 +154,7 @@ def _merge(columns: BucketColumns, index: Uint32s, start: Int64s) -> BucketColum
     if not is_sorted(index, start, columns.first_time):
         order = np.lexsort((columns.first_time, start, index))
         ordered, index, start = take(columns, order), index[order], start[order]
-    starts = np.flatnonzero(changes(index) | changes(start))
+    starts = np.flatnonzero(find_changes(index) | find_changes(start))
     if len(starts) == len(index):
         return replace(ordered, index=index.astype(np.uint32), time=start)
     ends = np.r_[starts[1:], len(index)] - 1
@@ -207,7 +207,7 @@ def _merge_all(
     )
 
 
-def changes(column: NDArray[np.generic]) -> Bools:
+def find_changes(column: NDArray[np.generic]) -> Bools:
     """True if a value differs from its predecessor, and at the first row."""
     changed = np.ones(len(column), np.bool_)
     np.not_equal(column[1:], column[:-1], out=changed[1:])

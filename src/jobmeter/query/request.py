@@ -239,7 +239,7 @@ class LogQuestion(LogFilter, Question[LogPage], frozen=True, kw_only=True):
 
 
 class MetricSelection(NamedTuple):
-    """Catalogue entries of the distinct requested metrics, and the names of their ``sources``.
+    """Catalogue entries of the distinct requested metrics, and the names of their ``list_sources``.
 
     ``own``: each is computed only from its own samples.
     """
@@ -254,7 +254,7 @@ def check(query: MetricQuery, limits: Limits) -> MetricSelection:
 
     Raises InvalidRequestError naming the field that is wrong, LimitExceededError for too many buckets.
     """
-    selection = _SINGLE.get(query.metrics) or _selection(metrics_of(query.metrics))
+    selection = _SINGLE.get(query.metrics) or _selection(find_metrics(query.metrics))
     check_by(query.subject, query.by)
     if query.step_ms < 1:
         raise InvalidRequestError(f"step {query.step_ms} ms must be at least 1 ms", "step")
@@ -264,7 +264,7 @@ def check(query: MetricQuery, limits: Limits) -> MetricSelection:
         )
     if query.statistic is Statistic.INCREASE:
         _check_counters(selection.metrics)
-    buckets = bucket_count(query.range, query.step_ms)
+    buckets = count_buckets(query.range, query.step_ms)
     if buckets > limits.query_buckets:
         raise LimitExceededError(
             f"a line may have {limits.query_buckets} buckets, this range has {buckets}: take a longer step", "step"
@@ -273,7 +273,7 @@ def check(query: MetricQuery, limits: Limits) -> MetricSelection:
 
 
 def _selection(metrics: tuple[Metric, ...]) -> MetricSelection:
-    return MetricSelection(metrics, sources(metrics), all(map(is_own, metrics)))
+    return MetricSelection(metrics, list_sources(metrics), all(map(is_own, metrics)))
 
 
 def is_own(metric: Metric) -> bool:
@@ -293,7 +293,7 @@ def check_by(subject: JobRef | NodeRef | GroupRef, by: By) -> None:
         raise InvalidRequestError(f"by {by} does not apply to a node: use node or device", "by")
 
 
-def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
+def find_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
     """Look up distinct names in the catalogue. Raises InvalidRequestError (field ``metric``) for an unknown one."""
     unique = tuple(dict.fromkeys(names))
     if not 1 <= len(unique) <= MAX_METRICS:
@@ -303,19 +303,19 @@ def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
     return tuple(_metric(name) for name in unique)
 
 
-def bucket_count(span: TimeRange, step_ms: int) -> int:
+def count_buckets(span: TimeRange, step_ms: int) -> int:
     """Number of buckets that overlap the range."""
     if span.start_ms == span.end_ms:
         return 0
     return -(-span.end_ms // step_ms) - span.start_ms // step_ms
 
 
-def sources(metrics: Iterable[Metric]) -> frozenset[str]:
+def list_sources(metrics: Iterable[Metric]) -> frozenset[str]:
     """Names of all metrics from which those may be derived, including themselves."""
-    return frozenset().union(*map(sources_of, metrics))
+    return frozenset().union(*map(find_sources, metrics))
 
 
-def sources_of(metric: Metric) -> frozenset[str]:
+def find_sources(metric: Metric) -> frozenset[str]:
     """Names of all metrics from which one may be derived, including itself."""
     return _SOURCES.get(metric.name) or frozenset({metric.name})
 
@@ -338,7 +338,7 @@ def _metric(name: str) -> Metric:
     return metric
 
 
-def series_since(span: TimeRange, limits: Limits) -> int:
+def compute_series_start(span: TimeRange, limits: Limits) -> int:
     """Earliest last sample in epoch milliseconds of series that can answer a range: equal for all ranges of a day.
 
     A sample's time may be ahead of its arrival by as much as the pipeline permits.

@@ -47,10 +47,10 @@ class ResponseCache:
         """Cache an answer for which ``rows`` rows were read. Build ``validator`` before the answer."""
         if len(answer) <= _LARGEST:
             name = (question.query, question.form)
-            self._cache.put(name, validator, (answer, rows), size_of(question.query, answer))
+            self._cache.put(name, validator, (answer, rows), estimate_size(question.query, answer))
 
 
-def size_of(query: MetricQuery, answer: bytes) -> int:
+def estimate_size(query: MetricQuery, answer: bytes) -> int:
     """Approximate memory of a cached answer in bytes."""
     names = len(query.metrics) + len(query.replicas) + len(query.devices) + len(query.labels)
     return len(answer) + _QUESTION + _NAME * names

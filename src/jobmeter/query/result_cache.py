@@ -64,7 +64,7 @@ class ResultCache:
         return part
 
 
-def middle(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> TimeRange | None:
+def find_middle(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> TimeRange | None:
     """Longest part of a range in whole steps of rolled-up hours, if worth caching."""
     if not any(step_ms % tier == 0 for tier in Tier):
         return None
@@ -73,7 +73,7 @@ def middle(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> TimeRa
     return longest if longest is not None and longest.length_ms >= max(HOUR, 2 * step_ms) else None
 
 
-def ends(span: TimeRange, inside: TimeRange) -> tuple[TimeRange, TimeRange]:
+def cut_ends(span: TimeRange, inside: TimeRange) -> tuple[TimeRange, TimeRange]:
     """Ranges before and after a part of a range; either may be empty."""
     return TimeRange(span.start_ms, inside.start_ms), TimeRange(inside.end_ms, span.end_ms)
 

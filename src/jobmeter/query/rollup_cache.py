@@ -65,12 +65,12 @@ class RollupCache:
         yield from self._ends(keys, TimeRange(whole.end_ms, span.end_ms), tier, step_ms, usable, rows)
 
     def read_samples(self, keys: SeriesKeys, span: TimeRange, revision: Hashable, rows: ReadSamples) -> SampleColumns:
-        """Return the raw samples of a span inside one ``stretch``.
+        """Return the raw samples of a span inside one ``widen_span``.
 
         The first question about a stretch reads only its span. The second question reads the whole stretch, for later
         questions.
         """
-        whole = stretch(keys, span)
+        whole = widen_span(keys, span)
         name = (RollupCache, id(keys), None, whole.start_ms)
         found: SampleColumns | str | None = self._cache.get(name, (keys, revision))
         if found is None:
@@ -124,7 +124,7 @@ class RollupCache:
         return part
 
 
-def stretch(keys: SeriesKeys, span: TimeRange) -> TimeRange:
+def widen_span(keys: SeriesKeys, span: TimeRange) -> TimeRange:
     """Span to read when a range cuts a closed hour, because its start moves with every query."""
     length = HOUR if len(keys) <= _FEW else 5 * MINUTE
     start = floor_to(span.start_ms, length)

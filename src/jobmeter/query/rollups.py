@@ -19,9 +19,9 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, ceil_to, floor_to
 from jobmeter.query.meter import Meter
-from jobmeter.query.reduce import changes, growth, make_empty, merge, take
-from jobmeter.query.series import check_series, keys_of, milliseconds
-from jobmeter.query.source import Source, buckets, check_buckets, expected, hours_around
+from jobmeter.query.reduce import compute_growth, find_changes, make_empty, merge, take
+from jobmeter.query.series import check_series, find_keys, measure_milliseconds
+from jobmeter.query.source import Source, check_buckets, estimate_rows, read_series_buckets, widen_to_hours
 from jobmeter.store.base import Tier
 from jobmeter.store.cache import Cache
 
@@ -70,7 +70,7 @@ class _Segment(msgspec.Struct, frozen=True):
     step_ms: int
 
 
-def rollups(
+def read_rollups(
     source: Source, question: RollupsQuestion, scope: Scope, meter: Meter, retention_of: RetentionOf, cache: Cache
 ) -> Rollups:
     """Answer a ``RollupsQuestion``. Raises LimitExceededError or QueryTimeoutError."""
@@ -85,9 +85,14 @@ def rollups(
         rows = np.flatnonzero(counters == rolled) if question.growth else np.arange(len(question.series))
         if not len(rows):
             continue
-        keys = keys_of(tuple([question.series[row] for row in rows.tolist()]), cache)
+        keys = find_keys(tuple([question.series[row] for row in rows.tolist()]), cache)
         plan = _plan(question.range, cuts, len(keys), checked_ms) if rolled else [_Segment(question.range, 1)]
-        columns = _read(source, keys, counters[rows], plan, meter)
+        near = _plan_near(question.range, cuts, len(keys), plan) if rolled else None
+        columns = None if near is None else _read(source, keys, counters[rows], near, meter)
+        if columns is None or _find_divided(columns, cuts).any():
+            columns = _read(source, keys, counters[rows], plan, meter)
+        elif near is not None:
+            plan = near
         if len(plan) > 1 and question.range.start_ms < checked_ms:
             columns = _complete_expired(source, keys, columns, [one.span for one in plan if one.step_ms < HOUR], meter)
         elif len(plan) == 1:
@@ -95,7 +100,7 @@ def rollups(
         whole, divided = _drop_divided(columns, cuts, question.range)
         expired |= divided
         parts.append(replace(whole, index=rows[whole.index].astype(np.uint32)))
-    return Rollups(merge(parts), expired, milliseconds(meter))
+    return Rollups(merge(parts), expired, measure_milliseconds(meter))
 
 
 def find_expiry(series: Sequence[Series], meter: Meter, retention_of: RetentionOf) -> int:
@@ -108,21 +113,47 @@ def has_expired(source: Source, keys: SeriesKeys, span: TimeRange, checked_ms: i
     """Return True if the oldest rolled-up hour of the range has lost samples."""
     if span.start_ms >= checked_ms or not len(keys):
         return False
-    around = hours_around(TimeRange(span.start_ms, min(span.end_ms, checked_ms)))
-    hours = source.store.read_buckets(keys, around, Tier.HOUR, meter.make_budget(expected(keys, around, HOUR)))
+    around = widen_to_hours(TimeRange(span.start_ms, min(span.end_ms, checked_ms)))
+    hours = source.store.read_buckets(keys, around, Tier.HOUR, meter.make_budget(estimate_rows(keys, around, HOUR)))
     meter.count(len(hours), Tier.HOUR)
     inside = (hours.first_time < span.end_ms) & (hours.last_time >= span.start_ms)
     if not inside.any():
         return False
     oldest = int(hours.time[inside].min())
     hour = TimeRange(oldest, oldest + HOUR)
-    found = sum(len(block) for block in source.store.read(keys, hour, meter.make_budget(expected(keys, hour))))
+    found = sum(len(block) for block in source.store.read(keys, hour, meter.make_budget(estimate_rows(keys, hour))))
     meter.count(found, None)
     return bool(found < int(hours.count[hours.time == oldest].sum()))
 
 
 def _plan(span: TimeRange, cuts: Int64s, series: int, checked_ms: int) -> list[_Segment]:
     """Return the parts of a range with the longest step that no cut divides; one part if raw samples are cheaper."""
+    parts = _split(span, cuts)
+    if span.start_ms < checked_ms or _estimate_cost(parts, series) < series * (span.length_ms // _INTERVAL_MS):
+        return parts
+    return [_Segment(span, 1)]
+
+
+def _plan_near(span: TimeRange, cuts: Int64s, series: int, plan: Sequence[_Segment]) -> list[_Segment] | None:
+    """Return a cheaper plan for cuts a millisecond behind a whole minute; None without one.
+
+    Such a cut divides a row if a sample lies exactly on the minute, which is rare: then the plan cannot be used. The
+    last segment is the last millisecond of the range.
+    """
+    end_ms = span.end_ms - 1
+    near = cuts - (cuts % MINUTE == 1)
+    if end_ms % MINUTE or span.start_ms >= end_ms or (near == cuts).all():
+        return None
+    found = [_Segment(TimeRange(end_ms, span.end_ms), 1)]
+    for one in reversed(_split(TimeRange(span.start_ms - (span.start_ms % MINUTE == 1), end_ms), near)):
+        inside = near[(near >= one.span.start_ms) & (near < one.span.end_ms)]
+        step = int(np.gcd.reduce([HOUR, one.span.start_ms, one.span.end_ms, *inside]))
+        found.insert(0, _Segment(one.span, step if one.step_ms == MINUTE else one.step_ms))
+    return found if _estimate_cost(found, series) < _estimate_cost(plan, series) else None
+
+
+def _split(span: TimeRange, cuts: Int64s) -> list[_Segment]:
+    """Return the parts of a range, in whole minutes, with the longest step that no cut divides."""
     around = TimeRange(floor_to(span.start_ms, MINUTE), ceil_to(span.end_ms, MINUTE))
     parts: list[_Segment] = []
     for hours, is_divided in _tiles(around, cuts, HOUR):
@@ -130,11 +161,12 @@ def _plan(span: TimeRange, cuts: Int64s, series: int, checked_ms: int) -> list[_
             parts.append(_Segment(hours, HOUR))
         else:
             parts += [_Segment(minutes, 1 if cut else MINUTE) for minutes, cut in _tiles(hours, cuts, MINUTE)]
-    rows = sum(one.span.length_ms // max(one.step_ms, _INTERVAL_MS) for one in parts)
-    cost = len(parts) * _ROWS_OF_SEGMENT + series * rows
-    if span.start_ms < checked_ms or cost < series * (span.length_ms // _INTERVAL_MS):
-        return parts
-    return [_Segment(span, 1)]
+    return parts
+
+
+def _estimate_cost(plan: Sequence[_Segment], series: int) -> int:
+    rows = sum(one.span.length_ms // max(one.step_ms, _INTERVAL_MS) for one in plan)
+    return len(plan) * _ROWS_OF_SEGMENT + series * rows
 
 
 def _tiles(span: TimeRange, cuts: Int64s, length: int) -> Iterator[tuple[TimeRange, bool]]:
@@ -152,12 +184,14 @@ def _tiles(span: TimeRange, cuts: Int64s, length: int) -> Iterator[tuple[TimeRan
 
 
 def _read(source: Source, keys: SeriesKeys, counters: Bools, plan: Sequence[_Segment], meter: Meter) -> BucketColumns:
-    references = References.none(len(keys))
+    references = References.make_empty(len(keys))
     start = plan[0].span.start_ms
     parts: list[BucketColumns] = []
     for one in plan:
         parts.append(
-            buckets(source, keys, counters, one.span, one.step_ms, owned_ms=start, meter=meter, references=references)
+            read_series_buckets(
+                source, keys, counters, one.span, one.step_ms, owned_ms=start, meter=meter, references=references
+            )
         )
         check_buckets(sum(map(len, parts)), meter)
     return _keep_inner_growth(merge(parts), counters)
@@ -167,10 +201,10 @@ def _keep_inner_growth(columns: BucketColumns, counters: Bools) -> BucketColumns
     """Return the columns with the growth from the first to the last sample of each row; NaN where it is unknown."""
     if not counters.any() or not len(columns):
         return columns
-    first = changes(columns.index)
+    first = find_changes(columns.index)
     before = np.concatenate(([0.0], columns.last[:-1]))
     lasted = columns.last_time - columns.first_time
-    jump = np.where(first, np.nan, growth(before, columns.first))
+    jump = np.where(first, np.nan, compute_growth(before, columns.first))
     plain = columns.last - columns.first
     found = np.where(columns.elapsed > lasted, columns.increase - jump, columns.increase)
     # Without a reset the difference of the ends is the growth, free of the noise of sums.
@@ -195,7 +229,9 @@ def _complete_expired(
         if not lacking.any():
             continue
         whole = take(whole, lacking)
-        minutes = source.store.read_buckets(keys, span, Tier.MINUTE, meter.make_budget(expected(keys, span, MINUTE)))
+        minutes = source.store.read_buckets(
+            keys, span, Tier.MINUTE, meter.make_budget(estimate_rows(keys, span, MINUTE))
+        )
         meter.count(len(whole) + len(minutes), Tier.MINUTE)
         wanted = np.zeros(len(keys), np.uint64)
         wanted[whole.index] = whole.count
@@ -213,12 +249,17 @@ def _counts(columns: BucketColumns, series: int) -> "np.ndarray[tuple[int], np.d
     return np.bincount(columns.index, weights=columns.count, minlength=series).astype(np.uint64)
 
 
+def _find_divided(columns: BucketColumns, cuts: Int64s) -> Bools:
+    """Return True for each row with samples on both sides of a cut."""
+    first, last = (np.searchsorted(cuts, times, "right") for times in (columns.first_time, columns.last_time))
+    return np.not_equal(first, last)
+
+
 def _drop_divided(columns: BucketColumns, cuts: Int64s, span: TimeRange) -> tuple[BucketColumns, bool]:
     """Return the rows without those that a cut divides or whose growth is unknown, and whether the range had any."""
     if not len(columns):
         return make_empty(), False
-    divided = np.searchsorted(cuts, columns.first_time, "right") != np.searchsorted(cuts, columns.last_time, "right")
-    divided |= np.isnan(columns.increase)
+    divided = _find_divided(columns, cuts) | np.isnan(columns.increase)
     if not divided.any():
         return columns, False
     lost = divided & (columns.first_time < span.end_ms) & (columns.last_time >= span.start_ms)

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from jobmeter.model.catalog import MetricScope, find
 from jobmeter.model.job import Job, JobView, Node
-from jobmeter.model.series import NO_JOB, Series, job_key
+from jobmeter.model.series import NO_JOB, Series, compute_job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
-from jobmeter.query.request import By, series_since
+from jobmeter.query.request import By, compute_series_start
 from jobmeter.query.restarts import join_restarts
 from jobmeter.query.selected_series import SeriesPart, SubjectKey, is_counter
 from jobmeter.settings import Limits
@@ -76,7 +76,7 @@ def find_own_series(
     store: Store, job: Job, names: frozenset[str] | None, limits: Limits, since: int | None = None
 ) -> list[Series]:
     """Find a job's own series of some metrics (None: of all), by a ``SeriesSelector``."""
-    projects, keys = frozenset({job.project}), (job_key(job.project, job.id),)
+    projects, keys = frozenset({job.project}), (compute_job_key(job.project, job.id),)
     return store.find(
         SeriesSelector(projects=projects, jobs=keys, metrics=names, since=since, limit=limits.query_series)
     )
@@ -95,8 +95,8 @@ def select_job(
 
     ``own`` are the job's series. ``nodes`` returns nodes of its project by name.
     """
-    entries = [SeriesPart(series, member_of(series), series.replica) for series in own]
-    metrics, measured, members = select_device_metrics(names), _make_measured_test(own), devices_of(view)
+    entries = [SeriesPart(series, make_member(series), series.replica) for series in own]
+    metrics, measured, members = select_device_metrics(names), _make_measured_test(own), list_devices(view)
     if all(measured(name, who) for who in members for name in metrics):
         return JobEntries(entries, range_independent=True)
     # If none of its devices has any series without a job, no entry is clipped to a part of the range.
@@ -120,15 +120,15 @@ def select_jobs(
     most: int,
     by: By = By.JOB,
 ) -> list[SeriesPart]:
-    """Find the entries of some metrics of many jobs, with members under ``owner_of``, in two store queries.
+    """Find the entries of some metrics of many jobs, with members under ``name_owner``, in two store queries.
 
     ``nodes`` returns nodes of their projects by name. ``most`` limits the number of series. ``by`` is the kind of the
     lines; see ``join_restarts``.
     """
-    keys = {job_key(view.job.project, view.job.id): view for view in views}
+    keys = {compute_job_key(view.job.project, view.job.id): view for view in views}
     own: dict[int, list[Series]] = {key: [] for key in keys}
     if keys:
-        selector = SeriesSelector(jobs=tuple(keys), metrics=names, since=series_since(span, limits), limit=most)
+        selector = SeriesSelector(jobs=tuple(keys), metrics=names, since=compute_series_start(span, limits), limit=most)
         for series in store.find(selector):
             own[series.job_key].append(series)
     devices = select_device_metrics(names)
@@ -138,13 +138,13 @@ def select_jobs(
     found = _match_allocations(store, projects, places, devices, span, limits)
     entries: list[SeriesPart] = []
     for key, view in keys.items():
-        measured = [SeriesPart(one, _set_owner(member_of(one), view.job), one.replica) for one in own[key]]
+        measured = [SeriesPart(one, _set_owner(make_member(one), view.job), one.replica) for one in own[key]]
         allocated = _build_unclipped(view, missing[key], found, span)
         entries.extend(join_restarts([*measured, *allocated], view, by).entries)
     return entries
 
 
-def series_of_nodes(
+def find_node_series(
     store: Store,
     nodes: Sequence[Node],
     projects: frozenset[str] | None,
@@ -157,7 +157,7 @@ def series_of_nodes(
         projects=projects,
         nodes=tuple((node.cluster, node.name) for node in nodes),
         metrics=names,
-        since=series_since(span, limits),
+        since=compute_series_start(span, limits),
         limit=limits.query_series,
     )
     return store.find(selector)
@@ -175,7 +175,7 @@ def select_device_metrics(names: frozenset[str]) -> frozenset[str]:
     return frozenset(metric.name for metric in metrics if metric is not None and metric.scope is MetricScope.DEVICE)
 
 
-def devices_of(view: JobView) -> AbstractSet[SubjectKey]:
+def list_devices(view: JobView) -> AbstractSet[SubjectKey]:
     """List the devices that replicas of a job had at any time; series without a job may belong to them."""
     latest = _find_latest_end(view, EVER)
     return {
@@ -185,12 +185,12 @@ def devices_of(view: JobView) -> AbstractSet[SubjectKey]:
     }
 
 
-def owner_of(job: Job) -> str:
+def name_owner(job: Job) -> str:
     """Name of a job's members in a query over several jobs."""
     return f"{job.project}/{job.id}"
 
 
-def member_of(series: Series) -> SubjectKey:
+def make_member(series: Series) -> SubjectKey:
     """Member to which a series of a job belongs. A replica that moved to another node stays one member."""
     if series.device:
         return SubjectKey("", series.replica, series.cluster, series.node, series.device)
@@ -224,7 +224,7 @@ def _match_allocations(
         jobs=(NO_JOB,),
         nodes=places.nodes,
         metrics=metrics,
-        since=series_since(span, limits),
+        since=compute_series_start(span, limits),
         limit=limits.query_series,
     )
     found: dict[tuple[str, str, str, str], list[Series]] = {}
@@ -256,7 +256,7 @@ def _build_unclipped(
 
 
 def _set_owner(member: SubjectKey, job: Job) -> SubjectKey:
-    return SubjectKey(owner_of(job), *member[1:])
+    return SubjectKey(name_owner(job), *member[1:])
 
 
 def _find_missing(view: JobView, own: Sequence[Series], metrics: frozenset[str], span: TimeRange) -> _Missing:

@@ -15,10 +15,10 @@ from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.question import Question
-from jobmeter.model.series import SPECIAL, NamePart, Series, job_key
+from jobmeter.model.series import SPECIAL, NamePart, Series, compute_job_key
 from jobmeter.model.time import DAY, SECOND, TimeRange, floor_to
 from jobmeter.query.meter import Meter
-from jobmeter.query.source import RAW_IS_QUICK, Source, buckets, expected
+from jobmeter.query.source import RAW_IS_QUICK, Source, estimate_rows, read_series_buckets
 from jobmeter.settings import Limits
 from jobmeter.store.base import SeriesSelector, Store
 from jobmeter.store.cache import Cache
@@ -169,7 +169,7 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter, cac
         if revision is not None:
             names = sum(len(some or ()) for some in (selector.metrics, selector.jobs, selector.nodes))
             cache.put(name, revision, found, _SERIES_BYTES * len(found) + _NAME_BYTES * names)
-    took = milliseconds(meter)
+    took = measure_milliseconds(meter)
     return FoundSeries(found, took) if revision is None else FoundSeries.from_cache(found, cache, took)
 
 
@@ -207,7 +207,7 @@ def _select_series(
     return selector, revision
 
 
-def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
+def list_names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
     """Answer a ``NamesQuestion``."""
     jobs = None if scope.job is None else _list_shared_jobs(scope)
     part, limit = question.part, question.limit
@@ -221,7 +221,7 @@ def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
     return found[:limit]
 
 
-def keys_of(series: tuple[Series, ...], cache: Cache) -> SeriesKeys:
+def find_keys(series: tuple[Series, ...], cache: Cache) -> SeriesKeys:
     """Return the keys of series: the identical object for equal series, because caches identify keys by the object."""
     # Callers that repeat a tuple need not wait until all of its series are hashed.
     itself = (SeriesKeys, id(series))
@@ -236,25 +236,25 @@ def keys_of(series: tuple[Series, ...], cache: Cache) -> SeriesKeys:
     return found
 
 
-def owners_of(series: Sequence[Series], keys: SeriesKeys) -> Sequence[tuple[str, str]]:
+def list_owners(series: Sequence[Series], keys: SeriesKeys) -> Sequence[tuple[str, str]]:
     """Return the distinct projects and jobs of series. ``keys``, which are the keys of the series, cache the result."""
-    found: Sequence[tuple[str, str]] | None = keys.derived.get(owners_of)
+    found: Sequence[tuple[str, str]] | None = keys.derived.get(list_owners)
     if found is None:
-        found = keys.derived[owners_of] = list(dict.fromkeys((one.project, one.job) for one in series))
+        found = keys.derived[list_owners] = list(dict.fromkeys((one.project, one.job) for one in series))
     return found
 
 
-def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter, cache: Cache) -> Samples:
+def read_samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter, cache: Cache) -> Samples:
     """Answer a ``SamplesQuestion``. Raises LimitExceededError or QueryTimeoutError."""
-    keys = keys_of(question.series, cache)
+    keys = find_keys(question.series, cache)
     _check(question.series, keys, scope)
     most = _SAMPLES_A_POINT * meter.limits.query_points
     parts: list[SampleColumns] = []
     recent = _read_memory(store, keys, question.range, most)
     if recent is not None:
         meter.count(len(recent), None)
-        return Samples(recent, milliseconds(meter))
-    budget = meter.make_budget(expected(keys, question.range))
+        return Samples(recent, measure_milliseconds(meter))
+    budget = meter.make_budget(estimate_rows(keys, question.range))
     for block in store.read(keys, question.range, budget) if question.series else ():
         meter.count(len(block), None)
         parts.append(block)
@@ -262,25 +262,25 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter,
             raise LimitExceededError(
                 f"a query may read {most} samples at a time: narrow its range, or use longer steps", "range"
             )
-    return Samples(SampleColumns.concatenate(parts), milliseconds(meter))
+    return Samples(SampleColumns.concatenate(parts), measure_milliseconds(meter))
 
 
-def samples_in_memory(
+def read_samples_in_memory(
     store: Store, question: SamplesQuestion, scope: Scope, meter: Meter, cache: Cache
 ) -> Samples | None:
-    """Answer a ``SamplesQuestion`` of at most ``brief_samples`` from memory; None for any other. Raises as ``samples``.
+    """Answer a ``SamplesQuestion`` of at most ``brief_samples`` from memory; else None. Raises as ``read_samples``.
 
     None of these samples has expired.
     """
     if not question.brief_samples:
         return None
-    keys = keys_of(question.series, cache)
+    keys = find_keys(question.series, cache)
     _check(question.series, keys, scope)
     found = _read_memory(store, keys, question.range, question.brief_samples)
     if found is None:
         return None
     meter.count(len(found), None)
-    return Samples(found, milliseconds(meter))
+    return Samples(found, measure_milliseconds(meter))
 
 
 def _read_memory(store: Store, keys: SeriesKeys, span: TimeRange, most: int) -> SampleColumns | None:
@@ -295,24 +295,24 @@ def read_buckets(source: Source, question: BucketsQuestion, scope: Scope, meter:
     """Answer a ``BucketsQuestion``. Raises LimitExceededError or QueryTimeoutError."""
     check_series(question.series, scope)
     is_counter = np.zeros(len(question.series), np.bool_)
-    keys = keys_of(question.series, cache)
-    columns = buckets(source, keys, is_counter, question.range, question.step_ms, owned_ms=0, meter=meter)
-    return Buckets(columns, meter.rows, milliseconds(meter))
+    keys = find_keys(question.series, cache)
+    columns = read_series_buckets(source, keys, is_counter, question.range, question.step_ms, owned_ms=0, meter=meter)
+    return Buckets(columns, meter.rows, measure_milliseconds(meter))
 
 
 def read_last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) -> Samples:
     """Answer a ``LastQuestion``. Raises QueryTimeoutError."""
     check_series(question.series, scope)
     if not question.series:
-        return Samples(SampleColumns.empty())
+        return Samples(SampleColumns.make_empty())
     before = meter.clock.now_ms() + meter.limits.future_seconds * SECOND + 1
     found = store.read_previous(SeriesKeys.from_series(question.series), before, meter.make_budget())
-    return Samples(found.select(found.time >= question.since_ms), milliseconds(meter))
+    return Samples(found.select(found.time >= question.since_ms), measure_milliseconds(meter))
 
 
 def _check(series: Sequence[Series], keys: SeriesKeys, scope: Scope) -> None:
     """Check as ``check_series``, by the cached owners of the series."""
-    if not all(scope.allows(project, job) for project, job in owners_of(series, keys)):
+    if not all(scope.allows(project, job) for project, job in list_owners(series, keys)):
         check_series(series, scope)
 
 
@@ -325,9 +325,9 @@ def check_series(series: Sequence[Series], scope: Scope) -> None:
 
 def _list_shared_jobs(scope: Scope) -> tuple[int, ...]:
     """Return the job keys of a share token."""
-    return tuple(job_key(project, scope.job or "") for project in scope.projects or ())
+    return tuple(compute_job_key(project, scope.job or "") for project in scope.projects or ())
 
 
-def milliseconds(meter: Meter) -> int:
+def measure_milliseconds(meter: Meter) -> int:
     """Return the time since the start of the question."""
     return round((meter.clock.monotonic() - meter.started) * 1000)

@@ -10,8 +10,8 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import NEVER, Bools, BucketColumns, References, SampleColumns, SeriesKeys
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, SECOND, TimeRange, ceil_to, cut_to_steps, floor_to
 from jobmeter.query.meter import Meter
-from jobmeter.query.reduce import bucket, coarsen, growth, merge
-from jobmeter.query.rollup_cache import RollupCache, Trusted, stretch
+from jobmeter.query.reduce import build_buckets, coarsen, compute_growth, merge
+from jobmeter.query.rollup_cache import RollupCache, Trusted, widen_span
 from jobmeter.store.base import Store, Tier
 from jobmeter.store.cache import Cache
 
@@ -49,7 +49,7 @@ class Piece(msgspec.Struct, frozen=True):
     columns: SampleColumns | BucketColumns
 
 
-def expected(keys: SeriesKeys, span: TimeRange, every_ms: int = _INTERVAL_MS) -> int:
+def estimate_rows(keys: SeriesKeys, span: TimeRange, every_ms: int = _INTERVAL_MS) -> int:
     """Estimated rows of a read: samples at the usual interval, or rows of a tier."""
     return len(keys) * (span.length_ms // every_ms)
 
@@ -85,8 +85,8 @@ class Source:
         revision = self.store.get_revision(jobs) if closes else None
         if revision is None and span.length_ms <= RAW_IS_QUICK:
             fits = closes = False
-        rolled = self.store.find_rolled_up_ranges(jobs, hours_around(span)) if closes else []
-        for segment in segments(span, step_ms, rolled) if fits else (Segment(span, None),):
+        rolled = self.store.find_rolled_up_ranges(jobs, widen_to_hours(span)) if closes else []
+        for segment in split_range(span, step_ms, rolled) if fits else (Segment(span, None),):
             recent = self._read_recent(keys, segment.span, step_ms, last) if segment.tier is None else None
             if recent is not None:
                 meter.count(int(recent.count.sum()), None)
@@ -133,17 +133,17 @@ class Source:
     def _read_raw(self, keys: SeriesKeys, span: TimeRange, closed: Closed, meter: Meter) -> Iterator[SampleColumns]:
         """Read raw samples. In rolled-up hours they change only with the revision, so those are cached."""
         rolled, revision = closed
-        whole = stretch(keys, span)
+        whole = widen_span(keys, span)
         over = span.end_ms <= whole.end_ms and any(
             part.start_ms <= whole.start_ms and whole.end_ms <= part.end_ms for part in rolled
         )
         if revision is None or not over:
-            yield from self.store.read(keys, span, meter.make_budget(expected(keys, span)))
+            yield from self.store.read(keys, span, meter.make_budget(estimate_rows(keys, span)))
         else:
 
             def samples(part: TimeRange) -> SampleColumns:
                 return SampleColumns.concatenate(
-                    [*self.store.read(keys, part, meter.make_budget(expected(keys, part)))]
+                    [*self.store.read(keys, part, meter.make_budget(estimate_rows(keys, part)))]
                 )
 
             found = self._closed.read_samples(keys, span, revision, samples)
@@ -154,7 +154,7 @@ class Source:
         self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, trusted: Trusted | None, meter: Meter
     ) -> Iterator[BucketColumns]:
         def rows(part: TimeRange) -> BucketColumns:
-            return self.store.read_buckets(keys, part, tier, meter.make_budget(expected(keys, part, tier)))
+            return self.store.read_buckets(keys, part, tier, meter.make_budget(estimate_rows(keys, part, tier)))
 
         if trusted is None:
             yield rows(span)
@@ -166,7 +166,7 @@ class Source:
         return self.store.read_previous(keys, before_ms, meter.make_budget())
 
 
-def buckets(
+def read_series_buckets(
     source: Source,
     keys: SeriesKeys,
     counters: Bools,
@@ -187,7 +187,7 @@ def buckets(
     if not len(keys) or not span.length_ms:
         return merge([])
     if references is None:
-        references = References.none(len(keys))
+        references = References.make_empty(len(keys))
         if counters.any() and owned_ms < span.start_ms:
             rows = np.flatnonzero(counters)
             before = source.read_previous(keys.select(rows), span.start_ms, meter)
@@ -197,7 +197,7 @@ def buckets(
     size, most = 0, _BUCKETS_A_POINT * meter.limits.query_points
     for piece in source.read_pieces(keys, span, step_ms, meter, (counters, references)):
         if isinstance(piece.columns, SampleColumns):
-            part = bucket(piece.columns, step_ms, counters, references)
+            part = build_buckets(piece.columns, step_ms, counters, references)
         elif piece.tier is None:
             part = piece.columns
         else:
@@ -240,7 +240,7 @@ def _remove_foreign_growth(
     before = source.read_previous(keys.select(index), span.start_ms, meter)
     reference = np.full(len(rows), np.nan)
     reference[before.index] = before.value
-    rest = columns.increase[rows] - growth(reference, columns.first[rows])
+    rest = columns.increase[rows] - compute_growth(reference, columns.first[rows])
     # If the sample before has expired, its share is unknown: the bucket then has no rate.
     finite = np.isfinite(rest)
     increase, elapsed = columns.increase.copy(), columns.elapsed.copy()
@@ -249,12 +249,12 @@ def _remove_foreign_growth(
     return replace(columns, increase=increase, elapsed=elapsed)
 
 
-def hours_around(span: TimeRange) -> TimeRange:
+def widen_to_hours(span: TimeRange) -> TimeRange:
     """Widen a range to whole hours for ``Store.find_rolled_up_ranges``."""
     return TimeRange(floor_to(span.start_ms, HOUR), ceil_to(span.end_ms, HOUR))
 
 
-def segments(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> list[Segment]:
+def split_range(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> list[Segment]:
     """Split the range into parts, in order of time, each with the coarsest exact source.
 
     ``rolled`` are the hour-aligned parts with valid roll-ups, sorted. A tier fits if its buckets fill the requested

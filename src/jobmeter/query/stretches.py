@@ -40,7 +40,7 @@ def find_usual_interval(time: Int64s) -> int:
     return int(ordered[middle - 1 + len(distance) % 2] + ordered[middle]) // 2
 
 
-def sustained(time: Int64s, true: Bools, sustain_ms: float) -> list[Stretch]:
+def find_sustained(time: Int64s, true: Bools, sustain_ms: float) -> list[Stretch]:
     """Find the stretches in which a condition held without a pause for at least ``sustain_ms``.
 
     A point represents the interval that follows it; a gap of more than three intervals is a pause.
@@ -58,7 +58,7 @@ def sustained(time: Int64s, true: Bools, sustain_ms: float) -> list[Stretch]:
     ]
 
 
-def steady_stretches(time: Int64s, until: Int64s, true: Bools, hold_ms: float, share: float) -> list[Stretch]:
+def find_steady_stretches(time: Int64s, until: Int64s, true: Bools, hold_ms: float, share: float) -> list[Stretch]:
     """Find the stretches of at least ``hold_ms`` in which a condition was observed for ``share`` of the time.
 
     A point represents the time from ``time`` to ``until``, int64[n] each; the time between two points is unobserved. A

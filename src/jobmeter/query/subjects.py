@@ -35,7 +35,7 @@ class Subjects:
         """Return the job without its replicas and allocations. Raises as the class says."""
         if scope.grant is not None and scope.grant.clusters:
             return self.find_view(ref, scope).job
-        found = self._registry.find_job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
+        found = self._registry.find_job_head(find_projects(ref.project, scope), ref.id, self._clock.now_ms())
         return _choose_only([job for job in found if scope.shows(job, ())], ref)
 
     def find_view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView:
@@ -43,7 +43,7 @@ class Subjects:
         if alone:
             return JobView(job=self.find_head(ref, scope), replicas=[], allocations=[])
         return _choose_only_view(
-            self._registry.find_job(projects_of(ref.project, scope), ref.id, self._clock.now_ms()), ref, scope
+            self._registry.find_job(find_projects(ref.project, scope), ref.id, self._clock.now_ms()), ref, scope
         )
 
     def find_cached_head(self, ref: JobRef, scope: Scope) -> Job | None:
@@ -51,7 +51,7 @@ class Subjects:
         if scope.grant is not None and scope.grant.clusters:
             view = self.find_cached_view(ref, scope)
             return None if view is None else view.job
-        found = self._registry.memory.get_job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
+        found = self._registry.memory.get_job_head(find_projects(ref.project, scope), ref.id, self._clock.now_ms())
         return None if found is None else _choose_only([job for job in found if scope.shows(job, ())], ref)
 
     def find_cached_view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView | None:
@@ -59,7 +59,7 @@ class Subjects:
         if alone:
             head = self.find_cached_head(ref, scope)
             return None if head is None else JobView(job=head, replicas=[], allocations=[])
-        found = self._registry.memory.get_job(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
+        found = self._registry.memory.get_job(find_projects(ref.project, scope), ref.id, self._clock.now_ms())
         return None if found is None else _choose_only_view(found, ref, scope)
 
     def find_nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
@@ -69,7 +69,7 @@ class Subjects:
         names = frozenset({ref.name}) if ref.name else None
         nodes = [
             node
-            for node in self._registry.list_nodes(projects_of(ref.project, scope), names)
+            for node in self._registry.list_nodes(find_projects(ref.project, scope), names)
             if scope.shows_node(node)
             and ref.cluster in (None, node.cluster)
             and (node.name == ref.name or (not ref.name and ref.cluster))
@@ -107,7 +107,7 @@ def limit_view(view: JobView, scope: Scope) -> JobView:
     return replace(view, job=shared, replicas=replicas, allocations=[])
 
 
-def projects_of(named: str | None, scope: Scope) -> frozenset[str] | None:
+def find_projects(named: str | None, scope: Scope) -> frozenset[str] | None:
     """Projects to search: the named one if the scope includes it, else all of the scope."""
     return scope.intersect_projects(None if named is None else frozenset({named}))
 

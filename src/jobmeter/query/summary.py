@@ -13,11 +13,11 @@ from jobmeter.model.job_answers import JobSummary
 from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange, ceil_to, floor_to
 from jobmeter.query.buckets import BucketedSeries
-from jobmeter.query.defaults import job_end, job_start
+from jobmeter.query.defaults import find_end, find_start
 from jobmeter.query.reduce import coarsen
 from jobmeter.query.request import JobRef, Statistic
 from jobmeter.query.source import WHOLE_MS
-from jobmeter.query.table import ResultTable, lines_of
+from jobmeter.query.table import ResultTable, compute_lines
 
 
 class SummaryQuestion(msgspec.Struct, Question[JobSummary], frozen=True):
@@ -35,8 +35,8 @@ def summarize(
     whole = replace(frame, columns=coarsen(frame.columns, WHOLE_MS))
     found = [_metric(frame, whole, metric, span, step_ms) for metric in metrics]
     present = [one for one in found if one is not None]
-    start = job_start(view.job)
-    end = job_end(view.job)
+    start = find_start(view.job)
+    end = find_end(view.job)
     until = now_ms if end is None else end
     return JobSummary(
         state=view.job.state,
@@ -60,19 +60,19 @@ def _metric(
     frame: BucketedSeries, whole: BucketedSeries, metric: Metric, span: TimeRange, step_ms: int
 ) -> MetricSummary | None:
     one_line = np.zeros(len(frame.shape.members), np.int64)
-    points = lines_of(frame, metric, Statistic.MEAN, Aggregate.WHOLE, one_line)
+    points = compute_lines(frame, metric, Statistic.MEAN, Aggregate.WHOLE, one_line)
     if not len(points) and not len(frame.select_rows(metric.name)):
         return None
     # A rate without some parts of its counter has no total.
     counter = metric if metric.kind is Kind.COUNTER else find("" if metric.rate_but else metric.rate_of)
-    mean = lines_of(whole, metric, Statistic.MEAN, None, one_line)
+    mean = compute_lines(whole, metric, Statistic.MEAN, None, one_line)
     # A rate has no single reading that could be the highest: the highest bucket represents it.
     rate = _is_rate(frame, metric)
     moments, statistic = (frame, Statistic.MEAN) if rate else (whole, Statistic.MAX)
-    highest = lines_of(moments, metric, statistic, Aggregate.MAX, one_line)
-    highest_of_job = lines_of(frame, metric, statistic, Aggregate.WHOLE, one_line)
-    over_life = lines_of(whole, metric, Statistic.MEAN, Aggregate.WHOLE, one_line) if rate else points
-    total = lines_of(whole, counter, Statistic.INCREASE, Aggregate.SUM, one_line) if rate and counter else None
+    highest = compute_lines(moments, metric, statistic, Aggregate.MAX, one_line)
+    highest_of_job = compute_lines(frame, metric, statistic, Aggregate.WHOLE, one_line)
+    over_life = compute_lines(whole, metric, Statistic.MEAN, Aggregate.WHOLE, one_line) if rate else points
+    total = compute_lines(whole, counter, Statistic.INCREASE, Aggregate.SUM, one_line) if rate and counter else None
     return MetricSummary(
         metric=metric.name,
         unit=metric.answer_unit,

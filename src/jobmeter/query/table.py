@@ -41,7 +41,7 @@ class ResultTable(msgspec.Struct, frozen=True, eq=False):
 EMPTY = ResultTable(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
-def lines_of(
+def compute_lines(
     frame: BucketedSeries,
     metric: Metric,
     statistic: Statistic,

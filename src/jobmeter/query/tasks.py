@@ -46,7 +46,7 @@ class NodeTasksQuestion(msgspec.Struct, Question[list[DiagnosticTask]], frozen=T
     limit: int
 
 
-def tasks(registry: Registry, question: TaskFilter, scope: Scope) -> TaskPage:
+def list_tasks(registry: Registry, question: TaskFilter, scope: Scope) -> TaskPage:
     """Answer a ``TaskFilter``."""
     if scope.job is not None:
         return TaskPage([], 0)
@@ -56,9 +56,9 @@ def tasks(registry: Registry, question: TaskFilter, scope: Scope) -> TaskPage:
     return registry.tasks.find(visible)
 
 
-def task(registry: Registry, question: TaskQuestion, scope: Scope) -> DiagnosticTask:
+def read_task(registry: Registry, question: TaskQuestion, scope: Scope) -> DiagnosticTask:
     """Answer a ``TaskQuestion``."""
-    found = tasks(registry, TaskFilter(ids=(question.id,), limit=1), scope).tasks
+    found = list_tasks(registry, TaskFilter(ids=(question.id,), limit=1), scope).tasks
     if not found:
         name = question.id[:64]
         raise NotFoundError(f"there is no diagnostic task {name}", "task", name)
@@ -68,7 +68,7 @@ def task(registry: Registry, question: TaskQuestion, scope: Scope) -> Diagnostic
     return one
 
 
-def node_tasks(registry: Registry, question: NodeTasksQuestion, scope: Scope, now_ms: int) -> list[DiagnosticTask]:
+def list_node_tasks(registry: Registry, question: NodeTasksQuestion, scope: Scope, now_ms: int) -> list[DiagnosticTask]:
     """Answer a ``NodeTasksQuestion``."""
     if not scope.allows(question.project):
         return []

@@ -15,7 +15,7 @@ from jobmeter.store.base import Store
 _Filter = TypeVar("_Filter", TraceFilter, SpanFilter)
 
 
-def traces(store: Store, question: TraceFilter, scope: Scope, meter: Meter) -> TracePage:
+def list_traces(store: Store, question: TraceFilter, scope: Scope, meter: Meter) -> TracePage:
     """Return a page of traces. Raises LimitExceededError (field ``limit``), InvalidRequestError naming the field."""
     if question.limit > MOST_TRACES:
         raise LimitExceededError(f"a page may have {MOST_TRACES} traces, not {question.limit}", "limit")
@@ -33,7 +33,7 @@ def traces(store: Store, question: TraceFilter, scope: Scope, meter: Meter) -> T
     return page
 
 
-def spans(store: Store, question: SpanFilter, scope: Scope, meter: Meter) -> list[Span]:
+def list_spans(store: Store, question: SpanFilter, scope: Scope, meter: Meter) -> list[Span]:
     """Return the spans of some traces. Raises LimitExceededError (field ``limit``)."""
     if question.limit > MOST_SPANS:
         raise LimitExceededError(f"an answer may have {MOST_SPANS} spans, not {question.limit}", "limit")

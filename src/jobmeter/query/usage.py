@@ -21,8 +21,8 @@ from jobmeter.query.buckets import BucketedSeries
 from jobmeter.query.group import Amounts, ResourceUsage
 from jobmeter.query.inventory import Inventory
 from jobmeter.query.request import Statistic
-from jobmeter.query.selection import owner_of
-from jobmeter.query.table import lines_of
+from jobmeter.query.selection import name_owner
+from jobmeter.query.table import compute_lines
 
 METRICS = (
     "cpu.usage",
@@ -57,8 +57,8 @@ class Allocated(msgspec.Struct):
 
     @property
     def promised_devices(self) -> int | None:
-        """Devices requested for each replica; see ``promised_devices``."""
-        return promised_devices(self.job)
+        """Devices requested for each replica; see ``count_promised_devices``."""
+        return count_promised_devices(self.job)
 
     @property
     def requested_devices(self) -> int:
@@ -71,7 +71,7 @@ class Allocated(msgspec.Struct):
         return read_recorded_limit(self.job, limit) or np.nan
 
 
-def promised_devices(job: Job) -> int | None:
+def count_promised_devices(job: Job) -> int | None:
     """Devices requested for each replica of a job; None if its record does not tell."""
     for name in ("gpu.limit", "npu.limit"):
         if name in job.limits:
@@ -133,7 +133,7 @@ class UsageReadings:
     def compute(self, name: str, statistic: Statistic = Statistic.MEAN) -> Float64s:
         """Means of the metric, or another statistic, float64[members]."""
         values = np.full(len(self.frame.shape.members), np.nan)
-        table = lines_of(self.frame, CATALOG[name], statistic, None, self._each)
+        table = compute_lines(self.frame, CATALOG[name], statistic, None, self._each)
         values[table.owner] = table.value
         return values
 
@@ -159,7 +159,7 @@ class UsageParts:
         self._readings = readings
         self._inventory = inventory
         self._earlier = earlier
-        self._owners = {owner_of(one.job): at for at, one in enumerate(jobs)}
+        self._owners = {name_owner(one.job): at for at, one in enumerate(jobs)}
         frame = readings.frame
         self.member_job: Int64s = np.array([self._owners[member.job] for member in frame.shape.members], np.int64)
         for at in () if closed else sorted(readings.sampled):

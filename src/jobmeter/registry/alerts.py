@@ -11,9 +11,9 @@ from jobmeter.model.event import ALERT_FIRING, ALERT_RESOLVED, Event, EventSourc
 from jobmeter.model.series import MAX_NAME
 from jobmeter.registry.breaker import SHORT_SECONDS
 from jobmeter.registry.database import Database
-from jobmeter.registry.events import add_events, row_of
+from jobmeter.registry.events import add_events, make_row
 from jobmeter.registry.schema import alert_messages, alerts, jobs, notification_groups, silences
-from jobmeter.registry.statements import chunks, clean_text, insert
+from jobmeter.registry.statements import clean_text, insert, iterate_chunks
 
 T = TypeVar("T")
 MOST_MESSAGES = 1_000
@@ -53,7 +53,7 @@ class AlertTable:
             events = _events(connection, put)
             _put(connection, alerts, rows)
             _remove(connection, alerts, removed)
-            dropped = add_events(connection, [row_of(one) for one in events])
+            dropped = add_events(connection, [make_row(one) for one in events])
         self._drop(dropped)
 
     def list_silences(self) -> list[Silence]:
@@ -66,7 +66,7 @@ class AlertTable:
             _put(connection, silences, [(silence.id, silence.updated, silence)])
             _remove(connection, silences, removed)
 
-    def groups(self) -> list[NotificationGroup]:
+    def list_groups(self) -> list[NotificationGroup]:
         """Return every group of alerts that was reported."""
         return list(self._read(notification_groups, NotificationGroup))
 
@@ -94,7 +94,7 @@ class AlertTable:
                 )
             return sum(_trim(connection, name) for name in {one.destination for one in messages})
 
-    def waiting(self) -> list[Message]:
+    def list_waiting(self) -> list[Message]:
         """Return the oldest message of each destination."""
         first = sa.select(sa.func.min(_message.id)).group_by(_message.destination)
         with self._database.read(SHORT_SECONDS) as connection:
@@ -121,7 +121,7 @@ def _events(connection: sa.Connection, changed: Iterable[Alert]) -> list[Event]:
     """Return the events of alerts whose state differs from the stored one, for jobs that exist."""
     about = {one.fingerprint: one for one in changed if one.project and one.labels.get("job_id")}
     before: dict[str, AlertState] = {}
-    for some in chunks(sorted(about)):
+    for some in iterate_chunks(sorted(about)):
         # Locked: of two servers that store one change, the second reads the state of the first.
         stored = sa.select(alerts.c.fingerprint, alerts.c.body).where(alerts.c.fingerprint.in_(some))
         for fingerprint, body in connection.execute(stored.order_by(alerts.c.fingerprint).with_for_update()):
@@ -134,7 +134,7 @@ def _events(connection: sa.Connection, changed: Iterable[Alert]) -> list[Event]:
         and (one.state is firing or one.resolved is not None)
     ]
     known: set[tuple[str, str]] = set()
-    for some in chunks(sorted({one.job for one in found})):
+    for some in iterate_chunks(sorted({one.job for one in found})):
         known.update(map(tuple, connection.execute(sa.select(jobs.c.project, jobs.c.id).where(jobs.c.id.in_(some)))))
     return [one for one in found if (one.project, one.job) in known]
 
@@ -177,7 +177,7 @@ def _put(connection: sa.Connection, table: sa.Table, rows: Sequence[tuple[str, i
 
 def _remove(connection: sa.Connection, table: sa.Table, names: Collection[str]) -> None:
     key = next(iter(table.primary_key))
-    for some in chunks(sorted(names)):
+    for some in iterate_chunks(sorted(names)):
         connection.execute(sa.delete(table).where(key.in_(some)))
 
 

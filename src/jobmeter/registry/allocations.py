@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from jobmeter.registry.intervals import DeviceKey, Interval, IntervalChange, join
 from jobmeter.registry.schema import allocations
-from jobmeter.registry.statements import chunks
+from jobmeter.registry.statements import iterate_chunks
 
 
 def merge_allocations(
@@ -46,7 +46,7 @@ def merge_allocations(
 def _read_stored(connection: sa.Connection, keys: Sequence[DeviceKey]) -> Mapping[DeviceKey, list[Interval]]:
     found: dict[DeviceKey, list[Interval]] = defaultdict(list)
     for project, own in groupby(keys, key=lambda key: key.project):
-        for some in chunks(list(own)):
+        for some in iterate_chunks(list(own)):
             # By job and replica, which the index finds. A list of whole keys takes longer to send than to answer.
             question = sa.select(allocations).where(
                 allocations.c.project == project,

@@ -9,7 +9,7 @@ from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.annotation import MOST_NOTES, MOST_TAGS, Annotations, JobNote, JobTag
 from jobmeter.registry.database import Database
 from jobmeter.registry.schema import jobs, notes, tags
-from jobmeter.registry.statements import add_missing, clean_text, job_chunks
+from jobmeter.registry.statements import add_missing, clean_text, iterate_job_chunks
 
 
 class AnnotationTable:
@@ -23,11 +23,11 @@ class AnnotationTable:
         with self._database.read() as connection:
             return _read(connection, project, job)
 
-    def tags(self, names: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], list[str]]:
+    def read_tags(self, names: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], list[str]]:
         """Return the tags of these jobs, (project, id). Jobs without tags are left out."""
         found: dict[tuple[str, str], list[str]] = {}
         with self._database.read() as connection:
-            for project, ids in job_chunks(names):
+            for project, ids in iterate_job_chunks(names):
                 mine = sa.select(tags.c.job, tags.c.tag).where(tags.c.project == project, tags.c.job.in_(ids))
                 for row in connection.execute(mine.order_by(tags.c.tag)):
                     found.setdefault((project, row.job), []).append(row.tag)

@@ -126,7 +126,7 @@ def _dump(database: Database, target: Path) -> None:
 
 
 def _rows_of(database: Database) -> Iterator[_Row]:
-    with database.snapshot() as connection:
+    with database.open_snapshot() as connection:
         for table in TABLES:
             columns = [column for column in table.columns if column.computed is None]
             result = connection.execution_options(yield_per=_BATCH).execute(sa.select(*columns))

@@ -34,7 +34,7 @@ from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECON
 from jobmeter.registry.columns.column_store import ColumnStore
 from jobmeter.registry.database import SQLITE, Database
 from jobmeter.registry.finding_list import EventsOfFindings, read_findings
-from jobmeter.registry.finding_summaries import finding_summaries
+from jobmeter.registry.finding_summaries import read_finding_summaries
 from jobmeter.registry.interval_cache import IntervalChanges, JobKey
 from jobmeter.registry.keys import KeyTable
 from jobmeter.registry.leases import LeaseTable
@@ -45,7 +45,7 @@ from jobmeter.registry.rates import RateTable
 from jobmeter.registry.refresh import CacheRefresh
 from jobmeter.registry.shippers import Shippers
 from jobmeter.registry.signatures import SignatureTable
-from jobmeter.registry.statements import chunks
+from jobmeter.registry.statements import iterate_chunks
 from jobmeter.registry.stored import Observation
 from jobmeter.registry.tasks import TaskTable
 from jobmeter.registry.usage import UsageTable
@@ -92,19 +92,19 @@ class Registry:
         """
         prepared = [recording.prepare(project, record) for record in transactions.drop_repeats(records.jobs)]
         rows = nodes.prepare_nodes(project, records.nodes, now_ms)
-        written = [events.event_row(project, record) for record in records.events]
+        written = [events.make_event_row(project, record) for record in records.events]
         for some in transactions.split(prepared):
             self._record_jobs(project, some, now_ms)
-        for described in chunks(rows, transactions.MOST_ROWS):
+        for described in iterate_chunks(rows, transactions.MOST_ROWS):
             with self.database.write(key=project) as connection:
                 nodes.add_projects(connection, [project])
                 dropped = events.add_events(connection, nodes.merge_nodes(connection, described, now_ms))
             self._drop(dropped)
-        for happened in chunks(written, transactions.MOST_ROWS):
+        for happened in iterate_chunks(written, transactions.MOST_ROWS):
             with self.database.write(key=project) as connection:
                 dropped = events.add_events(connection, happened)
             self._drop(dropped)
-        for renewals in chunks(records.leases, transactions.MOST_ROWS):
+        for renewals in iterate_chunks(records.leases, transactions.MOST_ROWS):
             self._renew(project, renewals, now_ms)
         return records.count
 
@@ -130,7 +130,7 @@ class Registry:
         The owner is empty until the first renewal.
         """
         with self.database.read() as connection:
-            return lease_expiry.lease(connection, project, job)
+            return lease_expiry.read_lease(connection, project, job)
 
     def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
         """Mark the running jobs lost whose leases have expired: Failed with the error ``lost``. Return their number.
@@ -184,7 +184,7 @@ class Registry:
     def add_events(self, happened: Sequence[Event]) -> None:
         """Store events of the server itself, each once. Their project may be ``WHOLE_SERVER``."""
         with self.database.write() as connection:
-            self._drop(events.add_events(connection, [events.row_of(one) for one in happened]))
+            self._drop(events.add_events(connection, [events.make_row(one) for one in happened]))
 
     def list_events(self, question: EventFilter) -> EventPage:
         """Return one page of events.
@@ -205,9 +205,9 @@ class Registry:
         with self.database.read(SLOW_SECONDS) as connection:
             found = []
             for project in (WHOLE_SERVER, *nodes.list_project_names(connection)):
-                own = nodes.project_retention(connection, project) or self._retention
+                own = nodes.read_project_retention(connection, project) or self._retention
                 before_ms = now_ms - own.hour_days * DAY
-                found.append((project, events.outlived(connection, project, before_ms), before_ms))
+                found.append((project, events.find_outlived(connection, project, before_ms), before_ms))
         deleted = 0
         for project, names, before_ms in found:
             if names:
@@ -235,14 +235,14 @@ class Registry:
     def read_sizes(self, jobs: Iterable[tuple[str, str]], *, places: bool = False) -> dict[tuple[str, str], JobSize]:
         """Return the sizes of these jobs, (project, id); with ``places`` also their devices and nodes."""
         with self.database.read() as connection:
-            return sizes.job_sizes(connection, jobs, places=places)
+            return sizes.read_job_sizes(connection, jobs, places=places)
 
     def list_findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
         """Return the stored findings of these jobs, (project, id). Jobs without findings are left out."""
         with self.database.read() as connection:
-            return finding_summaries(connection, jobs)
+            return read_finding_summaries(connection, jobs)
 
-    def listed_findings(self, question: EventsOfFindings) -> list[ListedFinding]:
+    def list_findings_by_time(self, question: EventsOfFindings) -> list[ListedFinding]:
         """Return findings of jobs, the newest first."""
         with self.database.read() as connection:
             return read_findings(connection, question)
@@ -258,9 +258,9 @@ class Registry:
 
     def _read_views(self, projects: frozenset[str] | None, job: str, now_ms: int) -> Expiring[list[JobView]]:
         with self.database.read() as connection:
-            return jobs.job_views(connection, projects, job, now_ms)
+            return jobs.read_job_views(connection, projects, job, now_ms)
 
-    def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
+    def list_job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         """Return the resource groups that jobs of those projects (None: all) name, by project and name."""
         return self.columns.list_job_groups(projects)
 
@@ -277,7 +277,7 @@ class Registry:
     def list_job_views(self, jobs: Iterable[tuple[str, str]], span: TimeRange, now_ms: int) -> list[JobView]:
         """Return these jobs, (project, id), by project and id, with replicas, and allocations that overlap the span."""
         with self.database.read() as connection:
-            return list(groups.views_of(connection, jobs, span, now_ms))
+            return list(groups.iterate_views(connection, jobs, span, now_ms))
 
     def find_job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """Return the jobs of ``job`` without replicas and allocations, for the hot path.
@@ -290,7 +290,7 @@ class Registry:
 
     def _read_heads(self, projects: frozenset[str] | None, job: str, now_ms: int) -> Expiring[list[Job]]:
         with self.database.read(SHORT_SECONDS) as connection:
-            return jobs.job_heads(connection, projects, job, now_ms)
+            return jobs.read_job_heads(connection, projects, job, now_ms)
 
     def _drop(self, events_dropped: int) -> None:
         with self._counting:
@@ -308,8 +308,8 @@ class Registry:
         """Return the allocations of one job, by start."""
         with self.database.read() as connection:
             # At a time before everything: the devices of a job without records have not ended.
-            heads = [rows_.job_of(row, 0) for row in jobs.job_rows(connection, frozenset({project}), job)]
-            return [allocation for head in heads for allocation in jobs.job_allocations(connection, head)]
+            heads = [rows_.make_job(row, 0) for row in jobs.read_job_rows(connection, frozenset({project}), job)]
+            return [allocation for head in heads for allocation in jobs.read_job_allocations(connection, head)]
 
     def delete_job(self, project: str, job: str) -> bool:
         """Delete a job's record and its events. Return False if there was no record."""
@@ -323,7 +323,7 @@ class Registry:
         """Return every log shipper, by creation, at most a second old."""
         return self.memory.shippers.get_or_read("", None, 0, lambda: Expiring(self.shippers.list_shippers()))
 
-    def node_groups(self) -> Mapping[tuple[str, str], str]:
+    def read_node_groups(self) -> Mapping[tuple[str, str], str]:
         """Return the resource group of each (project, node) that has one, at most ten seconds old.
 
         Each node is also there under an empty project.
@@ -351,7 +351,7 @@ class Registry:
     def _read_retention(self, project: str) -> Retention:
         try:
             with self.database.read(SHORT_SECONDS) as connection:
-                return nodes.project_retention(connection, project) or self._retention
+                return nodes.read_project_retention(connection, project) or self._retention
         except UnavailableError:
             last = self.memory.retentions.get_last(project, None)
             if last is None:
@@ -370,14 +370,14 @@ class Registry:
         None instead of jobs if the mark is older than the records of changes. Without a mark, the changes of the last
         ten minutes or more. A job may repeat.
         """
-        with self.database.snapshot() as connection:
+        with self.database.open_snapshot() as connection:
             if mark is None:
                 now = changes.get_position(connection)
                 return changes.list_recorded(connection), (now.last, now.open)
             changed, after = changes.read_changes(connection, changes.ChangePosition(*mark))
         if changed is None:
             return None, mark
-        return list(changes.jobs_of(changed.recorded)), (after.last, after.open)
+        return list(changes.iterate_jobs(changed.recorded)), (after.last, after.open)
 
     def backup(self, directory: Path) -> None:
         """Write a consistent copy of the database into a directory, while it is in use."""

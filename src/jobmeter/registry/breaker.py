@@ -28,13 +28,13 @@ PROBE_SECONDS = 1.0
 _timeout: ContextVar[float] = ContextVar("statement_timeout", default=STATEMENT_SECONDS)
 
 
-def timeout_seconds() -> float:
+def compute_timeout() -> float:
     """Return the time limit of a statement in this context, in seconds."""
     return _timeout.get()
 
 
 @contextmanager
-def statement_timeout(seconds: float) -> Iterator[None]:
+def limit_statements(seconds: float) -> Iterator[None]:
     """Set the time limit of each statement of the block."""
     token = _timeout.set(seconds)
     try:
@@ -78,7 +78,7 @@ class Breaker:
         unexpected = False
         while True:
             try:
-                with statement_timeout(SHORT_SECONDS):
+                with limit_statements(SHORT_SECONDS):
                     self._check()
             except exc.SQLAlchemyError as error:
                 _log.debug("the registry's database does not answer: %s", error)

@@ -36,7 +36,7 @@ class Changed(msgspec.Struct, omit_defaults=True):
     everything: bool = False
 
 
-def jobs_of(ids: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
+def iterate_jobs(ids: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
     """Yield the jobs, (project, id), of ids by project."""
     return ((project, job) for project, jobs in ids.items() for job in jobs)
 
@@ -75,7 +75,7 @@ def get_position(connection: sa.Connection) -> ChangePosition:
 def list_recorded(connection: sa.Connection) -> list[tuple[str, str]]:
     """Return the jobs, (project, id), that were recorded in the last ten minutes, possibly some more."""
     rows = connection.scalars(sa.select(_column.payload).order_by(_column.id))
-    return [job for payload in rows for job in jobs_of(_DECODER.decode(payload).recorded)]
+    return [job for payload in rows for job in iterate_jobs(_DECODER.decode(payload).recorded)]
 
 
 def read_changes(connection: sa.Connection, mark: ChangePosition) -> tuple[Changed | None, ChangePosition]:

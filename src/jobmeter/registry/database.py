@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from jobmeter.errors import ConfigurationError, ConflictError, UnavailableError
-from jobmeter.registry.breaker import STATEMENT_SECONDS, Breaker, statement_timeout
+from jobmeter.registry.breaker import STATEMENT_SECONDS, Breaker, limit_statements
 from jobmeter.registry.writers import WriterQueue
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Database:
         self.url = _parse(url)
         self.kind = self.url.get_backend_name()
         self.writers = WriterQueue()
-        with failures():
+        with convert_failures():
             self.engine = _sqlite(self.url) if self.kind == SQLITE else _postgresql(self.url)
         self._breaker = None if self.kind == SQLITE else Breaker(self._check)
         self._writing = self.engine.execution_options(jobmeter_writes=True)
@@ -73,11 +73,11 @@ class Database:
     @contextmanager
     def read(self, seconds: float = STATEMENT_SECONDS) -> Iterator[sa.Connection]:
         """Open a read transaction. PostgreSQL has ``seconds`` to answer each statement."""
-        with failures(), self._guard(seconds), self.engine.connect() as connection, connection.begin():
+        with convert_failures(), self._guard(seconds), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
-    def snapshot(self, seconds: float = STATEMENT_SECONDS) -> Iterator[sa.Connection]:
+    def open_snapshot(self, seconds: float = STATEMENT_SECONDS) -> Iterator[sa.Connection]:
         """Open a read transaction whose statements all see the same state. See ``read``."""
         with self.read(seconds) as connection:
             if self.kind == POSTGRESQL:
@@ -92,7 +92,7 @@ class Database:
         keys (the projects that are written to) take turns. ``seconds``: see ``read``.
         """
         queue = self.writers.turn(key) if self.kind == SQLITE else nullcontext()
-        with queue, failures(), self._guard(seconds), self._writing.begin() as connection:
+        with queue, convert_failures(), self._guard(seconds), self._writing.begin() as connection:
             yield connection
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class Database:
             return
         self._breaker.check()
         try:
-            with statement_timeout(seconds):
+            with limit_statements(seconds):
                 yield
         except exc.DBAPIError as error:
             self._breaker.note(error)
@@ -124,7 +124,7 @@ class Database:
 
 
 @contextmanager
-def failures() -> Iterator[None]:
+def convert_failures() -> Iterator[None]:
     """Convert failures of the database or its disk to UnavailableError, and a duplicate to ConflictError."""
     try:
         yield

@@ -24,7 +24,7 @@ from jobmeter.model.job import JobState
 from jobmeter.model.record import EventRecord
 from jobmeter.model.time import clamp_to_int64, parse_time
 from jobmeter.registry.schema import events, jobs
-from jobmeter.registry.statements import chunks, clean_text, insert, match_names
+from jobmeter.registry.statements import clean_text, insert, iterate_chunks, match_names
 
 MAX_EVENTS = 100_000
 """Most events of a job; the oldest are deleted."""
@@ -41,13 +41,13 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _LEVELS = {JobState.FAILED: Level.ERROR, JobState.STOPPED: Level.WARNING}
 
 
-def event_row(project: str, record: EventRecord) -> dict[str, Any]:
+def make_event_row(project: str, record: EventRecord) -> dict[str, Any]:
     """Return the row of a checked event record."""
     fields = msgspec.structs.asdict(record) | {"project": project, "time": parse_time(record.time, "events.time")}
-    return row_of(Event(**fields))
+    return make_row(Event(**fields))
 
 
-def row_of(event: Event) -> dict[str, Any]:
+def make_row(event: Event) -> dict[str, Any]:
     """Return the row of an event."""
     words = {name: clean_text(getattr(event, name)) for name in ("reason", "message", "subject", "actor")}
     cleaned = msgspec.structs.replace(event, **words)
@@ -55,12 +55,12 @@ def row_of(event: Event) -> dict[str, Any]:
     return {**values, "source": event.source.value, "level": event.level.value, "digest": cleaned.digest}
 
 
-def state_row(
+def make_state_row(
     project: str, job: str, state: JobState, time_ms: int, message: str = "", **replica: object
 ) -> dict[str, Any]:
     """Return the row of an event of source ``state``; ``replica`` names the replica, its attempt, cluster and node."""
     common: dict[str, Any] = {"project": project, "job": job, "time": time_ms, "message": message, **replica}
-    return row_of(Event(source=EventSource.STATE, level=_LEVELS.get(state, Level.INFO), reason=state.value, **common))
+    return make_row(Event(source=EventSource.STATE, level=_LEVELS.get(state, Level.INFO), reason=state.value, **common))
 
 
 def add_events(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> int:
@@ -110,7 +110,9 @@ def _search(
                 found.append(one)
     ids = found[question.offset : question.offset + question.limit]
     rows = {
-        row.id: row for some in chunks(ids) for row in connection.execute(sa.select(events).where(_column.id.in_(some)))
+        row.id: row
+        for some in iterate_chunks(ids)
+        for row in connection.execute(sa.select(events).where(_column.id.in_(some)))
     }
     return EventPage([_event(rows[one]) for one in ids if one in rows], total)
 
@@ -124,7 +126,7 @@ def forget_events(connection: sa.Connection, project: str, job: str) -> None:
     connection.execute(sa.delete(events).where(_column.job == job, _column.project == project))
 
 
-def outlived(connection: sa.Connection, project: str, before_ms: int) -> list[str]:
+def find_outlived(connection: sa.Connection, project: str, before_ms: int) -> list[str]:
     """Return the owners whose events before that time may be deleted.
 
     The empty name stands for nodes; the others are jobs that do not exist.
@@ -138,7 +140,7 @@ def delete_outlived(connection: sa.Connection, project: str, names: Sequence[str
     """Delete the events of these owners before a time. Return the number of events."""
     deleted = 0
     has_job = sa.exists().where(jobs.c.project == project, jobs.c.id == _column.job)
-    for some in chunks(names):
+    for some in iterate_chunks(names):
         statement = sa.delete(events).where(_column.job.in_(some), _column.project == project, ~has_job)
         deleted += connection.execute(statement.where(_column.time < before_ms)).rowcount
     return deleted
@@ -147,7 +149,7 @@ def delete_outlived(connection: sa.Connection, project: str, names: Sequence[str
 def _find_overfull(connection: sa.Connection, names: Sequence[str]) -> set[str]:
     """Return the jobs that may have too many events. The projects of one id are counted together."""
     found: set[str] = set()
-    for some in chunks(names):
+    for some in iterate_chunks(names):
         crowded = sa.select(_column.job).where(_column.job.in_(some)).group_by(_column.job)
         found.update(connection.scalars(crowded.having(sa.func.count() > MAX_EVENTS)))
     return found

@@ -30,7 +30,7 @@ ENDED = sa.and_(_is(_column.reason, FINDING_ENDED), _column.subject != "")
 """Selects the rows of ends of a running job's findings."""
 
 
-def values(severities: Iterable[Severity], rules: Iterable[str]) -> tuple[str, ...]:
+def make_values(severities: Iterable[Severity], rules: Iterable[str]) -> tuple[str, ...]:
     """Return the values of a condition for severities and rules, each empty for any; no values if both are empty."""
     which, names = [str(severity) for severity in sorted(severities)], sorted(rules)
     if not which and not names:
@@ -38,7 +38,7 @@ def values(severities: Iterable[Severity], rules: Iterable[str]) -> tuple[str, .
     return tuple(f"{severity}/{name}" for severity in which or [""] for name in names or [""])
 
 
-def keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
+def select_keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
     """Select project and id of each job with a matching finding; ``conditions`` has checked the values."""
     return sa.select(_column.project, _column.job).where(FOUND, match_findings(given)).distinct()
 

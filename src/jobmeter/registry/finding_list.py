@@ -11,7 +11,7 @@ from jobmeter.model.finding import FindingMessage, ListedFinding, Severity, read
 from jobmeter.registry.finding_filter import FOUND, is_open, match_findings, select_jobs
 from jobmeter.registry.finding_summaries import SEVERITIES
 from jobmeter.registry.schema import events
-from jobmeter.registry.statements import job_chunks, match_names
+from jobmeter.registry.statements import iterate_job_chunks, match_names
 
 MOST_EVENTS = 20_000
 """Most events that a statement reads."""
@@ -88,5 +88,5 @@ def _groups(question: EventsOfFindings) -> Iterator[Sequence[sa.ColumnElement[bo
     if question.jobs is None:
         yield common
         return
-    for project, ids in job_chunks(question.jobs):
+    for project, ids in iterate_job_chunks(question.jobs):
         yield [*common, is_open(), *select_jobs(project, ids)]

@@ -12,13 +12,13 @@ from jobmeter.model.finding import (
     FindingSummary,
     Severity,
     count_subjects,
+    rank_severity,
     read_message,
     read_start,
-    severity_order,
 )
 from jobmeter.registry.finding_filter import ENDED, FOUND
 from jobmeter.registry.schema import events
-from jobmeter.registry.statements import chunks, job_chunks
+from jobmeter.registry.statements import iterate_chunks, iterate_job_chunks
 
 MOST = 200
 """Most findings, and ends of findings, read for a job."""
@@ -47,9 +47,9 @@ class _Found(msgspec.Struct, frozen=True):
     order: tuple[object, ...]
 
 
-def finding_summaries(connection: sa.Connection, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
+def read_finding_summaries(connection: sa.Connection, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
     """Return the findings of each job that has any."""
-    return [one for project, ids in job_chunks(jobs) for one in _summarise_project(connection, project, ids)]
+    return [one for project, ids in iterate_job_chunks(jobs) for one in _summarise_project(connection, project, ids)]
 
 
 def _summarise_project(connection: sa.Connection, project: str, ids: Sequence[str]) -> Iterator[FindingSummary]:
@@ -90,7 +90,7 @@ def _place_finding(row: sa.Row[Any], read: FindingMessage, *, is_open: bool) -> 
     """Place a finding. The findings of an ended job are stored in their order: their numbers tell it."""
     severity, reported = SEVERITIES.get(row.level, Severity.INFO), bool(row.subject)
     start = read_start(row.tail)
-    known = severity_order(
+    known = rank_severity(
         severity, passed=not is_open, reported=reported, start=row.time if start is None else start, rule=read.rule
     )
     return _Found(row.id, severity, is_open, (known[:4], known[4:] if reported else (), row.id))
@@ -125,7 +125,7 @@ def _ends(connection: sa.Connection, project: str, ids: Sequence[str]) -> dict[t
 def _messages(connection: sa.Connection, rows: Sequence[int]) -> dict[int, tuple[str, int | None]]:
     """The sentence of each of those events, and when its fault began."""
     found: dict[int, tuple[str, int | None]] = {}
-    for some in chunks(sorted(set(rows))):
+    for some in iterate_chunks(sorted(set(rows))):
         columns = (_column.id, _column.message, _column.subject, _column.time)
         for row in connection.execute(sa.select(*columns).where(_column.id.in_(some))):
             read = read_message(row.message, row.subject)

@@ -9,23 +9,23 @@ import sqlalchemy as sa
 from jobmeter.model.job import JobView
 from jobmeter.model.order import make_natural_key
 from jobmeter.model.time import TimeRange
-from jobmeter.registry.rows import allocation_of, job_of, replica_of
+from jobmeter.registry.rows import make_allocation, make_job, make_replica
 from jobmeter.registry.schema import allocations, jobs, replicas
-from jobmeter.registry.statements import job_chunks
+from jobmeter.registry.statements import iterate_job_chunks
 
 _Key = tuple[str, str]
 
 
-def views_of(connection: sa.Connection, keys: Iterable[_Key], span: TimeRange, now_ms: int) -> Iterator[JobView]:
+def iterate_views(connection: sa.Connection, keys: Iterable[_Key], span: TimeRange, now_ms: int) -> Iterator[JobView]:
     """Yield jobs with their replicas and the allocations that overlap the span, by project and id."""
-    for project, ids in job_chunks(sorted(keys)):
+    for project, ids in iterate_job_chunks(sorted(keys)):
         yield from _views(connection, (jobs.c.project == project, jobs.c.id.in_(ids)), span, now_ms)
 
 
 def _views(
     connection: sa.Connection, conditions: Sequence[sa.ColumnElement[bool]], span: TimeRange, now_ms: int
 ) -> list[JobView]:
-    heads = [job_of(row, now_ms) for row in connection.execute(sa.select(jobs).where(*conditions))]
+    heads = [make_job(row, now_ms) for row in connection.execute(sa.select(jobs).where(*conditions))]
     places = {(head.project, head.id): head for head in heads}
     members = _group_by_job(connection.execute(_parts(replicas, conditions)))
     met = (
@@ -39,10 +39,10 @@ def _views(
         JobView(
             job=head,
             replicas=sorted(
-                (replica_of(row, head, now_ms) for row in members[key]),
+                (make_replica(row, head, now_ms) for row in members[key]),
                 key=lambda member: (make_natural_key(member.name), member.attempt),
             ),
-            allocations=[allocation_of(row, head) for row in allocated[key]],
+            allocations=[make_allocation(row, head) for row in allocated[key]],
         )
         for key, head in sorted(places.items())
     ]

@@ -70,7 +70,7 @@ class IntervalCache:
         updates.ends.update(moved)
         return list(_devices(others))
 
-    def joined(self, changes: Iterable[IntervalChange], updates: IntervalChanges) -> None:
+    def note_joined(self, changes: Iterable[IntervalChange], updates: IntervalChanges) -> None:
         """Cache the newest merged interval of each device whose row is in the cache."""
         for change in changes:
             key, interval = change.key, change.keep

@@ -10,7 +10,7 @@ from jobmeter.model.order import make_natural_key
 from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.registry.events import forget_events
 from jobmeter.registry.memory import Expiring
-from jobmeter.registry.rows import allocation_of, job_of, replica_of, valid_until
+from jobmeter.registry.rows import compute_valid_until, make_allocation, make_job, make_replica
 from jobmeter.registry.schema import SAMPLED, allocations, jobs, replicas
 from jobmeter.registry.statements import match_names
 
@@ -18,29 +18,31 @@ from jobmeter.registry.statements import match_names
 def prepare(connection: sa.Connection) -> None:
     """Read a job that does not exist: the first use of a statement takes longer than a request may."""
     for names in (None, frozenset({""})):
-        job_rows(connection, names, "")
+        read_job_rows(connection, names, "")
     connection.execute(_parts(replicas, "", "")).all()
     connection.execute(_allocations("", "")).all()
 
 
-def job_rows(connection: sa.Connection, names: frozenset[str] | None, job: str) -> Sequence[sa.Row[Any]]:
+def read_job_rows(connection: sa.Connection, names: frozenset[str] | None, job: str) -> Sequence[sa.Row[Any]]:
     """Return the rows of every job of that id in those projects (None: all), by project."""
     question = sa.select(jobs).where(jobs.c.id == job, match_names(jobs.c.project, names))
     return connection.execute(question.order_by(jobs.c.project)).all()
 
 
-def job_heads(connection: sa.Connection, names: frozenset[str] | None, job: str, now_ms: int) -> Expiring[list[Job]]:
+def read_job_heads(
+    connection: sa.Connection, names: frozenset[str] | None, job: str, now_ms: int
+) -> Expiring[list[Job]]:
     """Return every job of that id, without replicas and allocations, with the time until which it is valid."""
-    rows = job_rows(connection, names, job)
-    until = min((valid_until(row.status, row.last_sample, now_ms) for row in rows), default=MAX_TIME_MS)
-    return Expiring([job_of(row, now_ms) for row in rows], now_ms, until, len(rows) + 1)
+    rows = read_job_rows(connection, names, job)
+    until = min((compute_valid_until(row.status, row.last_sample, now_ms) for row in rows), default=MAX_TIME_MS)
+    return Expiring([make_job(row, now_ms) for row in rows], now_ms, until, len(rows) + 1)
 
 
-def job_views(
+def read_job_views(
     connection: sa.Connection, names: frozenset[str] | None, job: str, now_ms: int
 ) -> Expiring[list[JobView]]:
     """Return every job of that id with replicas and allocations, with the time until which it is valid."""
-    heads = job_heads(connection, names, job, now_ms)
+    heads = read_job_heads(connection, names, job, now_ms)
     views = [_view(connection, head, now_ms) for head in heads.answer]
     parts = heads.parts + sum(len(one.answer.replicas) + len(one.answer.allocations) for one in views)
     return Expiring(
@@ -48,9 +50,9 @@ def job_views(
     )
 
 
-def job_allocations(connection: sa.Connection, head: Job) -> list[Allocation]:
+def read_job_allocations(connection: sa.Connection, head: Job) -> list[Allocation]:
     """Return the allocations of one job, by start."""
-    return [allocation_of(row, head) for row in connection.execute(_allocations(head.project, head.id))]
+    return [make_allocation(row, head) for row in connection.execute(_allocations(head.project, head.id))]
 
 
 def forget_job(connection: sa.Connection, project: str, job: str) -> bool:
@@ -61,10 +63,10 @@ def forget_job(connection: sa.Connection, project: str, job: str) -> bool:
 
 def _view(connection: sa.Connection, head: Job, now_ms: int) -> Expiring[JobView]:
     rows = connection.execute(_parts(replicas, head.project, head.id)).all()
-    members = [replica_of(row, head, now_ms) for row in rows]
+    members = [make_replica(row, head, now_ms) for row in rows]
     members.sort(key=lambda member: (make_natural_key(member.name), member.attempt))
-    until = min((valid_until(SAMPLED, row.last_sample, now_ms) for row in rows), default=MAX_TIME_MS)
-    view = JobView(job=head, replicas=members, allocations=job_allocations(connection, head))
+    until = min((compute_valid_until(SAMPLED, row.last_sample, now_ms) for row in rows), default=MAX_TIME_MS)
+    view = JobView(job=head, replicas=members, allocations=read_job_allocations(connection, head))
     return Expiring(view, now_ms, MAX_TIME_MS if head.recorded else until)
 
 

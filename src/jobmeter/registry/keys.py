@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from jobmeter.registry.breaker import SHORT_SECONDS
 from jobmeter.registry.database import Database
 from jobmeter.registry.schema import keys
-from jobmeter.registry.statements import chunks, match_names
+from jobmeter.registry.statements import iterate_chunks, match_names
 from jobmeter.registry.stored import StoredKey
 
 _key = keys.c
@@ -42,7 +42,7 @@ class KeyTable:
     def delete(self, key_ids: Sequence[str]) -> None:
         """Delete keys; a no-op for unknown ids."""
         with self._database.write() as connection:
-            for some in chunks(key_ids):
+            for some in iterate_chunks(key_ids):
                 connection.execute(sa.delete(keys).where(_key.id.in_(some)))
 
     def find_by_token(self, token_hash: bytes) -> StoredKey | None:

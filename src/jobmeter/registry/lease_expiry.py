@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from jobmeter.model.job import LOST, JobState
 from jobmeter.model.record import LeaseRecord
-from jobmeter.model.time import SECOND, iso
-from jobmeter.registry.events import state_row
+from jobmeter.model.time import SECOND, format_iso
+from jobmeter.registry.events import make_state_row
 from jobmeter.registry.schema import jobs, replicas
 
 MOST = 200
@@ -29,7 +29,7 @@ class StateChanges(msgspec.Struct):
     events: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
 
-def lease(connection: sa.Connection, project: str, job: str) -> tuple[int, str] | None:
+def read_lease(connection: sa.Connection, project: str, job: str) -> tuple[int, str] | None:
     """Return the end of a job's lease and its owner; None without a lease."""
     question = sa.select(_job.lease_renewed + _job.lease_ms, _job.lease_owner).where(_job.project == project)
     row = connection.execute(question.where(_job.id == job, _job.lease_renewed.is_not(None))).one_or_none()
@@ -72,9 +72,9 @@ def mark_lost(connection: sa.Connection, now_ms: int, heard_since_ms: int, least
         own = sa.and_(_job.project == row.project, _job.id == row.id)
         values = {"state": _FAILED, "end": end, "error": LOST, "lost": now_ms, "lease_ms": None, "lease_renewed": None}
         connection.execute(sa.update(jobs).where(own).values({**values, "updated": now_ms}))
-        message = f"{LOST}: its lease was renewed last at {iso(row.lease_renewed)}"
+        message = f"{LOST}: its lease was renewed last at {format_iso(row.lease_renewed)}"
         found.jobs.append((row.project, row.id))
-        found.events.append(state_row(row.project, row.id, JobState.FAILED, now_ms, message))
+        found.events.append(make_state_row(row.project, row.id, JobState.FAILED, now_ms, message))
         _lose_replicas(connection, (row.project, row.id), row.lease_renewed, now_ms, found)
     return found
 
@@ -91,7 +91,7 @@ def _lose_replicas(
 def _resume(connection: sa.Connection, project: str, job: str, now_ms: int, found: StateChanges) -> None:
     message = "It was heard of again: it was not lost."
     found.jobs.append((project, job))
-    found.events.append(state_row(project, job, JobState.RUNNING, now_ms, message))
+    found.events.append(make_state_row(project, job, JobState.RUNNING, now_ms, message))
     for row in _members(connection, project, job, sa.and_(_replica.state == _FAILED, _replica.reason == LOST)):
         _set(connection, row, {"state": _RUNNING, "end": None, "reason": ""})
         found.events.append(_event(row, JobState.RUNNING, now_ms, message))
@@ -112,7 +112,7 @@ def _set(connection: sa.Connection, row: sa.Row[Any], values: dict[str, Any]) ->
 
 def _event(row: sa.Row[Any], state: JobState, now_ms: int, message: str) -> dict[str, Any]:
     names = {"attempt": row.attempt, "cluster": row.cluster, "node": row.node}
-    return state_row(row.project, row.job, state, now_ms, message, replica=row.name, **names)
+    return make_state_row(row.project, row.job, state, now_ms, message, replica=row.name, **names)
 
 
 def _find_last_heard(start: int | None, last_sample: int | None, renewed: int) -> int:

@@ -31,7 +31,7 @@ class LeaseTable:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def now_ms(self, clock: Clock) -> int:
+    def read_now_ms(self, clock: Clock) -> int:
         """Return the time that all servers share: the time of PostgreSQL, or of this process with SQLite."""
         if self._database.kind != POSTGRESQL:
             return clock.now_ms()
@@ -75,7 +75,7 @@ class OwnedLease:
 
     def take(self) -> bool:
         """Acquire or extend the lease. False if another process holds it."""
-        now_ms = self._leases.now_ms(self._clock)
+        now_ms = self._leases.read_now_ms(self._clock)
         return self._leases.take(self._name, self._owner, now_ms, now_ms + self._length_ms)
 
     def release(self) -> None:
@@ -83,7 +83,7 @@ class OwnedLease:
         self._leases.release(self._name, self._owner)
 
     @contextmanager
-    def renewed(self) -> Iterator[None]:
+    def keep_renewed(self) -> Iterator[None]:
         """Extend the lease, which this process has, until the block is over."""
         over = threading.Event()
         name = f"jobmeter-{self._name}-lease"

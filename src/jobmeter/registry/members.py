@@ -8,11 +8,11 @@ import sqlalchemy as sa
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import JobState
 from jobmeter.model.record import ReplicaRecord
-from jobmeter.model.time import iso
+from jobmeter.model.time import format_iso
 from jobmeter.registry import merge
-from jobmeter.registry.events import state_row
+from jobmeter.registry.events import make_state_row
 from jobmeter.registry.schema import replicas
-from jobmeter.registry.statements import chunks, renamed, update_each
+from jobmeter.registry.statements import iterate_chunks, prefix_names, update_each
 
 _KEY = ("project", "job", "name", "attempt")
 _PLAIN = (*merge.LIFE, "reason")
@@ -37,11 +37,11 @@ def merge_replicas(
     for job, replica, values in members:
         name = (job, replica.name, replica.attempt)
         before = stored.get(name, _UNKNOWN)
-        life = merge.replica_life(before, values)
+        life = merge.merge_replica_life(before, values)
         if life is None:
             raise _make_ended_error(name, before)
         key = dict(zip(_KEY, (project, *name), strict=True))
-        change = renamed(key, _KEY, "key_") | renamed({**values, **life}, _COLUMNS, "new_")
+        change = prefix_names(key, _KEY, "key_") | prefix_names({**values, **life}, _COLUMNS, "new_")
         changes[name] = merge.join_changes(changes.get(name), change, _UPDATE.plain)
         if life["state"] is not None and life["state"] != before["reported"]:
             happened.append(_event(project, job, replica, {**values, **life}, now_ms))
@@ -55,7 +55,7 @@ def merge_replicas(
 def _make_ended_error(name: _Name, stored: Mapping[str, Any]) -> InvalidRequestError:
     job, replica, attempt = name
     return InvalidRequestError(
-        f"attempt {attempt} of replica {replica} of job {job!r} ended at {iso(stored['end'])}: "
+        f"attempt {attempt} of replica {replica} of job {job!r} ended at {format_iso(stored['end'])}: "
         "a replica that starts again is its next attempt",
         "replicas.attempt",
     )
@@ -64,7 +64,7 @@ def _make_ended_error(name: _Name, stored: Mapping[str, Any]) -> InvalidRequestE
 def _event(project: str, job: str, replica: ReplicaRecord, values: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
     state = JobState(values["state"])
     time_ms = values["end"] if state.finished else values["start"] if state is JobState.RUNNING else None
-    return state_row(
+    return make_state_row(
         project,
         job,
         state,
@@ -90,7 +90,7 @@ def _read_stored(
     found: dict[_Name, dict[str, Any]] = {}
     column = replicas.c
     columns = (column.job, column.name, column.attempt, *(column[name] for name in _PLAIN), column.last_sample)
-    for some in chunks(names):
+    for some in iterate_chunks(names):
         question = sa.select(*columns).where(
             column.project == project,
             column.job.in_(sorted({job for job, _ in some})),

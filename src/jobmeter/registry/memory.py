@@ -22,6 +22,8 @@ SHARED_SECONDS = 1.0
 """Lifetime of another entry, which other processes may write."""
 GROUPS_SECONDS = 10.0
 """Lifetime of the resource groups of nodes."""
+_LAST_SHARE = 0.25
+"""Last part of an entry's lifetime, in which a reader who may wait reads it again ahead of time."""
 MOST_PARTS = 500_000
 """Most database rows in all cached answers together, at some hundred bytes each."""
 
@@ -82,13 +84,18 @@ class TtlCache(Generic[T]):
             return cached.answer, self._generation
 
     def get_or_read(self, job: str, question: Hashable, now_ms: int, read: Callable[[], Expiring[T]]) -> T:
-        """Return the value that is valid at a time; without one, read and cache it."""
+        """Return the value that is valid at a time; without one, or if it is about to expire, read and cache it."""
         found, generation = self.get(job, question, now_ms)
-        if found is None:
+        if found is None or self.is_expiring(job, question):
             fresh = read()
             self.put(job, question, fresh, generation)
             found = fresh.answer
         return found
+
+    def is_expiring(self, job: str, question: Hashable) -> bool:
+        """Return True if there is a cached value that is about to expire."""
+        cached = self.get_entry(job, question)
+        return cached is not None and 0 < cached[0] - time.monotonic() < self._seconds * _LAST_SHARE
 
     def get_entry(self, job: str, question: Hashable) -> tuple[float, Expiring[T]] | None:
         """Return the cached value and its expiry (monotonic seconds); None without a cached value."""
@@ -168,6 +175,10 @@ class CachedAnswers:
     def get_retention(self, project: str) -> Retention | None:
         """Return the cached retention of a project."""
         return self.retentions.get(project, None, 0)[0]
+
+    def is_retention_expiring(self, project: str) -> bool:
+        """Return True if the cached retention of a project is about to expire."""
+        return self.retentions.is_expiring(project, None)
 
     def invalidate(self, jobs: Collection[JobKey], observed: IntervalChanges | None = None) -> None:
         """Drop these jobs. Call it after the commit of the change.

@@ -18,7 +18,7 @@ LIFE = ("state", "start", "end", "exit_code")
 LEASE = ("lease_owner", "lease_ms", "lease_renewed")
 
 
-def life(stored: Mapping[str, Any], given: Mapping[str, Any], *, restart: bool = False) -> dict[str, Any]:
+def merge_life(stored: Mapping[str, Any], given: Mapping[str, Any], *, restart: bool = False) -> dict[str, Any]:
     """Return state, start, end, exit code, creation, error and loss of a job after a record.
 
     An error of None stays. A record may say that a finished job runs. With a start after the end it describes a later
@@ -28,7 +28,7 @@ def life(stored: Mapping[str, Any], given: Mapping[str, Any], *, restart: bool =
     """
     if stored["lost"] is not None and (given["state"] is not None or given["end"] is not None):
         found = {**stored, "state": JobState.RUNNING.value, "end": None, "exit_code": None, "lost": None}
-        return life(found, {**given, "error": given["error"] or ""}, restart=restart)
+        return merge_life(found, {**given, "error": given["error"] or ""}, restart=restart)
     after = {name: stored[name] if given[name] is None else given[name] for name in LIFE}
     after |= {"created": given["created"], "error": given["error"], "lost": stored["lost"]}
     if stored["state"] in _OUTCOMES and given["state"] in {*_LIVE, JobState.UNKNOWN.value}:
@@ -47,7 +47,7 @@ def life(stored: Mapping[str, Any], given: Mapping[str, Any], *, restart: bool =
     return after
 
 
-def replica_life(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
+def merge_replica_life(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return state, start, end, exit code and reason of a replica after a record.
 
     A late message does not restart an ended replica. If a replica starts again after a recorded end, that is its next
@@ -71,7 +71,9 @@ def replica_life(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[st
     return after
 
 
-def lease(stored: Mapping[str, Any], state: str | None, given: Lease | None, now_ms: int) -> dict[str, Any] | None:
+def merge_lease(
+    stored: Mapping[str, Any], state: str | None, given: Lease | None, now_ms: int
+) -> dict[str, Any] | None:
     """Return the lease of a job after a record that leaves it in ``state``; None if another run has it.
 
     A lease in a record belongs to its owner from the first renewal on: a record may be delivered late.
@@ -98,7 +100,7 @@ def join_changes(first: dict[str, Any] | None, then: dict[str, Any], plain: froz
     return {name: first[name] if value is None and name not in plain else value for name, value in then.items()}
 
 
-def job_state(row: Mapping[str, Any]) -> JobState:
+def find_job_state(row: Mapping[str, Any]) -> JobState:
     """Return the state of a job's values. A job without a record counts as running."""
     if row["state"] is not None:
         return JobState(row["state"])

@@ -7,8 +7,8 @@ import msgspec
 import sqlalchemy as sa
 
 from jobmeter.model.event import Event, EventSource, Level
-from jobmeter.model.time import DAY, iso
-from jobmeter.registry.events import row_of
+from jobmeter.model.time import DAY, format_iso
+from jobmeter.registry.events import make_row
 from jobmeter.registry.schema import nodes
 
 MOST = 500
@@ -33,7 +33,7 @@ def make_node_events(connection: sa.Connection, rows: Sequence[Mapping[str, Any]
         if not before:
             happened.append(_event(row, "NodeUp", now_ms, "An agent measures it."))
         elif before.get("boot_id") and after.get("boot_id") and before["boot_id"] != after["boot_id"]:
-            since = f" at {iso(after['booted'])}" if isinstance(after.get("booted"), int) else ""
+            since = f" at {format_iso(after['booted'])}" if isinstance(after.get("booted"), int) else ""
             happened.append(_event(row, "NodeRebooted", now_ms, f"It started again{since}.", Level.WARNING))
     return happened
 
@@ -48,7 +48,7 @@ def mark(
     happened = []
     for row in back:
         _set(connection, row, None)
-        message = f"It is heard of again; it was not from {iso(row['down'])} on."
+        message = f"It is heard of again; it was not from {format_iso(row['down'])} on."
         happened.append(_event(row, "NodeUp", now_ms, message))
     for row in silent:
         patience = max(least_ms, _INTERVALS * _interval(row["info"]))
@@ -56,7 +56,7 @@ def mark(
             continue
         _set(connection, row, row["last_seen"])
         if row["last_seen"] > now_ms - DAY:  # no event for a node that left long ago
-            message = f"Nothing was heard of it since {iso(row['last_seen'])}."
+            message = f"Nothing was heard of it since {format_iso(row['last_seen'])}."
             happened.append(_event(row, "NodeDown", now_ms, message, Level.ERROR))
     return happened, len(back) == MOST
 
@@ -85,7 +85,7 @@ def _info(text: str | None) -> dict[str, Any]:
 
 
 def _event(row: Mapping[Any, Any], reason: str, now_ms: int, message: str, level: Level = Level.INFO) -> dict[str, Any]:
-    return row_of(
+    return make_row(
         Event(
             time=now_ms,
             project=row["project"],

@@ -10,9 +10,9 @@ from jobmeter.model.job import Node, Project
 from jobmeter.model.record import NodeRecord
 from jobmeter.model.retention import Retention
 from jobmeter.registry.node_liveness import make_node_events
-from jobmeter.registry.rows import job_of, node_of, node_values
+from jobmeter.registry.rows import make_job, make_node, make_node_values
 from jobmeter.registry.schema import jobs, nodes, projects
-from jobmeter.registry.statements import add_missing, coalesce_to_stored, insert, match_names, renamed, widen
+from jobmeter.registry.statements import add_missing, coalesce_to_stored, insert, match_names, prefix_names, widen
 
 _KEY = ("project", "cluster", "name")
 _DESCRIBED = ("resource_group", "info")
@@ -22,11 +22,11 @@ _DAYS = Retention.__struct_fields__
 
 
 def prepare_nodes(project: str, records: Sequence[NodeRecord], now_ms: int) -> list[dict[str, Any]]:
-    """Return the rows of node records; the node's last-seen time is now. Raises as ``rows.node_values``."""
+    """Return the rows of node records; the node's last-seen time is now. Raises as ``rows.make_node_values``."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for record in records:
         key = {"project": project, "cluster": record.cluster, "name": record.name}
-        row = {**key, "first_seen": now_ms, "last_seen": now_ms, **node_values(record)}
+        row = {**key, "first_seen": now_ms, "last_seen": now_ms, **make_node_values(record)}
         before = rows.get((record.cluster, record.name), {})
         rows[record.cluster, record.name] = {
             name: before.get(name) if value is None else value for name, value in row.items()
@@ -40,7 +40,7 @@ def merge_nodes(connection: sa.Connection, rows: Sequence[dict[str, Any]], now_m
     spans = [{name: row[name] for name in (*_KEY, "first_seen", "last_seen")} for row in rows]
     widen(connection, nodes, spans, ("first_seen", "last_seen"))
     changes = [
-        renamed(row, _KEY, "key_") | renamed(row, _DESCRIBED, "new_")
+        prefix_names(row, _KEY, "key_") | prefix_names(row, _DESCRIBED, "new_")
         for row in rows
         if any(row[name] is not None for name in _DESCRIBED)
     ]
@@ -56,7 +56,7 @@ def list_nodes(
     sought = names if names is None or len(names) <= _MOST_NAMED else None
     question = sa.select(nodes).where(match_names(nodes.c.project, projects), match_names(nodes.c.name, sought))
     rows = connection.execute(question.order_by(nodes.c.cluster, nodes.c.name, nodes.c.project))
-    return [node_of(row) for row in rows if names is None or row.name in names]
+    return [make_node(row) for row in rows if names is None or row.name in names]
 
 
 def list_project_names(connection: sa.Connection) -> Sequence[str]:
@@ -64,7 +64,7 @@ def list_project_names(connection: sa.Connection) -> Sequence[str]:
     return connection.scalars(sa.select(projects.c.name).order_by(projects.c.name)).all()
 
 
-def project_retention(connection: sa.Connection, project: str) -> Retention | None:
+def read_project_retention(connection: sa.Connection, project: str) -> Retention | None:
     """Return a project's own retention; None without a setting."""
     question = sa.select(*(projects.c[name] for name in _DAYS)).where(projects.c.name == project)
     row = connection.execute(question).one_or_none()
@@ -104,5 +104,5 @@ def _project(connection: sa.Connection, name: str, now_ms: int) -> Project:
     newest = sa.select(jobs).where(jobs.c.project == name).order_by(*(column.desc() for column in order)).limit(1)
     oldest = sa.select(jobs.c.created_sort).where(jobs.c.project == name).order_by(*order).limit(1)
     row = connection.execute(newest).first()
-    latest = None if row is None else job_of(row, now_ms)
+    latest = None if row is None else make_job(row, now_ms)
     return Project(name=name, created=connection.scalar(oldest), latest=latest)

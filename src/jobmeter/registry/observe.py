@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from jobmeter.model.job import JobState
 from jobmeter.registry.allocations import merge_allocations
-from jobmeter.registry.events import state_row
+from jobmeter.registry.events import make_state_row
 from jobmeter.registry.interval_cache import IntervalCache, IntervalChanges
 from jobmeter.registry.intervals import GAP_MS
 from jobmeter.registry.nodes import add_projects
 from jobmeter.registry.schema import jobs, nodes, replicas
-from jobmeter.registry.statements import chunks, widen
+from jobmeter.registry.statements import iterate_chunks, widen
 from jobmeter.registry.stored import Observation
 
 _JOB = attrgetter("project", "job")
@@ -39,7 +39,7 @@ def observe(
     happened = _observe_jobs(connection, members, now_ms, intervals, updates)
     happened += _observe_replicas(connection, members, intervals, updates)
     others = intervals.go_on(connection, observations, updates)
-    intervals.joined(merge_allocations(connection, others, GAP_MS), updates)
+    intervals.note_joined(merge_allocations(connection, others, GAP_MS), updates)
     _observe_nodes(connection, members)
     return happened, updates
 
@@ -89,7 +89,7 @@ def _observe_jobs(
     updates.running.extend((key, None) for key in fresh)
     widen(connection, jobs, rows, _TIMES)
     return [
-        state_row(project, job, JobState.RUNNING, first)
+        make_state_row(project, job, JobState.RUNNING, first)
         for (project, job), (first, _) in spans.items()
         if (project, job) in running
     ]
@@ -112,7 +112,7 @@ def _observe_replicas(
     updates.running.extend((key[:2], key[2:]) for key in fresh)
     widen(connection, replicas, rows, _TIMES, fill=("cluster", "node"))
     return [
-        state_row(
+        make_state_row(
             row["project"],
             row["job"],
             JobState.RUNNING,
@@ -135,7 +135,7 @@ def _find_not_running(
     """Return the keys without a state from a record or a sample."""
     found = set(keys)
     key = [table.c[name] for name in names]
-    for some in chunks(keys):
+    for some in iterate_chunks(keys):
         # Column by column, which the primary key finds. More rows than requested do no harm.
         rough = [column.in_(sorted({one[place] for one in some})) for place, column in enumerate(key)]
         reported = [table.c[name].is_not(None) for name in reporting_columns]

@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-from jobmeter.registry.breaker import timeout_seconds
+from jobmeter.registry.breaker import compute_timeout
 
 
 class PostgresqlConnection(psycopg.Connection[Any]):
@@ -15,7 +15,7 @@ class PostgresqlConnection(psycopg.Connection[Any]):
         """Wait for an answer within the time limit of the context."""
         if timeout is not None:
             return super().wait(gen, interval, timeout)
-        seconds = timeout_seconds()
+        seconds = compute_timeout()
         try:
             return super().wait(gen, interval, seconds)
         except errors._WaitTimeout as error:  # noqa: SLF001 - what the method is documented to raise

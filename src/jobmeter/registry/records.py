@@ -10,17 +10,17 @@ import sqlalchemy as sa
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.extra import Extra, merge_extra
 from jobmeter.model.job import AllocationSource, Checkpoint, JobState
-from jobmeter.model.record import JobRecord, ReplicaRecord, record_time, replicas_of
-from jobmeter.model.time import iso
+from jobmeter.model.record import JobRecord, ReplicaRecord, list_replicas, record_time
+from jobmeter.model.time import format_iso
 from jobmeter.registry import merge
 from jobmeter.registry.allocations import merge_allocations
 from jobmeter.registry.database import POSTGRESQL
-from jobmeter.registry.events import state_row
+from jobmeter.registry.events import make_state_row
 from jobmeter.registry.intervals import DeviceKey, Interval
 from jobmeter.registry.members import merge_replicas
-from jobmeter.registry.rows import checkpoint_of, job_values, replica_values
+from jobmeter.registry.rows import make_checkpoint, make_job_values, make_replica_values
 from jobmeter.registry.schema import jobs, replicas
-from jobmeter.registry.statements import add_missing, chunks, renamed, update_each
+from jobmeter.registry.statements import add_missing, iterate_chunks, prefix_names, update_each
 
 _MERGED = ("checkpoints", "extra")
 _PLAIN = (*merge.LIFE, *merge.LEASE, "lost")
@@ -50,10 +50,10 @@ def prepare(project: str, record: JobRecord) -> PreparedJob:
         )
     return PreparedJob(
         record,
-        job_values(record),
-        tuple((replica, replica_values(replica)) for replica in replicas_of(record)),
+        make_job_values(record),
+        tuple((replica, make_replica_values(replica)) for replica in list_replicas(record)),
         tuple(_allocations(record)),
-        None if record.checkpoints is None else tuple(checkpoint_of(one) for one in record.checkpoints),
+        None if record.checkpoints is None else tuple(make_checkpoint(one) for one in record.checkpoints),
         record.extra,
     )
 
@@ -100,8 +100,8 @@ def _merge_records(
         state = _state_before(before)
         change = _job_change(project, entry, before, now_ms)
         changes[job] = merge.join_changes(changes.get(job), change, _UPDATE_JOB.plain)
-        if _is_news(entry, merge.job_state(before), state):
-            happened.append(_job_event(project, entry, merge.job_state(before), state, now_ms))
+        if _is_news(entry, merge.find_job_state(before), state):
+            happened.append(_job_event(project, entry, merge.find_job_state(before), state, now_ms))
     _merge_documents(entries, stored, changes)
     return changes.values(), happened
 
@@ -145,7 +145,7 @@ def _state_before(stored: Mapping[str, Any]) -> JobState | None:
     """Return the state in the last event; None for a job that does not exist."""
     if stored["updated"] < 0 and stored["last_sample"] is None:
         return None
-    return merge.job_state(stored)
+    return merge.find_job_state(stored)
 
 
 def _job_event(
@@ -158,13 +158,13 @@ def _job_event(
     else:
         time_ms = values["end"] if state.finished else values["start"]
     message = values["error"] if state is JobState.FAILED else None
-    return state_row(project, entry.record.job_id, state, now_ms if time_ms is None else time_ms, message or "")
+    return make_state_row(project, entry.record.job_id, state, now_ms if time_ms is None else time_ms, message or "")
 
 
 def _find_existing(connection: sa.Connection, project: str, entries: Sequence[PreparedJob]) -> set[str]:
     """Return the ids of the jobs that exist."""
     found: set[str] = set()
-    for some in chunks(sorted({entry.record.job_id for entry in entries})):
+    for some in iterate_chunks(sorted({entry.record.job_id for entry in entries})):
         found.update(connection.scalars(sa.select(jobs.c.id).where(jobs.c.project == project, jobs.c.id.in_(some))))
     return found
 
@@ -182,7 +182,7 @@ def _read_stored_jobs(
         (sorted({entry.record.job_id for entry in entries}), _STORED),
         (sorted(wide), ("id", *_MERGED)),
     ):
-        for some in chunks(ids):
+        for some in iterate_chunks(ids):
             question = sa.select(*(jobs.c[name] for name in columns)).where(jobs.c.project == project)
             question = question.where(jobs.c.id.in_(some)).order_by(jobs.c.id).with_for_update()
             for row in connection.execute(question).mappings():
@@ -192,16 +192,16 @@ def _read_stored_jobs(
 
 def _job_change(project: str, entry: PreparedJob, stored: dict[str, Any], now_ms: int) -> dict[str, Any]:
     """Return the parameters of ``_UPDATE_JOB`` for one record, and update ``stored`` to match."""
-    life = merge.life(stored, entry.values, restart=any(replica.attempt for replica, _ in entry.replicas))
-    lease = merge.lease(stored, life["state"], entry.record.lease, now_ms)
+    life = merge.merge_life(stored, entry.values, restart=any(replica.attempt for replica, _ in entry.replicas))
+    lease = merge.merge_lease(stored, life["state"], entry.record.lease, now_ms)
     if lease is None:
-        until = iso(stored["lease_renewed"] + stored["lease_ms"])
+        until = format_iso(stored["lease_renewed"] + stored["lease_ms"])
         raise InvalidRequestError(
             f"job {entry.record.job_id!r} is running: another run has its lease until {until}", "lease"
         )
     values = {**entry.values, **life, **lease, "updated": now_ms, "checkpoints": None, "extra": None}
     stored.update({name: values[name] for name in (*_PLAIN, "updated")})
-    return {"key_project": project, "key_id": entry.record.job_id, **renamed(values, _JOB_COLUMNS, "new_")}
+    return {"key_project": project, "key_id": entry.record.job_id, **prefix_names(values, _JOB_COLUMNS, "new_")}
 
 
 _UPDATE_JOB = update_each(jobs, ("project", "id"), _JOB_COLUMNS, _PLAIN, recorded=sa.true())
@@ -255,7 +255,7 @@ def _read_stored_replicas(
 ) -> dict[tuple[str, str, int], sa.Row[Any]]:
     rows: dict[tuple[str, str, int], sa.Row[Any]] = {}
     inner = sa.and_(jobs.c.project == replicas.c.project, jobs.c.id == replicas.c.job)
-    for some in chunks(ids):
+    for some in iterate_chunks(ids):
         question = (
             sa.select(replicas, jobs.c.start.label("job_start"))
             .join(jobs, inner)

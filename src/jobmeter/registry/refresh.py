@@ -75,7 +75,7 @@ class CacheRefresh:
 
     def _drop_changed(self, calls: Sequence[None]) -> Sequence[None]:
         member = self._membership()  # first: later changes are announced
-        with self._database.snapshot(SHORT_SECONDS) as connection:
+        with self._database.open_snapshot(SHORT_SECONDS) as connection:
             changed, after = None, self._position
             if after is not None:
                 changed, after = changes.read_changes(connection, after)
@@ -84,7 +84,7 @@ class CacheRefresh:
         if changed is None:
             self._memory.clear_jobs()  # retentions stay: writers need them while the database does not answer
         else:
-            keys = {key for found in (changed.recorded, changed.sampled) for key in changes.jobs_of(found)}
+            keys = {key for found in (changed.recorded, changed.sampled) for key in changes.iterate_jobs(found)}
             if keys:
                 self._memory.invalidate(keys)
         self._position = after

@@ -15,10 +15,10 @@ from jobmeter.model.record import (
     JobRecord,
     NodeRecord,
     ReplicaRecord,
-    limits_of,
+    normalize_limits,
     record_time,
 )
-from jobmeter.model.time import MAX_TIME_MS, MINUTE, iso
+from jobmeter.model.time import MAX_TIME_MS, MINUTE, format_iso
 from jobmeter.registry.schema import SAMPLED
 
 ALIVE_MS = 5 * MINUTE
@@ -31,7 +31,7 @@ _LONG = ("error", "command")
 _INT64 = 2**63
 
 
-def job_values(record: JobRecord) -> dict[str, Any]:
+def make_job_values(record: JobRecord) -> dict[str, Any]:
     """Return the columns of ``jobs`` that a record sets; None for a column that it leaves alone.
 
     Raises InvalidRequestError, or LimitExceededError for a text that is too long, naming the field.
@@ -43,22 +43,22 @@ def job_values(record: JobRecord) -> dict[str, Any]:
     values["state"] = record.state.value if record.state else None
     values["exit_code"] = _check_integer(record.exit_code, "exit_code")
     values["instance_type"] = _json(record.instance_type, "instance_type")
-    values["limits"] = _json(None if record.limits is None else limits_of(record.limits), "limits")
+    values["limits"] = _json(None if record.limits is None else normalize_limits(record.limits), "limits")
     values["labels"] = _json(record.labels, "labels")
     if record.instance_type is not None:
         _instance_type(record.instance_type)
     return values
 
 
-def checkpoint_of(record: CheckpointRecord) -> Checkpoint:
-    """Return the checkpoint of a record. Raises as ``job_values``."""
+def make_checkpoint(record: CheckpointRecord) -> Checkpoint:
+    """Return the checkpoint of a record. Raises as ``make_job_values``."""
     created = record_time(record.created, "checkpoints.created")
     size = _check_integer(record.size, "checkpoints.size")
     return Checkpoint(**{**msgspec.structs.asdict(record), "created": created, "size": size})
 
 
-def replica_values(record: ReplicaRecord) -> dict[str, Any]:
-    """Return the columns of ``replicas`` that a record sets; None for others. Raises as ``job_values``."""
+def make_replica_values(record: ReplicaRecord) -> dict[str, Any]:
+    """Return the columns of ``replicas`` that a record sets; None for others. Raises as ``make_job_values``."""
     start, end = record_time(record.start, "replicas.start"), record_time(record.end, "replicas.end")
     _check_order(start, end, "replicas.end")
     return {
@@ -75,15 +75,15 @@ def replica_values(record: ReplicaRecord) -> dict[str, Any]:
     }
 
 
-def node_values(record: NodeRecord) -> dict[str, Any]:
-    """Return the columns of ``nodes`` that a record sets; None for others. Raises as ``job_values``."""
+def make_node_values(record: NodeRecord) -> dict[str, Any]:
+    """Return the columns of ``nodes`` that a record sets; None for others. Raises as ``make_job_values``."""
     return {
         "info": _json(record.info or None, "nodes.info"),
         "resource_group": _check_length(record.resource_group or None, "nodes.resource_group", MAX_SHORT_TEXT),
     }
 
 
-def job_of(row: sa.Row[Any], now_ms: int) -> Job:
+def make_job(row: sa.Row[Any], now_ms: int) -> Job:
     """Return the job of a row of ``jobs`` at that time; fields without a record are derived from its samples."""
     kind = row.instance_type
     return Job(
@@ -113,7 +113,7 @@ def job_of(row: sa.Row[Any], now_ms: int) -> Job:
     )
 
 
-def replica_of(row: sa.Row[Any], job: Job, now_ms: int) -> Replica:
+def make_replica(row: sa.Row[Any], job: Job, now_ms: int) -> Replica:
     """Return the replica of a row of ``replicas`` at that time, as part of its job.
 
     Without a recorded end it ends with its last sample, if its job has ended or has no record.
@@ -138,7 +138,7 @@ def replica_of(row: sa.Row[Any], job: Job, now_ms: int) -> Replica:
     )
 
 
-def allocation_of(row: sa.Row[Any], job: Job) -> Allocation:
+def make_allocation(row: sa.Row[Any], job: Job) -> Allocation:
     """Return the allocation of a row of ``allocations``. An open allocation ends with its job."""
     end = row.end
     if end is None and job.state.finished and job.end is not None:
@@ -155,7 +155,7 @@ def allocation_of(row: sa.Row[Any], job: Job) -> Allocation:
     )
 
 
-def node_of(row: sa.Row[Any]) -> Node:
+def make_node(row: sa.Row[Any]) -> Node:
     """Return the node of a row of ``nodes``."""
     return Node(
         name=row.name,
@@ -174,7 +174,7 @@ def _checkpoints(text: str) -> list[Checkpoint]:
     return msgspec.json.decode(text, type=list[Checkpoint])
 
 
-def valid_until(status: str, last_sample: int | None, now_ms: int) -> int:
+def compute_valid_until(status: str, last_sample: int | None, now_ms: int) -> int:
     """Return the time from which the state that is derived from samples may change."""
     if _state(status, last_sample, now_ms) is not JobState.RUNNING or status != SAMPLED or last_sample is None:
         return MAX_TIME_MS
@@ -193,7 +193,7 @@ def _time(time_ms: int) -> int | None:
 
 def _check_order(start: int | None, end: int | None, field: str) -> None:
     if start is not None and end is not None and end < start:
-        raise InvalidRequestError(f"{field} ({iso(end)}) is before start ({iso(start)})", field)
+        raise InvalidRequestError(f"{field} ({format_iso(end)}) is before start ({format_iso(start)})", field)
 
 
 def _check_length(value: str | None, field: str, most: int) -> str | None:

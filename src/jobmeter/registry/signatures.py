@@ -68,7 +68,7 @@ class SignatureTable:
             return None
         return SignatureMemory({Signature(minute, digest) for minute, digest in added}, floor)
 
-    def own(self, owner: str, now_ms: int, since_minute: int) -> SignatureMemory:
+    def take_ownership(self, owner: str, now_ms: int, since_minute: int) -> SignatureMemory:
         """Make a server the owner. Return the signatures that all servers accepted, dated from a minute on.
 
         If another server was the owner, which has ended, signatures with dates before now are refused.

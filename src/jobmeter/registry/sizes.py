@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from jobmeter.model.job import JobSize
 from jobmeter.registry.schema import allocations, replicas
-from jobmeter.registry.statements import job_chunks
+from jobmeter.registry.statements import iterate_job_chunks
 
 _PLACES = {
     "devices": (allocations.c.cluster, allocations.c.node, allocations.c.device),
@@ -16,12 +16,12 @@ _PLACES = {
 """The columns that identify each kind of place."""
 
 
-def job_sizes(
+def read_job_sizes(
     connection: sa.Connection, jobs: Iterable[tuple[str, str]], *, places: bool = False
 ) -> dict[tuple[str, str], JobSize]:
     """Return the number of replicas and GPUs of each job; with ``places`` also of its devices and nodes."""
     found: dict[tuple[str, str], JobSize] = {}
-    for project, ids in job_chunks(jobs):
+    for project, ids in iterate_job_chunks(jobs):
         statements = {"replicas": _replicas(project, ids), "gpus": _gpus(project, ids)}
         if places:
             statements |= {name: _select_distinct(columns, project, ids) for name, columns in _PLACES.items()}

@@ -143,12 +143,12 @@ def group_by_project(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return found
 
 
-def job_chunks(keys: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Sequence[str]]]:
+def iterate_job_chunks(keys: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the jobs, (project, id), as runs of ids of one project."""
-    return ((project, some) for project, ids in group_by_project(keys).items() for some in chunks(ids))
+    return ((project, some) for project, ids in group_by_project(keys).items() for some in iterate_chunks(ids))
 
 
-def chunks(items: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:
+def iterate_chunks(items: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:
     """Yield the items in runs of at most ``size``."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
@@ -161,6 +161,6 @@ def clean_text(text: str) -> str:
     return text.replace("\0", NUL).encode("utf-8", "replace").decode()
 
 
-def renamed(values: Mapping[str, Any], names: Iterable[str], prefix: str) -> dict[str, Any]:
+def prefix_names(values: Mapping[str, Any], names: Iterable[str], prefix: str) -> dict[str, Any]:
     """Prefix the names of values: parameters must not be named like columns."""
     return {f"{prefix}{name}": values[name] for name in names}

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from jobmeter.model.record import JobRecord
 from jobmeter.registry.records import PreparedJob
-from jobmeter.registry.statements import chunks
+from jobmeter.registry.statements import iterate_chunks
 
 MOST_ROWS = 1_000
 """Most rows of jobs, replicas and allocations that one transaction of records writes, about 50 ms."""
@@ -48,7 +48,7 @@ def _parts(entry: PreparedJob, rows: int) -> Iterator[PreparedJob]:
     nothing: dict[str, Any] = dict.fromkeys(entry.values)
     yield replace(entry, replicas=(), allocations=())
     rest = replace(entry, values=nothing, replicas=(), allocations=(), checkpoints=None, extra=None)
-    for some in chunks(entry.replicas, max(rows // 2, 1)):
+    for some in iterate_chunks(entry.replicas, max(rows // 2, 1)):
         yield replace(rest, replicas=tuple(some))
-    for some in chunks(entry.allocations, rows):
+    for some in iterate_chunks(entry.allocations, rows):
         yield replace(rest, allocations=tuple(some))

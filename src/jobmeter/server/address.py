@@ -27,7 +27,7 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def url_of(bound: socket.socket, settings: Settings) -> str:
+def make_url(bound: socket.socket, settings: Settings) -> str:
     """URL at which a client on this machine reaches the server."""
     host, port = bound.getsockname()[:2]
     if host in {"0.0.0.0", "::"}:  # noqa: S104 - every address includes the local one
@@ -36,9 +36,9 @@ def url_of(bound: socket.socket, settings: Settings) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def tls_context(settings: Settings) -> ssl.SSLContext | None:
+def make_tls_context(settings: Settings) -> ssl.SSLContext | None:
     """TLS context for versions 1.2 and 1.3; None without a certificate. Raises ConfigurationError."""
-    certificate, key = tls_files(settings)
+    certificate, key = find_tls_files(settings)
     if certificate is None or key is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -47,7 +47,7 @@ def tls_context(settings: Settings) -> ssl.SSLContext | None:
     return context
 
 
-def tls_files(settings: Settings) -> tuple[Path | None, Path | None]:
+def find_tls_files(settings: Settings) -> tuple[Path | None, Path | None]:
     """Return the certificate and key files after checking them; (None, None) without TLS. Raises ConfigurationError."""
     if not settings.tls_cert and not settings.tls_key:
         return None, None

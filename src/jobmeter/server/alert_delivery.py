@@ -18,11 +18,11 @@ from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.ingest.exporters.resolve import resolve
 from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.model.alert import Message
-from jobmeter.model.backoff import backoff_seconds
+from jobmeter.model.backoff import compute_backoff
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import DEFAULT_PROJECT, Series
 from jobmeter.model.time import DAY, SECOND, Clock
-from jobmeter.promql.labels import Labels, drop_name, value_of
+from jobmeter.promql.labels import Labels, drop_name, get_value
 from jobmeter.promql.nodes import NAME
 from jobmeter.query.alerts import WaitingMessagesQuestion
 from jobmeter.query.execute import Executor
@@ -35,7 +35,7 @@ _log = logging.getLogger("jobmeter.server")
 _RULES = Principal(id="rules", name="recording rules", role=Role.WRITER)
 
 
-def recorder_of(pipeline: IngestPipeline) -> Recorder:
+def make_recorder(pipeline: IngestPipeline) -> Recorder:
     """Return the function that stores the series of a recording rule, in the project that their labels name."""
 
     def record(rule: AlertRule, series: Sequence[tuple[Labels, float]], now_ms: int) -> None:
@@ -44,7 +44,7 @@ def recorder_of(pipeline: IngestPipeline) -> Recorder:
             given = {**dict(drop_name(labels)), **{name: one.render({}, value) for name, one in rule.labels.items()}}
             pairs = [(NAME, rule.name), *((name, text) for name, text in sorted(given.items()) if text)]
             try:
-                resolved = resolve(pairs, value_of(labels, "project") or DEFAULT_PROJECT)
+                resolved = resolve(pairs, get_value(labels, "project") or DEFAULT_PROJECT)
             except InvalidRequestError as error:
                 _log.warning("a series of the rule %s was not stored: %s", rule.id, error.message)
                 continue
@@ -102,7 +102,7 @@ class AlertDelivery:
         if self._lease is None:
             self._deliver_due()
         elif self._lease.take():
-            with self._lease.renewed():
+            with self._lease.keep_renewed():
                 self._deliver_due()
 
     def _deliver_due(self) -> None:
@@ -136,7 +136,7 @@ class AlertDelivery:
         self._registry.alerts.delete_message(message.id)
 
     def _retry(self, destination: Destination, message: Message, error: str) -> None:
-        seconds = backoff_seconds(message.tries + 1, FIRST_SECONDS, LONGEST_SECONDS)
+        seconds = compute_backoff(message.tries + 1, FIRST_SECONDS, LONGEST_SECONDS)
         _log.warning("a message to %s was not delivered: %s", destination.name, error)
         self._registry.alerts.retry(message.id, self._clock.now_ms() + int(seconds * SECOND), error)
 

@@ -36,7 +36,7 @@ from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR, MINUTE, SECOND, Clock
 from jobmeter.promql.evaluate import evaluate
 from jobmeter.promql.evaluation import LOOKBACK_MS
-from jobmeter.promql.labels import Labels, value_of
+from jobmeter.promql.labels import Labels, get_value
 from jobmeter.promql.values import Scalar, Vector
 from jobmeter.query.alerts import ReportedGroupsQuestion, StoredAlertsQuestion
 from jobmeter.query.execute import Executor
@@ -116,7 +116,7 @@ class Alerting:
             with self._lock:
                 self._alerts = None  # another server changes the states
             return
-        with nullcontext() if self._lease is None else self._lease.renewed():
+        with nullcontext() if self._lease is None else self._lease.keep_renewed():
             self._evaluate_due(now_ms, began, reload=self._alerts is None or lapsed)
 
     def _evaluate_due(self, now_ms: int, began: float, *, reload: bool) -> None:
@@ -245,7 +245,7 @@ class Alerting:
                 _log.warning("the rule %s was not evaluated: %s", rule.id, error)
             seconds = self._clock.monotonic() - began
             self._status[rule.id] = replace(
-                status_of(rule), health="err" if error else "ok", error=error, evaluated=now_ms, seconds=seconds
+                make_status(rule), health="err" if error else "ok", error=error, evaluated=now_ms, seconds=seconds
             )
 
     def _apply(self, group: RuleGroup, rule: AlertRule, now_ms: int, series: list[tuple[Labels, float]]) -> None:
@@ -278,7 +278,7 @@ class Alerting:
 
         def answer(question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
             if isinstance(question, DiskQuestion):
-                return disk_facts(self._settings, self._clock)
+                return read_disk_facts(self._settings, self._clock)
             if not isinstance(question, JobFactsQuestion | NodeFactsQuestion):
                 return self._executor.run(question, EVERYTHING)
             if isinstance(question, NodeFactsQuestion):
@@ -295,11 +295,11 @@ class Alerting:
         if not isinstance(found, Vector):
             return []
         rows = list(zip(found.labels, found.values[:, 0].tolist(), strict=True))
-        if reader.of_facts or not any(value_of(labels, "job_id") for labels, _ in rows):
+        if reader.of_facts or not any(get_value(labels, "job_id") for labels, _ in rows):
             return rows
         jobs = answer(JobFactsQuestion(since_ms=now_ms - LOOKBACK_MS)).jobs
         over = {(job.project, job.id) for job in jobs if job.state.finished and job.state is not JobState.UNKNOWN}
-        return [row for row in rows if (value_of(row[0], "project"), value_of(row[0], "job_id")) not in over]
+        return [row for row in rows if (get_value(row[0], "project"), get_value(row[0], "job_id")) not in over]
 
     def _notify(self, now_ms: int) -> None:
         if self.config.route is None:
@@ -328,7 +328,7 @@ class Alerting:
         found = self._list_all()
         return self._executor.run(StoredAlertsQuestion(), EVERYTHING) if found is None else found
 
-    def rules(self) -> list[RuleGroupStatus]:
+    def list_rules(self) -> list[RuleGroupStatus]:
         """Return the groups of rules with the last evaluation of each rule by this process."""
         return [
             RuleGroupStatus(
@@ -336,13 +336,13 @@ class Alerting:
                 file=group.file,
                 interval_ms=group.interval_ms,
                 limit=group.limit,
-                rules=[self._status.get(rule.id) or status_of(rule) for rule in group.rules],
+                rules=[self._status.get(rule.id) or make_status(rule) for rule in group.rules],
             )
             for group in self._groups
         ]
 
 
-def status_of(rule: AlertRule) -> RuleStatus:
+def make_status(rule: AlertRule) -> RuleStatus:
     """Return the status of a rule before its first evaluation."""
     return RuleStatus(
         id=rule.id,
@@ -356,7 +356,7 @@ def status_of(rule: AlertRule) -> RuleStatus:
     )
 
 
-def disk_facts(settings: Settings, clock: Clock) -> DiskFacts:
+def read_disk_facts(settings: Settings, clock: Clock) -> DiskFacts:
     """Return the space on the disk of the data folder."""
     try:
         usage = shutil.disk_usage(settings.data)

@@ -22,7 +22,7 @@ from jobmeter.access.vault import Vault
 from jobmeter.alerts.config import load_config
 from jobmeter.alerts.rules import load_rules
 from jobmeter.diagnose.registry import load_thresholds
-from jobmeter.dialects.registry import dialects
+from jobmeter.dialects.registry import list_dialects
 from jobmeter.errors import ConfigurationError, JobmeterError
 from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.ingest.sender_cache import SenderCache
@@ -34,7 +34,7 @@ from jobmeter.registry.database import POSTGRESQL
 from jobmeter.registry.open import open_registry
 from jobmeter.registry.refresh import READ_SECONDS
 from jobmeter.server.admission import Admission, ConcurrencyLimiter, Lane
-from jobmeter.server.alert_delivery import AlertDelivery, recorder_of
+from jobmeter.server.alert_delivery import AlertDelivery, make_recorder
 from jobmeter.server.alerting import Alerting
 from jobmeter.server.background import (
     Background,
@@ -42,21 +42,21 @@ from jobmeter.server.background import (
     Leased,
     Periodic,
     Work,
-    losses,
-    node_watch,
-    pruning,
+    make_loss_check,
+    make_node_watch,
+    make_pruning,
     roll_ups,
 )
 from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
-from jobmeter.server.figures import finding_metrics, server_metrics
+from jobmeter.server.figures import iterate_finding_metrics, iterate_server_metrics
 from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
 from jobmeter.server.missing import Recreate, check_complete
 from jobmeter.server.native.metrics import ENCODERS
 from jobmeter.server.opening import Opening
-from jobmeter.server.routing import routers_of
+from jobmeter.server.routing import list_routers
 from jobmeter.server.running import RunningJobs
 from jobmeter.server.server_group import make_group_opener
 from jobmeter.server.services import Lanes, Services
@@ -154,7 +154,7 @@ def build(
         opened.callback(opening.close)
         registry = open_registry(settings.registry_url, settings.retention)
         opened.callback(registry.close)
-        dialects()
+        list_dialects()
         engine = opening.wait()
         opened.callback(engine.close)
         store = _add_window(engine, settings, clock)
@@ -214,13 +214,13 @@ def assemble(
         alerting=_alerting(settings, clock, registry, executor, pipeline, shared=shared),
     )
     registry.memory.changed = partial(raise_jobs, store)
-    telemetry.register(partial(server_metrics, services))
+    telemetry.register(partial(iterate_server_metrics, services))
     works = _works(services, shared=shared)
     if rates is not None:
         works.append(Periodic("limits", FLUSH_SECONDS, rates.work))
     background = [Background(work, telemetry) for work in works]
     return Application(
-        Edge(routers_of(services), telemetry, services.memory, settings.limits.body_bytes, services.usage, proxies),
+        Edge(list_routers(services), telemetry, services.memory, settings.limits.body_bytes, services.usage, proxies),
         services,
         background,
     )
@@ -256,7 +256,7 @@ def _alerting(
     paths = [path.strip() for path in settings.alert_rules.split(",") if path.strip()]
     groups = load_rules(paths, shipped=settings.alert_shipped == "on")
     config = load_config(settings.alert_config)
-    return Alerting(executor, registry, clock, settings, groups, config, recorder_of(pipeline), shared=shared)
+    return Alerting(executor, registry, clock, settings, groups, config, make_recorder(pipeline), shared=shared)
 
 
 def _works(services: Services, *, shared: bool) -> list[Work]:
@@ -264,19 +264,19 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
     registry, store, clock, settings = services.registry, services.store, services.clock, services.settings
     executor, thresholds = services.executor, services.thresholds
     running = RunningJobs(executor, registry, thresholds, clock, shared=shared, task_seconds=settings.task_seconds)
-    services.telemetry.register(partial(finding_metrics, running))
+    services.telemetry.register(partial(iterate_finding_metrics, running))
     works: list[Work] = [
         roll_ups(store, clock, services.telemetry),
-        losses(registry, clock, settings.lease_seconds),
+        make_loss_check(registry, clock, settings.lease_seconds),
         Diagnosing(executor, registry, thresholds, clock),
         Tasks(executor, registry, thresholds, clock),
-        node_watch(registry, clock, settings.node_seconds),
+        make_node_watch(registry, clock, settings.node_seconds),
     ]
     if shared:
         works = [Leased(work, registry.leases, clock) for work in works]
     alerting = services.alerting
     works += [alerting, AlertDelivery(alerting.config, executor, registry, clock, thresholds, shared=shared)]
-    works += [running, pruning(registry, clock), Tidying(), services.usage]
+    works += [running, make_pruning(registry, clock), Tidying(), services.usage]
     if registry.database.kind == POSTGRESQL:
         works.append(Periodic("records", READ_SECONDS, registry.refresh.read_unannounced))
     if isinstance(store, WindowedStore):

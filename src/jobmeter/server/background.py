@@ -105,12 +105,12 @@ def roll_ups(store: Store, clock: Clock, telemetry: Telemetry) -> Work:
 
     def roll_up() -> None:
         until_ms = clock.now_ms() - LATE_MS
-        telemetry.rolled(store.roll_up(until_ms), until_ms)
+        telemetry.count_roll_up(store.roll_up(until_ms), until_ms)
 
     return Periodic("roll-up", INTERVAL_SECONDS, roll_up)
 
 
-def pruning(registry: Registry, clock: Clock) -> Work:
+def make_pruning(registry: Registry, clock: Clock) -> Work:
     """Work that deletes old node events four times a day."""
 
     def prune() -> None:
@@ -141,7 +141,7 @@ class Leased:
             self.interval = min(self._work.interval, RETRY_SECONDS)
             return
         try:
-            with self._lease.renewed():
+            with self._lease.keep_renewed():
                 self._work.round()
         finally:
             self.interval = self._work.interval
@@ -186,13 +186,13 @@ class SilenceCheck:
         self._since_ms = since_ms
 
 
-def losses(registry: Registry, clock: Clock, least_seconds: int) -> SilenceCheck:
+def make_loss_check(registry: Registry, clock: Clock, least_seconds: int) -> SilenceCheck:
     """Work that marks jobs as lost when their runs stop renewing their leases."""
     report = partial(_log.warning, "%d jobs were marked as lost: their runs stopped renewing their leases")
     return SilenceCheck("losses", registry.mark_lost, report, clock, least_seconds)
 
 
-def node_watch(registry: Registry, clock: Clock, least_seconds: int) -> SilenceCheck:
+def make_node_watch(registry: Registry, clock: Clock, least_seconds: int) -> SilenceCheck:
     """Work that records events of nodes that stop or resume sending."""
     report = partial(_log.info, "%d events of nodes that stopped or resumed sending were recorded")
     return SilenceCheck("nodes", registry.mark_nodes, report, clock, least_seconds)

@@ -20,7 +20,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.time import SystemClock
 from jobmeter.registry.backup import SQLITE_FILE
 from jobmeter.registry.open import open_registry
-from jobmeter.server.folder import claimed, write_private
+from jobmeter.server.folder import claim, write_private
 from jobmeter.server.services import Services
 from jobmeter.settings import Settings
 from jobmeter.store.registry import open_store
@@ -78,13 +78,13 @@ def _check_apart(directory: Path, own: Sequence[Path]) -> None:
 
 def _copy_secret(services: Services, directory: Path) -> None:
     try:
-        write_private(directory / SECRET, secret_key_path(services.settings).read_bytes())
+        write_private(directory / SECRET, find_secret_key_path(services.settings).read_bytes())
     except (ConfigurationError, OSError) as error:
         _log.warning("the secret key could not be copied: %s", error)
         raise UnavailableError("the secret key could not be copied: see the server's log") from error
 
 
-def secret_key_path(settings: Settings) -> Path:
+def find_secret_key_path(settings: Settings) -> Path:
     """Path of the file with the secret key, which encrypts stored secrets."""
     return Path(settings.secret_key_file) if settings.secret_key_file else settings.data / KEY_FILE
 
@@ -100,8 +100,8 @@ def bring_back(settings: Settings, directory: Path) -> None:
         raise ConfigurationError(f"{directory} contains no server backup ({SECRET} is missing)")
     if not _verify(directory):
         _log.warning("%s has no %s: damaged files cannot be detected", directory, MANIFEST)
-    with claimed(settings.data), ExitStack() as opened:
-        secret = secret_key_path(settings)
+    with claim(settings.data), ExitStack() as opened:
+        secret = find_secret_key_path(settings)
         content = (directory / SECRET).read_bytes()
         if secret.exists() and secret.read_bytes() != content:
             raise ConflictError(f"{secret} holds another key: restore the backup into an empty data folder")
@@ -124,7 +124,7 @@ def move_registry(data: Path, url: str, retention: Retention) -> None:
     path = data / SQLITE_FILE
     if not path.is_file():
         raise ConfigurationError(f"there is no registry {path}: it was moved before, or it is another database")
-    with claimed(data), ExitStack() as opened:
+    with claim(data), ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix=".registry-", dir=data)))
         source = open_registry(f"sqlite:///{path}", retention)
         opened.callback(source.close)

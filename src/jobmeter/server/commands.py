@@ -37,7 +37,7 @@ from jobmeter.model.alert import AlertingQuestion, AlertsQuestion, ExpireSilence
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
 from jobmeter.model.record import EventRecord, JobRecord, Records
-from jobmeter.model.series import job_key
+from jobmeter.model.series import compute_job_key
 from jobmeter.model.shipper import Shipper
 from jobmeter.model.task import DiagnosticTask, NewTask
 from jobmeter.model.time import SECOND
@@ -48,20 +48,20 @@ from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFacts, JobFactsQues
 from jobmeter.query.logs import FoundLines, LogCursor, LogPageQuestion, read_next_lines
 from jobmeter.query.permitted import check_scope
 from jobmeter.query.request import HeadQuestion
-from jobmeter.server.alerting import disk_facts
+from jobmeter.server.alerting import read_disk_facts
 from jobmeter.server.annotations import change_tags, delete_note, write_note
 from jobmeter.server.services import Services
 from jobmeter.server.silences import (
-    alerting_status,
     expire_silence,
     find_alerts,
     find_job_alerts,
     find_rules,
     post_alerts,
     put_silence,
+    read_alerting_status,
 )
 from jobmeter.server.tasks import create_task
-from jobmeter.ship.shipping import shipper_project
+from jobmeter.ship.shipping import find_project
 
 
 def perform(services: Services, question: Question[Any], principal: Principal, scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
@@ -103,7 +103,7 @@ def _disk(services: Services, _: DiskQuestion, principal: Principal, __: Scope) 
         authorize(principal, "server:read", None, ("native", "getStatus"))
     except ForbiddenError:
         return DiskFacts(now_ms=services.clock.now_ms())
-    return disk_facts(services.settings, services.clock)
+    return read_disk_facts(services.settings, services.clock)
 
 
 def _trace_token(services: Services, _: TraceTokenQuestion, principal: Principal, __: Scope) -> TraceToken:
@@ -118,7 +118,7 @@ def _shipper(
     scope: Scope,
 ) -> Shipper:
     """Create, show or delete a log shipper. A shipper belongs to the project of its creator, or to no project."""
-    project, shipping, actor = shipper_project(scope), services.shipping, principal.id
+    project, shipping, actor = find_project(scope), services.shipping, principal.id
     if isinstance(question, CreateShipper):
         return shipping.create(project, question.resource_group, question.sink_project, question.logstore, actor)
     found = _find_shipper(services, question.resource_group, scope)
@@ -126,7 +126,7 @@ def _shipper(
 
 
 def _find_shipper(services: Services, resource_group: str, scope: Scope) -> Shipper:
-    project = shipper_project(scope)
+    project = find_project(scope)
     for shipper in services.executor.run(ShippersQuestion(), scope):
         if (shipper.project, shipper.resource_group) == (project, resource_group):
             return shipper
@@ -165,7 +165,7 @@ def _write(
             receipt = pipeline.submit_logs(question.lines, principal)
         case _:
             ingested(Receipt(rejected_spans=rejected))
-            receipt = pipeline.spans(question.spans, principal)
+            receipt = pipeline.submit_spans(question.spans, principal)
     ingested(receipt)
     return receipt
 
@@ -191,7 +191,7 @@ def _stop_job(services: Services, question: StopJob, principal: Principal, scope
 def _delete_job(services: Services, question: DeleteJob, _: Principal, scope: Scope) -> Job:
     """Delete a job and its data. Raises NotFoundError."""
     job = services.executor.run(HeadQuestion(question.ref), scope)
-    services.store.delete_job(job_key(job.project, job.id))
+    services.store.delete_job(compute_job_key(job.project, job.id))
     if not services.registry.delete_job(job.project, job.id):
         raise NotFoundError(f"there is no job {job.id}", "job", job.id)
     services.pipeline.forget(job.project, job.id)
@@ -209,7 +209,7 @@ _HANDLERS: Mapping[type, _Handler] = {
     WriteSpans: _write,
     AlertsQuestion: find_alerts,
     JobAlertsQuestion: find_job_alerts,
-    AlertingQuestion: alerting_status,
+    AlertingQuestion: read_alerting_status,
     RulesQuestion: find_rules,
     PostAlerts: post_alerts,
     PutSilence: put_silence,
@@ -218,7 +218,7 @@ _HANDLERS: Mapping[type, _Handler] = {
     JobFactsQuestion: _facts,
     NodeFactsQuestion: _facts,
     TraceTokenQuestion: _trace_token,
-    ServerQuestion: lambda services, *_: services.telemetry.figures(),
+    ServerQuestion: lambda services, *_: services.telemetry.list_figures(),
     LogPageQuestion: _search_logs,
     StopJob: _stop_job,
     NewTask: _create_task,

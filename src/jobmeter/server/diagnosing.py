@@ -18,7 +18,7 @@ from jobmeter.query.execute import Executor
 from jobmeter.query.records import ChangedJobsQuestion
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.registry.base import Registry
-from jobmeter.registry.statements import job_chunks
+from jobmeter.registry.statements import iterate_job_chunks
 from jobmeter.server.background import use_request_budget
 
 _log = logging.getLogger("jobmeter.server")
@@ -84,7 +84,7 @@ class Diagnosing:
     def _find_ended_lately(self, keys: Iterable[_Key], now_ms: int) -> Iterator[Job]:
         """Yield the jobs that ended in the last hour. Thousands of imported jobs cost a few queries."""
         lately = Condition("end", Operator.BETWEEN, (now_ms - RECENT_MS + 1, None))
-        for project, ids in job_chunks(dict.fromkeys(keys)):
+        for project, ids in iterate_job_chunks(dict.fromkeys(keys)):
             question = JobFilter(
                 projects=frozenset({project}), ids=tuple(ids), conditions=(lately,), sort="id", limit=len(ids)
             )

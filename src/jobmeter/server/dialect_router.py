@@ -40,11 +40,11 @@ class DialectHandler:
         self.memory_bytes = -1 if changes else MEMORY_BYTES
         self._match = match
 
-    def project(self, call: Call) -> str | None:  # noqa: ARG002 - a handler's shape
+    def find_project(self, call: Call) -> str | None:  # noqa: ARG002 - a handler's shape
         """Return None: a dialect's call covers all projects of its key."""
         return None
 
-    def from_memory(self, request: ServedRequest) -> Answer | None:
+    def answer_from_memory(self, request: ServedRequest) -> Answer | None:
         """Answer from memory; None when a worker has to continue."""
         services, scope = self.services, request.scope or NOTHING
         run, spent = self._begun = self._begin(request)
@@ -77,11 +77,11 @@ class DialectHandler:
         call = request.call
         if call.body:
             call = _make_readable(call, operation, services.settings.limits)
-        context = context_of(services, request.source.request_id, request.principal, self._match)
+        context = make_context(services, request.source.request_id, request.principal, self._match)
         return OperationRun(operation.answer(call, context)), services.admission.open_account()
 
 
-def context_of(services: Services, request_id: str, principal: Principal, match: Match) -> Context:
+def make_context(services: Services, request_id: str, principal: Principal, match: Match) -> Context:
     """Build the context that an operation gets besides its call."""
     return Context(
         services.clock.now_ms(),

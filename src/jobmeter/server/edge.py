@@ -15,7 +15,16 @@ from jobmeter.access.usage import UsageMeter
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.server.exchange import AsgiScope, ClientGoneError, Exchange, Receive, Send, report
-from jobmeter.server.pipeline import Handler, PublicHandler, Router, ServedRequest, answer_from_memory, finish, handle
+from jobmeter.server.pipeline import (
+    Handler,
+    PublicHandler,
+    Router,
+    ServedRequest,
+    answer_from_memory,
+    finish,
+    handle,
+    take_arrived_body,
+)
 from jobmeter.server.telemetry import Telemetry
 
 _log = logging.getLogger("jobmeter.server")
@@ -51,19 +60,21 @@ class Edge:
         self._most_dropped = DROPPED * body_bytes
 
     def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Answer an HTTP request. Returns the reply at once when a request without a body is answered from memory."""
+        """Answer an HTTP request. Returns the reply at once when it is from memory, and the body has arrived."""
         exchange = Exchange(scope, receive, send, self._proxies)
         router, handler = self.find(exchange)
         request, began = ServedRequest(exchange, router.name), self._telemetry.count_begin(router.name)
         waiting: Awaitable[Answer] | None = None
-        if not exchange.has_body and not isinstance(handler, Exception):
+        if not isinstance(handler, Exception):
             try:
-                answer = answer_from_memory(request, exchange, handler)
-                if isinstance(answer, Answer):
-                    reply = exchange.build_reply(answer)
-                    self._end(request, began)
-                    return reply
-                waiting = answer
+                if not exchange.has_body or take_arrived_body(request, exchange, handler, self._memory):
+                    answer = answer_from_memory(request, exchange, handler)
+                    if isinstance(answer, Answer):
+                        reply = exchange.build_reply(answer)
+                        exchange.close()
+                        self._end(request, began)
+                        return reply
+                    waiting = answer
             except Exception as error:  # noqa: BLE001 - ``_finish`` says it to the client
                 handler = error
         return self._finish(router, request, exchange, handler, waiting, began)

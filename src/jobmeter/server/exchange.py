@@ -34,6 +34,8 @@ T = TypeVar("T")
 _RANDOM = random.Random()  # noqa: S311 - of its own: the shared one belongs to the program
 _WITHOUT_BODY = frozenset({204, 304})
 _NONE = frozenset({"", "0"})
+WHOLE_BODY = "jobmeter.body"
+"""Key of an ASGI scope: a function that returns the whole body if it has arrived, see ``Cycle.take_whole_body``."""
 _NO_EXTENSIONS: Mapping[str, Any] = {}
 _NOT_VERSION, _VERSION_4 = ~(0xF000 << 64 | 0xC000 << 48), 0x4000 << 64 | 0x8000 << 48
 """Bits of a UUID that name its version (RFC 9562, sections 4.1 and 4.2), and their values for a random UUID."""
@@ -92,7 +94,33 @@ class Exchange:
         """True when the headers announce a body."""
         self._memory: MemoryAccount | None = None
         self._unread = True
+        self._take_whole_body: Callable[[int], bytes | None] = scope.get(WHOLE_BODY, _take_nothing)
         self._send = send
+
+    @property
+    def is_body_unread(self) -> bool:
+        """True if there is a body that was not read: the client may still be sending it."""
+        return self._unread and self.has_body
+
+    @property
+    def has_arrived(self) -> bool:
+        """True if ``take_arrived_body`` may find a body."""
+        return self._take_whole_body is not _take_nothing
+
+    def take_arrived_body(self, most: int, memory: MemoryAccount | None) -> bool:
+        """Take a body of at most ``most`` bytes into ``call``, if all of it has arrived; else take nothing.
+
+        Raises ThrottledError when memory for it is not available. Without ``memory`` the caller bounds it.
+        """
+        body = self._take_whole_body(most)
+        if not body:
+            return False
+        self.body_size, self._unread = len(body), False
+        self._memory, self._head = memory, self.call
+        if memory is not None:
+            memory.take(len(body))
+        self.call = self.call.with_body(body, memory)
+        return True
 
     async def read_body(self, limit: int, memory: MemoryAccount) -> None:
         """Read the body into ``call``; ``memory`` accounts for it until ``close``.
@@ -129,7 +157,7 @@ class Exchange:
         self.body_size += len(chunk)
         return chunk, message.get("more_body", False)
 
-    def during(self, work: Callable[[], T]) -> T:
+    def run(self, work: Callable[[], T]) -> T:
         """Call the function in a thread; the memory account of the body stays open until it returns."""
         return work() if self._memory is None else self._memory.run(work)
 
@@ -138,14 +166,14 @@ class Exchange:
         if self._memory is not None:
             self._memory.close()
             self._memory = None
-            self.call = self._head
+        self.call = self._head
 
     async def drop_rest(self, most: int) -> None:
         """Read and discard the rest of a refused body, at most ``most`` bytes.
 
         A client that is still sending would take a closed connection for a broken one and never see the refusal.
         """
-        if not self._sending:
+        if not self.is_body_unread:
             return
         dropped, more = 0, True
         with suppress(TimeoutError):
@@ -154,11 +182,6 @@ class Exchange:
                     message = await self.receive()
                     more = message["type"] == "http.request" and message.get("more_body", False)
                     dropped += len(message.get("body", b""))
-
-    @property
-    def _sending(self) -> bool:
-        """True while the client may still be sending a body that will not be read."""
-        return self._unread and self.has_body
 
     async def _receive_message(self) -> Message:
         try:
@@ -180,7 +203,7 @@ class Exchange:
         headers = _encode_headers(answer.content_type, answer.headers)
         if answer.status not in _WITHOUT_BODY:
             headers.append((b"content-length", b"%d" % len(answer.body)))
-        if self._sending:
+        if self.is_body_unread:
             headers.append((b"connection", b"close"))
         self.status = answer.status
         if not answer.headers or not any(name == b"x-request-id" for name, _ in headers):
@@ -214,6 +237,10 @@ class Exchange:
     async def end(self) -> None:
         """End the answer."""
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _take_nothing(_: int) -> bytes | None:
+    return None
 
 
 def make_request_id() -> str:

@@ -14,7 +14,7 @@ from jobmeter.query.administration import DroppedEventsQuestion, ShippersQuestio
 from jobmeter.query.execute import Executor
 from jobmeter.server.running import RunningJobs
 from jobmeter.server.services import Services
-from jobmeter.ship.shipping import lag_seconds
+from jobmeter.ship.shipping import compute_lag
 from jobmeter.store.base import StoreStatistics
 from jobmeter.store.cache import Cache
 
@@ -45,10 +45,10 @@ _SHIPPER_COUNTS = {
 }
 
 
-def server_metrics(services: Services) -> Iterator[Metric]:
+def iterate_server_metrics(services: Services) -> Iterator[Metric]:
     """Metrics of a running server, except those about its jobs."""
     executor = services.executor
-    yield from cache_metrics(executor.cache)
+    yield from iterate_cache_metrics(executor.cache)
     yield from _shipper_metrics(executor, services.clock.now_ms())
     lanes = ((lane.name, lane.busy) for lane in services.lanes.list_lanes())
     yield _make_family("lane", GaugeMetricFamily, "work", "Calls that run or wait for a thread.", lanes)
@@ -60,7 +60,7 @@ def server_metrics(services: Services) -> Iterator[Metric]:
     dropped = executor.run(DroppedEventsQuestion(), EVERYTHING)
     yield CounterMetricFamily("jobmeter_events_dropped", "Events dropped from jobs with too many events.", dropped)
     yield from _memory_metrics(services.memory)
-    yield from scheduler_metrics(services.pipeline.schedulers.list_states())
+    yield from iterate_scheduler_metrics(services.pipeline.schedulers.list_states())
     try:
         statistics = executor.run(StatisticsQuestion(), EVERYTHING)
     except JobmeterError as error:
@@ -69,7 +69,7 @@ def server_metrics(services: Services) -> Iterator[Metric]:
         yield from store_metrics(statistics)
 
 
-def cache_metrics(cache: Cache) -> Iterator[Metric]:
+def iterate_cache_metrics(cache: Cache) -> Iterator[Metric]:
     """Metrics of the query cache, from ``Cache.statistics``."""
     found = cache.statistics
     yield GaugeMetricFamily("jobmeter_cache_bytes", "Memory of the query cache.", found.bytes)
@@ -78,7 +78,7 @@ def cache_metrics(cache: Cache) -> Iterator[Metric]:
     yield CounterMetricFamily("jobmeter_cache_misses", "Misses in the query cache.", found.misses)
 
 
-def scheduler_metrics(found: Sequence[SchedulerStatus]) -> Iterator[Metric]:
+def iterate_scheduler_metrics(found: Sequence[SchedulerStatus]) -> Iterator[Metric]:
     """Metrics about the cluster schedulers that report to this server."""
     names = ("project", "cluster", "scheduler")
     text = "1 while the scheduler's report is complete, 0 while the scheduler does not answer or does not report."
@@ -121,7 +121,7 @@ def store_metrics(found: StoreStatistics) -> Iterator[Metric]:
             yield family(f"jobmeter_journal_{what}", text, found.journal[what])
 
 
-def finding_metrics(work: RunningJobs) -> Iterator[Metric]:
+def iterate_finding_metrics(work: RunningJobs) -> Iterator[Metric]:
     """Metrics about the evaluation of running jobs: its cost and its delay."""
     figures = work.figures
     yield GaugeMetricFamily(
@@ -149,7 +149,7 @@ def _shipper_metrics(executor: Executor, now_ms: int) -> Iterator[Metric]:
     waiting, text = [(one.id, one.waiting) for one in shippers], "Log lines waiting for the sink of a shipper."
     yield _make_family("shipper", GaugeMetricFamily, "shipper_lag_lines", text, waiting)
     lags, text = (
-        [(one.id, lag_seconds(one, now_ms)) for one in shippers],
+        [(one.id, compute_lag(one, now_ms)) for one in shippers],
         "Wait of the oldest log line for the sink of a shipper.",
     )
     yield _make_family("shipper", GaugeMetricFamily, "shipper_lag_seconds", text, lags)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.model.time import Clock, iso
+from jobmeter.model.time import Clock, format_iso
 
 NOTE, LOCK, ADMIN_KEY = "server.json", "server.lock", "admin.key"
 
@@ -28,7 +28,7 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @contextlib.contextmanager
-def claimed(data: Path) -> Iterator[None]:
+def claim(data: Path) -> Iterator[None]:
     """Create the folder if it is missing and lock it for this process.
 
     Raises ConfigurationError when another server has locked it, or when it cannot be written.
@@ -58,9 +58,9 @@ def read_note(data: Path) -> Note | None:
 
 
 @contextlib.contextmanager
-def noted(data: Path, url: str, clock: Clock, **ports: int | None) -> Iterator[None]:
+def write_note(data: Path, url: str, clock: Clock, **ports: int | None) -> Iterator[None]:
     """Write a note about this process while it serves. ``ports`` are fields of ``Note``."""
-    note = Note(os.getpid(), url, iso(clock.now_ms()), **ports)
+    note = Note(os.getpid(), url, format_iso(clock.now_ms()), **ports)
     write_private(data / NOTE, msgspec.json.encode(note) + b"\n")
     try:
         yield

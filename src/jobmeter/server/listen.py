@@ -13,7 +13,7 @@ from email.utils import formatdate
 import uvloop
 
 from jobmeter.model.time import SECOND, Clock
-from jobmeter.server.address import tls_context
+from jobmeter.server.address import make_tls_context
 from jobmeter.server.http.connection import Application, Connection
 from jobmeter.server.http.limits import Connections
 from jobmeter.server.stopping import Stopping
@@ -62,7 +62,7 @@ class HttpServer:
         requests are answered as long as ``stopping`` leaves time. Raises ConfigurationError for an unusable
         certificate.
         """
-        self._context = tls_context(settings)
+        self._context = make_tls_context(settings)
         with ThreadPoolExecutor(1, "jobmeter-http") as aside:
             aside.submit(lambda: uvloop.run(self._serve(stopping, listening, finished))).result()
 
@@ -93,7 +93,7 @@ class HttpServer:
         for one in self._connections:
             if isinstance(one, Connection):
                 one.finish()
-        while len(self._connections) and stopping.seconds_left():
+        while len(self._connections) and stopping.seconds_left:
             await asyncio.sleep(0.02)
             self._connections.sweep()
         for one in self._connections:

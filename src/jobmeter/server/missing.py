@@ -11,7 +11,7 @@ import msgspec
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.registry.base import Registry
-from jobmeter.server.backup import secret_key_path
+from jobmeter.server.backup import find_secret_key_path
 from jobmeter.server.folder import ADMIN_KEY
 from jobmeter.settings import Settings
 from jobmeter.store.base import Store
@@ -54,7 +54,7 @@ def _check_registry(settings: Settings, store: Store, recreate: Recreate) -> Non
 
 
 def _check_secret(settings: Settings, recreate: Recreate) -> None:
-    path = secret_key_path(settings)
+    path = find_secret_key_path(settings)
     if settings.secret_key_file or path.exists():
         return
     if not recreate.secret:

@@ -20,16 +20,16 @@ from jobmeter.access.call import Call
 from jobmeter.access.memory import MemoryAccount, drop_frames
 from jobmeter.dialects.base import Answer, Match, Operation, drive
 from jobmeter.dialects.otlp import OTLP
-from jobmeter.dialects.otlp.errors import kind_of, message_of, retry_ms_of
+from jobmeter.dialects.otlp.errors import find_kind, make_message, retry_ms_of
 from jobmeter.dialects.otlp.forms import BODY_BYTES, PROTOBUF
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError, LimitExceededError
 from jobmeter.server.commands import perform
-from jobmeter.server.dialect_router import context_of
+from jobmeter.server.dialect_router import make_context
 from jobmeter.server.exchange import report
 from jobmeter.server.http.limits import MOST_GRPC
 from jobmeter.server.pipeline import NOTHING, AccessRule, Incoming, ServedRequest, choose_no_project, enter, finish
 from jobmeter.server.services import Services
-from jobmeter.wire.otlp.answers import status
+from jobmeter.wire.otlp.answers import encode_status
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -172,7 +172,7 @@ class _Exports:
         enter(services, request, choose_no_project)
         call = request.source.call = request.call.with_body(_message(messages, memory), memory)
         call.take(operation.read_bytes(call))
-        inputs = context_of(services, request.source.request_id, request.principal, self._match)
+        inputs = make_context(services, request.source.request_id, request.principal, self._match)
         principal, scope = request.principal, request.scope or NOTHING
         return drive(operation.answer(call, inputs), lambda question: perform(services, question, principal, scope))
 
@@ -192,12 +192,12 @@ def _message(messages: Iterator[bytes], memory: MemoryAccount) -> bytes:
 
 def _refuse(context: grpc.ServicerContext, error: JobmeterError) -> int:
     """Send the failure, with ``google.rpc.Status`` if it has details; returns its HTTP status."""
-    http, code = kind_of(error)
-    message, retry_ms = message_of(error), retry_ms_of(error)
+    http, code = find_kind(error)
+    message, retry_ms = make_message(error), retry_ms_of(error)
     context.set_code(_CODES[code])
     context.set_details(message)
     if retry_ms is not None:
-        context.set_trailing_metadata((("grpc-status-details-bin", status(code, message, retry_ms)),))
+        context.set_trailing_metadata((("grpc-status-details-bin", encode_status(code, message, retry_ms)),))
     return http
 
 

@@ -110,13 +110,13 @@ class Handler(Protocol):
     body_bytes: int
     """Largest body as sent. 0: the body is not read."""
     memory_bytes: int
-    """Largest body with which ``from_memory`` is tried; -1: never."""
+    """Largest body with which ``answer_from_memory`` is tried; -1: never."""
 
-    def project(self, call: Call) -> str | None:
+    def find_project(self, call: Call) -> str | None:
         """Return the project that the call names. Raises InvalidRequestError, also for any other parameter."""
         ...
 
-    def from_memory(self, request: ServedRequest) -> Answer | Awaitable[Answer] | None:
+    def answer_from_memory(self, request: ServedRequest) -> Answer | Awaitable[Answer] | None:
         """Answer if memory holds all data, else None. Runs on the event loop's thread, after step 3.
 
         An awaitable result runs to its end even after the client disconnects. May raise JobmeterError.
@@ -177,8 +177,8 @@ def answer_from_memory(
     request.rule = handler.rule
     if exchange.body_size > handler.memory_bytes or exchange.call.get_header("content-encoding"):
         return None
-    entered = enter(handler.services, request, handler.project, from_memory=True)
-    return handler.from_memory(request) if entered else None
+    entered = enter(handler.services, request, handler.find_project, from_memory=True)
+    return handler.answer_from_memory(request) if entered else None
 
 
 async def handle(
@@ -188,7 +188,7 @@ async def handle(
     memory: MemoryBudget,
     answer: Awaitable[Answer] | None,
 ) -> None:
-    """Run steps 2 to 5 of a call that memory did not answer; ``answer`` is the awaitable from ``from_memory``.
+    """Run steps 2 to 5 of a call that memory did not answer; ``answer`` is the awaitable from ``answer_from_memory``.
 
     Raises JobmeterError for a refused call, ClientGoneError.
     """
@@ -196,7 +196,7 @@ async def handle(
         await _run_while_connected(exchange, handler.serve(exchange))
         return
     found: Answer | Awaitable[Answer] | None = answer
-    if exchange.has_body:
+    if exchange.is_body_unread:
         if handler.body_bytes:
             await _read_body(request, exchange, handler, memory)
         found = answer_from_memory(request, exchange, handler)
@@ -206,11 +206,23 @@ async def handle(
         await exchange.reply(found if isinstance(found, Answer) else await found)
 
 
+def take_arrived_body(
+    request: ServedRequest, exchange: Exchange, handler: Handler | PublicHandler, memory: MemoryBudget
+) -> bool:
+    """Run ``_read_body`` at once for a small body that has arrived. False if ``handle`` has to read the body."""
+    if isinstance(handler, PublicHandler) or not exchange.has_arrived:
+        return False
+    request.rule = handler.rule
+    most = min(handler.memory_bytes, handler.body_bytes)
+    checked = check_headers(handler.services, request, handler.find_project, from_memory=True)
+    return checked and exchange.take_arrived_body(most, memory.open_account())
+
+
 async def _read_body(request: ServedRequest, exchange: Exchange, handler: Handler, memory: MemoryBudget) -> None:
     """Run step 4, and the parts of steps 2 and 3 that need only the headers."""
     services, request.rule = handler.services, handler.rule
-    if not check_headers(services, request, handler.project, from_memory=True):
-        await handler.lane.run(partial(check_headers, services, request, handler.project))
+    if not check_headers(services, request, handler.find_project, from_memory=True):
+        await handler.lane.run(partial(check_headers, services, request, handler.find_project))
     await exchange.read_body(handler.body_bytes, memory.open_account())
 
 
@@ -243,12 +255,12 @@ def choose_no_project(_: Call) -> str | None:
 def check_headers(
     services: Services, request: ServedRequest, project: Callable[[Call], str | None], *, from_memory: bool = False
 ) -> bool:
-    """Authenticate and authorise by the headers alone, before the body is read.
+    """Authenticate and authorise by the headers alone, once, before the body is read.
 
     ``from_memory``: returns False, and counts nothing, if the registry has to be read or written. Raises
     UnauthenticatedError, and, unless the credential is a signature of the body, all errors of ``enter``.
     """
-    if request.rule.action is None:
+    if request.rule.action is None or request.credential is not None:
         return True
     authenticator = services.authenticator
     credential = _authenticate(services, request, from_memory=from_memory)
@@ -326,7 +338,7 @@ def renew(services: Services, request: ServedRequest) -> None:
 def _authenticate(services: Services, request: ServedRequest, *, from_memory: bool) -> Credential | None:
     """Check the credential in the headers; None if memory is not enough."""
     authenticator = services.authenticator
-    identify = authenticator.cached if from_memory else authenticator.identify
+    identify = authenticator.find_cached if from_memory else authenticator.identify
     try:
         return identify(request.call, request.rule.schemes)
     except UnauthenticatedError as error:
@@ -382,7 +394,7 @@ def _note_refusal(services: Services, request: ServedRequest, error: JobmeterErr
     """Count a refused call and write it to the audit log."""
     rule, call, forbidden = request.rule, request.call, isinstance(error, ForbiddenError)
     stranger = isinstance(error, UnauthenticatedError)
-    services.telemetry.refused(reason)
+    services.telemetry.count_refused(reason)
     services.audit.write_refusal(
         error,
         action=(rule.action or "") if forbidden else rule.name,
@@ -398,10 +410,10 @@ async def _run_on_thread(request: ServedRequest, exchange: Exchange, handler: Ha
     services = handler.services
 
     def work() -> Any:  # noqa: ANN401 - as Handler.work
-        enter(services, request, handler.project)
+        enter(services, request, handler.find_project)
         return handler.work(request)
 
-    result = await run_admitted(services.admission, handler.lane, work, handler.drop, exchange.during)
+    result = await run_admitted(services.admission, handler.lane, work, handler.drop, exchange.run)
     await handler.send(result, exchange)
 
 

@@ -96,7 +96,7 @@ class Readiness:
 
         Raises UnavailableError if either fails or is too slow.
         """
-        await asyncio.gather(*(check.passed(self._lane) for check in self._checks))
+        await asyncio.gather(*(check.wait(self._lane) for check in self._checks))
         damaged = self._executor.answer_from_memory(AllDamageQuestion(), EVERYTHING)
         if not damaged:
             return Answer(200, b"ready\n", content_type=_TEXT)
@@ -122,7 +122,7 @@ class _Check:
         self._check = check
         self._running: Future[object] | None = None
 
-    async def passed(self, lane: Lane) -> None:
+    async def wait(self, lane: Lane) -> None:
         """Wait for the check. Raises UnavailableError after ``CHECK_SECONDS``, or the check's own error."""
         if self._running is None or self._running.done():
             self._running = lane.submit(self._check)

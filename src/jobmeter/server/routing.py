@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from jobmeter.dialects.registry import dialects
+from jobmeter.dialects.registry import list_dialects
 from jobmeter.server.dialect_router import DialectRouter
 from jobmeter.server.native.router import NativeRouter
 from jobmeter.server.pages import PageRouter
@@ -11,14 +11,14 @@ from jobmeter.server.root import HealthRouter, RootRouter
 from jobmeter.server.services import Services
 
 
-def routers_of(services: Services) -> Sequence[Router]:
+def list_routers(services: Services) -> Sequence[Router]:
     """List the routers in matching order."""
-    every = [DialectRouter(dialect, services) for dialect in dialects()]
+    every = [DialectRouter(dialect, services) for dialect in list_dialects()]
     return [
         NativeRouter(services),
         HealthRouter(services),
         *(router.owned for router in every if router.owned is not None),
         *every,
         PageRouter(),  # after the dialects, because CloudMonitor calls use the page's path
-        RootRouter(services, dialects()),
+        RootRouter(services, list_dialects()),
     ]

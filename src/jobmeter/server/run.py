@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 from jobmeter.kernel.library import require
 from jobmeter.model.time import SystemClock
-from jobmeter.server.address import bind, tls_files
-from jobmeter.server.folder import claimed
+from jobmeter.server.address import bind, find_tls_files
+from jobmeter.server.folder import claim
 from jobmeter.server.http.limits import allow_descriptors
 from jobmeter.server.stopping import Stopping
 from jobmeter.settings import Settings
@@ -33,19 +33,19 @@ def run(
     """
     require()
     clock = SystemClock()
-    tls_files(settings)
+    find_tls_files(settings)
     _ = settings.worker_processes  # a wrong value is an error before anything starts
     descriptors = allow_descriptors()
     with ExitStack() as stack:
         stopping = stack.enter_context(Stopping(settings.grace_seconds))
         bound = stack.enter_context(bind(settings.host, settings.port))
-        stack.enter_context(claimed(settings.data))
+        stack.enter_context(claim(settings.data))
         from jobmeter.server.opening import Opening  # noqa: PLC0415 - said above
         from jobmeter.server.server_group import make_group_opener  # noqa: PLC0415 - said above
-        from jobmeter.store.registry import opener  # noqa: PLC0415 - said above
+        from jobmeter.store.registry import find_opener  # noqa: PLC0415 - said above
 
         opening = Opening(
-            opener(
+            find_opener(
                 settings.store_dsn,
                 clock,
                 settings.journals,

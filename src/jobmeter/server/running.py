@@ -11,7 +11,7 @@ from itertools import count, islice
 import msgspec
 
 from jobmeter.access.decide import EVERYTHING
-from jobmeter.diagnose.finding_events import make_end_event, opening, read_reported_findings
+from jobmeter.diagnose.finding_events import make_end_event, make_opening, read_reported_findings
 from jobmeter.diagnose.open import Open, OpenFindings, has_subject
 from jobmeter.diagnose.running import RUNNING, JobKey, RunningEvaluation, evaluate_running
 from jobmeter.diagnose.thresholds import Thresholds
@@ -25,7 +25,7 @@ from jobmeter.model.time import MINUTE, Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.server.background import use_request_budget
-from jobmeter.server.stacks import request_of_job
+from jobmeter.server.stacks import create_job_task
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -139,7 +139,7 @@ class RunningJobs:
         if self._lease is None:
             self._evaluate_due()
         elif self._lease.take():
-            with self._lease.renewed():
+            with self._lease.keep_renewed():
                 self._evaluate_due()
         else:
             with self._lock:
@@ -313,7 +313,7 @@ class RunningJobs:
             change = findings.update(evaluation.found, upto, now_ms, hold, has)
         if evaluation.view and self._needs_evidence(evaluation, change.opened, now_ms):
             self._request_evidence(evaluation.view, now_ms)
-        events: list[EventRecord] = [opening(project, job, one, now_ms) for one in change.opened]
+        events: list[EventRecord] = [make_opening(project, job, one, now_ms) for one in change.opened]
         events += [make_end_event(project, job, key, now_ms, since) for key, since in change.closed]
         if not events:
             return
@@ -343,6 +343,6 @@ class RunningJobs:
         """Have the evidence of the job's ranks collected, once for the findings that opened."""
         self._jobs[view.job.project, view.job.id].requested = now_ms
         try:
-            request_of_job(self._executor, self._registry, view, now_ms, self._task_seconds)
+            create_job_task(self._executor, self._registry, view, now_ms, self._task_seconds)
         except JobmeterError as error:
             _log.info("where the ranks of job %s are is not collected: %s", view.job.id, error.message)

@@ -14,10 +14,10 @@ import msgspec
 from jobmeter.access.keys import create_key
 from jobmeter.access.principal import Role
 from jobmeter.model.time import Clock
-from jobmeter.server.address import bind, tls_files, url_of
+from jobmeter.server.address import bind, find_tls_files, make_url
 from jobmeter.server.app import Application, build
-from jobmeter.server.folder import ADMIN_KEY, noted, write_private
-from jobmeter.server.http.limits import MOST_GRPC, MOST_HTTP, MOST_TELNET, RESERVED, share
+from jobmeter.server.folder import ADMIN_KEY, write_note, write_private
+from jobmeter.server.http.limits import MOST_GRPC, MOST_HTTP, MOST_TELNET, RESERVED, compute_share
 from jobmeter.server.listen import HttpServer
 from jobmeter.server.memory import freeze_objects
 from jobmeter.server.missing import Recreate
@@ -62,30 +62,32 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
         lines = None if settings.opentsdb_port is None else bind(settings.host, settings.opentsdb_port)
         if lines is not None:
             stack.enter_context(lines)
-        grpc = _grpc(settings, share(descriptors, MOST_GRPC))
+        grpc = _grpc(settings, compute_share(descriptors, MOST_GRPC))
         if grpc is not None:
             stack.callback(grpc.stop)
         pool = _workers(start, stack)
         application = build(settings, clock, start.recreate, start.opening)
         stack.callback(application.close)
         services = application.services
-        stopping.under_way = services.telemetry.under_way
+        stopping.under_way = services.telemetry.describe_running
         key = _admin_key(services)
-        url = url_of(bound, settings)
+        url = make_url(bound, settings)
 
         def listening() -> None:
             application.start()
             # Live streams do not end on their own.
             stopping.call_at_stop(partial(asyncio.get_running_loop().call_soon_threadsafe, services.hub.close))
-            telnet = None if lines is None else _telnet(services, lines, stack, share(descriptors, MOST_TELNET))
+            telnet = None if lines is None else _telnet(services, lines, stack, compute_share(descriptors, MOST_TELNET))
             if grpc is not None:
                 grpc.start(services)
                 # Before the application closes, because this needs it.
-                stack.callback(lambda: grpc.stop(stopping.seconds_left()))
+                stack.callback(lambda: grpc.stop(stopping.seconds_left))
             # A reader of the note may use every port, so all of them must listen by now.
             telnet_port = None if telnet is None else telnet.address[1]
             grpc_port = None if grpc is None else grpc.port
-            stack.enter_context(noted(settings.data, url, clock, opentsdb_port=telnet_port, otlp_grpc_port=grpc_port))
+            stack.enter_context(
+                write_note(settings.data, url, clock, opentsdb_port=telnet_port, otlp_grpc_port=grpc_port)
+            )
             announce(f"Jobmeter listens at {url} (administrator's key: {key})")
             if start.with_link:
                 page = (services.public_url or url) + _make_sign_in_path(services, key)
@@ -97,7 +99,7 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
             freeze_objects()
 
         def finished() -> bool:
-            return 0 < start.idle_exit <= services.telemetry.idle_seconds()
+            return 0 < start.idle_exit <= services.telemetry.idle_seconds
 
         _serve_http(start, application, pool, listening, finished)
         _log.info("stopping")
@@ -109,7 +111,7 @@ def _workers(start: Start, stack: ExitStack) -> WorkerPool | None:
     if not count:
         return None
     # HTTP connections take descriptors of the workers only.
-    setup = Setup(start.settings, share(start.descriptors, MOST_HTTP, count))
+    setup = Setup(start.settings, compute_share(start.descriptors, MOST_HTTP, count))
     pool = WorkerPool(start.bound, setup, count)
     stack.callback(pool.close)
     return pool
@@ -128,7 +130,7 @@ def _serve_http(
         records = OwnedRecords(application.services)
         pool.serve(application.edge, stopping, listening, finished, partial(telemetry.count_closed, "http"), records)
         return
-    connections = telemetry.make_connections("http", share(start.descriptors, MOST_HTTP), RESERVED)
+    connections = telemetry.make_connections("http", compute_share(start.descriptors, MOST_HTTP), RESERVED)
     server = HttpServer(application.edge, start.bound, connections, start.clock)
     server.serve(start.settings, stopping, listening, finished)
 
@@ -173,4 +175,4 @@ def _grpc(settings: Settings, most: int) -> "GrpcServer | None":
         return None
     from jobmeter.server.otlp_grpc import GrpcServer  # noqa: PLC0415 - takes time and memory that few need
 
-    return GrpcServer(settings.host, settings.otlp_grpc_port, *tls_files(settings), most=most)
+    return GrpcServer(settings.host, settings.otlp_grpc_port, *find_tls_files(settings), most=most)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from jobmeter.access.decide import EVERYTHING
 from jobmeter.access.principal import Principal, Scope
 from jobmeter.alerts.muting import MOST_MATCHERS, MOST_SILENCES, MOST_TEXT, check_matcher, fulfils, mute_alerts
-from jobmeter.alerts.notify import receivers_of
+from jobmeter.alerts.notify import find_receivers
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.alert import (
     SILENCE_KEEP_MS,
@@ -43,7 +43,7 @@ def find_alerts(services: Services, _: AlertsQuestion, __: Principal, scope: Sco
     visible = sorted(
         (one for one in every if shows_project(scope, one.project)), key=lambda one: (one.started, one.name)
     )
-    return replace(page, alerts=visible, receivers=receivers_of(alerting.config, visible), url=alerting.url)
+    return replace(page, alerts=visible, receivers=find_receivers(alerting.config, visible), url=alerting.url)
 
 
 def find_job_alerts(services: Services, question: JobAlertsQuestion, principal: Principal, scope: Scope) -> JobAlerts:
@@ -109,7 +109,7 @@ def find_rules(services: Services, _: RulesQuestion, __: Principal, scope: Scope
 
     An error may name series of any project. So its text is for callers who see every project.
     """
-    groups = services.alerting.rules()
+    groups = services.alerting.list_rules()
     if scope.projects is None:
         return groups
     return [
@@ -120,7 +120,7 @@ def find_rules(services: Services, _: RulesQuestion, __: Principal, scope: Scope
     ]
 
 
-def alerting_status(services: Services, _: AlertingQuestion, __: Principal, ___: Scope) -> AlertingStatus:
+def read_alerting_status(services: Services, _: AlertingQuestion, __: Principal, ___: Scope) -> AlertingStatus:
     """Return the names of the receivers, and since when rules are evaluated."""
     alerting = services.alerting
     names = alerting.config.receivers

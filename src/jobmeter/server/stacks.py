@@ -20,7 +20,7 @@ REPEAT_MS = 20 * SECOND
 """Greatest age of evidence that a further request gets instead of a new collection."""
 
 
-def request_of_job(
+def create_job_task(
     executor: Executor,
     registry: Registry,
     view: JobView,

@@ -69,6 +69,7 @@ class Stopping:
                 return
         callback()
 
+    @property
     def seconds_left(self) -> float:
         """Seconds left for running requests; infinite before the stop begins."""
         return max(0.0, self._deadline - (1 - _ANSWERING) * self._grace_seconds - time.monotonic())

@@ -34,7 +34,7 @@ from jobmeter.query.tasks import DueTasksQuestion, TaskAnswersQuestion
 from jobmeter.registry.base import Registry
 from jobmeter.server.background import use_request_budget
 from jobmeter.server.services import Services
-from jobmeter.server.stacks import finish_stacks, request_of_job
+from jobmeter.server.stacks import create_job_task, finish_stacks
 
 _log = logging.getLogger("jobmeter.server")
 MOST_ATTEMPTS = 3
@@ -95,7 +95,7 @@ def _request_of_job(services: Services, new_task: NewTask, scope: Scope) -> Diag
         raise InvalidRequestError("a task of type processes is about nodes or a job: give one of them", "nodes")
     view = services.executor.run(JobQuestion(JobRef(new_task.job, new_task.project)), scope)
     seconds, now_ms = services.settings.task_seconds, services.clock.now_ms()
-    return request_of_job(services.executor, services.registry, view, now_ms, seconds, new_task.type)
+    return create_job_task(services.executor, services.registry, view, now_ms, seconds, new_task.type)
 
 
 def _nodes(services: Services, new_task: NewTask, scope: Scope) -> list[Node]:

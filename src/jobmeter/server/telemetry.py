@@ -177,7 +177,7 @@ class Telemetry:
         self._rolled_until = gauge("jobmeter_rolled_until_seconds", "End of the last rolled-up hour.")
         gauge("jobmeter_build_info", "The version.", ("version",)).labels(__version__).set(1)
         gauge("jobmeter_kernel_loaded", "1: the compiled kernel is loaded.").set(KERNEL.library is not None)
-        gauge("jobmeter_uptime_seconds", "Time since the start.").set_function(self.uptime_seconds)
+        gauge("jobmeter_uptime_seconds", "Time since the start.").set_function(lambda: self.uptime_seconds)
         in_flight = gauge("jobmeter_requests_in_flight", "Requests under way.")
         in_flight.set_function(lambda: self._in_flight)
 
@@ -223,7 +223,7 @@ class Telemetry:
         """Register metrics that are read at each scrape."""
         self._collectors.register(_Scraped(collect))
 
-    def under_way(self) -> str:
+    def describe_running(self) -> str:
         """Describe the running requests for the log."""
         return f"{self._in_flight} requests" if self._in_flight else ""
 
@@ -231,10 +231,12 @@ class Telemetry:
         """Record activity outside HTTP, so that the server does not count as idle."""
         self._last_request = self._clock.monotonic()
 
+    @property
     def idle_seconds(self) -> float:
         """Seconds since the last request ended; 0 during a request. Health checks do not count."""
         return 0.0 if self._in_flight else self._clock.monotonic() - self._last_request
 
+    @property
     def uptime_seconds(self) -> float:
         """Seconds since the server started."""
         return self._clock.monotonic() - self._started
@@ -257,9 +259,9 @@ class Telemetry:
             for reason, count in rejected.items():
                 counter.labels(reason).inc(count)
 
-    def figures(self) -> list[Figure]:
+    def list_figures(self) -> list[Figure]:
         """Return the counts under names in OpenTSDB's style."""
-        found: list[Figure] = [("tsd.uptime", (), int(self.uptime_seconds()))]
+        found: list[Figure] = [("tsd.uptime", (), int(self.uptime_seconds))]
         counters = (self._accepted, self._records, self._rejected, self._refused)
         for families in ((self.requests.count_by_status(),), *(counter.collect() for counter in counters)):
             for metric in families:
@@ -269,11 +271,11 @@ class Telemetry:
                 ]
         return found
 
-    def refused(self, reason: str) -> None:
+    def count_refused(self, reason: str) -> None:
         """Count a refused call."""
         self._refused.labels(reason).inc()
 
-    def rolled(self, hours: int, until_ms: int) -> None:
+    def count_roll_up(self, hours: int, until_ms: int) -> None:
         """Count a round of roll-ups."""
         self._roll_ups.inc(hours)
         self._rolled_until.set(until_ms / 1000)

@@ -171,7 +171,7 @@ class _Connection:
         """True once the sender has a valid key."""
         return self._principal is not None
 
-    def overdue(self, now: float) -> Reason | None:
+    def find_overdue_reason(self, now: float) -> Reason | None:
         """Return the reason to close the connection now; None if it may stay."""
         return Reason.IDLE if now >= self._deadline else None
 
@@ -361,7 +361,7 @@ class _Connection:
             self._say(f"stats: {error.message}\n")
             return
         seconds = self._services.clock.now_ms() // 1000
-        for name, tags, count in self._services.telemetry.figures():
+        for name, tags, count in self._services.telemetry.list_figures():
             pairs = "".join(f" {key}={value}" for key, value in tags if value)
             self._say(f"{name} {seconds} {count}{pairs or ' host=jobmeter'}\n")
 

@@ -18,7 +18,7 @@ def record_creation(registry: Registry, now_ms: int, shipper: Shipper, actor: st
     _emit(registry, now_ms, shipper, "ShipperCreated", message, actor=actor)
 
 
-def deleted(registry: Registry, now_ms: int, shipper: Shipper, actor: str) -> None:
+def record_deletion(registry: Registry, now_ms: int, shipper: Shipper, actor: str) -> None:
     """Record that a shipper was deleted, by whom, and its last state."""
     message = f"The logs of {shipper.resource_group} are not shipped to {_sink(shipper)} any more"
     message += f"; {shipper.waiting} lines that had arrived were not." if shipper.waiting else "."
@@ -52,7 +52,7 @@ class ShipperEvents:
         """Continue from a shipper's stored state: a current failure was already reported."""
         self._failing = bool(shipper.error)
 
-    def failed(self, shipper: Shipper, error: str) -> None:
+    def record_failure(self, shipper: Shipper, error: str) -> None:
         """Record that the sink does not accept lines."""
         if self._failing or not self._is_due("failed"):
             return
@@ -60,7 +60,7 @@ class ShipperEvents:
         message = f"The sink {_sink(shipper)} of the logs of {shipper.resource_group} does not accept lines: {error}."
         self._emit_event(shipper, "ShipperFailed", message, Level.WARNING)
 
-    def shipped(self, shipper: Shipper) -> None:
+    def record_success(self, shipper: Shipper) -> None:
         """Record that the sink accepts lines again."""
         if not self._failing:
             return

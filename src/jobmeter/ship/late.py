@@ -40,7 +40,7 @@ class LateGroups:
         self._clock = clock
         self._outbox = outbox
 
-    def grouped(self, project: str, records: Records) -> bool:
+    def names_shipped_group(self, project: str, records: Records) -> bool:
         """True if the records assign a shipped group to a job or node without one."""
         return bool(self._read_jobs(project, records.jobs) or self._read_nodes(project, records.nodes))
 
@@ -66,7 +66,7 @@ class LateGroups:
                 lines = LogSelector(node=node.name, projects=own)
                 self._catch_up(shipper, f"node {node.name}", [lines], retention, self._make_unshipped_filter())
 
-    def recorded(self) -> None:
+    def note_recorded(self) -> None:
         """Note that the records are written: new lines are shipped by their groups."""
         self._registry.memory.forget_groups()
 

@@ -20,7 +20,7 @@ GAP_SECONDS = 60.0
 _TRIES = 3
 
 
-def number_of(shipper: Shipper) -> int:
+def compute_number(shipper: Shipper) -> int:
     """Key of a shipper in the engine, 64 bits."""
     return int(shipper.id, 16)
 
@@ -71,7 +71,7 @@ class ShippingOutbox:
                 return
             now_ms = self._clock.now_ms()
             rows = [OutboxRow(number, now_ms, retention.raw_days, line) for number, line in enumerate(encoded, first)]
-            self._store.outbox.append(number_of(shipper), rows)
+            self._store.outbox.append(compute_number(shipper), rows)
             if self._clock.monotonic() - began < WRITE_SECONDS:
                 self.arrived(shipper.id)
                 return
@@ -79,7 +79,7 @@ class ShippingOutbox:
 
     def find_group_of_node(self, project: str, node: str) -> str:
         """Return the group of a node, at most ten seconds old: by its own project, else by another one."""
-        groups = self._registry.node_groups()
+        groups = self._registry.read_node_groups()
         return groups.get((project, node)) or groups.get(("", node), "")
 
     def _find_group(self, project: str, job: str, node: str, system: bool) -> str:

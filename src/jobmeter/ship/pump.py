@@ -8,14 +8,14 @@ from itertools import groupby
 import msgspec
 
 from jobmeter.errors import JobmeterError
-from jobmeter.model.backoff import backoff_seconds
+from jobmeter.model.backoff import compute_backoff
 from jobmeter.model.log import LogLine
 from jobmeter.model.shipper import OutboxRow, Progress, Shipper
 from jobmeter.model.time import DAY, HOUR, SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.ship.events import ShipperEvents
 from jobmeter.ship.line import ShippedLine
-from jobmeter.ship.outbox import GAP_SECONDS, number_of
+from jobmeter.ship.outbox import GAP_SECONDS, compute_number
 from jobmeter.ship.sink import Sink, SinkError, SinkRefusedError
 from jobmeter.store.base import Store
 
@@ -91,7 +91,7 @@ class Pump:
         if not rows:
             self._beat()
             return IDLE_SECONDS
-        with self._lease.renewed():
+        with self._lease.keep_renewed():
             return self._deliver(rows, self._sink)
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class Pump:
     def _read_rows(self, sink: Sink) -> list[OutboxRow]:
         """Read the rows after the cursor up to a gap, when a batch is due."""
         cursor = self.shipper.cursor
-        found = self._store.outbox.read(number_of(self.shipper), cursor, sink.most_lines, sink.most_bytes)
+        found = self._store.outbox.read(compute_number(self.shipper), cursor, sink.most_lines, sink.most_bytes)
         rows = [row for place, row in enumerate(found, cursor + 1) if row.number == place]
         if not rows:
             self._check_gap(found)
@@ -180,7 +180,7 @@ class Pump:
             return self._note_failure(error, run[0].arrived)
         self._failed = 0
         if self._advance(Progress(before=before, cursor=last, shipped=len(run) - rejected, rejected=rejected)):
-            self._events.shipped(self.shipper)
+            self._events.record_success(self.shipper)
             self._events.count_lost(self.shipper, rejected=rejected)
         self._trim()
         return 0.0
@@ -206,8 +206,8 @@ class Pump:
         cursor = self.shipper.cursor
         failure = Progress(before=cursor, cursor=cursor, failures=1, error=error.message[:500], oldest=oldest)
         if self._advance(failure):
-            self._events.failed(self.shipper, failure.error)
-        return backoff_seconds(self._failed, FIRST_SECONDS, LONGEST_SECONDS, self._random)
+            self._events.record_failure(self.shipper, failure.error)
+        return compute_backoff(self._failed, FIRST_SECONDS, LONGEST_SECONDS, self._random)
 
     def _note_oldest(self, oldest: int) -> None:
         if self.shipper.oldest is None:
@@ -235,7 +235,7 @@ class Pump:
         cursor, now = self.shipper.cursor, self._clock.monotonic()
         due = cursor - self._trimmed >= TRIM_LINES or now - self._trimmed_at >= TRIM_SECONDS
         if due and cursor > self._trimmed:
-            self._store.outbox.trim(number_of(self.shipper), cursor)
+            self._store.outbox.trim(compute_number(self.shipper), cursor)
             self._trimmed, self._trimmed_at = cursor, now
 
 

@@ -15,7 +15,7 @@ Opener = Callable[[SinkSettings, DestinationPolicy, Origin], Sink]
 """Function that opens a sink from its settings, the allowed addresses, and the origin of its lines."""
 
 
-def opener(kind: str) -> Opener:
+def find_opener(kind: str) -> Opener:
     """Return the opener of a kind of sinks. Raises ConfigurationError for an unknown kind."""
     from jobmeter.ship.sinks.file import FileSink
     from jobmeter.ship.sinks.loki import LokiSink

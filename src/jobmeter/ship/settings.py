@@ -10,7 +10,7 @@ import msgspec
 
 from jobmeter.errors import ConfigurationError, NotFoundError
 from jobmeter.ship.guard import DestinationPolicy
-from jobmeter.ship.registry import opener
+from jobmeter.ship.registry import find_opener
 from jobmeter.ship.sink import Origin, Sink, SinkSettings
 
 ANY = "*"
@@ -36,7 +36,7 @@ class Sinks:
             if key in self._rows:
                 raise ConfigurationError(f"there are two sinks for {row.project}/{row.logstore}")
             self._rows[key] = row
-            opener(row.kind)(row, guard, Origin("0", row.project, row.logstore)).close()
+            find_opener(row.kind)(row, guard, Origin("0", row.project, row.logstore)).close()
 
     def find(self, project: str, logstore: str) -> SinkSettings:
         """Return the sink of a project and logstore. Raises NotFoundError (kind ``sink``)."""
@@ -49,7 +49,7 @@ class Sinks:
     def open(self, origin: Origin) -> Sink:
         """Open the sink of a shipper. Raises as ``find``."""
         row = self.find(origin.project, origin.logstore)
-        return opener(row.kind)(row, self._guard, origin)
+        return find_opener(row.kind)(row, self._guard, origin)
 
 
 def load(file: str, environment: Mapping[str, str] | None = None) -> Sinks:

@@ -13,7 +13,7 @@ from jobmeter.model.shipper import Shipper
 from jobmeter.model.time import SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.ship import events
-from jobmeter.ship.outbox import ShippingOutbox, number_of
+from jobmeter.ship.outbox import ShippingOutbox, compute_number
 from jobmeter.ship.pump import Pump
 from jobmeter.ship.settings import Sinks
 from jobmeter.ship.sink import Origin
@@ -27,14 +27,14 @@ _RETRY_SECONDS = 5.0
 _MOST_NAME = 256
 
 
-def lag_seconds(shipper: Shipper, now_ms: int) -> float:
+def compute_lag(shipper: Shipper, now_ms: int) -> float:
     """Wait of the oldest unshipped line in seconds; 0 without waiting lines."""
     if not shipper.waiting or shipper.oldest is None:
         return 0.0
     return max(0, now_ms - shipper.oldest) / SECOND
 
 
-def shipper_project(scope: Scope) -> str:
+def find_project(scope: Scope) -> str:
     """Project whose lines a shipper of that scope ships; empty for every project."""
     return "" if scope.projects is None else next(iter(scope.projects))
 
@@ -107,9 +107,9 @@ class Shipping:
         if gone is None:
             raise NotFoundError(f"there is no shipper {shipper.id}", "shipper", shipper.id)
         self._stop(shipper.id)
-        self._store.outbox.trim(number_of(shipper), None)
+        self._store.outbox.trim(compute_number(shipper), None)
         _log.info("shipper %s was deleted; %d lines had not been shipped", gone.id, gone.waiting)
-        events.deleted(self._registry, self._clock.now_ms(), gone, actor)
+        events.record_deletion(self._registry, self._clock.now_ms(), gone, actor)
         return gone
 
     def start(self) -> None:

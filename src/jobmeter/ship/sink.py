@@ -82,7 +82,7 @@ class SinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return f"SinkSettings({self.project!r}, {self.logstore!r}, {self.kind!r})"
 
 
-def access_key(settings: SinkSettings) -> tuple[str, str]:
+def get_access_key(settings: SinkSettings) -> tuple[str, str]:
     """Return the access key of a sink: id and secret. Raises ConfigurationError if it is missing."""
     if not settings.access_key_id or not settings.access_key_secret:
         raise ConfigurationError(

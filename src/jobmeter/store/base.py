@@ -15,7 +15,7 @@ from jobmeter.model.log_filter import LogFilter
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.record_group import RecordGroup
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import NamePart, Series, job_key, node_key
+from jobmeter.model.series import NamePart, Series, compute_job_key, compute_node_key
 from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span, TracePage
@@ -68,7 +68,7 @@ class SeriesSelector(msgspec.Struct, frozen=True, kw_only=True):
         return matches
 
 
-def names_of(series: Series, part: NamePart) -> list[str]:
+def list_names(series: Series, part: NamePart) -> list[str]:
     """Return the names that a series has in a field; for labels all of them."""
     if part is NamePart.LABEL:
         return [name for name, _ in series.labels]
@@ -108,8 +108,8 @@ class LogSelector(LogFilter, frozen=True, kw_only=True):
     def keys(self) -> dict[int, str]:
         """The keys under which the lines are stored, each with its project."""
         if self.job:
-            return {job_key(self.project, self.job): self.project}
-        return {node_key(project, self.node): project for project in sorted(self.projects)}
+            return {compute_job_key(self.project, self.job): self.project}
+        return {compute_node_key(project, self.node): project for project in sorted(self.projects)}
 
 
 class ReadBudget(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from jobmeter.model.time import TimeRange, iso
+from jobmeter.model.time import TimeRange, format_iso
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,5 +31,5 @@ class DamagedPart:
     def summary(self) -> str:
         """Describe the part without any path: ``samples 20455_2_2_0 (broken-on-start), 10000 rows from ... to ...``."""
         rows = "" if self.rows is None else f", {'at most ' if self.at_most else ''}{self.rows} rows"
-        span = "" if self.span is None else f" from {iso(self.span.start_ms)} to {iso(self.span.end_ms)}"
+        span = "" if self.span is None else f" from {format_iso(self.span.start_ms)} to {format_iso(self.span.end_ms)}"
         return f"{self.table} {self.name} ({self.reason}){rows}{span}"

@@ -26,15 +26,15 @@ class BudgetMeter(msgspec.Struct):
         self.rows -= rows
         if self.rows < 0:
             raise LimitExceededError("the question reads more stored rows than one may: narrow its range", "range")
-        self.seconds_left()
+        self.compute_seconds_left()
 
-    def seconds_left(self) -> float:
+    def compute_seconds_left(self) -> float:
         """Return the remaining time. Raises QueryTimeoutError if none is left."""
         left = self.deadline - monotonic()
         if left <= 0:
             raise QueryTimeoutError("the question took longer than it may and was stopped")
         return left
 
-    def left(self) -> ReadBudget:
+    def compute_rest(self) -> ReadBudget:
         """Return the rest as a budget. Raises QueryTimeoutError if no time is left."""
-        return ReadBudget(rows=self.rows, seconds=self.seconds_left())
+        return ReadBudget(rows=self.rows, seconds=self.compute_seconds_left())

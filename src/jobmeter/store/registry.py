@@ -35,10 +35,10 @@ def open_store(
     ``open_group`` opens the table of the servers that share a registry.
     Raises ConfigurationError for anything else, UnavailableError if the engine cannot be opened.
     """
-    return opener(dsn, clock, journals, discard=discard, peer_listen=peer_listen, open_group=open_group)()
+    return find_opener(dsn, clock, journals, discard=discard, peer_listen=peer_listen, open_group=open_group)()
 
 
-def opener(
+def find_opener(
     dsn: str,
     clock: Clock,
     journals: Path | None = None,

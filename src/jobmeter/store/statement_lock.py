@@ -16,7 +16,7 @@ class StatementLock:
         self._exclusive = threading.Lock()  # locked while an exclusive use waits or runs
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
+    def lock_shared(self) -> Iterator[None]:
         """Run an insert inside the block."""
         with self._exclusive, self._changed:
             self._sharing += 1
@@ -28,7 +28,7 @@ class StatementLock:
                 self._changed.notify_all()
 
     @contextmanager
-    def exclusive(self, seconds: float | None = None) -> Iterator[None]:
+    def lock_exclusive(self, seconds: float | None = None) -> Iterator[None]:
         """Run no other statement during the block.
 
         Raises UnavailableError if the running ones take longer than some seconds; None waits for ever.

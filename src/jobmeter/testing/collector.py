@@ -12,7 +12,7 @@ from jobmeter.model.catalog import OPEN_PREFIXES, find
 from jobmeter.model.catalog.metric import Kind, Metric, MetricScope
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series, check_series
-from jobmeter.wire.native.encode import samples_frame
+from jobmeter.wire.native.encode import make_samples_frame
 
 NOW_MS = 1_795_000_000_000
 
@@ -96,4 +96,4 @@ class CollectorContract:
 
     def test_what_it_gives_can_be_sent(self, looks: Sequence[dict[Series, float]]) -> None:
         for look in looks:
-            assert samples_frame(Sample(series, NOW_MS, value) for series, value in look.items())
+            assert make_samples_frame(Sample(series, NOW_MS, value) for series, value in look.items())

@@ -58,7 +58,7 @@ from jobmeter.dialects.base import (
     WriteSpans,
     drive,
 )
-from jobmeter.dialects.base.routes import path_parameters
+from jobmeter.dialects.base.routes import match_path
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.alert import (
@@ -216,7 +216,7 @@ class DialectTests:
             path = re.sub(r"{[^/]*}", "x", operation.path)
             for method in {"POST", "PUT", "PATCH"} & set(operation.method.split(", ")):
                 call = Call(method, path, "", headers, body=b'{"a":' * 100_000)
-                context = Context(0, REQUEST_ID, path_parameters(operation.path, path) or {})
+                context = Context(0, REQUEST_ID, match_path(operation.path, path) or {})
                 with contextlib.suppress(JobmeterError):
                     drive(operation.answer(call, context), _answer_nothing)
 

@@ -45,7 +45,7 @@ class JsonShape(msgspec.Struct, frozen=True):
             raise LimitExceededError(f"a request may bring {most} {what}, this one has {self.opened[depth]}", what)
 
 
-def shape_of(data: bytes) -> JsonShape:
+def count_json(data: bytes) -> JsonShape:
     """Count a JSON text. The result of invalid JSON has no meaning: decoding fails later."""
     opened, commas = count(data, DEPTHS)
     return JsonShape(opened, commas, len(data) * (1 if data.isascii() else _WIDEST))

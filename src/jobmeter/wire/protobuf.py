@@ -20,7 +20,7 @@ def make_damage_error(what: str) -> InvalidRequestError:
     return InvalidRequestError(f"the body is not the message that Content-Type says: {what}", "body")
 
 
-def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Return an unsigned varint of at most 64 bits, and the start of the next field."""
     if at < end and data[at] < 128:  # nearly every one
         return data[at], at + 1
@@ -50,19 +50,19 @@ def encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def fields(data: bytes, at: int, end: int) -> Iterator[Field]:
+def iterate_fields(data: bytes, at: int, end: int) -> Iterator[Field]:
     """Yield the fields of a message, in their order. Raises InvalidRequestError (field ``body``)."""
     while at < end:
         begin = at
-        tag, at = varint(data, at, end)
+        tag, at = read_varint(data, at, end)
         kind = tag & 7
         if not 8 <= tag < 2**32:
             raise make_damage_error("a field has no number")
         content = at
         if kind == VARINT:
-            _, at = varint(data, at, end)
+            _, at = read_varint(data, at, end)
         elif kind == BYTES:
-            length, content = varint(data, at, end)
+            length, content = read_varint(data, at, end)
             at = content + length
         elif kind in _FIXED:
             at += _FIXED[kind]

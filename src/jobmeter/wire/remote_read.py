@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
-from jobmeter.wire.protobuf import BYTES, encode_varint, fields, make_damage_error, varint
+from jobmeter.wire.protobuf import BYTES, encode_varint, iterate_fields, make_damage_error, read_varint
 
 MOST_QUERIES = 50
 MOST_MATCHERS = 100
@@ -51,7 +51,7 @@ def decode(data: bytes) -> ReadRequest:
     """Decode a ``prometheus.ReadRequest``. Raises InvalidRequestError."""
     queries: list[ReadQuery] = []
     forms: list[int] = []
-    for tag, begin, at, end in fields(data, 0, len(data)):
+    for tag, begin, at, end in iterate_fields(data, 0, len(data)):
         if tag == _QUERY:
             queries.append(_query(data, at, end))
             if len(queries) > MOST_QUERIES:
@@ -69,7 +69,7 @@ def decode(data: bytes) -> ReadRequest:
 def _query(data: bytes, at: int, end: int) -> ReadQuery:
     times = {_START: 0, _END: 0}
     matchers = []
-    for tag, begin, content, stop in fields(data, at, end):
+    for tag, begin, content, stop in iterate_fields(data, at, end):
         if tag in times:
             times[tag] = _number(data, begin, stop)
         elif tag == _MATCHER:
@@ -81,7 +81,7 @@ def _query(data: bytes, at: int, end: int) -> ReadQuery:
 
 def _matcher(data: bytes, at: int, end: int) -> tuple[str, str, str]:
     kind, texts = 0, {_NAME: "", _VALUE: ""}
-    for tag, begin, content, stop in fields(data, at, end):
+    for tag, begin, content, stop in iterate_fields(data, at, end):
         if tag == _KIND:
             kind = _number(data, begin, stop)
         elif tag in texts:
@@ -96,16 +96,16 @@ def _matcher(data: bytes, at: int, end: int) -> tuple[str, str, str]:
 
 def _number(data: bytes, begin: int, end: int) -> int:
     """Return a signed number of 64 bits; its tag is one byte."""
-    value, _ = varint(data, begin + 1, end)
+    value, _ = read_varint(data, begin + 1, end)
     return value - 2**64 if value >= 2**63 else value
 
 
-def number_part(number: int, value: int) -> bytes:
+def encode_number(number: int, value: int) -> bytes:
     """Return a field with a number; one of 0 is left out."""
     return encode_varint(number << 3) + encode_varint(value) if value else b""
 
 
-def message_part(number: int, data: bytes) -> bytes:
+def encode_message(number: int, data: bytes) -> bytes:
     """Return a field with bytes."""
     return encode_varint(number << 3 | BYTES) + encode_varint(len(data)) + data
 
@@ -117,8 +117,8 @@ def encode_series(labels: Sequence[tuple[str, str]], times: Int64s, values: Floa
 
 def encode_labels(labels: Sequence[tuple[str, str]]) -> bytes:
     """Return labels as the first field of a series."""
-    pairs = (message_part(1, name.encode()) + message_part(2, value.encode()) for name, value in labels)
-    return b"".join(message_part(1, pair) for pair in pairs)
+    pairs = (encode_message(1, name.encode()) + encode_message(2, value.encode()) for name, value in labels)
+    return b"".join(encode_message(1, pair) for pair in pairs)
 
 
 def _encode_samples(times: Int64s, values: Float64s) -> bytes:
@@ -129,14 +129,14 @@ def _encode_samples(times: Int64s, values: Float64s) -> bytes:
         rows["time"] = (shifted & 0x7F) | np.array([0x80] * 5 + [0])
         return rows.tobytes()
     return b"".join(
-        message_part(2, b"\x09" + struct.pack("<d", value) + b"\x10" + encode_varint(time))
+        encode_message(2, b"\x09" + struct.pack("<d", value) + b"\x10" + encode_varint(time))
         for time, value in zip(times.tolist(), values.tolist(), strict=True)
     )
 
 
 def encode(results: Sequence[Sequence[bytes]]) -> bytes:
     """Return a ``prometheus.ReadResponse`` of encoded series for each query, compressed."""
-    body = b"".join(message_part(1, b"".join(message_part(1, one) for one in series)) for series in results)
+    body = b"".join(encode_message(1, b"".join(encode_message(1, one) for one in series)) for series in results)
     import pyarrow as pa  # noqa: PLC0415 - 30 MiB, for servers that nobody asks in this form
 
     return bytes(pa.compress(body, codec="snappy", asbytes=True))
@@ -159,7 +159,7 @@ LabelledSamples = tuple[Sequence[tuple[str, str]], Int64s, Float64s]
 
 def encode_frames(query: int, series: Sequence[LabelledSamples]) -> bytes:
     """Return the frames of series of a query. ``query`` is the position of the query in the request."""
-    bodies = [message_part(1, labels + b"".join(some)) + number_part(2, query) for labels, some in _frames(series)]
+    bodies = [encode_message(1, labels + b"".join(some)) + encode_number(2, query) for labels, some in _frames(series)]
     checks = _checksums(bodies)
     return b"".join(
         encode_varint(len(body)) + struct.pack(">I", check) + body for body, check in zip(bodies, checks, strict=True)
@@ -171,12 +171,12 @@ def _frames(series: Sequence[LabelledSamples]) -> Iterator[tuple[bytes, list[byt
         pairs = encode_labels(labels)
         chunks = encode_chunks(times, values)
         parts = [
-            message_part(
+            encode_message(
                 2,
-                number_part(1, int(times[at]))
-                + number_part(2, int(times[min(at + CHUNK_SAMPLES, len(times)) - 1]))
-                + number_part(3, _XOR)
-                + message_part(4, chunk),
+                encode_number(1, int(times[at]))
+                + encode_number(2, int(times[min(at + CHUNK_SAMPLES, len(times)) - 1]))
+                + encode_number(3, _XOR)
+                + encode_message(4, chunk),
             )
             for at, chunk in zip(range(0, len(times), CHUNK_SAMPLES), chunks, strict=True)
         ]

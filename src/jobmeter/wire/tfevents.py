@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.wire.protobuf import fields, varint
+from jobmeter.wire.protobuf import iterate_fields, read_varint
 
 MOST_RECORD = 2**16
 """Longest record that is read; longer ones (images, graphs) are skipped."""
@@ -49,7 +49,7 @@ class EventValues(NamedTuple):
     values: dict[str, float]
 
 
-def masked_crc(data: bytes) -> int:
+def compute_masked_crc(data: bytes) -> int:
     """Compute the CRC-32C of the data, rotated and offset as the format has it."""
     value, table = 0xFFFFFFFF, _TABLE
     for byte in data:
@@ -76,7 +76,7 @@ class EventFileReader:
         self._data += data[skipped:]
         while not self.damaged and len(self._data) >= _LENGTH.size:
             length, check = _LENGTH.unpack_from(self._data)
-            if masked_crc(self._data[:8]) != check:
+            if compute_masked_crc(self._data[:8]) != check:
                 self.damaged = True
                 break
             whole = _LENGTH.size + length + _CHECK.size
@@ -87,7 +87,7 @@ class EventFileReader:
             if len(self._data) < whole:
                 return
             record, rest = self._data[_LENGTH.size : _LENGTH.size + length], self._data[whole:]
-            if masked_crc(record) != _CHECK.unpack_from(self._data, _LENGTH.size + length)[0]:
+            if compute_masked_crc(record) != _CHECK.unpack_from(self._data, _LENGTH.size + length)[0]:
                 self.damaged = True
                 break
             self._data = rest
@@ -104,14 +104,14 @@ class EventFileReader:
 def _event(data: bytes) -> EventValues:
     wall_time, step = 0.0, 0
     values: dict[str, float] = {}
-    for tag, _, at, end in fields(data, 0, len(data)):
+    for tag, _, at, end in iterate_fields(data, 0, len(data)):
         if tag == _WALL_TIME:
             (wall_time,) = _DOUBLE.unpack_from(data, at)
         elif tag == _STEP:
-            step = varint(data, at, end)[0]
+            step = read_varint(data, at, end)[0]
             step -= 2**64 if step >= 2**63 else 0
         elif tag == _SUMMARY:
-            for inner, _, begin, stop in fields(data, at, end):
+            for inner, _, begin, stop in iterate_fields(data, at, end):
                 if inner == _VALUE:
                     values.update(_value(data[begin:stop]))
     return EventValues(wall_time, step, values)
@@ -120,7 +120,7 @@ def _event(data: bytes) -> EventValues:
 def _value(data: bytes) -> dict[str, float]:
     """Return the scalar of a summary's value by its tag; empty for histograms, images and texts."""
     name, number = "", None
-    for tag, _, at, end in fields(data, 0, len(data)):
+    for tag, _, at, end in iterate_fields(data, 0, len(data)):
         if tag == _TAG:
             name = data[at:end].decode()
         elif tag == _SIMPLE:
@@ -133,12 +133,12 @@ def _value(data: bytes) -> dict[str, float]:
 def _scalar(data: bytes) -> float | None:
     """Return the number of a tensor without dimensions; None for any other tensor."""
     kind, content, numbers = 0, b"", []
-    for tag, _, at, end in fields(data, 0, len(data)):
+    for tag, _, at, end in iterate_fields(data, 0, len(data)):
         if tag == _DTYPE:
-            kind = varint(data, at, end)[0]
+            kind = read_varint(data, at, end)[0]
         elif tag == _CONTENT:
             content = data[at:end]
-        elif tag == _SHAPE and any(inner == _DIMENSION for inner, *_ in fields(data, at, end)):
+        elif tag == _SHAPE and any(inner == _DIMENSION for inner, *_ in iterate_fields(data, at, end)):
             return None
         elif tag in _NUMBERS:
             numbers.append(_NUMBERS[tag].unpack_from(data, at)[0])

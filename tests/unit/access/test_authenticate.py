@@ -19,7 +19,7 @@ from jobmeter.access.share import issue
 from jobmeter.access.signatures import ALIBABA, SCHEMES, SHARE, TOKENS
 from jobmeter.access.vault import Vault
 from jobmeter.errors import ConfigurationError, UnauthenticatedError, UnavailableError
-from jobmeter.model.time import iso
+from jobmeter.model.time import format_iso
 from jobmeter.registry.base import Registry
 from jobmeter.registry.keys import KeyTable
 from jobmeter.registry.stored import StoredKey
@@ -38,7 +38,7 @@ def bearer(token: str, query: str = "") -> Call:
 
 def signed(key: CreatedKey, *, date: int = NOW_MS, nonce: str = "n1", query: str = "", sts: str = "") -> Call:
     headers = {
-        "host": "h", "x-acs-action": "GetJobMetrics", "x-acs-version": "2020-12-03", "x-acs-date": iso(date),
+        "host": "h", "x-acs-action": "GetJobMetrics", "x-acs-version": "2020-12-03", "x-acs-date": format_iso(date),
         "x-acs-signature-nonce": nonce, "x-acs-content-sha256": hashlib.sha256(b"").hexdigest(),
     } | ({"x-acs-security-token": sts} if sts else {})  # fmt: skip
     names = ";".join(sorted(headers))

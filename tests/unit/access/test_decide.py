@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.access.decide import ACTIONS, SHARED, authorize, key_project, write_project
+from jobmeter.access.decide import ACTIONS, SHARED, authorize, choose_key_project, write_project
 from jobmeter.access.principal import Principal, Role, Scope
 from jobmeter.errors import ForbiddenError, InvalidRequestError
 
@@ -97,9 +97,9 @@ def test_writes_go_to_the_keys_project() -> None:
 
 
 def test_a_projects_administrator_makes_keys_of_it_alone() -> None:
-    assert key_project(key(Role.ADMIN)) is None
-    assert key_project(key(Role.ADMIN), "q") == "q"
-    assert key_project(key(Role.ADMIN, "p")) == "p"
+    assert choose_key_project(key(Role.ADMIN)) is None
+    assert choose_key_project(key(Role.ADMIN), "q") == "q"
+    assert choose_key_project(key(Role.ADMIN, "p")) == "p"
     for principal, named in ((key(Role.ADMIN, "p"), "q"), (key(Role.WRITER), None)):
         with pytest.raises(ForbiddenError):
-            key_project(principal, named)
+            choose_key_project(principal, named)

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
-from jobmeter.access.forwarded import TrustedProxies, parse_public_url, public_address
+from jobmeter.access.forwarded import TrustedProxies, find_public_address, parse_public_url
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 
 TRUSTED = "10.0.0.0/8, 192.168.7.7,fd00::/16"
@@ -28,7 +28,7 @@ def call(client="127.0.0.1", scheme="http", host="meter.example:8400", **headers
 
 
 def url(made, configured=None):
-    return public_address(made, configured).url
+    return find_public_address(made, configured).url
 
 
 @given(
@@ -101,7 +101,7 @@ def test_every_form_of_an_endpoint_that_an_sdk_puts_into_host_is_an_address(host
 )
 def test_a_host_that_is_none_is_named_in_the_refusal(host):
     with pytest.raises(InvalidRequestError) as caught:
-        public_address(call(host=host), None)
+        find_public_address(call(host=host), None)
     assert caught.value.field == "Host"
 
 

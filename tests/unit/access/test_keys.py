@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.access.conftest import NOW_MS, FixedClock
 
-from jobmeter.access.authenticate import Credential, token_hash
+from jobmeter.access.authenticate import Credential, hash_token
 from jobmeter.access.call import Claim, ClaimKind
 from jobmeter.access.keys import create_key, list_keys, revoke_key
 from jobmeter.access.links import Link
@@ -35,7 +35,7 @@ def test_the_registry_holds_no_secret_in_the_clear(registry: Registry, vault: Va
     stored_bytes = "".join(values).encode() + stored.sealed_secret
     for secret in (key.token, key.access_key_secret):
         assert secret.encode() not in stored_bytes
-    assert stored.token_hash == token_hash(key.token)
+    assert stored.token_hash == hash_token(key.token)
     assert vault.open(stored.sealed_secret, key.access_key_id) == key.access_key_secret
     assert key.token not in repr(key)
     assert key.access_key_secret not in repr(key)

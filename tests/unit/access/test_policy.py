@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.access.actions import names_of, services_of
-from jobmeter.access.decide import UNNAMED, authorize, key_project, writes
-from jobmeter.access.policy import SYSTEM_POLICIES, compile_policies, documents, encode_policies
+from jobmeter.access.actions import list_action_names, list_services
+from jobmeter.access.decide import UNNAMED, authorize, choose_key_project, writes
+from jobmeter.access.policy import SYSTEM_POLICIES, compile_policies, decode_documents, encode_policies
 from jobmeter.access.principal import Principal, Role, Scope
-from jobmeter.dialects.registry import dialects
+from jobmeter.dialects.registry import list_dialects
 from jobmeter.errors import ForbiddenError, InvalidRequestError
 from jobmeter.model.glob import Glob
 from jobmeter.model.job import Job, Node
@@ -59,10 +59,10 @@ def naive(policies: list[dict[str, Any]], api: str, operation: str, job: Job, cl
     relatives += [f"resourcegroup/{job.resource_group}"] if job.resource_group else []
     relatives += [f"workspace/{job.workspace}", f"workspace/{job.workspace}/job/{job.id}"] if job.workspace else []
     relatives += [f"cluster/{cluster}"] if cluster else []
-    arns = [f"acs:{one}:any:{job.project}:{relative}" for one in services_of(api) for relative in relatives]
+    arns = [f"acs:{one}:any:{job.project}:{relative}" for one in list_services(api) for relative in relatives]
     verdict = False
     for statement in (one for policy in policies for one in policy["Statement"]):
-        names = [name.lower() for name in names_of(api, operation)]
+        names = [name.lower() for name in list_action_names(api, operation)]
         if not any(naive_glob(action.lower(), name) for action in listed(statement["Action"]) for name in names):
             continue
         wanted = [
@@ -124,7 +124,9 @@ def test_an_operation_that_does_not_honour_a_partial_grant_answers_for_whole_pro
 
 
 def test_what_honours_a_partial_grant_reads_alerts_jobs_metrics_or_nodes() -> None:
-    actions: set[str | None] = {one.action for dialect in dialects() for one in dialect.operations if one.by_resource}
+    actions: set[str | None] = {
+        one.action for dialect in list_dialects() for one in dialect.operations if one.by_resource
+    }
     actions |= {one.action for one in ENDPOINTS if one.by_resource}
     assert actions == {"alerts:read", "metrics:read", "jobs:read", "nodes:read"}
 
@@ -139,13 +141,13 @@ def test_a_pattern_of_many_stars_does_not_take_for_ever() -> None:
 
 
 def test_every_operation_has_an_action_and_no_two_of_an_api_share_it() -> None:
-    for dialect in dialects():
-        names = [name for one in dialect.operations for name in names_of(dialect.name, one.name)[:1]]
+    for dialect in list_dialects():
+        names = [name for one in dialect.operations for name in list_action_names(dialect.name, one.name)[:1]]
         assert len(set(names)) == len(names)
         assert all(re.fullmatch(r"[a-z-]+:[A-Za-z_]+", name) for name in names), names
-    own = [names_of("native", one.name)[0] for one in ENDPOINTS if one.action]
+    own = [list_action_names("native", one.name)[0] for one in ENDPOINTS if one.action]
     assert len(set(own)) == len(own)
-    assert names_of("pai-dlc", "GetJobMetrics") == ("paidlc:GetJobMetrics", "pai:GetJobMetrics")
+    assert list_action_names("pai-dlc", "GetJobMetrics") == ("paidlc:GetJobMetrics", "pai:GetJobMetrics")
 
 
 def named(*names: str) -> Principal:
@@ -200,7 +202,7 @@ def test_a_policy_narrows_to_projects_and_its_role_still_bounds_it() -> None:
 def test_a_key_with_policies_makes_no_keys_and_does_nothing_without_a_name() -> None:
     who = named("JobmeterFullAccess")
     with pytest.raises(ForbiddenError):
-        key_project(who)
+        choose_key_project(who)
     with pytest.raises(ForbiddenError):
         authorize(who, "jobs:read", None, UNNAMED)
 
@@ -247,9 +249,9 @@ def test_a_name_that_is_unknown_is_refused_and_one_that_went_allows_nothing() ->
     with pytest.raises(InvalidRequestError, match="AliyunPAIFullAccess"):
         encode_policies([("AliyunFullAccess", None)])
     gone = '[{"name":"Gone"}]'
-    assert documents(gone) == [("Gone", {"Version": "1", "Statement": []})]
+    assert decode_documents(gone) == [("Gone", {"Version": "1", "Statement": []})]
     assert not allowed(
         Principal(id="k", name="k", role=Role.ADMIN, policies=compile_policies(gone)), "jobs:read", "native", "x"
     )
-    assert documents("") == []
+    assert decode_documents("") == []
     assert compile_policies("") is None

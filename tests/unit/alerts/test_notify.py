@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jobmeter.alerts.config import AlertConfig, AlertRoute, read_config
-from jobmeter.alerts.muting import check_matcher, fulfilling, fulfils, mute_alerts, parse_matcher
-from jobmeter.alerts.notify import RESEND_MS, decide, receivers_of
+from jobmeter.alerts.muting import check_matcher, fulfils, mute_alerts, parse_matcher, select_fulfilling
+from jobmeter.alerts.notify import RESEND_MS, decide, find_receivers
 from jobmeter.alerts.yaml_file import load_text
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.alert import POSTED, Alert, AlertPage, AlertState, LabelMatcher, NotificationGroup, Silence
 
@@ -84,7 +84,7 @@ def step(found, alerts, groups, at, silences=()):
 def test_routes_lead_to_receivers():
     found = config()
     alerts = [alert(severity="info"), alert(severity="critical", job_id="j"), alert(severity="warning")]
-    first, second, third = (receivers_of(found, alerts)[one.fingerprint] for one in alerts)
+    first, second, third = (find_receivers(found, alerts)[one.fingerprint] for one in alerts)
     assert first == [("team", {"alertname": "A"})]
     assert [name for name, _ in second] == ["owner", "pager"]
     assert [name for name, _ in third] == ["mail"]
@@ -164,7 +164,7 @@ def test_an_owner_gets_one_mail_for_a_job_and_rule():
 
 
 def test_a_mail_about_a_finding_has_the_advice_of_its_rule():
-    found, rule = config(), rules()[0]
+    found, rule = config(), list_rules()[0]
     one = alert(job_id="j", project="lab", rule=rule.name)
     ((_, body),) = step(found, [one], {}, NOW)
     assert body["rule"] == rule.name
@@ -265,13 +265,13 @@ def reached(route, labels):
 @given(MATCHERS, ALERTS)
 def test_alerts_are_selected_together_as_one_by_one(matchers, labels):
     alerts = [alert(**one) for one in labels]
-    assert list(fulfilling(matchers, alerts)) == [one for one in alerts if fulfils(matchers, one.labels)]
+    assert list(select_fulfilling(matchers, alerts)) == [one for one in alerts if fulfils(matchers, one.labels)]
 
 
 @given(ROUTES, ALERTS)
 def test_each_alert_takes_its_way_through_the_routes(route, labels):
     alerts = list({one.fingerprint: one for one in (alert(**one) for one in labels)}.values())
-    found = receivers_of(AlertConfig(route=route), alerts)
+    found = find_receivers(AlertConfig(route=route), alerts)
     for one in alerts:
         assert [name for name, _ in found.get(one.fingerprint, [])] == reached(route, one.labels)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jobmeter.cli.findings import summary_line, summary_style
+from jobmeter.cli.findings import choose_summary_style, format_summary
 from jobmeter.model.finding import FindingSummary, Severity
 from jobmeter.model.job import JobState
 
@@ -52,4 +52,4 @@ def test_only_a_running_job_has_past_findings(state, number, line, style):
     one = FindingSummary(
         id="j", project="p", severity=Severity.CRITICAL, count=1, rules=["xid"], sentence="XID 79", open=number
     )
-    assert (summary_line(one, state), summary_style(one, state)) == (line, style)
+    assert (format_summary(one, state), choose_summary_style(one, state)) == (line, style)

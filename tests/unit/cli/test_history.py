@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.cli.history import course_rows, error_blocks
+from jobmeter.cli.history import build_change_rows, select_error_blocks
 from jobmeter.client.bodies import LogEntry, TimelineMoment
 
 TRACEBACK = ("Traceback (most recent call last):", '  File "a.py", line 1, in f', "    g()", "ValueError: bad")
@@ -38,14 +38,14 @@ def test_exactly_the_error_lines_and_the_lines_of_their_tracebacks_are_selected(
             before = flag or below
             wanted += [line] if before else []
     errors = [line for line in lines if line.text.removeprefix(header).startswith(STATE_LEVELS)]
-    assert error_blocks(lines, errors) == wanted
+    assert select_error_blocks(lines, errors) == wanted
 
 
 def test_error_lines_that_are_not_among_the_lines_come_first():
     # As many as are searched for frames lie between two errors of a long log.
     errors = [LogEntry(text=f"ERROR {at}", time=at, time_ns=str(at)) for at in range(3)]
-    assert error_blocks([], errors) == errors
-    assert error_blocks(errors[1:], errors) == errors
+    assert select_error_blocks([], errors) == errors
+    assert select_error_blocks(errors[1:], errors) == errors
 
 
 def test_a_change_of_several_nodes_has_one_row():
@@ -54,7 +54,7 @@ def test_a_change_of_several_nodes_has_one_row():
 
     moments = [change(1_000, "n1"), change(1_500, "n2"), change(1_900, "n3", "NodeDown"), change(2_000, "n1")]
     alone = change(2_100, "", "peak", "worker-0")
-    assert [row[1:3] for row in course_rows([*moments, alone])] == [
+    assert [row[1:3] for row in build_change_rows([*moments, alone])] == [
         ("2 nodes", "NodeUp"),
         ("n3", "NodeDown"),
         ("n1", "NodeUp"),

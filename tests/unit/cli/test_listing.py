@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from jobmeter.cli.output import fitted
+from jobmeter.cli.output import build_fitted_table
 
 COLUMNS = ("id", "name", "state", "user")
 ROWS = [("train-resnet-20261120-a1b2c3", "resnet", "Running", "lin"), ("b", "x" * 30, "Failed", "")]
@@ -14,7 +14,7 @@ ROWS = [("train-resnet-20261120-a1b2c3", "resnet", "Running", "lin"), ("b", "x" 
 
 def shown(width, rows=ROWS, **more):
     file = io.StringIO()
-    Console(file=file, width=width).print(fitted(width, COLUMNS, rows, **more))
+    Console(file=file, width=width).print(build_fitted_table(width, COLUMNS, rows, **more))
     return file.getvalue()
 
 

@@ -10,17 +10,17 @@ from rich.console import Console
 from jobmeter.cli.output import (
     BARS,
     TrendColumn,
-    cell,
-    chart,
-    console,
-    duration,
-    moment,
+    build_console,
+    build_table,
+    draw_chart,
+    draw_sparkline,
+    escape_cell,
+    format_duration,
+    format_time,
     print_hanging,
     show_listing,
-    sparkline,
-    table,
 )
-from jobmeter.model.quantity import quantity
+from jobmeter.model.quantity import format_quantity
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ from jobmeter.model.quantity import quantity
     ],
 )
 def test_duration(length, text):
-    assert duration(length) == text
+    assert format_duration(length) == text
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_duration(length, text):
     ],
 )
 def test_quantity(value, unit, text):
-    assert quantity(value, unit) == text
+    assert format_quantity(value, unit) == text
 
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -98,7 +98,7 @@ def read_back(text: str) -> tuple[float, float]:
 
 @given(st.integers(0, 10**11) | st.integers(0, 10**7) | st.integers(0, 10**5))
 def test_a_duration_reads_back_as_the_length_it_was_made_of(length):
-    text = duration(length)
+    text = format_duration(length)
     read, digit = read_back(text)
     # "1h" is "1h 00m" without its zero: it is exact to half a minute.
     smaller = {"1d": 3_600_000, "1h": 60_000, "1m": 1_000, "1s": 100}
@@ -110,26 +110,26 @@ def test_a_duration_reads_back_as_the_length_it_was_made_of(length):
 @given(st.lists(st.integers(0, 10**10) | st.integers(0, 10**6), min_size=2, max_size=2))
 def test_a_longer_duration_never_reads_shorter(lengths):
     short, long = sorted(lengths)
-    assert read_back(duration(short))[0] <= read_back(duration(long))[0]
+    assert read_back(format_duration(short))[0] <= read_back(format_duration(long))[0]
 
 
 def test_moment_is_utc():
-    assert moment(1_790_000_000_999) == "2026-09-21 14:13:20"
-    assert moment(None) == "-"
+    assert format_time(1_790_000_000_999) == "2026-09-21 14:13:20"
+    assert format_time(None) == "-"
 
 
 def test_sparkline_covers_the_step_of_a_point_and_leaves_gaps_blank():
     course = TrendColumn([(0, 1.0), (10, 2.0), (30, 4.0)], 0, 40, 10)
-    assert sparkline(course, 4) == "▃▅ █"
-    assert sparkline(course, 8) == "▃▃▅▅  ██"
+    assert draw_sparkline(course, 4) == "▃▅ █"
+    assert draw_sparkline(course, 8) == "▃▃▅▅  ██"
 
 
 def test_a_flat_line_at_zero_is_drawn_at_the_bottom():
-    assert sparkline(TrendColumn([(0, 0.0)], 0, 10, 10), 3) == "▁▁▁"
+    assert draw_sparkline(TrendColumn([(0, 0.0)], 0, 10, 10), 3) == "▁▁▁"
 
 
 def test_no_points_draw_nothing():
-    assert sparkline(TrendColumn([], 0, 10, 10), 3).strip() == ""
+    assert draw_sparkline(TrendColumn([], 0, 10, 10), 3).strip() == ""
 
 
 @given(
@@ -139,7 +139,7 @@ def test_no_points_draw_nothing():
     st.integers(1, 100),
 )
 def test_sparkline_has_its_width_whatever_the_points(points, end, step, width):
-    line = sparkline(TrendColumn(sorted(points), 0, end, step), width)
+    line = draw_sparkline(TrendColumn(sorted(points), 0, end, step), width)
     assert len(line) == width
     assert set(line) <= set(BARS) | {" "}
     inside = [point for point in points if point[0] < end]
@@ -147,7 +147,7 @@ def test_sparkline_has_its_width_whatever_the_points(points, end, step, width):
 
 
 def test_chart_names_its_bounds_and_its_range():
-    text = chart(TrendColumn([(0, 0.0), (60_000, 1.0)], 0, 120_000, 60_000), "1", height=2, width=60)
+    text = draw_chart(TrendColumn([(0, 0.0), (60_000, 1.0)], 0, 120_000, 60_000), "1", height=2, width=60)
     top, bottom, axis = text.split("\n")
     assert top.startswith("100.0% ┤")
     assert bottom.startswith("  0.0% ┤▁")
@@ -156,21 +156,21 @@ def test_chart_names_its_bounds_and_its_range():
 
 
 def test_a_cell_cannot_act_on_a_terminal():
-    assert cell("\x1b[31mred\x07") == "�[31mred�"
-    assert cell("[bold]x") == "\\[bold]x"
+    assert escape_cell("\x1b[31mred\x07") == "�[31mred�"
+    assert escape_cell("[bold]x") == "\\[bold]x"
 
 
 def test_plain_output_is_never_cut():
     file = io.StringIO()
     long = "x" * 300
-    console(file).print(table(("id", "n"), [(long, "1")], right=("n",)))
+    build_console(file).print(build_table(("id", "n"), [(long, "1")], right=("n",)))
     assert long in file.getvalue()
     assert "\x1b" not in file.getvalue()
 
 
 def test_only_a_state_has_the_colour_of_a_state():
     coloured = Console(file=io.StringIO(), force_terminal=True, color_system="standard")
-    coloured.print(table(("name", "state"), [("Failed", "Running")]))
+    coloured.print(build_table(("name", "state"), [("Failed", "Running")]))
     text = coloured.file.getvalue()  # type: ignore[attr-defined]
     assert "\x1b[32mRunning" in text
     assert "31mFailed" not in text
@@ -188,14 +188,14 @@ def test_a_job_with_the_name_of_a_state_is_listed_without_its_colour(width):
 def test_states_have_colours_on_a_terminal_only():
     rows = [("Failed",)]
     coloured = Console(file=io.StringIO(), force_terminal=True, color_system="standard")
-    coloured.print(table(("state",), rows))
+    coloured.print(build_table(("state",), rows))
     assert "\x1b[1;31mFailed" in coloured.file.getvalue()  # type: ignore[attr-defined]
 
 
 @given(st.lists(st.text("ab[", min_size=1, max_size=60), min_size=1, max_size=12), st.integers(40, 90))
 def test_a_wrapped_text_is_indented_and_complete(parts, width):
     shown = io.StringIO()
-    print_hanging(Console(file=shown, width=width, highlight=False), "  ", cell(" ".join(parts)), 4)
+    print_hanging(Console(file=shown, width=width, highlight=False), "  ", escape_cell(" ".join(parts)), 4)
     first, *further = shown.getvalue().splitlines()
     assert first.startswith("  ")
     assert all(line.startswith("    ") and line[4:].strip() for line in further)
@@ -205,7 +205,7 @@ def test_a_wrapped_text_is_indented_and_complete(parts, width):
 
 def test_a_long_text_stays_one_line_outside_a_terminal():
     shown = io.StringIO()
-    print_hanging(console(shown), "  ", "word " * 500 + "end", 4)
+    print_hanging(build_console(shown), "  ", "word " * 500 + "end", 4)
     assert shown.getvalue() == "  " + "word " * 500 + "end\n"
 
 

@@ -12,16 +12,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobmeter.cli import output
-from jobmeter.cli.output import console, print_json, table
+from jobmeter.cli.output import build_console, build_table, print_json
 from jobmeter.cli.terminal import (
     REPLACEMENT,
     GuardedStream,
     guard,
-    printable,
-    printable_colours,
-    printable_json,
-    printable_text,
-    unguarded,
+    make_colours_printable,
+    make_json_printable,
+    make_printable,
+    make_text_printable,
+    unwrap_stream,
 )
 
 DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -42,7 +42,7 @@ def acted_on(character: str) -> bool:
 @given(TEXTS)
 @example("\u202egnp.exe")
 def test_a_line_has_nothing_that_a_terminal_acts_on(text):
-    shown = printable(text)
+    shown = make_printable(text)
     assert not any(map(acted_on, shown))
     assert len(shown) == len(text)
     assert all(kept in (given.replace("\t", " "), REPLACEMENT) for kept, given in zip(shown, text, strict=True))
@@ -50,26 +50,26 @@ def test_a_line_has_nothing_that_a_terminal_acts_on(text):
 
 @given(TEXTS)
 def test_text_has_line_ends_and_tabs_besides(text):
-    assert printable_text(text) == "".join(one if one in "\n\t" else printable(one) for one in text)
+    assert make_text_printable(text) == "".join(one if one in "\n\t" else make_printable(one) for one in text)
 
 
 def test_a_tab_in_a_line_is_a_space():
-    assert printable("at\tmain.go:8") == "at main.go:8"
+    assert make_printable("at\tmain.go:8") == "at main.go:8"
 
 
 def test_the_words_of_people_stay():
-    assert printable(WORDS) == printable_text(WORDS) == WORDS
+    assert make_printable(WORDS) == make_text_printable(WORDS) == WORDS
 
 
 def test_colours_may_be_set_and_nothing_else():
-    assert printable_colours("\x1b[31mred\x1b[0m\u202e\x1b[2J") == "\x1b[31mred\x1b[0m\ufffd\ufffd[2J"
+    assert make_colours_printable("\x1b[31mred\x1b[0m\u202e\x1b[2J") == "\x1b[31mred\x1b[0m\ufffd\ufffd[2J"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 @example("\u202e\x9b\U000e0041")
 def test_json_means_the_same(text):
     written = json.dumps({text: [text]}, ensure_ascii=False, indent=1)
-    shown = printable_json(written)
+    shown = make_json_printable(written)
     assert json.loads(shown) == {text: [text]}
     assert not any(acted_on(one) for one in shown if one not in "\n\t")
 
@@ -88,9 +88,9 @@ class Stream(io.StringIO):
 @given(TEXTS)
 def test_a_console_colours_what_it_writes_and_passes_nothing_else_on(text):
     stream = Stream()
-    shown = console(GuardedStream(stream))  # type: ignore[arg-type]
+    shown = build_console(GuardedStream(stream))  # type: ignore[arg-type]
     shown.print(text, markup=False, style="bold")
-    shown.print(table(("name",), [(text,)]))
+    shown.print(build_table(("name",), [(text,)]))
     plain = stream.getvalue()
     for sequence in ("\x1b[1m", "\x1b[0m"):
         plain = plain.replace(sequence, "")
@@ -103,7 +103,7 @@ def test_standard_streams_are_guarded_where_they_are_terminals(monkeypatch):
     monkeypatch.setattr(sys, "stderr", err)
     guard()
     guard()
-    assert unguarded(sys.stdout) is out
+    assert unwrap_stream(sys.stdout) is out
     assert sys.stderr is err
     sys.stdout.writelines(["a\u202eb\n", "\x1b[2Jc"])
     assert out.getvalue() == "a\ufffdb\n\ufffd[2Jc"

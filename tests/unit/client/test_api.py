@@ -28,7 +28,7 @@ def test_null_is_unknown():
         "jobs": [{"id": "a", "name": None, "limits": None, "state": "Failed", "start": None, "later": 1}],
         "total": 1,
     }
-    [job] = Api(Recorded(answer)).jobs(JobSearch()).jobs
+    [job] = Api(Recorded(answer)).list_jobs(JobSearch()).jobs
     assert (job.id, job.name, job.limits, job.state, job.start) == ("a", "", {}, JobState.FAILED, None)
 
 
@@ -53,7 +53,7 @@ def test_no_more_jobs_are_fetched_than_wanted():
 def test_points_keep_their_order_and_values():
     line = {"metric": "cpu.usage", "unit": "{core}", "rank": None, "points": [[5, 0.5], [6, 1]]}
     transport = Recorded({"job": "j", "lines": [line], "tiers": ["raw"]})
-    answer = Api(transport).metrics("a b", MetricSearch(metrics=("cpu.usage",), since="1h"))
+    answer = Api(transport).read_metrics("a b", MetricSearch(metrics=("cpu.usage",), since="1h"))
     assert answer.lines[0].points == [(5, 0.5), (6, 1.0)]
     assert transport.asked == [("GET", "/api/jobmeter/v1/jobs/a%20b/metrics?metric=cpu.usage&since=1h")]
 
@@ -61,4 +61,4 @@ def test_points_keep_their_order_and_values():
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"jobs": 5}'])
 def test_an_answer_that_is_not_ours_is_reported(body):
     with pytest.raises(JobmeterError, match="cannot be read"):
-        Api(Recorded(body)).jobs(JobSearch())
+        Api(Recorded(body)).list_jobs(JobSearch())

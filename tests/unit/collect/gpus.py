@@ -13,7 +13,7 @@ from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.accelerators.vendor import Driver, Vendor
-from jobmeter.collect.accelerators.visible import Partition, scheduler_variables
+from jobmeter.collect.accelerators.visible import Partition, make_scheduler_variables
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.devices import DeviceSet
 from jobmeter.collect.discover.member import Member, MembershipSource, MemberTable, Process
@@ -128,7 +128,7 @@ class DeviceNode:
 
 def device_set(devices: Sequence[Accelerator]) -> DeviceSet:
     """GPUs of a node, with the variables that name them."""
-    return DeviceSet(devices, (*scheduler_variables(VENDOR.uuid_prefix), *VENDOR.variables))
+    return DeviceSet(devices, (*make_scheduler_variables(VENDOR.uuid_prefix), *VENDOR.variables))
 
 
 def nvidia_collector(driver: PynvmlLibrary, members: MemberTable, **more: Any) -> AcceleratorCollector[Any]:

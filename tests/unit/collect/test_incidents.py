@@ -7,7 +7,7 @@ import pytest
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.incidents import MOST, IncidentWatch, RunIncidents
-from jobmeter.collect.kernel import MOST_EVENTS, KernelWatch, NodeKills, event_of_line
+from jobmeter.collect.kernel import MOST_EVENTS, KernelWatch, NodeKills, parse_event
 from jobmeter.collect.syslog.kernel import KernelLog, KernelReader
 from jobmeter.model.event import EventSource, Level
 from jobmeter.model.record import EventRecord, Records, check_event
@@ -92,7 +92,7 @@ def test_a_storm_is_bounded():
     ],
 )
 def test_a_line_of_the_kernel_is_an_event(line, reason, subject):
-    event = event_of_line(line, NOW, PLACE)
+    event = parse_event(line, NOW, PLACE)
     assert isinstance(event, EventRecord)
     assert (event.reason, event.subject, event.node) == (reason, subject, "node-1")
     assert line in check_event(event).message
@@ -100,7 +100,7 @@ def test_a_line_of_the_kernel_is_an_event(line, reason, subject):
 
 
 def test_an_xid_says_what_it_means_and_what_to_do():
-    event = event_of_line("NVRM: Xid (PCI:0000:3b:00): 79, pid=1", NOW, PLACE)
+    event = parse_event("NVRM: Xid (PCI:0000:3b:00): 79, pid=1", NOW, PLACE)
     assert event is not None
     assert event.message.endswith(
         "the GPU has fallen off the bus. Drain and reboot the node; where it comes back, hand the GPU to its vendor."
@@ -118,7 +118,7 @@ def test_an_xid_says_what_it_means_and_what_to_do():
     ],
 )
 def test_other_lines_are_none(line):
-    assert event_of_line(line, NOW, PLACE) is None
+    assert parse_event(line, NOW, PLACE) is None
 
 
 def kernel_watch(path, *more):
@@ -158,7 +158,7 @@ class Kernel:
 
     def take_records(self, now_ms):
         pids, self.pids = self.pids, []
-        return Records(events=[event for pid in pids if (event := event_of_line(KILLED.format(pid), now_ms, PLACE))])
+        return Records(events=[event for pid in pids if (event := parse_event(KILLED.format(pid), now_ms, PLACE))])
 
 
 def of_node(*steps):

@@ -12,7 +12,7 @@ from tests.programs import find
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.discover.classify import NodeClassifier
-from jobmeter.collect.registry import host_collectors, job_collectors
+from jobmeter.collect.registry import create_host_collectors, create_job_collectors
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.time import SystemClock
 
@@ -50,8 +50,8 @@ def test_the_agent_itself_needs_no_rich():
 
 def test_every_described_metric_is_in_the_catalogue_and_every_collector_has_its_own_name():
     place = NodeIdentity("n1")
-    jobs = job_collectors(place, NodeClassifier("n1"), SampleClock(SystemClock()), alone=False)
-    planned = [*host_collectors(place), *jobs.planned]
+    jobs = create_job_collectors(place, NodeClassifier("n1"), SampleClock(SystemClock()), alone=False)
+    planned = [*create_host_collectors(place), *jobs.planned]
     names = [entry.collector.name for entry in planned]
     assert len(set(names)) == len(names)
     described = [metric for entry in planned for metric in entry.collector.metrics]

@@ -6,7 +6,7 @@ from benchmarks.faults.build import START, STEP, batch
 from tests.support.frames import records
 from tests.support.serving import serving
 
-from jobmeter.diagnose.change_points import WINDOW, log_peaks, metric_changes
+from jobmeter.diagnose.change_points import WINDOW, find_metric_changes, log_peaks
 from jobmeter.model.event import Level
 from jobmeter.model.time import MINUTE
 
@@ -16,7 +16,7 @@ def test_a_change_of_level_is_found_where_it_is(seed):
     made = batch(np.random.default_rng(seed))
     at = len(made.time) // 2
     made.series["cpu.usage", "worker-1", ""][at:] *= 0.2
-    [turn] = metric_changes(made.case())
+    [turn] = find_metric_changes(made.case())
     assert (turn.name, turn.replica) == ("cpu.usage", "worker-1")
     assert abs(turn.time - (START + at * STEP)) <= 2 * STEP
     assert turn.text.startswith("cpu.usage of worker-1 fell from 1.")
@@ -29,13 +29,13 @@ def test_a_share_is_shown_whole_and_without_a_unit(before, after, text):
     value[:] = before
     value[len(value) // 2 :] = after
     made.gap = None
-    [turn] = metric_changes(made.case())
+    [turn] = find_metric_changes(made.case())
     assert turn.text == f"cpu.utilization of worker-1 rose {text}"
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_is_no_change(seed):
-    assert metric_changes(batch(np.random.default_rng(seed)).case()) == []
+    assert find_metric_changes(batch(np.random.default_rng(seed)).case()) == []
 
 
 def test_too_few_points_say_nothing():
@@ -43,7 +43,7 @@ def test_too_few_points_say_nothing():
     made.length = WINDOW * STEP
     made.series = {key: value[:WINDOW] for key, value in made.series.items()}
     made.nodes = {}
-    assert metric_changes(made.case()) == []
+    assert find_metric_changes(made.case()) == []
 
 
 def test_a_minute_of_many_warnings_is_a_peak():

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jobmeter.collect.base import NodeIdentity
-from jobmeter.collect.kernel import event_of_line
+from jobmeter.collect.kernel import parse_event
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.incidents import APART_MS, IncidentReport, incidents
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.incidents import APART_MS, IncidentReport, group_incidents
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.event import Event, EventSource, Level
 from jobmeter.model.finding import Evidence
@@ -47,7 +47,7 @@ def reported(draw, spacing):
 @given(reported(2 * APART_MS + 1))
 def test_incidents_are_counted_whatever_the_order_delay_and_copies_of_reports(case):
     count, reports = case
-    found = incidents(reports)
+    found = group_incidents(reports)
     assert len(found) == count
     assert sum(map(len, found)) == len({one.digest for one in reports})
     for some in found:
@@ -68,14 +68,14 @@ def test_incidents_that_every_source_reports_are_counted_however_close_they_are(
     events = [report(SOURCES[2], START + time + delay, number) for number, time in enumerate(times)]
     reports = [*lines, *events, *lines]
     random.shuffle(reports)
-    assert len(incidents(reports)) == len(times)
+    assert len(group_incidents(reports)) == len(times)
 
 
 @given(st.lists(st.tuples(st.sampled_from(SOURCES), st.integers(0, 20_000)), max_size=40))
 def test_the_count_lies_between_that_of_the_busiest_source_and_of_all_reports(given_reports):
     reports = [report(source, START + time) for source, time in given_reports]
     by_source = [len({time for one, time in given_reports if one == source}) for source in SOURCES]
-    assert max(by_source) <= len(incidents(reports)) <= len(set(given_reports))
+    assert max(by_source) <= len(group_incidents(reports)) <= len(set(given_reports))
 
 
 NODE = "node-7"
@@ -105,13 +105,13 @@ def xid_line(time, code=79, address=ADDRESS, stream="kernel"):
 
 
 def event_of(line, delay=0):
-    record = event_of_line(line.text, line.time_ns // NS_PER_MS + delay, NodeIdentity(NODE))
+    record = parse_event(line.text, line.time_ns // NS_PER_MS + delay, NodeIdentity(NODE))
     assert record is not None
     return Event(**{name: getattr(record, name) for name in record.__struct_fields__})
 
 
 def found(case, name):
-    which = [rule for rule in rules() if rule.name == name]
+    which = [rule for rule in list_rules() if rule.name == name]
     return examine(case, THRESHOLDS, which)
 
 

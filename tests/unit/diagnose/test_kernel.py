@@ -4,8 +4,8 @@ import pytest
 
 from jobmeter.access.principal import Scope
 from jobmeter.collect.base import NodeIdentity
-from jobmeter.collect.kernel import event_of_line
-from jobmeter.diagnose.kernel import QUIET, faults_of_nodes, kernel_lines
+from jobmeter.collect.kernel import parse_event
+from jobmeter.diagnose.kernel import QUIET, read_kernel_lines, read_node_faults
 from jobmeter.errors import NotFoundError
 from jobmeter.model.event import Event, EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobView, Replica
@@ -49,12 +49,12 @@ def view(*, devices):
 
 @pytest.mark.parametrize(("devices", "times"), [(True, [5, 6]), (False, [6])])
 def test_what_is_about_the_job_or_its_devices(devices, times):
-    found = kernel_lines(Answers(), Scope(None), view(devices=devices), TimeRange(0, 1))
+    found = read_kernel_lines(Answers(), Scope(None), view(devices=devices), TimeRange(0, 1))
     assert [line.time_ns for line in found] == times
 
 
 def test_nothing_for_a_reader_of_the_job_alone():
-    assert kernel_lines(Answers(), Scope(None, "mine"), view(devices=True), TimeRange(0, 1)) == ()
+    assert read_kernel_lines(Answers(), Scope(None, "mine"), view(devices=True), TimeRange(0, 1)) == ()
 
 
 def noise(count):
@@ -64,7 +64,7 @@ def noise(count):
 @pytest.mark.parametrize(("lines", "questions"), [(QUIET - len(LINES), 1), (3 * QUIET, 2)])
 def test_lines_of_a_quiet_and_a_talkative_kernel_are_found_alike(lines, questions):
     answers = Answers(lines=[*noise(lines), *LINES])
-    found = kernel_lines(answers, Scope(None), view(devices=True), TimeRange(0, 1))
+    found = read_kernel_lines(answers, Scope(None), view(devices=True), TimeRange(0, 1))
     assert [line.time_ns for line in found] == [5, 6]
     # The conditions of all rules are asked of the engine for a kernel that said much.
     assert len(answers.questions) == questions
@@ -76,7 +76,7 @@ NS = 1_000_000
 
 def made_of(text, time_ms, node="n"):
     """The event that an agent makes of a line of the kernel."""
-    record = event_of_line(text, time_ms, NodeIdentity(node))
+    record = parse_event(text, time_ms, NodeIdentity(node))
     assert record is not None
     return Event(**{name: getattr(record, name) for name in record.__struct_fields__})
 
@@ -89,7 +89,7 @@ ALL = Scope(None)
 
 
 def faults(events, scope=ALL, **visible):
-    return faults_of_nodes(Answers(events), scope, view(**{"devices": True, **visible}), TimeRange(0, 10_000))
+    return read_node_faults(Answers(events), scope, view(**{"devices": True, **visible}), TimeRange(0, 10_000))
 
 
 def test_faults_are_those_of_nodes_where_the_job_had_a_device():
@@ -104,7 +104,7 @@ def test_a_link_that_flaps_all_the_time_does_not_hide_what_ended_the_job():
         LogLine(time_ns=at, text=f"eth0: Link is Down {at}", node="n", facility="kern") for at in range(1, 1_000)
     ]
     lines = [*flapping, line_of(XID, 5_000)]
-    found = kernel_lines(Answers(lines=lines), ALL, view(devices=True), TimeRange(0, 10_000))
+    found = read_kernel_lines(Answers(lines=lines), ALL, view(devices=True), TimeRange(0, 10_000))
     assert [line.text for line in found][-1] == XID
     assert found[0].time_ns == 1
     assert [line.order for line in found] == sorted({line.order for line in found})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.diagnosed import found
 from tests.support.training import LEVELS, Training
 
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE
 
@@ -107,7 +107,7 @@ def test_a_fault_is_found_at_any_interval_from_any_moment_on(fault, data):
         [one] = own
         assert one.subject.name in {f"worker-{chosen}", f"node-{chosen}/gpu0"}
         assert f"worker-{chosen} (node-{chosen}" in one.sentence
-    if job.state is JobState.RUNNING and next(rule for rule in rules() if rule.name == fault.rule).running:
+    if job.state is JobState.RUNNING and next(rule for rule in list_rules() if rule.name == fault.rule).running:
         open_ones = [one for one in sampled.findings_while_running() if one.rule == fault.rule]
         assert open_ones
         if since:  # the window of half an hour began later, perhaps

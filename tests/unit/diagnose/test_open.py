@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.support.fakes import NOW
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.finding_events import add_reported, make_end_event, opening, read_reported_findings
+from jobmeter.diagnose.finding_events import add_reported, make_end_event, make_opening, read_reported_findings
 from jobmeter.diagnose.open import MOST_OPEN, Open, OpenFindings
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.event import Event, EventType
 from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject
@@ -64,7 +64,7 @@ def test_each_time_that_it_holds_is_reported_once_when_it_opens_and_once_when_it
         assert {one.rule for one in change.opened} == after - was
         assert {key[0] for key, _ in change.closed} == was - after
         assert before <= was | after
-        events += [opening("p", "j", one, now) for one in change.opened]
+        events += [make_opening("p", "j", one, now) for one in change.opened]
         events += [make_end_event("p", "j", key, now, since) for key, since in change.closed]
         assert findings.rules == after == _open(events)
     reported = read_reported_findings(map(event, events))
@@ -92,7 +92,7 @@ def test_a_server_that_begins_anew_goes_on_with_what_the_events_say(course, cut)
             reported = [one for one in read_reported_findings(map(event, events)) if one.ended is None]
             parts = OpenFindings({one.key: Open(one.opened.time, now, one.severity) for one in reported})
         change = parts.update(found, now, now, HOLD)
-        events += [opening("p", "j", one, now) for one in change.opened]
+        events += [make_opening("p", "j", one, now) for one in change.opened]
         events += [make_end_event("p", "j", key, now, since) for key, since in change.closed]
         opened = {one.rule for one in whole.update(found, now, now, HOLD).opened}
         # It opens nothing that was open, and what is open may stay so for longer: when it last held is not told.
@@ -121,7 +121,7 @@ def test_what_is_less_bad_than_before_stays_open_until_it_is_over():
 
 def test_a_rule_that_is_evaluated_while_jobs_run_can_open_a_finding():
     """Its evaluation would be for nothing else."""
-    for rule in rules():
+    for rule in list_rules():
         found = [
             one.severity
             for make in FAULTS[rule.name]
@@ -146,13 +146,13 @@ def test_a_job_has_a_bounded_number_of_open_findings():
 
 def test_the_events_name_the_rule_whom_it_is_about_and_how_long_it_was():
     one = finding("xid", "n1/0000:3b:00", kind="device")
-    opened = event(opening("p", "j", one, NOW))
+    opened = event(make_opening("p", "j", one, NOW))
     ended = event(make_end_event("p", "j", ("xid", one.subject), NOW + 3 * MINUTE, NOW))
     assert (opened.type, opened.object, opened.level) == (EventType.FINDING, one.subject, "error")
     assert ended.type is EventType.FINDING
     assert ended.message == "xid (device n1/0000:3b:00): it is found no longer, 3 min after it was reported"
     [reported] = read_reported_findings([opened, ended])
-    again = reported.finding(NOW + 9 * MINUTE)
+    again = reported.build_finding(NOW + 9 * MINUTE)
     assert (again.rule, again.subject, again.severity) == ("xid", one.subject, Severity.CRITICAL)
     assert (again.start, again.end) == (NOW - MINUTE, NOW + 3 * MINUTE)  # from when the fault began
     assert [part.text for part in again.evidence] == [
@@ -165,7 +165,7 @@ def test_the_events_name_the_rule_whom_it_is_about_and_how_long_it_was():
 
 def test_a_finding_of_the_rules_replaces_the_event_of_it():
     one = finding()
-    reported = read_reported_findings([event(opening("p", "j", one, NOW))])
+    reported = read_reported_findings([event(make_opening("p", "j", one, NOW))])
     assert add_reported([one], reported, NOW, running=True) == [one]
     assert len(add_reported([], reported, NOW, running=True)) == 1
     assert add_reported([], reported, NOW, running=False) == []
@@ -189,7 +189,7 @@ def test_one_that_gets_worse_is_reported_once_more(course, cut):
             reported = read_reported_findings(events)
             findings = OpenFindings({one.key: Open(one.opened.time, now, one.severity) for one in reported})
         change = findings.update([finding(severity=severity, end=now)], now, now, HOLD)
-        events += [event(opening("p", "j", one, now)) for one in change.opened]
+        events += [event(make_opening("p", "j", one, now)) for one in change.opened]
         [one] = read_reported_findings(events)
         assert one.severity is max(course[: at + 1], key=list(Severity).index)
         assert one.opened.time == NOW
@@ -197,7 +197,7 @@ def test_one_that_gets_worse_is_reported_once_more(course, cut):
 
 
 def test_an_open_finding_begins_when_its_report_says():
-    reported = read_reported_findings([event(opening("p", "j", finding(), NOW))])
+    reported = read_reported_findings([event(make_opening("p", "j", finding(), NOW))])
     later = finding(start=NOW - 3 * MINUTE, end=NOW + MINUTE)
     [one] = add_reported([later], reported, NOW + MINUTE, running=True)
     assert one.start == NOW - MINUTE

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.signal import Signal, align_signals, median, trend
+from jobmeter.diagnose.signal import Signal, align_signals, compute_median, compute_trend
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.time import TimeRange
-from jobmeter.query.stretches import sustained
+from jobmeter.query.stretches import find_sustained
 
 THRESHOLDS = load()
 _SERIES = (
@@ -97,10 +97,10 @@ def points(seconds):
 def test_a_condition_holds_until_a_false_point_or_a_gap():
     time = points([0, 10, 20, 30, 40, 50, 100, 110, 120])
     true = np.array([1, 1, 1, 0, 1, 1, 1, 1, 1], np.bool_)
-    found = sustained(time, true, 20_000)
+    found = find_sustained(time, true, 20_000)
     assert [(one.start, one.end) for one in found] == [(0, 30_000), (40_000, 60_000), (100_000, 130_000)]
-    assert sustained(time, true, 31_000) == []
-    assert sustained(time[:1], true[:1], 0) == []
+    assert find_sustained(time, true, 31_000) == []
+    assert find_sustained(time[:1], true[:1], 0) == []
 
 
 @given(
@@ -112,7 +112,7 @@ def test_a_few_odd_points_do_not_bend_a_trend(slope, start, odd):
     time = points(np.arange(0, 1000, 10))
     value = start + slope * time / 1000
     value[list(odd)] += 1e4
-    assert trend(time, value).slope == pytest.approx(slope, rel=0.2, abs=0.02)
+    assert compute_trend(time, value).slope == pytest.approx(slope, rel=0.2, abs=0.02)
 
 
 def test_lines_side_by_side_lack_what_was_not_measured():
@@ -129,9 +129,9 @@ def test_lines_side_by_side_lack_what_was_not_measured():
 
 def test_a_line_at_its_own_times_is_itself_and_at_others_what_was_there_before():
     signal = Signal("m", points([0, 10, 20]), np.array([1.0, 2.0, 3.0]))
-    assert signal.at(points([0, 10, 20])).tolist() == [1.0, 2.0, 3.0]
-    assert signal.at(points([5, 15, 25])).tolist() == [1.0, 2.0, 3.0]
-    assert np.isnan(signal.at(points([-1, 0, 90]))).tolist() == [True, False, True]
+    assert signal.read_at(points([0, 10, 20])).tolist() == [1.0, 2.0, 3.0]
+    assert signal.read_at(points([5, 15, 25])).tolist() == [1.0, 2.0, 3.0]
+    assert np.isnan(signal.read_at(points([-1, 0, 90]))).tolist() == [True, False, True]
 
 
 @given(
@@ -145,7 +145,7 @@ def test_the_median_of_lines_leaves_out_what_is_not_there(shape, axis, seed, gap
     random = np.random.default_rng(seed)
     values = random.normal(size=shape)
     values[random.random(shape) < gaps] = np.nan
-    np.testing.assert_array_equal(median(values, axis), np.nanmedian(values, axis=axis))
+    np.testing.assert_array_equal(compute_median(values, axis), np.nanmedian(values, axis=axis))
 
 
 def test_the_coverage_of_each_member_is_that_of_its_own_times():
@@ -157,8 +157,8 @@ def test_the_coverage_of_each_member_is_that_of_its_own_times():
     own = [Signal("gpu.temperature", time, np.full(len(time), 50.0)) for time in (dense, sparse, dense)]
     judged = {**THRESHOLDS["thermal"], "warm_up": 0.0}
     case = replace(case, means={"gpu.temperature": own})
-    assert [len(one) for one in case.signals("gpu.temperature", judged)] == [10, 10]
-    assert case.signals("gpu.temperature", judged, reaching=50.1) == []
+    assert [len(one) for one in case.select_signals("gpu.temperature", judged)] == [10, 10]
+    assert case.select_signals("gpu.temperature", judged, reaching=50.1) == []
     assert case.has_signals("gpu.temperature", judged)
     assert not case.has_signals("npu.temperature", judged)
 

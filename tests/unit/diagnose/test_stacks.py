@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from jobmeter.diagnose.places import may_work, place_of
+from jobmeter.diagnose.places import describe_place, may_work
 from jobmeter.diagnose.stack_findings import add_stacks
 from jobmeter.diagnose.stacks import compare
 from jobmeter.model.event import STACK_EVIDENCE, Event, EventSource, Level
@@ -196,7 +196,7 @@ def test_a_named_rank_may_be_slow_instead_of_stuck(reason):
 
 def test_a_poll_is_no_network_filesystem():
     evidence = RankEvidence(replica="w", state="S", wait="poll_schedule_timeout.constprop.0")
-    assert place_of(evidence).startswith("waits for data from another process")
+    assert describe_place(evidence).startswith("waits for data from another process")
     assert not may_work(evidence)
 
 

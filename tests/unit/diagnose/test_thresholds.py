@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.errors import ConfigurationError
 
@@ -16,7 +16,7 @@ def written(folder, text):
 def test_every_threshold_has_an_origin_and_belongs_to_a_rule():
     tables = load().tables
     assert all(one.origin for table in tables.values() for one in table.values())
-    assert set(tables) - {"common", "causes", "running"} <= {rule.name for rule in rules()}
+    assert set(tables) - {"common", "causes", "running"} <= {rule.name for rule in list_rules()}
 
 
 def test_a_file_replaces_some(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from tests.support import frames as write
 from tests.support.fakes import NOW, WRITER, FakeRegistry, SetClock
 from tests.support.memory_store import MemoryStore
-from tests.support.waiting import turn
+from tests.support.waiting import turn, until
 
 from jobmeter.errors import InvalidRequestError, ThrottledError, UnavailableError
 from jobmeter.ingest.pipeline import IngestPipeline
@@ -80,6 +80,20 @@ def test_a_list_of_series_that_came_before_needs_no_thread(pipeline, store, code
     (receipt,) = begun(pipeline, body(NOW - 1_000, 2.0, codec=codec))
     assert receipt == Receipt(accepted=2)
     assert store.values(USAGE) == store.values(LIMIT) == {NOW - 2_000: 1.0, NOW - 1_000: 2.0}
+
+
+def test_a_retention_that_is_about_to_expire_is_read_again_while_bodies_are_taken(store):
+    registry = FakeRegistry()
+    pipeline = IngestPipeline(store, registry, SetClock(), Limits())
+    pipeline.submit(body(NOW - 2_000, 1.0), WRITER).wait()
+    registry.expiring.add("default")
+
+    async def main():
+        assert await taken(pipeline, body(NOW - 1_000, 2.0)) == Receipt(accepted=2)
+        await until(lambda: not registry.expiring)
+
+    asyncio.run(main())
+    pipeline.close()
 
 
 def test_new_series_or_records_are_left_to_a_worker_and_store_nothing(pipeline, store):

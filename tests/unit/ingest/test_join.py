@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jobmeter.ingest.join import drop_unused, join, select
 from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.series import Series
-from jobmeter.model.series_table import list_of, make_batch, series_of
+from jobmeter.model.series_table import list_of, list_series, make_batch
 
 SERIES = [Series("cpu.usage", job=f"j{at}") for at in range(6)]
 
@@ -55,6 +55,6 @@ def test_some_series_are_taken_out_with_their_rows(part, expected):
 def test_a_batch_whose_series_have_keys_stays_as_it_is():
     batch = join([SampleBatch(SERIES, np.array([0], np.uint32), np.array([1]), np.array([1.0]))])
     assert join([batch]) is batch
-    assert list(series_of(batch)) == SERIES
+    assert list(list_series(batch)) == SERIES
     with pytest.raises(TypeError):
-        series_of(SampleBatch(SERIES, batch.index, batch.time, batch.value))
+        list_series(SampleBatch(SERIES, batch.index, batch.time, batch.value))

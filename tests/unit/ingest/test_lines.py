@@ -26,7 +26,7 @@ from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, SECOND
 from jobmeter.settings import Limits
 from jobmeter.store.base import LogSelector, ReadBudget
-from jobmeter.wire.native.logs import logs_frame
+from jobmeter.wire.native.logs import make_logs_frame
 
 NS = 1_000_000
 TEAM = Principal(id="k", name="w", role=Role.WRITER, project="team")
@@ -72,13 +72,15 @@ def test_lines_are_stored_and_record_their_job(house):
 def test_a_body_may_mix_lines_with_samples_and_records(house):
     sample = write.frame(write.payload([(Series("cpu.usage", job="j1"), [(NOW, 1.0)])]))
     record = write.frame(b'{"jobs":[{"job_id":"j1"}]}', kind=2)
-    receipt = house.pipeline.submit(sample + logs_frame([line("x")]) + record + logs_frame([line("y")]), WRITER).wait()
+    receipt = house.pipeline.submit(
+        sample + make_logs_frame([line("x")]) + record + make_logs_frame([line("y")]), WRITER
+    ).wait()
     assert (receipt.accepted, receipt.records, receipt.lines) == (1, 1, 2)
     assert [one.text for one in house.lines()] == ["x", "y"]
 
 
 def test_lines_without_a_project_are_the_keys_own(house):
-    house.pipeline.submit(logs_frame([line(project="")]), TEAM).wait()
+    house.pipeline.submit(make_logs_frame([line(project="")]), TEAM).wait()
     assert [one.project for one in house.lines("team")] == ["team"]
 
 
@@ -129,7 +131,9 @@ def test_what_is_wrong_is_named_and_nothing_of_the_request_is_stored(house, wron
 
 def test_a_damaged_frame_behind_good_ones_leaves_nothing(house):
     with pytest.raises(InvalidRequestError):
-        house.pipeline.submit(logs_frame([line()]) + write.frame(b'{"streams":[{"job":"j1"}]}', kind=3), WRITER).wait()
+        house.pipeline.submit(
+            make_logs_frame([line()]) + write.frame(b'{"streams":[{"job":"j1"}]}', kind=3), WRITER
+        ).wait()
     assert house.is_empty()
 
 

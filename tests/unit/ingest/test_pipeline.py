@@ -35,8 +35,8 @@ from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.registry.open import open_registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget
-from jobmeter.wire.native.encode import records_frame
-from jobmeter.wire.native.logs import logs_frame
+from jobmeter.wire.native.encode import make_records_frame
+from jobmeter.wire.native.logs import make_logs_frame
 
 USAGE = Series("cpu.usage", job="j1", replica="worker-0", node="n1")
 ALL = TimeRange(0, MAX_TIME_MS)
@@ -493,7 +493,7 @@ def test_records_are_limited_by_request(house):
     with pytest.raises(LimitExceededError, match="JOBMETER_LIMIT_REQUEST_RECORDS") as refused:
         pipeline.submit_records(Records(jobs=jobs), WRITER)
     assert refused.value.field == "records"
-    frames = records_frame(Records(jobs=jobs[:2])) + records_frame(Records(jobs=jobs[2:]))
+    frames = make_records_frame(Records(jobs=jobs[:2])) + make_records_frame(Records(jobs=jobs[2:]))
     with pytest.raises(LimitExceededError):
         pipeline.submit(frames, WRITER).wait()
     assert pipeline.submit_records(Records(jobs=jobs[:3]), WRITER) == 3
@@ -540,7 +540,7 @@ def test_a_request_that_was_stored_in_part_is_sent_again_and_all_of_it_counts_on
     store = MemoryStore()
     store.logs = logs = Failing()
     lines = [LogLine(time_ns=NOW * 1_000_000, text="epoch 1", job="j1", replica="worker-0")]
-    body = write.samples([(USAGE, [(NOW, 1.0)])]) + logs_frame(lines)
+    body = write.samples([(USAGE, [(NOW, 1.0)])]) + make_logs_frame(lines)
     with closing(IngestPipeline(store, FakeRegistry(), SetClock(), Limits())) as pipeline:
         with pytest.raises(UnavailableError, match="the disk is full"):
             pipeline.submit(body, WRITER).wait()

@@ -16,7 +16,7 @@ from tests.support.prometheus import request_1, request_2
 from jobmeter.kernel import json as json_kernel
 from jobmeter.kernel.otlp import scan
 from jobmeter.kernel.remote_write import scan_1, scan_2
-from jobmeter.kernel.samples import columns
+from jobmeter.kernel.samples import copy_columns
 from jobmeter.kernel.text_table import Texts, TextTable
 from jobmeter.wire.json_shape import DEPTHS
 
@@ -68,7 +68,7 @@ def _columns(data: bytes) -> None:
     """As many series and samples as the first bytes say and there is room for."""
     series, rows = data[:1] or b"\0", data[1:2] or b"\0"
     if 4 * series[0] + 16 * rows[0] <= len(data):
-        columns(data, 0, series[0], rows[0])
+        copy_columns(data, 0, series[0], rows[0])
 
 
 TARGETS: tuple[Callable[[bytes], object], ...] = (

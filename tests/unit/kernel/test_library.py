@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from jobmeter import kernel
-from jobmeter.kernel.abi import number
-from jobmeter.kernel.library import load, pointer
+from jobmeter.kernel.abi import compute_number
+from jobmeter.kernel.library import load, point_to
 
 FOLDER = Path(kernel.__file__).parent
 
 
 def test_an_array_lives_for_as_long_as_its_pointer():
     array = np.arange(5)
-    place, reference = pointer(array), weakref.ref(array)
+    place, reference = point_to(array), weakref.ref(array)
     assert place.value == array.ctypes.data
     del array
     gc.collect()
@@ -46,14 +46,14 @@ def test_a_library_of_other_sources_is_not_used(sources):
 
 
 def test_every_source_changes_the_number(sources):
-    before = number(sources)
+    before = compute_number(sources)
     assert 0 < before < 2**63
     for file in sources.glob("*.[ch]"):
         text = file.read_bytes()
         file.write_bytes(text + b" ")
-        assert number(sources) != before
+        assert compute_number(sources) != before
         file.write_bytes(text)
-    assert number(sources) == before
+    assert compute_number(sources) == before
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,9 @@ def labels_of(written, at):
 @example(part(4, b"") * 3 + part(5, part(1, b"\x00\x01") + part(1, b"\x01\x02")))
 @example(part(5, part(1, varint(2**32 - 1))) + part(4, b""))
 def test_the_scan_and_plain_python_read_and_refuse_alike(data):
-    assert outcome(decode.decode_1, data) == outcome(decode.reference_1, data)
+    assert outcome(decode.decode_1, data) == outcome(decode.decode_reference_1, data)
     assert outcome(partial(decode.decode_2, symbol_cache=SYMBOLS), data) == outcome(
-        partial(decode.reference_2, symbol_cache=SYMBOLS), data
+        partial(decode.decode_reference_2, symbol_cache=SYMBOLS), data
     )
 
 

@@ -35,7 +35,7 @@ def test_the_columns_are_those_of_numpy(monkeypatch, few):
         at = int(chance.integers(0, 9))
         data = payload(counts, time, value, at)
         expected = oracle.columns(data, at, series, count)
-        found = samples.columns(data, at, series, count)
+        found = samples.copy_columns(data, at, series, count)
         assert found is not None
         assert content(found) == content(expected)
         assert found.time.flags.aligned
@@ -47,7 +47,7 @@ def test_the_columns_are_those_of_numpy(monkeypatch, few):
 def test_a_value_that_is_not_finite_leaves_no_extremes(bad, place):
     value = [1.0, 2.0, 3.0]
     value[place] = bad
-    for columns in (samples.columns, oracle.columns):
+    for columns in (samples.copy_columns, oracle.columns):
         found = columns(payload([3], [1, 2, 3], value), 0, 1, 3)
         assert found is not None
         assert repr([*map(float, found.extremes or ())]) == "[nan, nan]"
@@ -56,11 +56,11 @@ def test_a_value_that_is_not_finite_leaves_no_extremes(bad, place):
 @pytest.mark.parametrize(("counts", "rows"), [([1, 1], 3), ([2, 2], 3), ([2**32 - 1, 4], 3), ([], 1), ([0], 1)])
 def test_counts_that_do_not_add_up_are_no_columns(counts, rows):
     data = payload(counts, range(rows), range(rows))
-    assert samples.columns(data, 0, len(counts), rows) is None
+    assert samples.copy_columns(data, 0, len(counts), rows) is None
     assert oracle.columns(data, 0, len(counts), rows) is None
 
 
 @pytest.mark.parametrize(("at", "series", "rows"), [(1, 1, 2), (0, 2, 2), (0, 1, 3), (-1, 1, 2)])
 def test_columns_beyond_the_data_are_an_error(at, series, rows):
     with pytest.raises(IndexError, match=f"{series} series and {rows} samples"):
-        samples.columns(payload([2], [1, 2], [1.0, 2.0]), at, series, rows)
+        samples.copy_columns(payload([2], [1, 2], [1.0, 2.0]), at, series, rows)

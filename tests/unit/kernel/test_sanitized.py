@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobmeter import kernel
-from jobmeter.kernel.abi import number
+from jobmeter.kernel.abi import compute_number
 
 FOLDER = Path(kernel.__file__).parent
 TESTS = Path(__file__).parent
@@ -62,7 +62,7 @@ def sanitized(tmp_path_factory):
     if not Path(run_time).is_absolute():
         pytest.skip("gcc's address sanitizer is not installed")
     library = tmp_path_factory.mktemp("sanitized") / "kernel.so"
-    abi = f"-DJOBMETER_ABI=INT64_C({number(FOLDER)})"
+    abi = f"-DJOBMETER_ABI=INT64_C({compute_number(FOLDER)})"
     sources = sorted(map(str, FOLDER.glob("*.c")))
     subprocess.run([compiler, *FLAGS, *SANITIZERS, abi, "-o", str(library), *sources], check=True)
     return library, run_time

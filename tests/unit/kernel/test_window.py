@@ -8,7 +8,7 @@ from jobmeter.kernel import window as kernel
 from jobmeter.model.batch import References, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.time import TimeRange
-from jobmeter.query.reduce import FIELDS, bucket
+from jobmeter.query.reduce import FIELDS, build_buckets
 from jobmeter.query.table import ResultTable, join
 from jobmeter.store.window.window import Window
 
@@ -21,7 +21,7 @@ SAMPLES = st.dictionaries(
 def _window(writes: list[dict[tuple[int, int], float]]) -> tuple[Window, SeriesKeys, dict[tuple[int, int], float]]:
     window = Window(NOW, 2**20)
     keys = SeriesKeys(np.array([1, 1, 2, 2], np.uint64), np.array([11, 12, 13, 14], np.uint64))
-    window.adopt(keys, SampleColumns.empty(), 0)
+    window.adopt(keys, SampleColumns.make_empty(), 0)
     expected: dict[tuple[int, int], float] = {}
     for rows in writes:
         expected.update(rows)
@@ -50,10 +50,10 @@ def test_samples_and_buckets_are_those_of_the_slow_way(writes, start, length, st
     for name in ("index", "time", "value"):
         assert np.array_equal(getattr(found, name), getattr(columns, name))
     counters = np.array([True, False, True, False])
-    ours, theirs = References.none(4), References.none(4)
+    ours, theirs = References.make_empty(4), References.make_empty(4)
     made = window.read_buckets(keys, span, step, counters, ours)
     assert made is not None
-    wanted = bucket(columns, step, counters, theirs)
+    wanted = build_buckets(columns, step, counters, theirs)
     for name in FIELDS:
         assert np.allclose(getattr(made, name).astype(float), getattr(wanted, name).astype(float)), name
     assert np.array_equal(ours.time, theirs.time)
@@ -74,7 +74,7 @@ def test_lines_are_the_joined_means_of_the_slow_way(writes, start, length, step,
     window, keys, expected = _window(writes)
     span = TimeRange(start, start + length)
     columns = _columns(expected, span)
-    made = bucket(columns, step, np.zeros(4, np.bool_), References.none(4))
+    made = build_buckets(columns, step, np.zeros(4, np.bool_), References.make_empty(4))
     grid = kernel.WindowGrid(np.array(line), np.array(how, np.uint8))
     found = window.average_lines(keys, grid, span, step, 1_000)
     assert found is not None
@@ -107,7 +107,7 @@ def test_the_last_sample_before_a_time_is_that_of_the_slow_way(writes, before):
 
 def test_more_samples_than_allowed_are_no_answer():
     window, keys, _ = _window([{(0, time): 1.0 for time in range(100)}])
-    last = References.none(4)
+    last = References.make_empty(4)
     span, gauges = TimeRange(0, 1000), np.zeros(4, np.bool_)
     assert window.read_buckets(keys, span, 10, gauges, last, most=99) is None
     assert window.read_buckets(keys, span, 10, gauges, last, most=100) is not None

@@ -25,7 +25,7 @@ import json, runpy, sys
 from click.testing import CliRunner
 from jobmeter.cli.main import cli
 from jobmeter.cli.resource_columns import COLUMNS
-from jobmeter.diagnose.wording import title
+from jobmeter.diagnose.wording import find_title
 from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS
 from jobmeter.server.native.router import ENDPOINTS
 import msgspec
@@ -36,7 +36,7 @@ print(json.dumps({
     "terminal": CliRunner().invoke(cli, ["catalog"], env={"COLUMNS": "300"}).stdout,
     "entry": json.loads(CliRunner().invoke(cli, ["catalog", "--metric", "cpu.frequency", "--json"]).stdout),
     "columns": COLUMNS,
-    "sentence": title("cpu.frequency"),
+    "sentence": find_title("cpu.frequency"),
     "defaults": [CORE_METRICS, SUMMARY_METRICS],
     "endpoint": endpoint["metrics"],
     "reference": docs["catalog_page"](),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jobmeter.model.line_level import level_in
+from jobmeter.model.line_level import find_level
 
 STATED = [
     ("ERROR: x", "error"),
@@ -210,17 +210,17 @@ NOT_STATED = [
 
 @pytest.mark.parametrize(("text", "level"), STATED)
 def test_a_line_states_its_level(text, level):
-    assert level_in(text) == level
+    assert find_level(text) == level
 
 
 @pytest.mark.parametrize("text", NOT_STATED)
 def test_prose_counts_and_names_of_files_state_no_level(text):
-    assert level_in(text) is None
+    assert find_level(text) is None
 
 
 @given(st.text(max_size=300))
 def test_any_text_has_a_level_or_none(text):
-    level_in(text)
+    find_level(text)
 
 
 LEVELS = {
@@ -294,25 +294,25 @@ def stated(draw):
 @given(stated())
 def test_a_level_is_found_behind_any_header_in_any_form(line):
     text, level = line
-    assert level_in(text) == level, text
+    assert find_level(text) == level, text
 
 
 @given(stated())
 def test_colours_of_a_terminal_change_nothing(line):
     text, level = line
     coloured = " ".join(f"\x1b[1;31m{word}\x1b[0m" for word in text.split(" "))
-    assert level_in(coloured) == level, text
+    assert find_level(coloured) == level, text
 
 
 @given(headers(), st.sampled_from(sorted(LETTERS)), PROSE, st.booleans())
 def test_letters_of_glog_are_levels(header, letter, text, bracket):
     line = f"{letter}1124 15:00:00.123456   12345 file.cc:12] {text}"
-    assert level_in(header + ("[" + line if bracket else line)) == LETTERS[letter]
+    assert find_level(header + ("[" + line if bracket else line)) == LETTERS[letter]
 
 
 @given(headers(), PROSE)
 def test_sentences_state_no_level_whatever_words_they_have(header, text):
-    assert level_in(header + text) is None, header + text
+    assert find_level(header + text) is None, header + text
 
 
 @given(
@@ -323,14 +323,14 @@ def test_sentences_state_no_level_whatever_words_they_have(header, text):
     st.sampled_from(["", "%", ", 3 more", " | 4", "/10"]),
 )
 def test_counts_and_measures_state_no_level(header, word, case, number, behind):
-    assert level_in(f"{header}{case(word)}: {number}{behind}") is None
+    assert find_level(f"{header}{case(word)}: {number}{behind}") is None
 
 
 @given(st.integers(0, 999), PROSE)
 def test_the_priority_of_syslog_is_the_level(number, text):
     expected = ["error", "error", "error", "error", "warning", "info", "info", "debug"][number % 8]
     for line in (f"<{number}>{text}", f"<{number}>1 2026-11-20T15:00:00Z host app 1 - - {text}"):
-        found = level_in(line)
+        found = find_level(line)
         assert found == (expected if number < 192 else None)
 
 
@@ -347,4 +347,4 @@ def test_a_level_is_found_anywhere_in_a_json_line(level, data, others, header):
     case = data.draw(st.sampled_from([str.upper, str.lower, str.capitalize]))
     entry = list({**others, key: case(word)}.items())
     line = json.dumps(dict(data.draw(st.permutations(entry))))
-    assert level_in(header + line) == level
+    assert find_level(header + line) == level

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.model.event import Level
-from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes, cut_text, level_of
+from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes, cut_text, parse_level
 
 
 @given(st.integers(-20, 70_000), st.sampled_from(["a", "é", "中", "\U0001f600"]), st.integers(0, 3))
@@ -31,4 +31,4 @@ def test_a_line_is_cut_at_a_character_and_says_what_is_missing(more, character, 
     [("WARN", Level.WARNING), ("Fatal", Level.ERROR), ("trace", Level.DEBUG), ("notice", Level.INFO), ("loud", None)],
 )
 def test_words_for_levels(word, level):
-    assert level_of(word) is level
+    assert parse_level(word) is level

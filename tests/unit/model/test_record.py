@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import JobState
-from jobmeter.model.record import decode_record, decode_records, limits_of, record_time, replicas_of
+from jobmeter.model.record import decode_record, decode_records, list_replicas, normalize_limits, record_time
 from jobmeter.model.time import parse_time
 
 FULL = {
@@ -35,8 +35,8 @@ def test_a_full_record_is_read():
     record = decode_record(json.dumps(FULL).encode())
     assert (record.job_id, record.state, record.project) == ("dlc1", JobState.RUNNING, "team")
     assert record_time(record.created, "created") == record.start == parse_time("2026-01-01")
-    assert [replica.name for replica in replicas_of(record)] == ["worker-0", "worker-1"]
-    assert limits_of(record.limits or {}) == {"cpu.limit": 8.0, "memory.limit": 1024.0}
+    assert [replica.name for replica in list_replicas(record)] == ["worker-0", "worker-1"]
+    assert normalize_limits(record.limits or {}) == {"cpu.limit": 8.0, "memory.limit": 1024.0}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from jobmeter.model.series import (
     check_name,
     check_project,
     check_series,
-    job_key,
+    compute_job_key,
 )
 
 names = st.just("") | st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:@+*=~-]{0,12}", fullmatch=True)
@@ -57,7 +57,7 @@ def test_ids_are_the_same_on_every_machine_for_ever():
 def test_a_name_moved_from_one_part_to_the_next_is_another_series():
     base = Series("m", node="x")
     assert len({base.id, replace(base, node="", device="x").id, replace(base, node="", cluster="x").id}) == 3
-    assert job_key("a", "b") != job_key("b", "a")
+    assert compute_job_key("a", "b") != compute_job_key("b", "a")
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a/b", "a" * 129, "..", "a\n", "\x1b[0m", "ü", "a'b"])

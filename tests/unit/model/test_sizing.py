@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from jobmeter.cli.main import cli
 from jobmeter.model import sizing
 from jobmeter.model.retention import Retention
-from jobmeter.model.sizing import PlannedFleet, size_of
+from jobmeter.model.sizing import PlannedFleet, compute_size
 
 PAGE = (Path(__file__).parents[3] / "docs/how-to/capacity.md").read_text(encoding="utf-8")
 FLEETS = st.builds(
@@ -62,7 +62,7 @@ def test_figures_are_those_of_the_page(sentence, figure):
 
 @given(FLEETS, st.integers(2, 9))
 def test_more_nodes_need_proportionally_more(fleet, factor):
-    one, many = size_of(fleet), size_of(PlannedFleet(**{**json_of(fleet), "nodes": fleet.nodes * factor}))
+    one, many = compute_size(fleet), compute_size(PlannedFleet(**{**json_of(fleet), "nodes": fleet.nodes * factor}))
     assert many.series == one.series * factor
     assert many.disk - sizing.JOURNAL_BYTES == pytest.approx((one.disk - sizing.JOURNAL_BYTES) * factor, abs=3 * factor)
     assert many.servers >= one.servers
@@ -74,7 +74,7 @@ def json_of(fleet):
 
 @given(FLEETS)
 def test_a_server_stores_what_it_is_given(fleet):
-    size = size_of(fleet)
+    size = compute_size(fleet)
     assert size.servers * sizing.STORING_CORES >= size.storing_cores > (size.servers - 1) * sizing.STORING_CORES
     assert size.disk >= size.raw + size.minutes + size.hours
     assert size.memory > size.window
@@ -83,8 +83,8 @@ def test_a_server_stores_what_it_is_given(fleet):
 
 @given(FLEETS, st.integers(2, 64))
 def test_each_worker_process_takes_memory_and_a_core_and_answers(fleet, processes):
-    alone = size_of(replace(fleet, processes=1))
-    size = size_of(replace(fleet, processes=processes))
+    alone = compute_size(replace(fleet, processes=1))
+    size = compute_size(replace(fleet, processes=processes))
     assert (size.memory - alone.memory, size.workers, alone.workers) == (size.workers, processes * 77 * 2**20, 0)
     assert (size.cores, alone.cores) == (processes, sizing.SERVER_CORES)
     assert size.answering_cores <= alone.answering_cores + fleet.answers * sizing.ADMISSION_CPU
@@ -94,7 +94,7 @@ def test_each_worker_process_takes_memory_and_a_core_and_answers(fleet, processe
 def test_the_first_limit_of_many_questions_is_that_of_their_answers():
     asked = PlannedFleet(nodes=1, devices=8, metrics=40, interval_ms=10_000, jobs=1, answers=2_000)
     for processes, times in ((1, 0.5), (2, 2), (64, 2)):
-        size = size_of(replace(asked, processes=processes))
+        size = compute_size(replace(asked, processes=processes))
         assert size.first_limit == "live answers"
         assert size.times == pytest.approx(times, rel=0.05)
     printed = CliRunner().invoke(cli, ["size", "--nodes", "1", "--answers", "9", "--processes", "3"]).stdout

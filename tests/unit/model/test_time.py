@@ -17,7 +17,7 @@ from jobmeter.model.time import (
     TimeRange,
     ceil_to,
     floor_to,
-    iso,
+    format_iso,
     parse_duration,
     parse_time,
 )
@@ -36,7 +36,7 @@ def test_a_time_lies_in_its_epoch_aligned_step(time, step):
 
 @given(moments)
 def test_iso_is_read_back(time):
-    assert parse_time(iso(time)) == time
+    assert parse_time(format_iso(time)) == time
     assert parse_time(str(time)) == parse_time(time) == time
 
 

@@ -19,7 +19,7 @@ class Server(Api):
         super().__init__(transport)
         self.count, self.growth, self.searches = count, growth, []
 
-    def jobs(self, search):
+    def list_jobs(self, search):
         self.searches.append(search)
         newest_first = [JobBody(id=f"j{at}", project="p") for at in reversed(range(self.count))]
         page = newest_first[search.offset or 0 :][: search.limit]

@@ -268,7 +268,7 @@ def test_a_receiver_that_returns_gets_the_newest_values_and_the_facts_again(send
 def test_a_receiver_that_comes_beside_another_gets_the_values_and_the_facts(sender, folder, monkeypatch):
     monkeypatch.setattr("jobmeter.program.sockets._LOOK_SECONDS", 0.0)
     paths = [str(folder / "a.sock")]
-    monkeypatch.setattr(places, "sockets", lambda _value, _user: list(paths))
+    monkeypatch.setattr(places, "list_sockets", lambda _value, _user: list(paths))
     sender.note_meta({"model": "tiny"})
     with receiving(folder / "a.sock"), receiving(folder / "b.sock") as later:
         put(sender, 1, 1, loss=1)
@@ -395,4 +395,4 @@ def test_folders_that_others_can_change_are_left_alone(folder):
     assert not places.is_safe(str(own), os.getuid())
     (folder / "link").symlink_to(folder)
     assert not places.is_safe(str(folder / "link"), os.getuid())
-    assert places.sockets("@x", 5) == ["\0x"]
+    assert places.list_sockets("@x", 5) == ["\0x"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jobmeter.client.bodies import MetricAnswer, MetricLine
 from jobmeter.errors import InvalidRequestError
-from jobmeter.program.metrics import FEW, Metrics, unusual
+from jobmeter.program.metrics import FEW, Metrics, select_unusual
 
 STEP = 60_000
 
@@ -74,7 +74,7 @@ NEAR = st.lists(st.floats(0.96, 1.04), min_size=4, max_size=70)
 
 @given(NEAR, st.floats(1e-3, 1e9))
 def test_lines_within_a_tenth_of_their_median_are_usual_on_any_scale(means, scale):
-    assert unusual([line(rank, [mean * scale]) for rank, mean in enumerate(means)]) == []
+    assert select_unusual([line(rank, [mean * scale]) for rank, mean in enumerate(means)]) == []
 
 
 @given(st.lists(st.floats(0.99, 1.01), min_size=5, max_size=70), st.floats(0.0, 0.7), st.floats(1e-3, 1e9), st.data())
@@ -82,12 +82,12 @@ def test_one_line_far_from_the_others_is_found_wherever_it_stands(means, low, sc
     place = data.draw(st.integers(0, len(means)))
     lines = [line(rank, [mean * scale]) for rank, mean in enumerate([*means[:place], low, *means[place:]])]
     lines[place] = line(place, [low * scale])
-    assert unusual(lines) == [lines[place]]
+    assert select_unusual(lines) == [lines[place]]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_of_few_lines_none_is_unusual(count):
-    assert unusual(ranks(count, slow=(0,))) == []
+    assert select_unusual(ranks(count, slow=(0,))) == []
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ class Server(Api):
         self.now = 0.0
         self.whole_reads = 0
 
-    def job(self, job, project=None, *, summary=True):
+    def read_job(self, job, project=None, *, summary=True):
         assert (job, project) == ("a", "p")
         if summary:
             self.whole_reads += 1

@@ -11,14 +11,14 @@ from tests.support.promql_random import LENGTH_MS, START_MS, Queries, difference
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.promql.evaluate import evaluate
 from jobmeter.promql.parse import parse
-from jobmeter.promql.reads import estimate_brief_cost, reads
+from jobmeter.promql.reads import estimate_brief_cost, list_reads
 
 
 class Prefetched:
     """The samples of each selector in the ranges that were named before, and no others."""
 
     def __init__(self, memory: Memory, query: str, start: int, end: int, step: int) -> None:
-        found = reads(parse(query), np.arange(start, end + 1, step, dtype=np.int64))
+        found = list_reads(parse(query), np.arange(start, end + 1, step, dtype=np.int64))
         self.samples = {one.selector: memory.read(one.selector, one.start_ms, one.end_ms) for one in found}
 
     def read(self, selector, _start, _end):

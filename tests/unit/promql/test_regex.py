@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.promql.regex import full_matches, replace_matches
+from jobmeter.promql.regex import match_texts, replace_matches
 
 TEXTS = st.text(st.sampled_from("ab|-_ /\n\0é"), max_size=4)
 
@@ -19,16 +19,16 @@ TEXTS = st.text(st.sampled_from("ab|-_ /\n\0é"), max_size=4)
 def test_plain_alternatives_match_as_in_re2(alternatives, texts):
     pattern = "|".join(alternatives)
     # The group has a special character, so RE2 evaluates it.
-    assert full_matches(pattern, texts).tolist() == full_matches(f"(?:{pattern})", texts).tolist()
+    assert match_texts(pattern, texts).tolist() == match_texts(f"(?:{pattern})", texts).tolist()
 
 
 @given(st.text(st.sampled_from("ab.*+?()[]{}^$\\|"), min_size=1, max_size=3), st.lists(TEXTS, max_size=4))
 def test_a_special_character_is_not_taken_as_text(pattern, texts):
     try:
-        expected = full_matches(f"(?:{pattern})", texts).tolist()
+        expected = match_texts(f"(?:{pattern})", texts).tolist()
     except InvalidRequestError:
         return
-    assert full_matches(pattern, texts).tolist() == expected
+    assert match_texts(pattern, texts).tolist() == expected
 
 
 def test_an_expression_does_not_load_pandas():
@@ -41,5 +41,5 @@ def test_an_expression_does_not_load_pandas():
 
 @given(st.lists(st.text(max_size=6), max_size=6))
 def test_texts_of_any_characters_match_as_a_whole(texts):
-    assert full_matches("(?:.*)", texts).tolist() == [True] * len(texts)
+    assert match_texts("(?:.*)", texts).tolist() == [True] * len(texts)
     assert replace_matches("(.*)", "$1", texts) == texts

@@ -6,7 +6,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.query.layout import lay_out
 from jobmeter.query.lines import Ranks
 from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery
-from jobmeter.query.response_cache import ResponseCache, Validator, size_of
+from jobmeter.query.response_cache import ResponseCache, Validator, estimate_size
 from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.store.cache import Cache
 
@@ -20,7 +20,7 @@ def _question(start: int, form: str = "pairs", replicas: frozenset[str] = frozen
     return EncodedQuestion(query, form)
 
 
-ONE = size_of(_question(0).query, b"0123456789") + 500
+ONE = estimate_size(_question(0).query, b"0123456789") + 500
 
 
 def test_the_answer_that_was_not_used_longest_goes_first():

@@ -9,7 +9,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.steps import STEPS
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, ceil_to, floor_to
-from jobmeter.query.defaults import default_range, default_step, life
+from jobmeter.query.defaults import choose_range, choose_step, compute_life
 
 RUNNING = Job(id="j", start=NOW - 5 * HOUR)
 DONE = Job(id="j", state=JobState.SUCCEEDED, start=NOW - DAY, end=NOW - DAY + 90 * MINUTE)
@@ -18,7 +18,7 @@ DONE = Job(id="j", state=JobState.SUCCEEDED, start=NOW - DAY, end=NOW - DAY + 90
 @given(st.integers(0, NOW), st.integers(0, 400 * DAY))
 def test_the_step_is_the_smallest_that_gives_at_most_240_buckets(start, length):
     span = TimeRange(start, start + length)
-    step = default_step(span)
+    step = choose_step(span)
     counts = {one: (ceil_to(span.end_ms, one) - floor_to(start, one)) // one for one in STEPS}
     assert step == min((one for one in STEPS if counts[one] <= 240), default=DAY)
 
@@ -44,7 +44,7 @@ def test_the_step_is_the_smallest_that_gives_at_most_240_buckets(start, length):
     ],
 )
 def test_ranges(job, given, start, end):
-    span = default_range(job, NOW, **given)
+    span = choose_range(job, NOW, **given)
     assert span.start_ms == start
     if end is not None:
         assert span.end_ms == end
@@ -69,10 +69,10 @@ def test_the_life_of_a_job_holds_its_last_samples(ago, last_sample, after):
     end = NOW - ago
     last = None if last_sample is None else end + last_sample
     job = Job(id="j", state=JobState.SUCCEEDED, start=NOW - HOUR, end=end, last_sample=last)
-    assert life(job, NOW) == TimeRange(NOW - HOUR, end + after + 1)
+    assert compute_life(job, NOW) == TimeRange(NOW - HOUR, end + after + 1)
 
 
 def test_an_end_before_the_start_is_refused_by_name():
     with pytest.raises(InvalidRequestError) as caught:
-        default_range(RUNNING, NOW, start=NOW, end=NOW - 1)
+        choose_range(RUNNING, NOW, start=NOW, end=NOW - 1)
     assert caught.value.field == "end"

@@ -16,13 +16,13 @@ from jobmeter.model.batch import SampleBatch
 from jobmeter.model.job import Allocation, Job, JobState, JobView
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange
-from jobmeter.query.device_hours import MOST_BUCKETS, MOST_GROUPS, DeviceHoursQuestion, HoursBy, device_hours
+from jobmeter.query.device_hours import MOST_BUCKETS, MOST_GROUPS, DeviceHoursQuestion, HoursBy, compute_device_hours
 from jobmeter.query.execute import Executor
 from jobmeter.query.idle import IdleQuestion, measure_idle_times
 from jobmeter.query.inventory import Inventory
 from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef
-from jobmeter.query.selection import owner_of
+from jobmeter.query.selection import name_owner
 from jobmeter.settings import Limits
 
 FIRST = NOW - 10 * DAY
@@ -82,11 +82,13 @@ def answered(found, span, every_ms, by=HoursBy.PROJECT, scope=None, clock=None):
     registry.views = {(view.job.project, view.job.id): view for view, _ in found}
     question = DeviceHoursQuestion(range=span, every_ms=every_ms, by=by)
     meter = Meter(clock or SetClock(), Limits())
-    return device_hours(registry, question, scope or Scope(None), NOW, meter, lambda views: idle_of(found, views))
+    return compute_device_hours(
+        registry, question, scope or Scope(None), NOW, meter, lambda views: idle_of(found, views)
+    )
 
 
 def idle_of(found, views):
-    steps = {owner_of(view.job): own for view, own in found}
+    steps = {name_owner(view.job): own for view, own in found}
     return measure_idle_times(views, NOW, lambda *_: steps, lambda _: Inventory(()))
 
 

@@ -14,7 +14,7 @@ from jobmeter.model.job import Job, JobState, Replica
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND
 from jobmeter.query.execute import Executor
-from jobmeter.query.gaps import Presence, gaps
+from jobmeter.query.gaps import Presence, find_gaps
 from jobmeter.query.quality import QualityQuestion
 from jobmeter.query.request import JobRef
 from jobmeter.settings import Limits
@@ -94,7 +94,7 @@ def test_in_long_steps_what_is_missing_is_counted_all_the_same(drawn, step):
     # A question has hundreds of steps, of a very large job thirty; of two of them nobody can say which one is usual.
     assume(frame.step.nunique() >= 10)
     steps = frame.groupby("step").time.agg(["first", "last", "count"])
-    found = gaps(Presence(*(steps[name].to_numpy(np.int64) for name in ("first", "last", "count"))))
+    found = find_gaps(Presence(*(steps[name].to_numpy(np.int64) for name in ("first", "last", "count"))))
     pauses = np.diff(times) / interval
     expected = np.rint(pauses[pauses > 2.5]).astype(int) - 1
     per_step = max(step // interval, 1)

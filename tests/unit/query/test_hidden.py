@@ -21,7 +21,7 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.question import Question
 from jobmeter.model.record import AllocationRecord, EventRecord, JobRecord, NodeRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import NamePart, Series, job_key
+from jobmeter.model.series import NamePart, Series, compute_job_key
 from jobmeter.model.span import Span
 from jobmeter.model.task import DiagnosticTask, TaskFilter, TaskState, TaskType
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
@@ -122,7 +122,7 @@ def add(world: World, project: str, job: str) -> None:
     """Put a job with all kinds of data into a world, with its own node of its project."""
     node, secret = f"{project}-node", f"{project}/{job}"
     world.store.parts += (
-        DamagedPart(table="samples", name=secret, reason="broken", jobs=(job_key(project, job),) * 2),
+        DamagedPart(table="samples", name=secret, reason="broken", jobs=(compute_job_key(project, job),) * 2),
     )
     for at, series in enumerate(series_of(project, job)):
         times = np.arange(NOW - HOUR, NOW, MINUTE)
@@ -168,7 +168,7 @@ def add(world: World, project: str, job: str) -> None:
     world.registry.record(project, Records(jobs=[record], events=events), NOW)
     world.registry.tasks.add(
         DiagnosticTask(
-            id=f"{job_key(project, job):032x}",
+            id=f"{compute_job_key(project, job):032x}",
             type=TaskType.STACKS,
             state=TaskState.RUNNING,
             project=project,
@@ -232,10 +232,10 @@ def questions() -> list[Question[Any]]:
         NodeLoadsQuestion(group=group, range=SPAN),
         MetricQuery(subject=group, metrics=("gpu.utilization",), range=SPAN, step_ms=HOUR, by=By.NODE),
         *(TraceFilter(), SpanFilter(traces=frozenset(f"{size:032x}" for size in range(10))), SilencesQuestion()),
-        *(TaskQuestion(f"{job_key(*job):032x}") for job in (("p", "open"), *OTHERS, ("p", "secret"))),
+        *(TaskQuestion(f"{compute_job_key(*job):032x}") for job in (("p", "open"), *OTHERS, ("p", "secret"))),
         *(NamesQuestion(part=part) for part in NamePart),
-        *(SeriesQuestion(), SeriesQuestion(jobs=tuple(job_key(*job) for job in HIDDEN["a resource"]))),
-        SeriesQuestion(jobs=(job_key("p", "open"),)),
+        *(SeriesQuestion(), SeriesQuestion(jobs=tuple(compute_job_key(*job) for job in HIDDEN["a resource"]))),
+        SeriesQuestion(jobs=(compute_job_key("p", "open"),)),
     ]
     for project, job in (("p", "open"), ("p", "secret"), ("q", "open")):
         ref, series = JobRef(job, project), tuple(series_of(project, job))

@@ -6,7 +6,7 @@ from tests.support.memory_store import MemoryStore
 
 from jobmeter.model.job import Node
 from jobmeter.model.log import LogLine
-from jobmeter.query.logs import read_next_lines, selector_of
+from jobmeter.query.logs import make_selector, read_next_lines
 from jobmeter.query.request import LogQuestion, NodeRef
 from jobmeter.store.base import ReadBudget
 
@@ -27,7 +27,7 @@ def test_lines_that_are_written_meanwhile_move_nothing(first, later, descending,
     question = LogQuestion(ref=NodeRef("n"), descending=descending, limit=size)
 
     def ask(asked):
-        return store.logs.read(selector_of(asked, [Node(name="n")]), ReadBudget())
+        return store.logs.read(make_selector(asked, [Node(name="n")]), ReadBudget())
 
     found, cursor, writes = [], None, iter(later)
     while True:
@@ -48,7 +48,7 @@ def test_more_lines_of_one_moment_than_a_cursor_names_come_once_too():
     store.logs.append(lines)
 
     def ask(asked):
-        return store.logs.read(selector_of(asked, [Node(name="n")]), ReadBudget())
+        return store.logs.read(make_selector(asked, [Node(name="n")]), ReadBudget())
 
     found, cursor = read_next_lines(ask, LogQuestion(ref=NodeRef("n"), limit=100), None)
     while cursor is not None:

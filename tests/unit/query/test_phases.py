@@ -9,9 +9,9 @@ from tests.support.simulated_runs import CREATED, NAMES, Plan, facts, make, view
 from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.phase import Phase
-from jobmeter.query.checkpoints import CheckpointReports, checkpoint_reports
+from jobmeter.query.checkpoints import CheckpointReports, collect_checkpoint_reports
 from jobmeter.query.course import Course
-from jobmeter.query.phases import MOST_RESTARTS, PhaseFacts, phases_of
+from jobmeter.query.phases import MOST_RESTARTS, PhaseFacts, compute_phases
 
 MINUTE = 60_000
 PLANS = st.builds(
@@ -56,7 +56,7 @@ def sound(found):
 @given(PLANS)
 def test_each_phase_of_a_run_has_its_length_within_two_samples(plan):
     run = make(plan)
-    found = phases_of(view(run), facts(run), run.end)
+    found = compute_phases(view(run), facts(run), run.end)
     sound(found)
     assert (found.start, found.end) == (CREATED, run.end)
     truth = run.truth
@@ -73,7 +73,7 @@ def test_the_first_report_of_a_step_ends_the_first_step():
     record, known = view(run), facts(run)
     (start,) = run.of("start")
     reports = np.arange(start[2] + 45_000, run.of("end")[0][1], 10_000)
-    found = phases_of(record, PhaseFacts(courses=known.courses, events=known.events, reports=reports), run.end)
+    found = compute_phases(record, PhaseFacts(courses=known.courses, events=known.events, reports=reports), run.end)
     sound(found)
     assert found.totals["first_step"] == pytest.approx(45_000, abs=20_000)
     assert found.unknown == {}
@@ -82,7 +82,7 @@ def test_the_first_report_of_a_step_ends_the_first_step():
 def test_reports_alone_give_start_and_training_and_name_the_unknown_phases():
     run = make(Plan())
     reports = np.arange(run.of("start")[0][2], run.of("end")[0][1], 10_000)
-    found = phases_of(view(run), PhaseFacts(reports=reports), run.end)
+    found = compute_phases(view(run), PhaseFacts(reports=reports), run.end)
     sound(found)
     assert found.totals["start"] == 120_000
     assert found.totals["training"] == int(reports[-1] - reports[0])
@@ -92,7 +92,7 @@ def test_reports_alone_give_start_and_training_and_name_the_unknown_phases():
 
 def test_without_any_measurement_the_run_is_unattributed():
     run = make(Plan())
-    found = phases_of(view(run), PhaseFacts(), run.end)
+    found = compute_phases(view(run), PhaseFacts(), run.end)
     sound(found)
     assert set(found.totals) == {"queued", "unattributed"}
     assert {"start", "training", "prepare", "checkpoint"} <= found.unknown.keys()
@@ -100,7 +100,7 @@ def test_without_any_measurement_the_run_is_unattributed():
 
 def test_a_job_that_waits_is_queued_until_now_and_has_no_other_phase():
     job = Job(id="j", state=JobState.QUEUED, created=1000)
-    found = phases_of(JobView(job=job, replicas=[], allocations=[]), PhaseFacts(), 61_000)
+    found = compute_phases(JobView(job=job, replicas=[], allocations=[]), PhaseFacts(), 61_000)
     assert found.totals == {"queued": 60_000}
     sound(found)
 
@@ -109,7 +109,7 @@ def test_a_job_that_trains_has_no_end():
     run = make(Plan(end=300.0))
     record = view(run)
     job = Job(id="run", state=JobState.RUNNING, created=CREATED, start=record.job.start)
-    found = phases_of(JobView(job=job, replicas=record.replicas, allocations=[]), facts(run), run.end)
+    found = compute_phases(JobView(job=job, replicas=record.replicas, allocations=[]), facts(run), run.end)
     assert "end" not in found.totals
     sound(found)
 
@@ -122,7 +122,7 @@ def test_a_measurement_that_begins_late_or_stops_leaves_time_unattributed():
         name: Course(*(column[30:-30] for column in (course.time, course.until, course.value)))
         for name, course in known.courses.items()
     }
-    found = phases_of(view(run), PhaseFacts(courses=part, events=known.events), run.end)
+    found = compute_phases(view(run), PhaseFacts(courses=part, events=known.events), run.end)
     sound(found)
     assert {"start", "end"} <= found.unknown.keys()
     first, last = int(part["gpu.utilization"].time[0]), int(part["gpu.utilization"].until[-1])
@@ -140,7 +140,7 @@ def test_a_job_that_was_measured_late_was_queued_until_its_recorded_start_alone(
     time = np.arange(first, end, 10_000)
     work = Course(time, time + 10_000, np.full(len(time), 0.9))
     record = JobView(job=job, replicas=[Replica(name="worker-0", start=first)], allocations=[])
-    found = phases_of(record, PhaseFacts(courses={"gpu.utilization": work}), end)
+    found = compute_phases(record, PhaseFacts(courses={"gpu.utilization": work}), end)
     sound(found)
     assert found.totals.get("queued", 0) == queued
     assert found.totals.get("unattributed", 0) + found.totals.get("start", 0) >= unmeasured
@@ -153,7 +153,7 @@ def test_a_moment_of_work_does_not_end_the_start():
     value = work.value.copy()
     value[20:22] = 0.4
     courses = {**known.courses, "gpu.utilization": Course(work.time, work.until, value)}
-    found = phases_of(view(run), PhaseFacts(courses=courses, events=known.events), run.end)
+    found = compute_phases(view(run), PhaseFacts(courses=courses, events=known.events), run.end)
     assert found.totals["start"] == pytest.approx(900_000, abs=20_000)
 
 
@@ -166,7 +166,7 @@ def test_a_replica_that_restarts_alone_while_the_devices_work_does_not_restart_t
         Replica(name=first.name, attempt=0, start=first.start, end=middle),
         Replica(name=first.name, attempt=1, start=middle + 30_000, end=first.end),
     ]
-    found = phases_of(JobView(job=record.job, replicas=[*halves, *others], allocations=[]), facts(run), run.end)
+    found = compute_phases(JobView(job=record.job, replicas=[*halves, *others], allocations=[]), facts(run), run.end)
     assert "restart" not in found.totals
     sound(found)
 
@@ -178,7 +178,7 @@ def test_an_attempt_whose_end_nobody_reported_ended_with_its_last_sample():
         Replica(name=one.name, attempt=one.attempt, start=one.start, end=one.end if one.attempt else None)
         for one in record.replicas
     ]
-    found = phases_of(JobView(job=record.job, replicas=lost, allocations=[]), facts(run), run.end)
+    found = compute_phases(JobView(job=record.job, replicas=lost, allocations=[]), facts(run), run.end)
     sound(found)
     assert found.totals["restart"] == pytest.approx(400_000, abs=20_000)
     assert [span.attempt for span in found.select(Phase.START)] == [0, 1]
@@ -200,7 +200,7 @@ def test_steps_made_before_a_restart_are_repeated_until_new_ones_begin(every):
     known, steps = facts(run), steps_of(run, saved=400)
     some = Course(steps.time[::every], steps.until[::every], steps.value[::every])
     said = PhaseFacts(courses=known.courses, events=known.events, reports=some.time, steps=some)
-    found = phases_of(view(run), said, run.end)
+    found = compute_phases(view(run), said, run.end)
     sound(found)
     assert found.totals["repeat"] == pytest.approx(300 * 2_500, abs=(every + 10) * 2_500)
     assert {span.attempt for span in found.select(Phase.REPEAT)} == {1}
@@ -212,7 +212,7 @@ def test_numbers_that_start_again_with_each_epoch_do_not_show_repeated_steps():
     known, steps = facts(run), steps_of(run, saved=400)
     epochs = Course(steps.time, steps.until, steps.value % 250)
     said = PhaseFacts(courses=known.courses, events=known.events, reports=epochs.time, steps=epochs)
-    found = phases_of(view(run), said, run.end)
+    found = compute_phases(view(run), said, run.end)
     assert "repeat" not in found.totals
     assert "repeat" in found.unknown
 
@@ -220,7 +220,7 @@ def test_numbers_that_start_again_with_each_epoch_do_not_show_repeated_steps():
 def test_very_many_restarts_are_bounded():
     attempts = [Replica(name="w", attempt=at, start=at * 1000, end=at * 1000 + 500) for at in range(1200)]
     job = Job(id="j", state=JobState.SUCCEEDED, created=0, start=0, end=1_200_000)
-    found = phases_of(JobView(job=job, replicas=attempts, allocations=[]), PhaseFacts(), 1_200_000)
+    found = compute_phases(JobView(job=job, replicas=attempts, allocations=[]), PhaseFacts(), 1_200_000)
     sound(found)
     assert max(span.attempt for span in found.spans) == MOST_RESTARTS
 
@@ -234,7 +234,7 @@ def test_between_an_allocation_and_the_first_sample_a_prolog_runs(late, prolog):
     job = Job(id="7", state=JobState.SUCCEEDED, created=CREATED, start=start, end=end, first_sample=int(time[0]))
     record = JobView(job=job, replicas=[Replica(name="worker-0", start=start, end=end)], allocations=[])
     events = [Event(time=start, reason="Allocated")]
-    found = phases_of(record, PhaseFacts(courses={"gpu.utilization": work}, events=events), end)
+    found = compute_phases(record, PhaseFacts(courses={"gpu.utilization": work}, events=events), end)
     sound(found)
     assert found.totals["queued"] == 60_000
     assert found.totals.get("prepare", 0) == prolog
@@ -253,7 +253,7 @@ TEXTS = [
 
 
 def test_lines_about_checkpoints_are_paired_by_replica():
-    intervals, moments = checkpoint_reports(TEXTS)
+    intervals, moments = collect_checkpoint_reports(TEXTS)
     assert intervals == [(1_000, 31_000), (1_500, 32_000)]
     assert moments == [90_000, 150_000, 170_000]
 
@@ -264,7 +264,7 @@ def test_what_the_log_says_of_checkpoints_is_cut_out_of_the_training():
     at = run.of("compute")[300][1]
     said = CheckpointReports([(at, at + 7_000)])
     known = PhaseFacts(courses=known.courses, events=known.events, checkpoints=said)
-    found = phases_of(view(run), known, run.end)
+    found = compute_phases(view(run), known, run.end)
     assert found.totals["checkpoint"] == 7_000
     assert "checkpoint" not in found.unknown
     sound(found)
@@ -276,12 +276,12 @@ def test_a_checkpoint_that_is_written_beside_the_work_is_no_phase():
     at = run.of("compute")[300][1]
     said = CheckpointReports([(at, at + 300_000)])
     known = PhaseFacts(courses=known.courses, events=known.events, checkpoints=said)
-    assert "checkpoint" not in phases_of(view(run), known, run.end).totals
+    assert "checkpoint" not in compute_phases(view(run), known, run.end).totals
 
 
 def test_a_line_about_the_schedule_of_checkpoints_begins_none():
     lines = [(0, "w0", "will save a checkpoint every 500 steps"), (1_800_000, "w0", "saved checkpoint 500")]
-    assert checkpoint_reports(lines) == ([], [1_800_000])
+    assert collect_checkpoint_reports(lines) == ([], [1_800_000])
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_a_line_about_the_schedule_of_checkpoints_begins_none():
 )
 def test_a_text_that_announces_a_checkpoint_begins_it(first):
     text = first.replace("CheckpointStarted", "Checkpoint Started")
-    assert checkpoint_reports([(5, "", text), (9, "", "checkpoint written")]) == ([(5, 9)], [])
+    assert collect_checkpoint_reports([(5, "", text), (9, "", "checkpoint written")]) == ([(5, 9)], [])
 
 
 @st.composite
@@ -335,4 +335,4 @@ def records(draw):
 @given(records(), st.integers(0, 2 * 10**6))
 def test_the_spans_of_any_facts_fill_the_life_of_the_job(record, now_ms):
     view_of_it, known = record
-    sound(phases_of(view_of_it, known, now_ms))
+    sound(compute_phases(view_of_it, known, now_ms))

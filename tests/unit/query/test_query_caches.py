@@ -32,7 +32,7 @@ from jobmeter.query.layout import CachedLayout
 from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, MetricResult
 from jobmeter.query.rollups import RollupsQuestion
 from jobmeter.query.selected_series import SelectedSeries, SeriesPart, is_counter
-from jobmeter.query.selection import member_of
+from jobmeter.query.selection import make_member
 from jobmeter.query.series import BucketsQuestion, SamplesQuestion
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
@@ -283,7 +283,7 @@ def test_a_device_that_goes_on_does_not_change_the_layout_of_a_job_and_a_new_one
 @pytest.mark.parametrize("in_order", [False, True])
 def test_series_are_read_as_they_are_listed_or_in_the_order_of_their_keys(in_order):
     some = [_series(metric, replica, 0) for metric in (*METRICS, "cpu.time") for replica in range(9)]
-    shape = SelectedSeries([SeriesPart(one, member_of(one), one.replica) for one in some])
+    shape = SelectedSeries([SeriesPart(one, make_member(one), one.replica) for one in some])
     (read,) = shape.list_reads(TimeRange(START, START + HOUR), in_order=in_order)
     series = [shape.entries[at].series for at in read.positions.tolist()]
     assert read.keys.series.tolist() == [one.id for one in series]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobmeter.model.batch import BucketColumns, References, SampleColumns
-from jobmeter.query.reduce import FIELDS, bucket, coarsen, merge, take
+from jobmeter.query.reduce import FIELDS, build_buckets, coarsen, merge, take
 
 COUNTERS = np.array([True, False, True])
 points = st.dictionaries(
@@ -33,11 +33,11 @@ def same(one: BucketColumns, other: BucketColumns) -> None:
 @settings(deadline=None)
 @given(points, st.lists(st.integers(0, 5_000), max_size=4), st.sampled_from([7, 100, 1000]))
 def test_segments_of_any_cut_merge_to_the_whole(rows, cuts, step):
-    whole = bucket(columns(rows), step, COUNTERS, References.none(3))
-    references = References.none(3)
+    whole = build_buckets(columns(rows), step, COUNTERS, References.make_empty(3))
+    references = References.make_empty(3)
     edges = [-1, *sorted(cuts), 10_000]
     parts = [
-        bucket(columns({key: v for key, v in rows.items() if low <= key[1] < high}), step, COUNTERS, references)
+        build_buckets(columns({key: v for key, v in rows.items() if low <= key[1] < high}), step, COUNTERS, references)
         for low, high in itertools.pairwise(edges)
     ]
     same(merge(parts), whole)
@@ -46,14 +46,14 @@ def test_segments_of_any_cut_merge_to_the_whole(rows, cuts, step):
 @settings(deadline=None)
 @given(points, st.sampled_from([(10, 100), (50, 1000), (100, 100)]))
 def test_coarsened_buckets_are_those_of_the_longer_step(rows, steps):
-    fine = bucket(columns(rows), steps[0], COUNTERS, References.none(3))
-    same(coarsen(fine, steps[1]), bucket(columns(rows), steps[1], COUNTERS, References.none(3)))
+    fine = build_buckets(columns(rows), steps[0], COUNTERS, References.make_empty(3))
+    same(coarsen(fine, steps[1]), build_buckets(columns(rows), steps[1], COUNTERS, References.make_empty(3)))
 
 
 @settings(deadline=None)
 @given(points)
 def test_merging_is_associative_in_any_order(rows):
-    fine = bucket(columns(rows), 10, COUNTERS, References.none(3))
+    fine = build_buckets(columns(rows), 10, COUNTERS, References.make_empty(3))
     rest = np.arange(len(fine)) % 3
     parts = [take(fine, rest == part) for part in range(3)]
     coarse = [coarsen(part, 500) for part in parts]
@@ -63,20 +63,22 @@ def test_merging_is_associative_in_any_order(rows):
 
 
 def test_a_counter_counts_from_the_sample_before_and_a_reset_from_zero():
-    references = References.none(1)
+    references = References.make_empty(1)
     references.update(np.zeros(1, np.uint32), np.array([1_000]), np.array([100.0]))
-    found = bucket(columns({(0, 5_000): 110.0, (0, 6_000): 4.0, (0, 12_000): 5.0}), 10_000, COUNTERS[:1], references)
+    found = build_buckets(
+        columns({(0, 5_000): 110.0, (0, 6_000): 4.0, (0, 12_000): 5.0}), 10_000, COUNTERS[:1], references
+    )
     assert found.increase.tolist() == [14.0, 1.0]
     assert found.elapsed.tolist() == [5_000, 6_000]
 
 
 def test_the_first_sample_ever_has_no_growth_and_gauges_have_none():
-    found = bucket(columns({(0, 5_000): 7.0, (1, 5_000): 7.0}), 10_000, COUNTERS, References.none(3))
+    found = build_buckets(columns({(0, 5_000): 7.0, (1, 5_000): 7.0}), 10_000, COUNTERS, References.make_empty(3))
     assert found.increase.tolist() == [0.0, 0.0]
     assert found.elapsed.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("step", [1, 57_000])
 def test_nothing_stays_nothing(step):
-    assert len(bucket(SampleColumns.empty(), step, COUNTERS, References.none(3))) == 0
+    assert len(build_buckets(SampleColumns.make_empty(), step, COUNTERS, References.make_empty(3))) == 0
     assert len(coarsen(merge([]), step)) == 0

@@ -16,7 +16,14 @@ from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.query import series as series_module
 from jobmeter.query.execute import Executor
-from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion, keys_of
+from jobmeter.query.series import (
+    BucketsQuestion,
+    LastQuestion,
+    NamesQuestion,
+    SamplesQuestion,
+    SeriesQuestion,
+    find_keys,
+)
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
 from jobmeter.store.window.store import WindowedStore
@@ -113,8 +120,8 @@ def test_a_derived_result_is_cached_as_long_as_its_list_of_series(store):
 def test_equal_series_have_the_identical_keys():
     cache = Cache()
     again = tuple(replace(one) for one in (MINE, SECOND))
-    assert keys_of((MINE, SECOND), cache) is keys_of(again, cache)
-    assert keys_of((SECOND, MINE), cache).series.tolist() == [SECOND.id, MINE.id]
+    assert find_keys((MINE, SECOND), cache) is find_keys(again, cache)
+    assert find_keys((SECOND, MINE), cache).series.tolist() == [SECOND.id, MINE.id]
 
 
 def test_the_names_of_cached_lists_count_as_memory(store):

@@ -8,7 +8,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, ceil_to
 from jobmeter.query.request import By, JobRef, MetricQuery, NodeRef, Statistic, check
-from jobmeter.query.source import hours_around, segments
+from jobmeter.query.source import split_range, widen_to_hours
 from jobmeter.settings import Limits
 from jobmeter.store.base import Tier
 
@@ -21,7 +21,7 @@ trusted = st.lists(st.booleans(), min_size=80, max_size=80).map(
 
 @given(spans, steps, trusted)
 def test_segments_tile_the_range_and_trust_only_what_is_rolled(span, step, rolled):
-    parts = segments(span, step, rolled)
+    parts = split_range(span, step, rolled)
     assert sum(part.span.length_ms for part in parts) == span.length_ms
     at = span.start_ms
     hours = {part.start_ms for part in rolled}
@@ -32,16 +32,16 @@ def test_segments_tile_the_range_and_trust_only_what_is_rolled(span, step, rolle
             assert step % part.tier == 0
             assert part.span.start_ms % part.tier == 0
             assert part.span.end_ms % part.tier == 0
-            around = hours_around(part.span)
+            around = widen_to_hours(part.span)
             assert hours.issuperset(range(around.start_ms, around.end_ms, HOUR))
 
 
 @given(spans, trusted)
 def test_the_coarsest_tier_that_fits_is_taken(span, rolled):
-    for part in segments(span, HOUR, rolled):
+    for part in split_range(span, HOUR, rolled):
         if part.tier is Tier.MINUTE:
             assert ceil_to(part.span.start_ms, HOUR) + HOUR > part.span.end_ms, "a whole hour from its minutes"
-    assert all(part.tier is None for part in segments(span, 57 * SECOND, rolled))
+    assert all(part.tier is None for part in split_range(span, 57 * SECOND, rolled))
 
 
 def query(**changes: object) -> MetricQuery:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobmeter.query.stretches import steady_stretches
+from jobmeter.query.stretches import find_steady_stretches
 
 
 @st.composite
@@ -29,7 +29,7 @@ def share_of(time, until, true, first, last):
 @given(conditions(), st.sampled_from([0.6, 0.75, 0.9]), st.sampled_from([20, 60, 110]))
 def test_stretches_are_dense_long_and_apart(drawn, share, hold):
     time, until, true = drawn
-    found = steady_stretches(time, until, true, hold, share)
+    found = find_steady_stretches(time, until, true, hold, share)
     for one in found:
         assert true[one.first]
         assert true[one.last]
@@ -54,7 +54,7 @@ def test_no_longer_stretch_was_overlooked(drawn, share):
         for last in places
         if first <= last and share_of(time, shifted, true, first, last) >= share - 1e-9
     )
-    found = steady_stretches(time, shifted, true, hold, share)
+    found = find_steady_stretches(time, shifted, true, hold, share)
     assert max(one.length for one in found) == longest
 
 
@@ -62,16 +62,16 @@ def test_a_moment_in_between_does_not_end_a_stretch_and_a_long_exception_does():
     time = np.arange(0, 3_600, 10, dtype=np.int64)
     true = np.ones(len(time), np.bool_)
     true[100] = False
-    [one] = steady_stretches(time, time + 10, true, 600, 0.9)
+    [one] = find_steady_stretches(time, time + 10, true, 600, 0.9)
     assert (one.start, one.end) == (0, 3_600)
     true[200:210] = False
-    first, second = steady_stretches(time, time + 10, true, 600, 0.9)
+    first, second = find_steady_stretches(time, time + 10, true, 600, 0.9)
     assert (first.start, first.end, second.start, second.end) == (0, 2_000, 2_100, 3_600)
-    assert steady_stretches(time, time + 10, true, 2_500, 0.999) == []
+    assert find_steady_stretches(time, time + 10, true, 2_500, 0.999) == []
 
 
 def test_time_that_nobody_measured_counts_for_nothing():
     time = np.array([0, 10, 20, 500, 510, 520], np.int64)
     true = np.ones(6, np.bool_)
-    assert steady_stretches(time, time + 10, true, 100, 0.9) == []
-    assert [one.length for one in steady_stretches(time, time + 10, true, 30, 0.9)] == [30, 30]
+    assert find_steady_stretches(time, time + 10, true, 100, 0.9) == []
+    assert [one.length for one in find_steady_stretches(time, time + 10, true, 30, 0.9)] == [30, 30]

@@ -10,7 +10,7 @@ from jobmeter.model.span import Span
 from jobmeter.model.time import SystemClock
 from jobmeter.model.trace_filter import TraceFilter
 from jobmeter.query.meter import Meter
-from jobmeter.query.traces import traces
+from jobmeter.query.traces import list_traces
 from jobmeter.settings import Limits
 
 START = int(datetime(2026, 11, 20, tzinfo=UTC).timestamp()) * 10**9
@@ -36,5 +36,5 @@ def store(empty_store):
     ],
 )
 def test_a_bound_beyond_what_64_bits_hold_is_no_bound(store, bounds, found):
-    page = traces(store, TraceFilter(count=True, **bounds), Scope(None), Meter(SystemClock(), Limits()))
+    page = list_traces(store, TraceFilter(count=True, **bounds), Scope(None), Meter(SystemClock(), Limits()))
     assert (len(page.traces), page.total) == (found, found)

@@ -93,20 +93,20 @@ def test_silences_are_stored_and_deleted(registry):
 def test_messages_are_stored_with_their_groups(registry):
     group = NotificationGroup(key="k", sent=5, states={"a": AlertState.FIRING})
     registry.alerts.decide([group], [], [message(body="1"), message(body="2"), message("e", "3")], 5)
-    assert registry.alerts.groups() == [group]
-    first, other = registry.alerts.waiting()
+    assert registry.alerts.list_groups() == [group]
+    first, other = registry.alerts.list_waiting()
     assert [(one.destination, one.body) for one in (first, other)] == [("d", "1"), ("e", "3")]
     registry.alerts.retry(first.id, 77, "away")
-    again = registry.alerts.waiting()[0]
+    again = registry.alerts.list_waiting()[0]
     assert (again.id, again.tries, again.next_try, again.error) == (first.id, 1, 77, "away")
     registry.alerts.delete_message(first.id)
-    assert [one.body for one in registry.alerts.waiting()] == ["2", "3"]
+    assert [one.body for one in registry.alerts.list_waiting()] == ["2", "3"]
     registry.alerts.decide([], ["k"], [], 6)
-    assert registry.alerts.groups() == []
+    assert registry.alerts.list_groups() == []
 
 
 def test_the_oldest_messages_are_dropped(registry, monkeypatch):
     monkeypatch.setattr(table, "MOST_MESSAGES", 3)
     assert registry.alerts.decide([], [], [message(body=str(number)) for number in range(5)], 5) == 2
     assert registry.alerts.decide([], [], [message("e")], 5) == 0
-    assert [one.body for one in registry.alerts.waiting()] == ["2", "{}"]
+    assert [one.body for one in registry.alerts.list_waiting()] == ["2", "{}"]

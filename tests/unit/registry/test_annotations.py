@@ -40,7 +40,7 @@ def test_tags_are_added_once_removed_and_sorted(filled):
     again = JobTag(tag="x", author="somebody else", by="other", created=NOW + 1)
     assert table.change_tags("p", "a", [again], ["b", "none"]).tags == [tag("x")]
     assert table.read_annotations("p", "b").tags == []
-    assert table.tags([("p", "a"), ("q", "a"), ("p", "b")]) == {("p", "a"): ["x"]}
+    assert table.read_tags([("p", "a"), ("q", "a"), ("p", "b")]) == {("p", "a"): ["x"]}
 
 
 def test_jobs_are_found_by_their_tags(filled):

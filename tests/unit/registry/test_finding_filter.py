@@ -12,7 +12,7 @@ from jobmeter.model.record import EventRecord, JobRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Registry
 from jobmeter.registry.database import Database
-from jobmeter.registry.finding_filter import values
+from jobmeter.registry.finding_filter import make_values
 
 NOW = 1_790_000_000_000
 RULES = ("gpu_idle", "gpu_idle_late", "straggler")
@@ -54,7 +54,7 @@ def matching(registry, *given, operator=Operator.IN, **paging):
 def test_one_finding_has_to_fit_both(filled, severities, names):
     fitting = set(product(names or RULES, severities or Severity))
     expected = {("p", job) for job, found in FOUND.items() if fitting.intersection(found)}
-    found, total = matching(filled, *(values(severities, names) or ("/",)))
+    found, total = matching(filled, *(make_values(severities, names) or ("/",)))
     assert (set(found), total) == (expected, len(expected))
 
 
@@ -80,6 +80,6 @@ def test_a_severity_that_is_none_is_refused(filled):
 
 
 def test_nothing_requested_is_no_condition():
-    assert values((), ()) == ()
-    assert values([Severity.CRITICAL], []) == ("critical/",)
-    assert values([], ["b", "a"]) == ("/a", "/b")
+    assert make_values((), ()) == ()
+    assert make_values([Severity.CRITICAL], []) == ("critical/",)
+    assert make_values([], ["b", "a"]) == ("/a", "/b")

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.registry.test_finding_summaries import NOW, a_finding, found, registry, store
 
-from jobmeter.diagnose.finding_events import make_end_event, opening
+from jobmeter.diagnose.finding_events import make_end_event, make_opening
 from jobmeter.model.finding import Severity
 from jobmeter.registry.finding_list import EventsOfFindings
 
@@ -11,7 +11,7 @@ __all__ = ["registry"]
 
 
 def names(registry, **given):
-    return [(one.job, one.rule) for one in registry.listed_findings(EventsOfFindings(**{"count": 100, **given}))]
+    return [(one.job, one.rule) for one in registry.list_findings_by_time(EventsOfFindings(**{"count": 100, **given}))]
 
 
 def test_the_newest_come_first_and_each_once_with_its_last_report(registry):
@@ -21,7 +21,7 @@ def test_the_newest_come_first_and_each_once_with_its_last_report(registry):
         found("b", "nan_loss", Severity.WARNING, 5),
         *(found("a", "rank_lost", Severity.INFO, at, message=f"rank_lost (job a): {at} s") for at in (2, 9)),
     )
-    listed = registry.listed_findings(EventsOfFindings(count=100))
+    listed = registry.list_findings_by_time(EventsOfFindings(count=100))
     assert [(one.job, one.rule, one.time - NOW) for one in listed] == [
         ("a", "rank_lost", 9),
         ("b", "nan_loss", 5),
@@ -45,9 +45,9 @@ def test_projects_rules_severities_and_times_narrow_the_list(registry):
 def test_a_finding_is_open_until_an_event_ends_it(registry, ended):
     one = a_finding("straggler", Severity.WARNING)
     ends = [make_end_event("p", "j", ("straggler", one.subject), NOW + 60_000, NOW)] if ended else []
-    store(registry, opening("p", "j", one, NOW), *ends)
-    store(registry, opening("p", "other", one, NOW))
-    listed = registry.listed_findings(EventsOfFindings(count=9, jobs=(("p", "j"),)))
+    store(registry, make_opening("p", "j", one, NOW), *ends)
+    store(registry, make_opening("p", "other", one, NOW))
+    listed = registry.list_findings_by_time(EventsOfFindings(count=9, jobs=(("p", "j"),)))
     assert [(found.job, found.start) for found in listed] == ([] if ended else [("j", NOW - 90_000)])
-    (mine,) = [one for one in registry.listed_findings(EventsOfFindings(count=9)) if one.job == "j"]
+    (mine,) = [one for one in registry.list_findings_by_time(EventsOfFindings(count=9)) if one.job == "j"]
     assert mine.open is not ended

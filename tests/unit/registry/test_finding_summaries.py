@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobmeter.diagnose.finding_events import add_reported, make_end_event, opening, read_reported_findings
+from jobmeter.diagnose.finding_events import add_reported, make_end_event, make_opening, read_reported_findings
 from jobmeter.model.event import LEVEL_OF, EventFilter, EventSource, EventType
-from jobmeter.model.finding import Finding, FindingRole, FindingSummary, Severity, Subject, likewise
+from jobmeter.model.finding import Finding, FindingRole, FindingSummary, Severity, Subject, extend_sentence
 from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.record import EventRecord, JobRecord, Records
 from jobmeter.model.retention import Retention
@@ -125,7 +125,7 @@ def test_the_worst_open_finding_comes_first_and_filters_agree(registry, steps):
         one = a_finding(rule, severity, subject, f"{subject[1]}: {rule} at {at}", start)
         key = rule, subject
         if opens and key not in open_now:
-            events.append(opening("p", job, one, NOW + at))
+            events.append(make_opening("p", job, one, NOW + at))
             open_now[key] = ever[key] = (-list(Severity).index(severity), start // SECOND, rule)
         elif not opens and key in open_now:
             events.append(make_end_event("p", job, (rule, one.subject), NOW + at, NOW))
@@ -158,7 +158,9 @@ def test_the_worst_open_finding_comes_first_and_filters_agree(registry, steps):
 
 
 def test_the_idle_devices_of_a_finding_that_stands_for_many_are_counted(registry):
-    sentence = likewise("worker-0 (n1, gpu0) has computed nothing for 20 min: utilization is 0.1 %", 23, "device")
+    sentence = extend_sentence(
+        "worker-0 (n1, gpu0) has computed nothing for 20 min: utilization is 0.1 %", 23, "device"
+    )
     idle = a_finding("gpu_idle_allocated", Severity.WARNING, ("job", "j"), sentence)
-    store(registry, opening("p", "j", idle, NOW))
+    store(registry, make_opening("p", "j", idle, NOW))
     assert [one.idle_devices for one in registry.list_findings([("p", "j")])] == [24]

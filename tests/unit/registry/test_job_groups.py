@@ -40,7 +40,7 @@ def test_the_groups_of_jobs(registry):
             for (project, _), job in stored.items():
                 if job.resource_group and (projects is None or project in projects):
                     expected.setdefault((project, job.resource_group), []).append(job)
-            found = registry.job_groups(projects)
+            found = registry.list_job_groups(projects)
             assert [(one.project, one.name) for one in found] == sorted(expected)
             for one in found:
                 own = expected[one.project, one.name]

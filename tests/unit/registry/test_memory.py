@@ -1,5 +1,6 @@
 """What was read lately: as true as reading it again."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -154,3 +155,14 @@ class _Away:
 
     def read(self, *_: object) -> None:
         raise UnavailableError("the registry is away")
+
+
+def test_a_retention_is_read_again_shortly_before_it_expires(registry: Registry, monkeypatch) -> None:
+    assert not registry.memory.is_retention_expiring("p")
+    registry.get_retention("p")
+    assert not registry.memory.is_retention_expiring("p")
+    later = time.monotonic() + 0.9 * memory.SHARED_SECONDS
+    monkeypatch.setattr(memory, "time", SimpleNamespace(monotonic=lambda: later))
+    assert registry.memory.is_retention_expiring("p")
+    registry.get_retention("p")
+    assert not registry.memory.is_retention_expiring("p")

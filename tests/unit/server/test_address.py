@@ -4,13 +4,13 @@ import pytest
 from tests.support import certificates
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.server.address import tls_files
+from jobmeter.server.address import find_tls_files
 from jobmeter.settings import Settings
 
 
 def problem(tmp_path, certificate, key):
     with pytest.raises(ConfigurationError) as caught:
-        tls_files(Settings(data=tmp_path, tls_cert=str(certificate), tls_key=str(key)))
+        find_tls_files(Settings(data=tmp_path, tls_cert=str(certificate), tls_key=str(key)))
     return caught.value.message
 
 
@@ -28,4 +28,4 @@ def test_the_wrong_file_is_named_with_its_problem(tmp_path):
     belongs = f"the key in {other.key} does not belong to it"
     assert problem(tmp_path, made.certificate, other.key) == f"cannot use {made.certificate}: {belongs}"
     given = Settings(data=tmp_path, tls_cert=str(made.certificate), tls_key=str(made.key))
-    assert tls_files(given) == (made.certificate, made.key)
+    assert find_tls_files(given) == (made.certificate, made.key)

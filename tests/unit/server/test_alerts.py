@@ -15,7 +15,7 @@ from jobmeter.alerts.rules import load_rules
 from jobmeter.model.alert import Message, PostedAlert
 from jobmeter.model.event import Event, EventSource, Level
 from jobmeter.model.series import Series
-from jobmeter.model.time import HOUR, MINUTE, SECOND, iso
+from jobmeter.model.time import HOUR, MINUTE, SECOND, format_iso
 from jobmeter.server import alert_delivery, alerting
 from jobmeter.server.alert_delivery import AlertDelivery
 from jobmeter.server.alerting import Alerting
@@ -249,13 +249,13 @@ def test_messages_are_stored_with_the_decision(tmp_path):
     forward(server, 1, 9.0)
     forward(server, 61, 9.0)
     table, bodies = server.application.services.registry.alerts, []
-    while waiting := table.waiting():
+    while waiting := table.list_waiting():
         (message,) = waiting
         assert message.destination == "team/webhook/0"
         bodies.append(json.loads(message.body)["groupLabels"]["alertname"])
         table.delete_message(message.id)
     assert sorted(bodies) == ["Broken", "Loaded"]
-    assert max(one.sent for one in table.groups()) == server.clock.now_ms()
+    assert max(one.sent for one in table.list_groups()) == server.clock.now_ms()
     server.application.close()
 
 
@@ -268,7 +268,7 @@ def test_a_retry_does_not_wait_for_a_clock_that_was_set_back(tmp_path, monkeypat
     )
     now = server.clock.now_ms()
     services.registry.alerts.decide([], [], [Message(destination="team/webhook/0", body="{}", created=now)], now)
-    (message,) = services.registry.alerts.waiting()
+    (message,) = services.registry.alerts.list_waiting()
     services.registry.alerts.retry(message.id, now + 5 * MINUTE, "away")
     delivery.round()
     assert delivered == []
@@ -408,15 +408,15 @@ def test_one_of_two_servers_evaluates_and_the_other_takes_over(tmp_path):
     two.round()
     assert states(one)["Loaded"] == "pending"
     assert states(two) == states(one)
-    assert {rule.health for group in two.rules() for rule in group.rules} == {"unknown"}
+    assert {rule.health for group in two.list_rules() for rule in group.rules} == {"unknown"}
     # The first one dies. Its lease ends, and the time that the alert has waited counts.
     first.clock.time_ms += 61 * SECOND
     load(first, 9.0)
     two.round()
     assert states(two)["Loaded"] == "firing"
-    messages = len(services.registry.alerts.groups())
+    messages = len(services.registry.alerts.list_groups())
     one.round()
-    assert len(services.registry.alerts.groups()) == messages
+    assert len(services.registry.alerts.list_groups()) == messages
     first.application.close()
 
 
@@ -457,14 +457,14 @@ def named(name, **labels):
 def test_posted_alerts_fire_end_and_are_reported(server):
     server.application.services.alerting.round()
     now = server.clock.now_ms()
-    lasting = {**named("Lasting"), "endsAt": iso(now + HOUR), "startsAt": iso(now - HOUR)}
+    lasting = {**named("Lasting"), "endsAt": format_iso(now + HOUR), "startsAt": format_iso(now - HOUR)}
     zero = {**named("Short"), "startsAt": "0001-01-01T00:00:00.000Z", "endsAt": "0001-01-01T00:00:00.000Z"}
-    assert post(server, lasting, zero, {**named("Over"), "endsAt": iso(now - 1)}).status == 200
+    assert post(server, lasting, zero, {**named("Over"), "endsAt": format_iso(now - 1)}).status == 200
     found = active(server)
     assert set(found) == {"Lasting", "Short"}
-    assert found["Lasting"]["startsAt"] == iso(now - HOUR)
-    assert found["Lasting"]["endsAt"] == iso(now + HOUR)
-    assert found["Short"]["endsAt"] == iso(now + 5 * MINUTE)
+    assert found["Lasting"]["startsAt"] == format_iso(now - HOUR)
+    assert found["Lasting"]["endsAt"] == format_iso(now + HOUR)
+    assert found["Short"]["endsAt"] == format_iso(now + 5 * MINUTE)
     forward(server, 4 * 60)
     assert "Short" in active(server)
     assert post(server, named("Short")).status == 200, "repeated, so that it lasts"
@@ -472,7 +472,7 @@ def test_posted_alerts_fire_end_and_are_reported(server):
     assert "Short" in active(server)
     forward(server, 61)
     assert set(active(server)) == {"Lasting"}
-    assert post(server, {**named("Lasting"), "endsAt": iso(server.clock.now_ms())}).status == 200
+    assert post(server, {**named("Lasting"), "endsAt": format_iso(server.clock.now_ms())}).status == 200
     forward(server, 1)
     assert active(server) == {}
     forward(server, 16 * 60)

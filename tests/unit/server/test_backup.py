@@ -15,7 +15,7 @@ from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.registry.open import open_registry
 from jobmeter.server.backup import MANIFEST, bring_back, move_registry
-from jobmeter.server.folder import claimed
+from jobmeter.server.folder import claim
 from jobmeter.settings import Settings
 
 _CPU = {"metric": "cpu.usage", "job": "j1", "replica": "worker-0", "node": "n1"}
@@ -52,7 +52,7 @@ def test_a_registry_moves_once_to_an_empty_database(tmp_path: Path) -> None:
     data.mkdir()
     with closing(open_registry(f"sqlite:///{data}/registry.db", Retention())) as registry:
         registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
-    with claimed(data), pytest.raises(ConfigurationError, match="another server uses"):
+    with claim(data), pytest.raises(ConfigurationError, match="another server uses"):
         move_registry(data, other, Retention())
     move_registry(data, other, Retention())
     assert sorted(path.name for path in data.iterdir()) == ["registry.db.moved", "server.lock"]

@@ -19,7 +19,7 @@ from tests.support.waiting import turn, until
 from jobmeter.access.limit import Budget
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.errors import InvalidRequestError, ThrottledError
-from jobmeter.model.series import job_key
+from jobmeter.model.series import compute_job_key
 from jobmeter.model.time import SystemClock
 from jobmeter.query.meter import Meter
 from jobmeter.server.admission import LONG, Admission, ConcurrencyLimiter, Lane, QueuedQuestion, run_admitted
@@ -353,8 +353,8 @@ class _Connected(MemoryStore):
         self.busy = 0
 
     def read(self, keys, span, budget):
-        with self.pool.client():
-            if job_key("default", "slow") in keys.job.tolist():
+        with self.pool.borrow_client():
+            if compute_job_key("default", "slow") in keys.job.tolist():
                 self.busy += 1
                 self.free.wait(30)
             yield from super().read(keys, span, budget)

@@ -53,7 +53,7 @@ class Counting:
             self.asked.release()
 
     def now_ms(self, clock: Clock) -> int:
-        return self.leases.now_ms(clock)
+        return self.leases.read_now_ms(clock)
 
     def prepare(self, name: str, clock: Clock, length_ms: int) -> OwnedLease:
         return OwnedLease(cast("LeaseTable", self), name, clock, length_ms)

@@ -6,7 +6,7 @@ import pytest
 from tests.support.fakes import NOW
 
 from jobmeter.model.log import LogLine
-from jobmeter.wire.native.logs import logs_frame
+from jobmeter.wire.native.logs import make_logs_frame
 
 _NAMES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 _LEVELS = ("error", "error", "error", "error", "warning", "info", "info", "debug")
@@ -56,7 +56,7 @@ def test_a_pushed_line_as_a_syslog_daemon_forwards_it_says_its_severity_and_its_
 
 
 def test_a_pushed_line_without_a_severity_has_the_level_that_its_text_states(server):
-    server.ingest(logs_frame([LogLine(time_ns=NOW * 1_000_000, text="first", job="j1")]))
+    server.ingest(make_logs_frame([LogLine(time_ns=NOW * 1_000_000, text="first", job="j1")]))
     texts = {
         "2024/05/01 12:00:00 [error] 1#1: x": "error",
         "[rank3]:[E1124 15:00:00.1 a.cpp:1] y": "error",
@@ -76,7 +76,7 @@ def test_a_facility_is_a_name_in_any_case_or_a_number(server, facility):
 
 
 def test_pushed_levels_of_a_job_are_words_and_numbers_of_syslog(server):
-    server.ingest(logs_frame([LogLine(time_ns=NOW * 1_000_000, text="first", job="j1")]))
+    server.ingest(make_logs_frame([LogLine(time_ns=NOW * 1_000_000, text="first", job="j1")]))
     lines = [{"text": f"line {at}", "level": given} for at, (given, _) in enumerate(SPELLINGS)]
     assert server.call("POST", "/jobs/j1/logs", {"lines": lines}).json()["accepted"] == len(lines)
     expected = {f"line {at}": _LEVELS[number] for at, (_, number) in enumerate(SPELLINGS)}
@@ -91,7 +91,7 @@ def test_severities_of_an_agent_s_lines_are_levels_where_it_names_none(server):
         for at in range(8)
     ]
     server.call("POST", "/nodes/n1/logs", {"lines": [{"text": "makes the node"}]})
-    assert server.ingest(logs_frame(lines)).status == 200
+    assert server.ingest(make_logs_frame(lines)).status == 200
     assert found_by_level(server, "/nodes/n1/logs") == {f"line {at}": level for at, level in enumerate(_LEVELS)}
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.fakes import NOW
 
 from jobmeter.model.log import LogLine
-from jobmeter.wire.native.logs import logs_frame
+from jobmeter.wire.native.logs import make_logs_frame
 
 _STREAM = "file:/var/log/app.log"
 LINES: list[dict[str, Any]] = [
@@ -94,7 +94,7 @@ def test_the_lines_of_a_job_are_searched_alike(server):
         LogLine(time_ns=NOW * 1_000_000 + at, text=text, job="j1", replica=f"worker-{at}", attempt=at)
         for at, text in enumerate(TEXTS)
     ]
-    assert server.ingest(logs_frame(lines)).status == 200
+    assert server.ingest(make_logs_frame(lines)).status == 200
     for query, places in (
         ("err*", [0]),
         ("disk|memory", [0, 1]),

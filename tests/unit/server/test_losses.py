@@ -6,7 +6,7 @@ import pytest
 from tests.support.fakes import NOW, SetClock
 
 from jobmeter.errors import UnavailableError
-from jobmeter.server.background import losses as losses_of
+from jobmeter.server.background import make_loss_check as losses_of
 
 if TYPE_CHECKING:
     from jobmeter.registry.base import Registry

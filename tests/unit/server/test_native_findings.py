@@ -9,7 +9,7 @@ from tests.support.frames import samples
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.finding import Finding
-from jobmeter.model.time import HOUR, SECOND, iso
+from jobmeter.model.time import HOUR, SECOND, format_iso
 from jobmeter.server.diagnosing import JOBS_PER_ROUND, MOST_TRIES, RETRY_MS, SETTLE_MS, Diagnosing
 
 BEGAN = (NOW - 1500) // SECOND * SECOND
@@ -118,7 +118,7 @@ def test_a_finished_job_is_diagnosed_by_itself_once(failed):
     assert event["level"] == "error"
     assert (
         event["message"]
-        == f"python_exception (replica worker-0): worker-0 (n1): ValueError: empty batch (since {iso(BEGAN)})"
+        == f"python_exception (replica worker-0): worker-0 (n1): ValueError: empty batch (since {format_iso(BEGAN)})"
     )
     assert [moment["kind"] for moment in failed.call("GET", "/jobs/j1/timeline?kind=event").json()] == []
     failed.call("POST", "/jobs", job())
@@ -177,7 +177,7 @@ def test_what_fails_for_a_moment_is_done_again(failed, monkeypatch, method):
         failed.clock.time_ms += RETRY_MS
     assert failures < 0
     assert [event["message"] for event in stored_findings(failed)] == [
-        f"python_exception (replica worker-0): worker-0 (n1): ValueError: empty batch (since {iso(BEGAN)})"
+        f"python_exception (replica worker-0): worker-0 (n1): ValueError: empty batch (since {format_iso(BEGAN)})"
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.fakes import NOW
 
 from jobmeter.model.log import LogLine
-from jobmeter.wire.native.logs import logs_frame
+from jobmeter.wire.native.logs import make_logs_frame
 
 LINES: list[dict[str, Any]] = [
     {"time": NOW - 5_000, "text": "step 1 loss=0.5", "replica": "worker-0"},
@@ -152,7 +152,7 @@ def test_a_whole_selection_is_streamed(stored):
         LogLine(time_ns=(NOW - 100_000) * 1_000_000 + at // 3, text=f"line {at:05} é", job="j1", replica="big")
         for at in range(count)
     ]
-    answer = stored.ingest(logs_frame(lines)).json()
+    answer = stored.ingest(make_logs_frame(lines)).json()
     assert answer.get("lines") == count, answer
     reply = stored.call("GET", "/jobs/j1/logs?format=text&replica=big")
     assert reply.headers["content-type"] == "text/plain; charset=utf-8"

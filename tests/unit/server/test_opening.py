@@ -25,15 +25,15 @@ APART = """
 import sys
 import jobmeter.server.run, jobmeter.server.opening
 from jobmeter.model.time import SystemClock
-from jobmeter.store.registry import opener
-open_store = opener("chdb://" + sys.argv[1], SystemClock())
+from jobmeter.store.registry import find_opener
+open_store = find_opener("chdb://" + sys.argv[1], SystemClock())
 before = set(sys.modules)
 if sys.argv[2] == "engine":
     open_store().close()
 else:
     import jobmeter.server.serving
-    from jobmeter.dialects.registry import dialects
-    dialects()
+    from jobmeter.dialects.registry import list_dialects
+    list_dialects()
 print("\\n".join(set(sys.modules) - before))
 """
 
@@ -111,7 +111,7 @@ def test_a_start_that_ends_early_leaves_no_engine_open(tmp_path: Path, monkeypat
         opened.append(dsn)
         return lambda: store
 
-    monkeypatch.setattr(jobmeter.store.registry, "opener", opener)
+    monkeypatch.setattr(jobmeter.store.registry, "find_opener", opener)
     with pytest.raises(ConfigurationError, match=message):
         run(Settings(data=tmp_path, **{"port": 0, **wrong}), 0, print)
     assert store.closed == len(opened) == 1

@@ -7,7 +7,7 @@ import pytest
 from tests.support import frames
 from tests.unit.server.test_key_policies import made, own
 
-from jobmeter.dialects.prometheus.facts import DISK_FREE, FACTS, STEP_MS, FactSpan, role_of, samples_of
+from jobmeter.dialects.prometheus.facts import DISK_FREE, FACTS, STEP_MS, FactSpan, choose_role, make_samples
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.event import Event, EventSource, Level
 from jobmeter.model.finding import FindingRole
@@ -156,12 +156,12 @@ def test_the_permission_of_a_query_does_not_list_jobs_and_nodes(filled, name):
 
 def test_samples_of_spans():
     spans = [FactSpan(7 * SECOND, 40 * SECOND, 1.0), FactSpan(40 * SECOND, 70 * SECOND, 0.0)]
-    times, values = samples_of(spans, 0, HOUR, 100)
+    times, values = make_samples(spans, 0, HOUR, 100)
     assert times.tolist() == [one * SECOND for one in (7, 15, 30, 40, 45, 60, 70)]
     assert values[:-1].tolist() == [1, 1, 1, 0, 0, 0]
     assert values[-1] != values[-1]
     with pytest.raises(LimitExceededError):
-        samples_of([FactSpan(0, 200 * STEP_MS)], 0, 200 * STEP_MS, 100)
+        make_samples([FactSpan(0, 200 * STEP_MS)], 0, 200 * STEP_MS, 100)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_samples_of_spans():
     ],
 )
 def test_roles(rule, others, role):
-    assert role_of(rule, [rule, *others]) is role
+    assert choose_role(rule, [rule, *others]) is role
 
 
 def test_the_series_of_a_job_end_when_the_job_ends(filled):

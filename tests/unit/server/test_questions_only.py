@@ -27,7 +27,7 @@ COMMANDS = {
 """Methods that write, or that begin or end the use of a registry or store."""
 TAKERS = {
     *("create_key", "change_policies", "revoke_key", "create_link", "end_link", "forget_links", "emit"),
-    *("request_of_job", "finish_stacks"),
+    *("create_job_task", "finish_stacks"),
 }
 """Functions that get the registry for a command."""
 EXCEPTIONS = {

@@ -4,7 +4,7 @@ import pytest
 from tests.support.prometheus import HEADERS_1, request_1, snappy
 
 from jobmeter.dialects.prometheus.operations import read
-from jobmeter.wire.remote_read import message_part, number_part
+from jobmeter.wire.remote_read import encode_message, encode_number
 
 NAME = b"requests_total"
 
@@ -12,10 +12,10 @@ NAME = b"requests_total"
 def ask(server, form, queries=2):
     """Read the samples of the last minute in a form of answer, several times in a request."""
     now = server.clock.now_ms()
-    matcher = message_part(2, b"__name__") + message_part(3, NAME)
-    query = message_part(1, number_part(1, now - 60_000) + number_part(2, now) + message_part(3, matcher))
+    matcher = encode_message(2, b"__name__") + encode_message(3, NAME)
+    query = encode_message(1, encode_number(1, now - 60_000) + encode_number(2, now) + encode_message(3, matcher))
     headers = {**HEADERS_1, "Authorization": f"Bearer {server.admin.token}"}
-    return server.raw("POST", "/prometheus/api/v1/read", snappy(query * queries + number_part(2, form)), headers)
+    return server.raw("POST", "/prometheus/api/v1/read", snappy(query * queries + encode_number(2, form)), headers)
 
 
 @pytest.mark.parametrize(("form", "kind"), [(0, "application/x-protobuf"), (1, read._STREAMED)])

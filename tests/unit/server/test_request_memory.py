@@ -21,7 +21,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.memory import MemoryBudget, drop_frames
 from jobmeter.access.signatures.acs3 import build_canonical_request, sign
 from jobmeter.errors import LimitExceededError, ThrottledError
-from jobmeter.model.time import iso
+from jobmeter.model.time import format_iso
 
 MIB = 2**20
 INGEST = f"{BASE}/ingest"
@@ -309,7 +309,7 @@ def _acs3(key, now_ms, body, secret=""):
         "host": "h",
         "x-acs-action": "CreateJob",
         "x-acs-version": "2020-12-03",
-        "x-acs-date": iso(now_ms),
+        "x-acs-date": format_iso(now_ms),
         "x-acs-signature-nonce": secret or "n",
         "x-acs-content-sha256": hashlib.sha256(body).hexdigest(),
     }

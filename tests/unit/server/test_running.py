@@ -18,7 +18,7 @@ from jobmeter.query.execute import Executor
 from jobmeter.query.request import LogQuestion
 from jobmeter.query.sampled import SampledQuestion
 from jobmeter.server.diagnosing import SETTLE_MS, Diagnosing
-from jobmeter.server.figures import finding_metrics
+from jobmeter.server.figures import iterate_finding_metrics
 from jobmeter.server.running import (
     BUDGET_SECONDS,
     EVERY_SECONDS,
@@ -538,7 +538,7 @@ def test_its_figures_are_among_the_servers_own(server):
     assert "jobmeter_findings_jobs 2.0" in text
     assert "jobmeter_findings_evaluations_total 4.0" in text
     assert "jobmeter_findings_oldest_look_seconds 0.0" in text
-    assert {one.name for one in finding_metrics(work(server))} >= {"jobmeter_findings_open"}
+    assert {one.name for one in iterate_finding_metrics(work(server))} >= {"jobmeter_findings_open"}
 
 
 def test_a_line_of_the_kernel_and_the_event_made_of_it_are_one_piece_of_evidence(server):

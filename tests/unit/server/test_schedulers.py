@@ -7,7 +7,7 @@ import pytest
 from tests.support.frames import records
 from tests.support.serving import serving
 
-from jobmeter.cli.status import facts
+from jobmeter.cli.status import list_facts
 from jobmeter.ingest.schedulers import MOST, MOST_OF_PROJECT
 from jobmeter.model.answers import Status
 from jobmeter.model.time import HOUR, MINUTE
@@ -39,7 +39,7 @@ def metrics(server):
 def lines(server):
     """What `jobmeter status` prints."""
     found = msgspec.json.decode(server.call("GET", "/status").body, type=Status)
-    return [text for name, text in facts(found) if name == "scheduler"]
+    return [text for name, text in list_facts(found) if name == "scheduler"]
 
 
 def test_a_scheduler_that_answers(server):

@@ -9,7 +9,7 @@ from tests.support.frames import records, samples
 
 from jobmeter.access.decide import SHARED
 from jobmeter.access.signatures import SHARE
-from jobmeter.dialects.registry import dialects
+from jobmeter.dialects.registry import list_dialects
 
 CLOSED = "closed-to-strangers"
 """Stands in every field of the record that is none of the measurements' business."""
@@ -50,7 +50,7 @@ TARGETS = {
 def shared_operations():
     return [
         (dialect, operation)
-        for dialect in dialects()
+        for dialect in list_dialects()
         if SHARE in dialect.schemes
         for operation in dialect.operations
         if operation.action in SHARED
@@ -95,7 +95,7 @@ def test_points_name_neither_user_nor_workspace(shared):
 
 def test_an_operation_that_a_share_token_does_not_open_is_refused(shared):
     opened = {operation.path for _, operation in shared_operations()}
-    for dialect in dialects():
+    for dialect in list_dialects():
         for operation in dialect.operations if SHARE in dialect.schemes else ():
             if operation.path not in opened and operation.method == "GET":
                 reply = shared(operation.path.replace("{JobId}", "mine"), {})

@@ -8,7 +8,7 @@ from jobmeter.diagnose import kernel
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.log import LogLine
 from jobmeter.server.tasks import Tasks
-from jobmeter.wire.native.logs import logs_frame
+from jobmeter.wire.native.logs import make_logs_frame
 
 NODES = ("n1", "n2", "other")
 OK = {"name": "disks", "status": "ok", "text": "fine"}
@@ -40,7 +40,7 @@ def said(server, node, *texts, facility="kern", ago_ms=60_000):
         LogLine(time_ns=time_ns + at, text=text, node=node, stream="kernel", facility=facility)
         for at, text in enumerate(texts)
     ]
-    server.ingest(logs_frame(lines))
+    server.ingest(make_logs_frame(lines))
 
 
 def diagnosed(server, *nodes, **task):

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from jobmeter.model.time import SystemClock
-from jobmeter.server.figures import cache_metrics, store_metrics
+from jobmeter.server.figures import iterate_cache_metrics, store_metrics
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.server.workers.pool import WorkerPool
 from jobmeter.store.base import StoreStatistics
@@ -102,7 +102,7 @@ def test_the_cache_of_questions_is_shown():
     cache.put("a", 1, "A", 100)
     cache.get("a", 1)
     cache.get("b", 1)
-    telemetry.register(lambda: cache_metrics(cache))
+    telemetry.register(lambda: iterate_cache_metrics(cache))
     lines = telemetry.render().decode().splitlines()
     assert "jobmeter_cache_entries 1.0" in lines
     assert "jobmeter_cache_hits_total 1.0" in lines

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from tests.support.otlp import JSON, PROTOBUF, as_ids, fill
 
 from jobmeter.access.trace import LIFE_MS
-from jobmeter.cli.traces import tree
+from jobmeter.cli.traces import iterate_tree
 from jobmeter.model.answers import SpanBody
 
 TRACE = bytes(range(16))
@@ -239,6 +239,6 @@ def test_traces_in_the_vendors_form(server):
 def test_a_tree_stays_in_its_width_whatever_its_parents_are():
     named = (("a", "b", "x" * 200), ("b", "a", "\x1b[31m" * 50), ("c", "gone", "é🚀" * 80))
     ring = [SpanBody(span=span, parent=parent, name=name) for span, parent, name in named]
-    lines = [str(line) for line in tree(ring, 80)]
+    lines = [str(line) for line in iterate_tree(ring, 80)]
     assert len(lines) == 3
     assert all(len(line) <= 80 and "\x1b" not in line for line in lines)

@@ -3,7 +3,7 @@
 import pytest
 
 from jobmeter.access.limit import Per
-from jobmeter.dialects.registry import dialects
+from jobmeter.dialects.registry import list_dialects
 
 CALLS = {
     "GetUserViewMetrics": ("GET", "PaiStudio/2022-01-12", "ResourceGroupID=rg&PageNumber=1&PageSize=10"),
@@ -14,7 +14,7 @@ CALLS = {
     "DescribeResourceLog": ("GET", "eas/2021-07-01", "ClusterId=c&ResourceId=r"),
 }
 """Operations in the URL form: calls that fail count as well."""
-RATES = {one.name: one.rate for dialect in dialects() for one in dialect.operations if one.name in CALLS}
+RATES = {one.name: one.rate for dialect in list_dialects() for one in dialect.operations if one.name in CALLS}
 
 
 def call(server, name, key):

@@ -11,7 +11,7 @@ import pytest
 from jobmeter.alerts.rules import load_rules
 from jobmeter.model.answers import SchedulerStatus
 from jobmeter.model.time import SystemClock
-from jobmeter.server.figures import scheduler_metrics, store_metrics
+from jobmeter.server.figures import iterate_scheduler_metrics, store_metrics
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import StoreStatistics
 
@@ -35,7 +35,7 @@ def exported(server):
     others = Telemetry(SystemClock())
     journal = dict.fromkeys(("rows", "bytes", "flushes", "failures"), 1)
     others.register(lambda: store_metrics(StoreStatistics(rows={}, bytes={}, journal=journal)))
-    others.register(lambda: scheduler_metrics([SchedulerStatus(kind="slurm")]))
+    others.register(lambda: iterate_scheduler_metrics([SchedulerStatus(kind="slurm")]))
     text = server.raw("GET", "/metrics").body.decode() + others.render().decode()
     families = re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE)
     return {f"{name}_bucket" if kind == "histogram" else name for name, kind in families}

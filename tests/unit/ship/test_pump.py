@@ -18,7 +18,7 @@ from jobmeter.registry.open import open_registry
 from jobmeter.ship import outbox as outboxes
 from jobmeter.ship import shipping as shippings
 from jobmeter.ship.guard import DestinationPolicy
-from jobmeter.ship.outbox import GAP_SECONDS, ShippingOutbox, number_of
+from jobmeter.ship.outbox import GAP_SECONDS, ShippingOutbox, compute_number
 from jobmeter.ship.pump import LEASE_CHECK_SECONDS, LONGEST_SECONDS, Pump
 from jobmeter.ship.settings import Sinks
 from jobmeter.ship.shipping import Shipping
@@ -190,7 +190,7 @@ def test_lines_that_expired_while_no_server_shipped_are_counted(house):
     shipper = house.create()
     house.put("gone 1", "gone 2")
     house.forward(5 * DAY / SECOND)
-    house.store.outbox.trim(number_of(shipper), None)
+    house.store.outbox.trim(compute_number(shipper), None)
     house.put("there")
     pump = house.pump(shipper)
     assert pump.step() > 0
@@ -235,7 +235,7 @@ def test_a_row_that_comes_late_is_waited_for(house):
     pump.step()
     assert house.sink.texts == []
     line = LogLine(time_ns=NOW * 1_000_000, text="first", job="j1")
-    house.store.outbox.append(number_of(shipper), [OutboxRow(first, NOW, 2, msgspec.json.encode(line))])
+    house.store.outbox.append(compute_number(shipper), [OutboxRow(first, NOW, 2, msgspec.json.encode(line))])
     pump.step()
     assert house.sink.texts == ["first", "second"]
 
@@ -348,7 +348,7 @@ def test_shipped_lines_leave_the_outbox(house, monkeypatch):
     shipper = house.create()
     house.put(*"abcde")
     house.pump(shipper).step()
-    assert house.store.outbox.read(number_of(shipper), 0, 10, 10_000) == []
+    assert house.store.outbox.read(compute_number(shipper), 0, 10, 10_000) == []
 
 
 def test_making_and_deleting(house):
@@ -363,7 +363,7 @@ def test_making_and_deleting(house):
     assert house.shipping.delete(shipper).waiting == 1
     assert house.shipping.list_shippers() == []
     house.put("nobody wants it")
-    assert house.store.outbox.read(number_of(shipper), 0, 10, 10_000) == []
+    assert house.store.outbox.read(compute_number(shipper), 0, 10, 10_000) == []
 
 
 def test_there_is_a_limit_to_shippers(house, monkeypatch):

@@ -381,7 +381,7 @@ def attempt(folder: str) -> None:
 def from_the_future(folder: str) -> None:
     """Open what a newer program left behind."""
     store = open_folder(folder)
-    with cast("ClickHouseStore", store).maintenance.pool.client() as client:
+    with cast("ClickHouseStore", store).maintenance.pool.borrow_client() as client:
         client.command("INSERT INTO migrations SELECT 999, 'unknown', 0")
     store.close()
     attempt(folder)

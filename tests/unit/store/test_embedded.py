@@ -47,7 +47,7 @@ class TestEmbedded(StoreTests):
         assert chdb_store.find(SeriesSelector(jobs=(one.job_key,))) == [one]
         reads.clear()
         # The log of a node has no use for it, and may wait long for the node.
-        missing = chdb_store.catalog.missing([batch_of({(other, slot.start): 1.0})], FOREVER, seeks_new=False)
+        missing = chdb_store.catalog.find_missing([batch_of({(other, slot.start): 1.0})], FOREVER, seeks_new=False)
         assert len(missing.new) == 0
         assert not reads
 

@@ -40,7 +40,7 @@ def stored(state):
 def test_marks_reach_the_engine_with_their_samples(store):
     state = store.rollup_state
     late(store, 2.0)
-    assert state.marked([ONE.job_key]) == {PAIR}
+    assert state.find_marked([ONE.job_key]) == {PAIR}
     store.commit_log.flush()
     assert stored(state) == {PAIR}
 
@@ -58,7 +58,7 @@ def test_marks_do_not_grow_while_roll_ups_fail(store, monkeypatch):
     assert len(marks) == 1
     state.give_back(marks)
     store.roll_up(START + HOUR)
-    assert state.marked([ONE.job_key]) == set()
+    assert state.find_marked([ONE.job_key]) == set()
     assert stored(state) == set()
 
 
@@ -69,7 +69,7 @@ def test_marks_wait_for_an_engine_that_refuses_them(store, monkeypatch):
         patch.setattr(state, "_insert", refuse)
         with pytest.raises(UnavailableError):
             store.commit_log.flush()
-    assert state.marked([ONE.job_key]) == {PAIR}
+    assert state.find_marked([ONE.job_key]) == {PAIR}
     store.commit_log.flush()
     assert stored(state) == {PAIR}
 
@@ -160,7 +160,7 @@ def test_a_new_sample_of_an_hour_that_is_rolled_up_is_marked_when_it_is_acknowle
     select = state.select_progress
     monkeypatch.setattr(state, "_is_alone", lambda: False)
     monkeypatch.setattr(state, "select_progress", lambda: select() | {"intent": until_ms})
-    assert state.intent_for(now_ms) < now_ms
+    assert state.compute_intent(now_ms) < now_ms
     store.append(batch_of({(ONE, now_ms): 1.0}), FOREVER)
     assert (ONE.job_key, until_ms - HOUR) in stored(state)
-    assert state.intent_for(now_ms) == until_ms
+    assert state.compute_intent(now_ms) == until_ms

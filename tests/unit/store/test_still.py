@@ -13,7 +13,7 @@ from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.time import DAY, HOUR, MINUTE, SystemClock, TimeRange, parse_time
 from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import coarsen
-from jobmeter.query.source import Source, buckets
+from jobmeter.query.source import Source, read_series_buckets
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
 from jobmeter.store.clickhouse.journal import JournalLimits
@@ -52,7 +52,7 @@ class Still:
         """The hours of some series over a span of whole hours."""
         keys = SeriesKeys(self.keys.job[chosen], self.keys.series[chosen])
         meter, gauges = Meter(SystemClock(), Limits()), np.zeros(len(chosen), np.bool_)
-        found = coarsen(buckets(source, keys, gauges, span, step_ms, owned_ms=0, meter=meter), HOUR)
+        found = coarsen(read_series_buckets(source, keys, gauges, span, step_ms, owned_ms=0, meter=meter), HOUR)
         first, end = (span.start_ms - START) // HOUR, (span.end_ms - START) // HOUR
         assert len(found) == len(chosen) * (end - first), (span, step_ms, meter.tiers)
         assert (found.count == HOUR // STEP).all(), (span, step_ms, meter.tiers)

@@ -331,7 +331,7 @@ def test_reading_in_parts_equals_reading_at_once(seed: int) -> None:
     generator = random.Random(seed)
     window = Window(HOUR, 2**24)
     keys = SeriesKeys(np.arange(6, dtype=np.uint64), np.arange(10, 16, dtype=np.uint64))
-    window.adopt(keys, SampleColumns.empty(), 0)
+    window.adopt(keys, SampleColumns.make_empty(), 0)
     for _ in range(4):
         count = generator.choice([1, 30, 300])
         index = np.array([generator.randrange(5) for _ in range(count)], np.uint32)
@@ -340,7 +340,7 @@ def test_reading_in_parts_equals_reading_at_once(seed: int) -> None:
     span = TimeRange(generator.randrange(500), generator.randrange(500, 1001))
     whole = window.read(keys, span)
     assert whole is not None
-    parts, place = [SampleColumns.empty()], {"first": 0, "first_ms": span.start_ms}
+    parts, place = [SampleColumns.make_empty()], {"first": 0, "first_ms": span.start_ms}
     while True:
         most = generator.choice([1, 7, 64, 100])
         part = window.read(keys, span, **place, most=most)

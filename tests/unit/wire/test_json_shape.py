@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.oracle.kernel import count_tokens
 
 from jobmeter.kernel.json import count
-from jobmeter.wire.json_shape import DEPTHS, shape_of
+from jobmeter.wire.json_shape import DEPTHS, count_json
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.text(),
@@ -29,7 +29,7 @@ def _counted(value, depth=0, opened=None):
 @given(VALUES, st.booleans())
 def test_a_shape_is_that_of_the_value(value, ascii_only):
     text = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-    shape = shape_of(text)
+    shape = count_json(text)
     assert (shape.opened, shape.commas) == _counted(value)
     assert count_tokens(text) == (shape.opened, shape.commas)
 
@@ -43,9 +43,9 @@ def test_damaged_texts_are_counted_as_by_a_regular_expression(data):
     ("text", "opened"), [(b'"{[" ', 0), (b'["\\"{"]', 1), (b'"\\\\"[', 1), (b'"\\\\\\"[', 0), (b'"', 0)]
 )
 def test_brackets_and_commas_in_strings_do_not_count(text, opened):
-    assert sum(shape_of(text).opened) == opened
+    assert sum(count_json(text).opened) == opened
 
 
 def test_characters_count_by_what_they_may_take():
-    assert shape_of(b'"abc"').text_bytes == 5
-    assert shape_of('"ab\U0001f600"'.encode()).text_bytes == 4 * 8
+    assert count_json(b'"abc"').text_bytes == 5
+    assert count_json('"ab\U0001f600"'.encode()).text_bytes == 4 * 8

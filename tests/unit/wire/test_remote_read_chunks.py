@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.wire.protobuf import fields, varint
+from jobmeter.wire.protobuf import iterate_fields, read_varint
 from jobmeter.wire.remote_read import CHUNK_SAMPLES, decode, encode_chunks, encode_frames
 
 
@@ -129,17 +129,17 @@ def test_frames_have_series_chunks_and_checksums(counts, query):
     data, at = encode_frames(query, series), 0
     found: dict[bytes, int] = {}
     while at < len(data):
-        size, at = varint(data, at, len(data))
+        size, at = read_varint(data, at, len(data))
         body = data[at + 4 : at + 4 + size]
         assert struct.unpack(">I", data[at : at + 4])[0] == checksum(body)
         at += 4 + size
-        parts = {tag: (begin, content, stop) for tag, begin, content, stop in fields(body, 0, size)}
-        assert (varint(body, parts[0x10][0] + 1, size)[0] if 0x10 in parts else 0) == query
+        parts = {tag: (begin, content, stop) for tag, begin, content, stop in iterate_fields(body, 0, size)}
+        assert (read_varint(body, parts[0x10][0] + 1, size)[0] if 0x10 in parts else 0) == query
         _, content, stop = parts[0x0A]
-        inner = [(tag, body[one:two]) for tag, _, one, two in fields(body, content, stop)]
+        inner = [(tag, body[one:two]) for tag, _, one, two in iterate_fields(body, content, stop)]
         labels = b"".join(text for tag, text in inner if tag == 0x0A)
         for chunk in (text for tag, text in inner if tag == 0x12):
-            (data_of,) = (chunk[one:two] for tag, _, one, two in fields(chunk, 0, len(chunk)) if tag == 0x22)
+            (data_of,) = (chunk[one:two] for tag, _, one, two in iterate_fields(chunk, 0, len(chunk)) if tag == 0x22)
             found[labels] = found.get(labels, 0) + len(samples(data_of))
     assert sorted(found.values()) == sorted(counts)
     assert len(found) == len(counts)

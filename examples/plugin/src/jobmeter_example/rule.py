@@ -1,7 +1,7 @@
 """Example of a rule: it finds replicas with thousands of threads."""
 
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import replica
+from jobmeter.diagnose.signal import name_replica
 
 
 @Rule(
@@ -15,10 +15,10 @@ from jobmeter.diagnose.signal import replica
 )
 def many_threads(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Yield a finding for each replica that has more threads than ``most`` for the time ``hold``."""
-    for signal in case.levels("thread.count", numbers):
-        longest = case.stretch(signal, signal.value > numbers["most"], numbers)
+    for signal in case.average_signals("thread.count", numbers):
+        longest = case.find_stretch(signal, signal.value > numbers["most"], numbers)
         if longest is not None:
-            mean = float(signal.during(longest).mean())
-            text = f"{case.name_of(signal)} has {mean:,.0f} threads"
-            evidence = signal.evidence(text, mean, numbers["most"], "{thread}", time=longest.start)
-            yield rule.finding(replica(signal), Severity.WARNING, (longest.start, longest.end), [evidence])
+            mean = float(signal.select_values(longest).mean())
+            text = f"{case.name_signal(signal)} has {mean:,.0f} threads"
+            evidence = signal.cite(text, mean, numbers["most"], "{thread}", time=longest.start)
+            yield rule.report(name_replica(signal), Severity.WARNING, (longest.start, longest.end), [evidence])

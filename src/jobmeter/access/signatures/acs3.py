@@ -10,15 +10,15 @@ import re
 from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.access.signatures.canonical import (
     MAX_NONCE,
-    credential,
-    date_ms,
     encode,
     encode_path,
-    header_values,
+    encode_wire,
     is_same,
+    list_headers,
+    match_credential,
+    parse_date,
     query_pairs,
     sort_by_name,
-    to_bytes,
 )
 from jobmeter.errors import UnauthenticatedError
 
@@ -50,7 +50,7 @@ class Acs3:
         unsigned = (REQUIRED - (signed & present)) | {name for name in present - signed if name.startswith("x-acs-")}
         if unsigned:
             raise UnauthenticatedError(f"not signed, or missing: {', '.join(sorted(unsigned))}", "incomplete-signature")
-        if any(len(header_values(call, name)) > 1 for name in signed if name in REQUIRED):
+        if any(len(list_headers(call, name)) > 1 for name in signed if name in REQUIRED):
             raise UnauthenticatedError("a header that must be signed appears more than once", "malformed")
         nonce = call.get_header("x-acs-signature-nonce").strip()
         if not 1 <= len(nonce) <= MAX_NONCE:
@@ -58,7 +58,7 @@ class Acs3:
         return Claim(
             kind=ClaimKind.ACCESS_KEY,
             value=parsed["key"],
-            date_ms=date_ms(call.get_header("x-acs-date").strip(), "%Y-%m-%dT%H:%M:%SZ", _WRONG_DATE),
+            date_ms=parse_date(call.get_header("x-acs-date").strip(), "%Y-%m-%dT%H:%M:%SZ", _WRONG_DATE),
             nonce=nonce,
         )
 
@@ -82,9 +82,9 @@ class Acs3:
 def build_canonical_request(call: Call, signed_headers: str, hashed_body: str) -> bytes:
     """Build the signed text: method, path, query, the named headers, their names, the body's hash."""
     query = "&".join(f"{encode(name)}={encode(value)}" for name, value in sort_by_name(query_pairs(call.query)))
-    headers = "".join(f"{name}:{','.join(sorted(header_values(call, name)))}\n" for name in signed_headers.split(";"))
+    headers = "".join(f"{name}:{','.join(sorted(list_headers(call, name)))}\n" for name in signed_headers.split(";"))
     lines = (call.method, encode_path(call.raw_path), query, headers, signed_headers, hashed_body)
-    return to_bytes("\n".join(lines))
+    return encode_wire("\n".join(lines))
 
 
 def sign(algorithm: str, request: bytes, secret: str) -> str:
@@ -94,7 +94,7 @@ def sign(algorithm: str, request: bytes, secret: str) -> str:
 
 
 def _parse(call: Call) -> re.Match[str] | None:
-    return credential(call, ("ACS3-",), _CREDENTIAL, "ACS3-... Credential=,...", _HASHES)
+    return match_credential(call, ("ACS3-",), _CREDENTIAL, "ACS3-... Credential=,...", _HASHES)
 
 
 def _digest(algorithm: str, data: bytes) -> str:

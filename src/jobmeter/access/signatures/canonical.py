@@ -20,7 +20,7 @@ def encode(value: bytes) -> str:
     return quote_from_bytes(value, safe="~")
 
 
-def to_bytes(text: str) -> bytes:
+def encode_wire(text: str) -> bytes:
     """Return the bytes of a text from the wire, which a ``Call`` has as Latin-1."""
     try:
         return text.encode("latin-1")
@@ -33,7 +33,7 @@ def encode_path(raw_path: str) -> str:
 
     A ``%2F`` stays inside its segment; an empty segment stays.
     """
-    return "/".join(encode(unquote_to_bytes(to_bytes(segment))) for segment in raw_path.split("/")) or "/"
+    return "/".join(encode(unquote_to_bytes(encode_wire(segment))) for segment in raw_path.split("/")) or "/"
 
 
 def unescape_path(raw_path: str) -> bytes | None:
@@ -42,7 +42,7 @@ def unescape_path(raw_path: str) -> bytes | None:
     Ambiguous are an escaped slash (``a%2Fb`` and ``a/b``) and an escaped escape (``a%252Fb`` and ``a%2Fb``): a
     signature over the text does not tell which of the two was sent.
     """
-    segments = [unquote_to_bytes(to_bytes(segment)) for segment in raw_path.split("/")]
+    segments = [unquote_to_bytes(encode_wire(segment)) for segment in raw_path.split("/")]
     path = b"/".join(segments)
     return None if _ESCAPE.search(path) or any(b"/" in segment for segment in segments) else path
 
@@ -58,7 +58,7 @@ def sort_by_name(pairs: Iterable[tuple[bytes, bytes]]) -> Pairs:
     return sorted(pairs, key=lambda pair: pair[0])
 
 
-def header_values(call: Call, name: str) -> list[str]:
+def list_headers(call: Call, name: str) -> list[str]:
     """Return every value of a header, trimmed, in order."""
     return [value.strip() for key, value in call.headers if key == name]
 
@@ -68,7 +68,7 @@ def is_same(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode(), other.encode())
 
 
-def date_ms(text: str, form: str, wrong: str) -> int:
+def parse_date(text: str, form: str, wrong: str) -> int:
     """Parse a UTC time by a ``strptime`` form to epoch milliseconds. Raises UnauthenticatedError with ``wrong``."""
     try:
         moment = datetime.strptime(text, form).replace(tzinfo=UTC)
@@ -77,7 +77,7 @@ def date_ms(text: str, form: str, wrong: str) -> int:
     return int(moment.timestamp()) * 1000
 
 
-def credential(
+def match_credential(
     call: Call, begins: tuple[str, ...], pattern: re.Pattern[str], form: str, hashes: Mapping[str, str]
 ) -> re.Match[str] | None:
     """Match an Authorization header with that beginning by a pattern with a group ``algorithm``; None for any other.
@@ -96,4 +96,4 @@ def credential(
 
 
 def _form_decoded(text: str) -> bytes:
-    return unquote_to_bytes(to_bytes(text).replace(b"+", b" "))
+    return unquote_to_bytes(encode_wire(text).replace(b"+", b" "))

@@ -18,11 +18,11 @@ from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.access.signatures.canonical import (
     MAX_NONCE,
     encode_path,
-    header_values,
+    encode_wire,
     is_same,
+    list_headers,
     query_pairs,
     sort_by_name,
-    to_bytes,
     unescape_path,
 )
 from jobmeter.errors import UnauthenticatedError
@@ -64,7 +64,7 @@ class Roa:
             return False
         key, expected = secret.encode(), match["signature"]
         good = False
-        for text in strings_to_sign(call):
+        for text in iterate_strings_to_sign(call):
             signature = base64.b64encode(hmac.new(key, text, hashlib.sha1).digest()).decode()
             good |= is_same(signature, expected)
         return good
@@ -77,22 +77,22 @@ class Roa:
         return self.verify_headers(call, secret)
 
 
-def strings_to_sign(call: Call) -> Iterator[bytes]:
+def iterate_strings_to_sign(call: Call) -> Iterator[bytes]:
     """Generate each form in which a client may have signed the call, without duplicates."""
     types = dict.fromkeys((call.get_header("content-type").strip(), *(() if call.body else ("",))))
     # As sent; as generated, before the HTTP library unescaped parts of it; as written in the program, never escaped.
-    forms = to_bytes(call.raw_path), encode_path(call.raw_path).encode(), unescape_path(call.raw_path)
+    forms = encode_wire(call.raw_path), encode_path(call.raw_path).encode(), unescape_path(call.raw_path)
     paths = dict.fromkeys(form for form in forms if form is not None)
     pairs = sort_by_name(query_pairs(call.query))
     queries = dict.fromkeys(_query(pairs, empty) for empty in (b"", b"="))
     extra = b"".join(
-        to_bytes(f"{name}:{value}\n")
-        for name, value in sorted((name, header_values(call, name)[0]) for name, _ in call.headers)
+        encode_wire(f"{name}:{value}\n")
+        for name, value in sorted((name, list_headers(call, name)[0]) for name, _ in call.headers)
         if name.startswith("x-acs-")
     )
     for content_type, path, query in product(types, paths, queries):
         values = {**{name: call.get_header(name).strip() for name in _PLAIN}, "content-type": content_type}
-        head = to_bytes("\n".join((call.method, *(values[name] for name in _PLAIN))))
+        head = encode_wire("\n".join((call.method, *(values[name] for name in _PLAIN))))
         yield head + b"\n" + extra + path + query
 
 

@@ -10,7 +10,15 @@ import base64
 import hmac
 
 from jobmeter.access.call import Call, Claim, ClaimKind
-from jobmeter.access.signatures.canonical import MAX_NONCE, Pairs, date_ms, encode, is_same, query_pairs, sort_by_name
+from jobmeter.access.signatures.canonical import (
+    MAX_NONCE,
+    Pairs,
+    encode,
+    is_same,
+    parse_date,
+    query_pairs,
+    sort_by_name,
+)
 from jobmeter.errors import UnauthenticatedError
 
 MAX_KEY = 128
@@ -46,7 +54,7 @@ class Rpc:
         return Claim(
             kind=ClaimKind.ACCESS_KEY,
             value=key,
-            date_ms=date_ms(call.get_parameter("Timestamp") or "", "%Y-%m-%dT%H:%M:%SZ", _WRONG_DATE),
+            date_ms=parse_date(call.get_parameter("Timestamp") or "", "%Y-%m-%dT%H:%M:%SZ", _WRONG_DATE),
             nonce=nonce,
         )
 
@@ -59,11 +67,11 @@ class Rpc:
         algorithm = _HASHES.get(_method(call))
         if algorithm is None or call.raw_path != "/":
             return False
-        digest = hmac.new(f"{secret}&".encode(), string_to_sign(call), algorithm).digest()
+        digest = hmac.new(f"{secret}&".encode(), build_string_to_sign(call), algorithm).digest()
         return is_same(base64.b64encode(digest).decode(), call.get_parameter("Signature") or "")
 
 
-def string_to_sign(call: Call) -> bytes:
+def build_string_to_sign(call: Call) -> bytes:
     """Build the signed text: ``METHOD&%2F&`` and all query and form parameters but the signature, by name."""
     pairs = [pair for pair in query_pairs(call.query) if pair[0] != b"Signature"] + _form(call)
     query = "&".join(f"{encode(name)}={encode(value)}" for name, value in sort_by_name(pairs))

@@ -16,14 +16,14 @@ import msgspec
 
 from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.access.signatures.canonical import (
-    credential,
-    date_ms,
     encode,
     encode_path,
+    encode_wire,
     is_same,
+    match_credential,
+    parse_date,
     query_pairs,
     sort_by_name,
-    to_bytes,
 )
 from jobmeter.access.signatures.sdk_keys import derive_secret, p256_verifies, sm2_verifies
 from jobmeter.errors import UnauthenticatedError
@@ -80,7 +80,7 @@ class SdkHmac:
             raise UnauthenticatedError("a signed header appears more than once", "malformed")
         date = call.get_header(DATE_HEADER).strip()
         _check_info(parsed, date)
-        moment = date_ms(date, "%Y%m%dT%H%M%SZ", "X-Sdk-Date must be like 20261120T153356Z")
+        moment = parse_date(date, "%Y%m%dT%H%M%SZ", "X-Sdk-Date must be like 20261120T153356Z")
         return Claim(kind=ClaimKind.ACCESS_KEY, value=parsed.key, date_ms=moment)
 
     def verify_headers(self, call: Call, secret: str) -> bool:
@@ -127,7 +127,7 @@ def _string_to_sign(parsed: _Parsed, call: Call, request: bytes) -> bytes:
     lines = [parsed.algorithm, call.get_header(DATE_HEADER).strip()]
     if parsed.info:
         lines.append(parsed.info)
-    return to_bytes("\n".join((*lines, _digest(parsed, request))))
+    return encode_wire("\n".join((*lines, _digest(parsed, request))))
 
 
 def _canonical_requests(call: Call, parsed: _Parsed, payloads: tuple[str, ...]) -> Iterator[bytes]:
@@ -141,11 +141,11 @@ def _canonical_requests(call: Call, parsed: _Parsed, payloads: tuple[str, ...]) 
         "&".join(f"{encode(name)}={encode(value)}" for name, value in ordered)
         for ordered in (pairs, sort_by_name(pairs))
     )
-    values = {name: to_bytes(value).strip(b" \t") for name, value in reversed(call.headers)}
-    headers = b"".join(to_bytes(name) + b":" + values[name] + b"\n" for name in parsed.headers if name in values)
+    values = {name: encode_wire(value).strip(b" \t") for name, value in reversed(call.headers)}
+    headers = b"".join(encode_wire(name) + b":" + values[name] + b"\n" for name in parsed.headers if name in values)
     for query, payload in product(queries, payloads):
-        head = to_bytes(f"{call.method.upper()}\n{path}\n{query}\n")
-        yield head + headers + to_bytes(f"\n{';'.join(parsed.headers)}\n{payload}")
+        head = encode_wire(f"{call.method.upper()}\n{path}\n{query}\n")
+        yield head + headers + encode_wire(f"\n{';'.join(parsed.headers)}\n{payload}")
 
 
 def _payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ def _read_payload_hash(call: Call, parsed: _Parsed) -> tuple[str, ...]:
 
 
 def _parse(call: Call) -> _Parsed | None:
-    match = credential(call, ("SDK-", "V11-"), _CREDENTIAL, "SDK-HMAC-SHA256 Access=...", _HASHES)
+    match = match_credential(call, ("SDK-", "V11-"), _CREDENTIAL, "SDK-HMAC-SHA256 Access=...", _HASHES)
     if match is None:
         return None
     algorithm = match["algorithm"]

@@ -26,7 +26,7 @@ def derive_secret(access_key: str, secret: str, info: str) -> str:
     return derivation.derive(secret.encode()).hex()
 
 
-def private_number(algorithm: str, hashed: str, order: int, access_key: str, secret: str) -> int:
+def derive_private_number(algorithm: str, hashed: str, order: int, access_key: str, secret: str) -> int:
     """Derive the private key, from 1 to ``order`` - 1, for an algorithm with that hash and a curve of that order."""
     for counter in range(255):
         context = access_key.encode() + bytes((counter,))
@@ -58,10 +58,10 @@ def sm2_verifies(access_key: str, secret: str, signature: str, text: bytes) -> b
 
 @lru_cache(KEYS)
 def _p256_key(access_key: str, secret: str) -> ec.EllipticCurvePublicKey:
-    number = private_number("SDK-ECDSA-P256-SHA256", "sha256", P256_N, access_key, secret)
+    number = derive_private_number("SDK-ECDSA-P256-SHA256", "sha256", P256_N, access_key, secret)
     return ec.derive_private_key(number, ec.SECP256R1()).public_key()
 
 
 @lru_cache(KEYS)
 def _sm2_key(access_key: str, secret: str) -> sm2.PublicKey:
-    return sm2.public_key(private_number("SDK-SM2-SM3", "sm3", sm2.N, access_key, secret))
+    return sm2.compute_public_key(derive_private_number("SDK-SM2-SM3", "sm3", sm2.N, access_key, secret))

@@ -19,7 +19,7 @@ _NAME = "jobmeter-session"
 _SECURE = "__Host-"
 
 
-def cookie_name(call: Call, *, secure: bool) -> str:
+def name_cookie(call: Call, *, secure: bool) -> str:
     """Name the cookie: all ports of a host share cookies, so each server needs another name.
 
     ``__Host-`` makes the browser refuse a cookie set by another host of the domain (RFC 6265bis, section 4.1.3.2).
@@ -83,7 +83,7 @@ def _cookie(call: Call) -> str:
     """
     pairs = [part.strip().partition("=") for name, text in call.headers if name == "cookie" for part in text.split(";")]
     found = {name: value for name, _, value in reversed(pairs)}
-    return found.get(cookie_name(call, secure=True)) or found.get(cookie_name(call, secure=False)) or ""
+    return found.get(name_cookie(call, secure=True)) or found.get(name_cookie(call, secure=False)) or ""
 
 
 SESSION = TokenScheme("session", _session)

@@ -28,7 +28,7 @@ class PublicKey(msgspec.Struct, frozen=True):
     y: int
 
 
-def public_key(private: int) -> PublicKey:
+def compute_public_key(private: int) -> PublicKey:
     """Compute the public key of a private one, from 1 to ``N`` - 2."""
     # A multiple of N changes nothing, and gives every number the same length.
     padded = private + N if (private + N).bit_length() > _BITS else private + 2 * N

@@ -11,8 +11,8 @@ import zstandard
 from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Int32s, Rows
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Int64s
-from jobmeter.model.series import DEFAULT_PROJECT, Series, check_series, member_name
-from jobmeter.wire.native.encode import descriptor
+from jobmeter.model.series import DEFAULT_PROJECT, Series, check_series, choose_member_name
+from jobmeter.wire.native.encode import encode_descriptor
 from jobmeter.wire.native.frame import HEADER, MAGIC, VERSION, Codec, FrameKind
 
 MAX_SERIES = 50_000
@@ -73,7 +73,7 @@ class Encoder:
             return number
         metric, project, cluster, node, device, job, replica = key
         project = project or self._project
-        replica = member_name(replica, node) if job else replica
+        replica = choose_member_name(replica, node) if job else replica
         try:
             check_series(Series(metric, project or DEFAULT_PROJECT, cluster, node, device, job, replica))
         except InvalidRequestError as error:
@@ -83,7 +83,7 @@ class Encoder:
         if len(self._numbers) > 1_000_000:
             self._numbers.clear()
         own = Series(metric, project, cluster, node, device, job, replica)
-        text = self._numbers[key] = descriptor(own)
+        text = self._numbers[key] = encode_descriptor(own)
         return text
 
     def _drop_bad_rows(self, rows: Rows, codes: Int64s, problems: dict[int, InvalidRequestError]) -> Rows:
@@ -97,7 +97,7 @@ class Encoder:
         return rows.filter(~bad)
 
 
-def frame(payload: bytes, *, compress: bool) -> bytes:
+def make_frame(payload: bytes, *, compress: bool) -> bytes:
     """Wrap a payload in a samples frame, optionally compressed with Zstandard."""
     sent = zstandard.ZstdCompressor(level=1).compress(payload) if compress else payload
     codec = Codec.ZSTD if compress else Codec.NONE

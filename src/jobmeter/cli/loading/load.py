@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from jobmeter.cli.loading.files import Format, read
-from jobmeter.cli.loading.frames import Chunk, Encoder, frame
+from jobmeter.cli.loading.frames import Chunk, Encoder, make_frame
 from jobmeter.cli.loading.rows import RowSource
 from jobmeter.model.record import JobRecord, Records
-from jobmeter.wire.native.encode import records_frame
+from jobmeter.wire.native.encode import make_records_frame
 
 RECORDS_PER_REQUEST = 1_000
 """Most job records in one request."""
@@ -49,7 +49,9 @@ class Tally:
         self.last_ms = last if self.last_ms is None else max(self.last_ms, last)
 
 
-def bodies(plan: ImportPlan, tally: Tally, progress: Callable[[int], None]) -> Iterator[tuple[bytes, Chunk | None]]:
+def iterate_bodies(
+    plan: ImportPlan, tally: Tally, progress: Callable[[int], None]
+) -> Iterator[tuple[bytes, Chunk | None]]:
     """Yield the bodies of the requests, file after file; each with its chunk, if any.
 
     Raises as ``files.read``, before any rows of the block with the bad row.
@@ -68,7 +70,7 @@ def bodies(plan: ImportPlan, tally: Tally, progress: Callable[[int], None]) -> I
             tally.skipped += encoder.skipped - before
             for chunk in chunks:
                 tally.count(chunk)
-                yield frame(chunk.payload, compress=plan.compress), chunk
+                yield make_frame(chunk.payload, compress=plan.compress), chunk
 
 
 def _records(records: Sequence[JobRecord], project: str, tally: Tally) -> Iterator[tuple[bytes, None]]:
@@ -79,7 +81,7 @@ def _records(records: Sequence[JobRecord], project: str, tally: Tally) -> Iterat
             record if record.project or not project else msgspec.structs.replace(record, project=project)
             for record in part
         ]
-        yield records_frame(Records(jobs=owned)), None
+        yield make_records_frame(Records(jobs=owned)), None
 
 
 def _parts(records: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:

@@ -19,7 +19,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import JobState
 from jobmeter.model.record import MAX_EXTRA_BYTES, JobRecord, check_record
 from jobmeter.model.time import MAX_TIME_MS
-from jobmeter.wire.protobuf import BYTES, fields, varint
+from jobmeter.wire.protobuf import BYTES, iterate_fields, read_varint
 
 MAGIC = b":W&B"
 REPLICA = "worker-0"
@@ -49,7 +49,7 @@ def read_wandb(file: IO[bytes], source: RowSource) -> Iterator[Block]:
         try:
             run.take(_message(record))
         except (InvalidRequestError, msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError) as error:
-            run.damage(f"record {number}", str(error))
+            run.count_damage(f"record {number}", str(error))
         if len(run.times) >= source.batch_rows:
             yield Block(rows=run.take_rows())
     if not run.job:
@@ -77,7 +77,7 @@ class _RunFile:
         self._state = JobState.UNKNOWN
         self._end: int | None = None
 
-    def damage(self, place: str, message: str) -> None:
+    def count_damage(self, place: str, message: str) -> None:
         """Count a damaged record, or raise BadRowError."""
         if not self._source.skip_bad:
             raise BadRowError(f"{self._source.name}, {place}", "", message)
@@ -207,7 +207,7 @@ def _records(file: IO[bytes], source: RowSource, run: _RunFile) -> Iterator[byte
         begins, ends = kind in {_FULL, _FIRST}, kind in {_FULL, _LAST}
         sound = len(body) == size and zlib.crc32(body, zlib.crc32(head[6:])) == checksum
         if not sound or not (begins or (parts and kind in {_MIDDLE, _LAST})):
-            run.damage(f"block {block}", "a record is damaged")
+            run.count_damage(f"block {block}", "a record is damaged")
             file.read(left)
             left, parts, block = _BLOCK, [], block + 1
             continue
@@ -221,11 +221,11 @@ def _records(file: IO[bytes], source: RowSource, run: _RunFile) -> Iterator[byte
 
 def _message(data: bytes) -> Message:
     found: dict[int, list[Any]] = {}
-    for tag, _, content, end in fields(data, 0, len(data)):
+    for tag, _, content, end in iterate_fields(data, 0, len(data)):
         if tag & 7 == BYTES:
             found.setdefault(tag >> 3, []).append(data[content:end])
         elif tag & 7 == 0:
-            found.setdefault(tag >> 3, []).append(varint(data, content, end)[0])
+            found.setdefault(tag >> 3, []).append(read_varint(data, content, end)[0])
     return found
 
 

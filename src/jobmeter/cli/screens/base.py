@@ -9,7 +9,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Static
 
-from jobmeter.cli.output import moment
+from jobmeter.cli.output import format_time
 from jobmeter.cli.screens.table import LiveTable
 from jobmeter.errors import JobmeterError
 
@@ -83,4 +83,4 @@ class LiveScreen(Screen[None]):
 
 def format_moment(now_ms: int) -> str:
     """Format the time that a screen shows."""
-    return f"{moment(now_ms)} UTC"
+    return f"{format_time(now_ms)} UTC"

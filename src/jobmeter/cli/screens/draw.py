@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from jobmeter.cli.output import BARS, TrendColumn, state_cell
+from jobmeter.cli.output import BARS, TrendColumn, format_state
 from jobmeter.cli.resource_columns import MISSING, Joined
-from jobmeter.cli.terminal import printable
+from jobmeter.cli.terminal import make_printable
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 USE_STYLE, MEMORY_STYLE, FAR_STYLE = "cyan", "magenta", "bold yellow"
@@ -20,25 +20,25 @@ class Cell(NamedTuple):
     order: float | str | None = None
 
 
-def words(text: str, order: float | str | None = None, style: str = "") -> Cell:
+def format_words(text: str, order: float | str | None = None, style: str = "") -> Cell:
     """Format untrusted text without control characters."""
-    shown = Text(printable(text))
+    shown = Text(make_printable(text))
     if style:
         shown.stylize(style)
     return Cell(shown, text.casefold() if order is None else order)
 
 
-def state(text: str) -> Cell:
+def draw_state(text: str) -> Cell:
     """Format a state in its colour."""
-    return Cell(Text.from_markup(state_cell(text)), text.casefold())
+    return Cell(Text.from_markup(format_state(text)), text.casefold())
 
 
-def number(value: Joined) -> Cell:
+def format_number(value: Joined) -> Cell:
     """Format a quantity with its unit."""
     return Cell(Text(value.text, "dim" if value.text == MISSING else ""), value.value)
 
 
-def bar(value: Joined, width: int, style: str = USE_STYLE) -> Cell:
+def draw_bar(value: Joined, width: int, style: str = USE_STYLE) -> Cell:
     """Draw a ratio as a bar of ``width`` characters with its figure."""
     if value.value is None:
         return Cell(Text(MISSING, "dim"))
@@ -50,7 +50,7 @@ def bar(value: Joined, width: int, style: str = USE_STYLE) -> Cell:
     return Cell(shown, value.value)
 
 
-def spark(course: TrendColumn | None, width: int, top: float) -> Text:
+def draw_spark(course: TrendColumn | None, width: int, top: float) -> Text:
     """Draw values on a scale from 0 to ``top``; a blank is a time without a measurement."""
     if course is None:
         return Text("")

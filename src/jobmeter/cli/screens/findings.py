@@ -9,8 +9,8 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
-from jobmeter.cli.findings import details, origin, sentence, severity
-from jobmeter.cli.output import cell
+from jobmeter.cli.findings import format_origin, format_severity, get_sentence, list_details
+from jobmeter.cli.output import escape_cell
 from jobmeter.model.finding import Finding
 
 
@@ -38,8 +38,8 @@ def _texts(findings: Sequence[Finding]) -> Table:
     """Build rows of a label and a text; a long text stays in its column."""
     grid = Table.grid(padding=(0, 1))
     for one in findings:
-        grid.add_row(severity(one), f"{cell(sentence(one))} {origin(one)}")
-        for name, text in details(one):
-            grid.add_row(f"[dim]{cell(name)}[/]", cell(text))
+        grid.add_row(format_severity(one), f"{escape_cell(get_sentence(one))} {format_origin(one)}")
+        for name, text in list_details(one):
+            grid.add_row(f"[dim]{escape_cell(name)}[/]", escape_cell(text))
         grid.add_row()
     return grid

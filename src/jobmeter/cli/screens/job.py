@@ -10,17 +10,17 @@ from textual.binding import Binding
 from textual.containers import Container
 from textual.widgets import Footer, Static
 
-from jobmeter.cli.findings import origin, sentence, severity
-from jobmeter.cli.output import cell
-from jobmeter.cli.resource_columns import age
+from jobmeter.cli.findings import format_origin, format_severity, get_sentence
+from jobmeter.cli.output import escape_cell
+from jobmeter.cli.resource_columns import format_age
 from jobmeter.cli.screens.base import LiveScreen, format_moment
-from jobmeter.cli.screens.draw import get_newest, spark
+from jobmeter.cli.screens.draw import draw_spark, get_newest
 from jobmeter.cli.screens.findings import FindingsScreen
-from jobmeter.cli.screens.members import DEVICE_COLUMNS, RANK_COLUMNS, device_rows, rank_rows
+from jobmeter.cli.screens.members import DEVICE_COLUMNS, RANK_COLUMNS, build_device_rows, rank_rows
 from jobmeter.cli.screens.table import LiveTable
 from jobmeter.cli.screens.watch import COURSE_SECONDS, FINDING_SECONDS, Courses, WatchParts, WatchScreen
 from jobmeter.model.finding import Finding
-from jobmeter.model.quantity import quantity
+from jobmeter.model.quantity import format_quantity
 
 _TALL = 34
 """Height in lines from which ranks and devices are both shown."""
@@ -103,7 +103,9 @@ class JobScreen(LiveScreen):
             return
         ranks = rank_rows(self._parts, self._courses, self._findings or ())
         self.query_one("#ranks", LiveTable).show_rows(RANK_COLUMNS, ranks)
-        self.query_one("#devices", LiveTable).show_rows(DEVICE_COLUMNS, device_rows(self._parts, self._findings or ()))
+        self.query_one("#devices", LiveTable).show_rows(
+            DEVICE_COLUMNS, build_device_rows(self._parts, self._findings or ())
+        )
         self._arrange()
 
     def _arrange(self) -> None:
@@ -118,9 +120,9 @@ class JobScreen(LiveScreen):
         lines = [
             Text.assemble(
                 (f"{metric:<16}", "bold"),
-                spark(course, width, 1.0 if unit == "1" else 0.0),
+                draw_spark(course, width, 1.0 if unit == "1" else 0.0),
                 "  ",
-                quantity(get_newest(course), unit),
+                format_quantity(get_newest(course), unit),
             )
             for metric, (course, unit) in self._courses.whole.items()
         ]
@@ -132,7 +134,7 @@ class JobScreen(LiveScreen):
         most = _SHOWN_TALL if self.size.height >= _TALL else _SHOWN_SMALL
         lines = Table.grid(padding=(0, 1))
         for one in self._findings[:most]:
-            lines.add_row(severity(one), f"{cell(sentence(one))} {origin(one)}")
+            lines.add_row(format_severity(one), f"{escape_cell(get_sentence(one))} {format_origin(one)}")
         if len(self._findings) > most:
             lines.add_row("", f"[dim]{len(self._findings) - most} more: f[/]")
         self.query_one("#found", Static).update(lines if self._findings else Text("no rule found anything", "dim"))
@@ -141,6 +143,6 @@ class JobScreen(LiveScreen):
 def _title(parts: WatchParts, width: int) -> str:
     """Format the job's identity and state; without its name if there is no room."""
     job = parts.job
-    tail = f"{job.state}  {age(job, parts.now_ms)}  {format_moment(parts.now_ms)[11:]}"
+    tail = f"{job.state}  {format_age(job, parts.now_ms)}  {format_moment(parts.now_ms)[11:]}"
     whole = f"{job.id}  {job.name}  {tail}"
     return whole if job.name not in {"", job.id} and len(whole) <= width else f"{job.id}  {tail}"

@@ -5,14 +5,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.widgets import DataTable, Footer, Static
 
-from jobmeter.cli.findings import summary_line, summary_style
+from jobmeter.cli.findings import choose_summary_style, format_summary
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.output import format_count
-from jobmeter.cli.resource_columns import COLUMNS, age, find_start, join_values
+from jobmeter.cli.resource_columns import COLUMNS, find_start, format_age, join_values
 from jobmeter.cli.screens.base import LiveScreen, format_moment
-from jobmeter.cli.screens.draw import Cell, get_newest, number, spark, state, words
+from jobmeter.cli.screens.draw import Cell, draw_spark, draw_state, format_number, format_words, get_newest
 from jobmeter.cli.screens.job import JobScreen
-from jobmeter.cli.screens.table import LiveTable, TableRow, columns
+from jobmeter.cli.screens.table import LiveTable, TableRow, build_columns
 from jobmeter.cli.screens.watch import UsedJob, WatchOverview, WatchScreen
 
 _SPARK = 16
@@ -36,7 +36,7 @@ class JobsScreen(LiveScreen):
         Binding("a", "all", "All or running"),
         Binding("q", "app.quit", "Quit"),
     ]
-    COLUMNS = columns(
+    COLUMNS = build_columns(
         ("id", "name", "state", "user", "running", "30 min", *_NAMES, "finding"), ("running", *_NAMES), _SPARE
     )
 
@@ -80,7 +80,7 @@ class JobsScreen(LiveScreen):
         table.display = bool(rows)
         table.show_rows(self.COLUMNS, rows)
         lines = [
-            f"{one.job.id}: {summary_line(one.found, one.job.state)}"
+            f"{one.job.id}: {format_summary(one.found, one.job.state)}"
             for one in found.jobs
             if one.found and one.found.open
         ]
@@ -101,15 +101,15 @@ def _row(one: UsedJob, now_ms: int) -> TableRow:
     job = one.job
     start = find_start(job)
     cells = [
-        words(job.id),
-        words(job.name),
-        state(str(job.state)),
-        words(job.user),
-        words(age(job, now_ms), 0 if start is None else now_ms - start),
-        Cell(spark(one.course, _SPARK, 0.0), get_newest(one.course)),
-        *(number(join_values(one.values, metric)) for _, metric in COLUMNS),
-        words(f"{one.found.severity} {one.found.rules[0]}", style=summary_style(one.found, job.state))
+        format_words(job.id),
+        format_words(job.name),
+        draw_state(str(job.state)),
+        format_words(job.user),
+        format_words(format_age(job, now_ms), 0 if start is None else now_ms - start),
+        Cell(draw_spark(one.course, _SPARK, 0.0), get_newest(one.course)),
+        *(format_number(join_values(one.values, metric)) for _, metric in COLUMNS),
+        format_words(f"{one.found.severity} {one.found.rules[0]}", style=choose_summary_style(one.found, job.state))
         if one.found and one.found.rules
-        else words(""),
+        else format_words(""),
     ]
     return TableRow(f"{job.project}/{job.id}", cells)

@@ -4,8 +4,18 @@ from collections.abc import Sequence
 
 from jobmeter.cli.findings import rank_marked_replicas
 from jobmeter.cli.resource_columns import COLUMNS, Joined, join_values
-from jobmeter.cli.screens.draw import FAR_STYLE, MEMORY_STYLE, USE_STYLE, Cell, bar, get_newest, number, spark, words
-from jobmeter.cli.screens.table import TableRow, columns
+from jobmeter.cli.screens.draw import (
+    FAR_STYLE,
+    MEMORY_STYLE,
+    USE_STYLE,
+    Cell,
+    draw_bar,
+    draw_spark,
+    format_number,
+    format_words,
+    get_newest,
+)
+from jobmeter.cli.screens.table import TableRow, build_columns
 from jobmeter.cli.screens.watch import Courses, WatchParts
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.finding import Finding
@@ -25,8 +35,8 @@ _OF_DEVICE = (
 _DEVICE_SPARE = ("used", "power", "temperature", "memory", "node")
 _NO_RANK = 1 << 30
 _USED = tuple(name for name, _ in COLUMNS)
-RANK_COLUMNS = columns(("replica", "rank", "node", "course", *_USED), ("rank", *_USED), _RANK_SPARE)
-DEVICE_COLUMNS = columns(
+RANK_COLUMNS = build_columns(("replica", "rank", "node", "course", *_USED), ("rank", *_USED), _RANK_SPARE)
+DEVICE_COLUMNS = build_columns(
     ("device", "replica", "node", *(name for name, _ in _OF_DEVICE)), ("used", "power", "temperature"), _DEVICE_SPARE
 )
 
@@ -46,21 +56,21 @@ def rank_rows(parts: WatchParts, courses: Courses, findings: Sequence[Finding]) 
 
 def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: Courses, *, is_named: bool) -> TableRow:
     course = courses.replicas.get(name)
-    line = spark(course, _SPARK, courses.top)
+    line = draw_spark(course, _SPARK, courses.top)
     if is_named:
         line.stylize(FAR_STYLE)
     nodes = {value.node for value in values} - {""}
     cells = [
-        words(name or "(job)", style=FAR_STYLE if is_named else ""),
-        Cell(words("" if rank is None else str(rank)).text, rank),
-        words(", ".join(sorted(nodes))),
+        format_words(name or "(job)", style=FAR_STYLE if is_named else ""),
+        Cell(format_words("" if rank is None else str(rank)).text, rank),
+        format_words(", ".join(sorted(nodes))),
         Cell(line, get_newest(course)),
-        *(number(join_values(values, metric)) for _, metric in COLUMNS),
+        *(format_number(join_values(values, metric)) for _, metric in COLUMNS),
     ]
     return TableRow(name, cells)
 
 
-def device_rows(parts: WatchParts, findings: Sequence[Finding]) -> list[TableRow]:
+def build_device_rows(parts: WatchParts, findings: Sequence[Finding]) -> list[TableRow]:
     """Build a row for each device: bars of its use and of its memory, power, temperature. Ordered as the ranks."""
     named = rank_marked_replicas(findings)
     by_device: dict[tuple[str, str, str], list[LatestValue]] = {}
@@ -81,12 +91,12 @@ def _device_row(key: tuple[str, str, str], values: list[LatestValue], *, is_name
     replica, node, device = key
     found = {name: _join_first_measured(values, metrics) for name, metrics in _OF_DEVICE}
     cells = [
-        words(device),
-        words(replica, style=FAR_STYLE if is_named else ""),
-        words(node),
-        bar(found["use"], _BAR, USE_STYLE),
-        bar(found["memory"], _BAR, MEMORY_STYLE),
-        *(number(found[name]) for name in ("used", "power", "temperature")),
+        format_words(device),
+        format_words(replica, style=FAR_STYLE if is_named else ""),
+        format_words(node),
+        draw_bar(found["use"], _BAR, USE_STYLE),
+        draw_bar(found["memory"], _BAR, MEMORY_STYLE),
+        *(format_number(found[name]) for name in ("used", "power", "temperature")),
     ]
     return TableRow("\0".join(key), cells)
 

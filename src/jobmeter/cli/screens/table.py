@@ -22,7 +22,7 @@ class TableColumn(NamedTuple):
     spare: int = 0
 
 
-def columns(names: Sequence[str], right: Collection[str], spare: Sequence[str]) -> tuple[TableColumn, ...]:
+def build_columns(names: Sequence[str], right: Collection[str], spare: Sequence[str]) -> tuple[TableColumn, ...]:
     """Build columns with those names.
 
     Columns in ``right`` are numbers; columns in ``spare`` may be hidden, in this order.

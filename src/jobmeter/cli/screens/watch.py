@@ -89,7 +89,7 @@ class WatchScreen:
     def read_overview(self, *, running: bool) -> WatchOverview:
         """Query the running jobs, or the newest of all."""
         states = ("Running",) if running else ()
-        page = self._api.jobs(JobSearch(states=states, project=self._project, limit=MOST_JOBS))
+        page = self._api.list_jobs(JobSearch(states=states, project=self._project, limit=MOST_JOBS))
         found = {(one.project, one.id): one for one in page.findings or ()}
         used = [
             UsedJob(job, read_newest(self._api, job), self._read_course(job), found.get((job.project, job.id)))
@@ -101,8 +101,8 @@ class WatchScreen:
 
     def query_parts(self, job: str, project: str | None) -> WatchParts:
         """Query a job now. Raises NotFoundError."""
-        detail = self._api.job(job, project, summary=False)
-        values = self._api.latest(job, by="device", project=detail.job.project or project)
+        detail = self._api.read_job(job, project, summary=False)
+        values = self._api.read_latest(job, by="device", project=detail.job.project or project)
         ranks = {one.name: one.rank for one in detail.replicas if one.rank is not None}
         return WatchParts(self._clock.now_ms(), detail.job, ranks, values)
 
@@ -125,7 +125,7 @@ class WatchScreen:
     def query_findings(self, job: str, project: str | None) -> list[Finding]:
         """Query the findings; empty on a server of an earlier release."""
         with suppress(NotFoundError):
-            return self._api.findings(job, project)
+            return self._api.list_findings(job, project)
         return []
 
     def _read_course(self, job: Job) -> TrendColumn | None:
@@ -152,7 +152,7 @@ class WatchScreen:
         since = None if job.state.finished else COURSE
         aggregate = "whole" if by == "job" else None
         search = MetricSearch(metrics=metrics, since=since, by=by, aggregate=aggregate, project=job.project or None)
-        return self._api.metrics(job.id, search)
+        return self._api.read_metrics(job.id, search)
 
 
 def _course(answer: MetricAnswer, points: Sequence[tuple[int, float]]) -> TrendColumn:

@@ -13,11 +13,11 @@ from jobmeter.collect.accelerators.device import (
     EndedUse,
     NotSupportedError,
 )
-from jobmeter.collect.accelerators.ended import EndedProcesses, shares_of_ended
+from jobmeter.collect.accelerators.ended import EndedProcesses, compute_ended_shares
 from jobmeter.collect.accelerators.names import VendorNames
 from jobmeter.collect.accelerators.states import DeviceStates
 from jobmeter.collect.accelerators.vendor import D, Driver, Measure
-from jobmeter.collect.accelerators.visible import VisibleVariable, scheduler_variables
+from jobmeter.collect.accelerators.visible import VisibleVariable, make_scheduler_variables
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.discover.devices import (
     AllocationTracker,
@@ -25,10 +25,10 @@ from jobmeter.collect.discover.devices import (
     DeviceClaim,
     DeviceSet,
     Permitted,
-    allocations_by_source,
-    claims,
+    collect_allocations,
+    determine_claims,
 )
-from jobmeter.collect.discover.disagree import DisagreementWatch, disagreements
+from jobmeter.collect.discover.disagree import DisagreementWatch, find_disagreements
 from jobmeter.collect.discover.member import Member, MemberTable
 from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.model.device import DeviceState
@@ -177,7 +177,9 @@ class AcceleratorCollector(Generic[D]):
             shares_on[index] = shares
         seconds = (now_ms - (self._last_ms or now_ms)) / SECOND
         for index in dict.fromkeys([*mine, *ended]):
-            busy = _sum_busy(mine.get(index, ()), shares_on.get(index), shares_of_ended(ended.get(index, ()), seconds))
+            busy = _sum_busy(
+                mine.get(index, ()), shares_on.get(index), compute_ended_shares(ended.get(index, ()), seconds)
+            )
             samples += [
                 self._make_sample(self._utilization, index, owner, now_ms, value) for owner, value in busy.items()
             ]
@@ -247,21 +249,21 @@ class AcceleratorCollector(Generic[D]):
         for index, uses in ended.items():
             working[index] = [*working.get(index, ()), *(member for member, _ in uses)]
         self._working = working
-        given = allocations_by_source(self._allocated, devices, now_ms)
+        given = collect_allocations(self._allocated, devices, now_ms)
         permitted = self._list_permitted(devices, now_ms)
         known = DeviceSet(
             devices, self._select_variables() if devices else (), self.device_name, self.device_name.get_number
         )
-        found = claims(known, working, members, given, permitted)
+        found = determine_claims(known, working, members, given, permitted)
         self.allocations.update(now_ms, found)
-        self.disagreements.update(now_ms, disagreements(known, working, given, members, permitted))
+        self.disagreements.update(now_ms, find_disagreements(known, working, given, members, permitted))
         return found
 
     def _select_variables(self) -> Sequence[VisibleVariable]:
         """Return the variables that name devices, most specific first; schedulers' if their numbers are these."""
         vendor = self.vendor
         if self.device_name.are_plain():
-            return *scheduler_variables(vendor.uuid_prefix), *vendor.variables
+            return *make_scheduler_variables(vendor.uuid_prefix), *vendor.variables
         return [variable for variable in vendor.variables if not variable.shared]
 
     def _list_permitted(self, devices: Sequence[D], now_ms: int) -> Permitted:

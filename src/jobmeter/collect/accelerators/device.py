@@ -94,7 +94,7 @@ class Accelerator:
         self.name = ""
         """Product name."""
         self.pci = ""
-        """Its address on the bus as ``model.device.pci_address`` has it, by which kernels name it; empty: unknown."""
+        """Its address on the bus, see ``model.device.normalize_pci_address``, in kernels' messages; empty: unknown."""
         self.reason = ""
         """Reason why it is not measured, in the words of the driver; empty if it is."""
         self.part: Partition | None = None

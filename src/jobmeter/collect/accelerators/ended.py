@@ -89,7 +89,7 @@ class EndedProcesses:
         }
 
 
-def shares_of_ended(uses: Sequence[tuple[Member, EndedUse]], seconds: float) -> dict[Owner, float]:
+def compute_ended_shares(uses: Sequence[tuple[Member, EndedUse]], seconds: float) -> dict[Owner, float]:
     """Return the share of the last ``seconds`` in which kernels of each owner's ended processes ran."""
     found: dict[Owner, float] = {}
     for member, use in uses:

@@ -20,7 +20,7 @@ DeviceName = Callable[[int], str]
 """Function that returns the name of a vendor's device by its number."""
 
 
-def gpu_name(index: int) -> str:
+def name_gpu(index: int) -> str:
     """Return the name of a device on a node with one vendor of GPUs."""
     return f"gpu{index}"
 
@@ -50,10 +50,10 @@ class DeviceNames:
         return vendor.list_addresses(self.machine)
 
     def list_places(self, vendor: Vendor[Any], devices: Mapping[str, str]) -> list[str]:
-        """Return the PCI addresses by which a vendor's devices are numbered, and store them; see ``device_places``."""
+        """Return the PCI addresses by which a vendor's devices are numbered, and store them; see ``assign_places``."""
         with self._lock:
             before = self._places.get(vendor.name, {})
-            self._places[vendor.name] = found = device_places(before, devices, self.list_addresses(vendor))
+            self._places[vendor.name] = found = assign_places(before, devices, self.list_addresses(vendor))
             self._file.save(self._places)
         return sorted(found)
 
@@ -69,7 +69,7 @@ class DeviceNames:
             return self._chosen[vendor.name]
 
 
-def node_numbers(devices: Sequence[tuple[int, str]], addresses: Sequence[str]) -> dict[int, int]:
+def number_devices(devices: Sequence[tuple[int, str]], addresses: Sequence[str]) -> dict[int, int]:
     """Return the number on the node of each device: its index where the process sees all devices of the node.
 
     ``devices`` are indices and PCI addresses. ``addresses`` are the node's PCI addresses, in order; empty if unknown.
@@ -81,7 +81,7 @@ def node_numbers(devices: Sequence[tuple[int, str]], addresses: Sequence[str]) -
     return {index: places.pop(pci) if pci in places else next(after) for index, pci in devices}
 
 
-def device_places(before: Mapping[str, str], devices: Mapping[str, str], addresses: Sequence[str]) -> dict[str, str]:
+def assign_places(before: Mapping[str, str], devices: Mapping[str, str], addresses: Sequence[str]) -> dict[str, str]:
     """Return the UUID of the device at each PCI address of the node, empty if unknown.
 
     ``before`` is the last result: a removed address still counts, so that the devices after it keep their names. If no
@@ -128,9 +128,9 @@ class VendorNames(Generic[D]):
         placed = tuple((device.index, device.pci, device.uuid) for device in devices if device.part is None)
         if self.vendor.pci_driver and placed and placed != self._placed:
             places = self._names.list_places(self.vendor, {pci: uuid for _, pci, uuid in placed if pci})
-            self._numbers = node_numbers([(index, pci) for index, pci, _ in placed], places)
+            self._numbers = number_devices([(index, pci) for index, pci, _ in placed], places)
             self._placed = placed
 
     def are_plain(self) -> bool:
         """True if the devices are ``gpu0`` and so on: then Slurm's numbers of GPUs on the node are theirs."""
-        return self._names.choose_prefix(self.vendor) == gpu_name(0)[:-1]
+        return self._names.choose_prefix(self.vendor) == name_gpu(0)[:-1]

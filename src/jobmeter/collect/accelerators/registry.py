@@ -17,7 +17,7 @@ VENDORS: tuple[Vendor[Any], ...] = (NVIDIA, AMD, ASCEND, NEURON)
 """Vendors of this package."""
 
 
-def vendors() -> tuple[Vendor[Any], ...]:
+def list_vendors() -> tuple[Vendor[Any], ...]:
     """Return the vendors of this package and of plug-ins. The first vendor of a prefix has plain names: ``gpu0``."""
     return *VENDORS, *_plugin_vendors()
 
@@ -36,20 +36,20 @@ def _plugin_vendors() -> tuple[Vendor[Any], ...]:
     return tuple(found)
 
 
-def device_variables() -> list[str]:
+def list_device_variables() -> list[str]:
     """Return the variables that name devices of a process, schedulers' first, each vendor's most specific first."""
-    own = (variable.name for vendor in vendors() for variable in vendor.variables)
+    own = (variable.name for vendor in list_vendors() for variable in vendor.variables)
     return list(dict.fromkeys((*SCHEDULER_VARIABLES, *own)))
 
 
 def is_device_resource(name: str) -> bool:
     """True if a resource of Kubernetes is an accelerator: ``nvidia.com/gpu``, ``huawei.com/Ascend910``."""
-    kinds = [kind for vendor in vendors() for kind in vendor.resource_kinds]
+    kinds = [kind for vendor in list_vendors() for kind in vendor.resource_kinds]
     pattern = "|".join(("gpu", r"gpu\.shared", "npu", *kinds))
     return re.fullmatch(rf"[a-z0-9.-]+/(?:{pattern})", name, re.IGNORECASE) is not None
 
 
-def vendor_of_resource(name: str) -> Vendor[Any] | None:
+def find_resource_vendor(name: str) -> Vendor[Any] | None:
     """Return the vendor of a resource of Kubernetes or of the driver of a claim; None if it is of no vendor here."""
     domain = name.partition("/")[0]
-    return next((vendor for vendor in vendors() if f".{domain}".endswith(f".{vendor.domain}")), None)
+    return next((vendor for vendor in list_vendors() if f".{domain}".endswith(f".{vendor.domain}")), None)

@@ -9,7 +9,7 @@ from jobmeter.collect import files
 from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.accelerators.visible import Numbered, Partition, VisibleVariable
 from jobmeter.collect.machine import Machine
-from jobmeter.model.device import DeviceState, pci_address
+from jobmeter.model.device import DeviceState, normalize_pci_address
 from jobmeter.model.time import Clock
 
 D = TypeVar("D", bound=Accelerator)
@@ -132,7 +132,7 @@ class Vendor(Generic[D]):
         """Return the minor numbers of the devices by major number, from their files in /dev: the kernel chose them."""
         if self.device_numbers:
             return self.device_numbers
-        majors = {files.major_number(str(path)) for path in self.list_files(machine)}
+        majors = {files.read_major_number(str(path)) for path in self.list_files(machine)}
         return {major: range(2**20) for major in majors if major}
 
     def list_addresses(self, machine: Machine) -> list[str]:
@@ -143,7 +143,7 @@ class Vendor(Generic[D]):
         if not self.pci_driver:
             return []
         listed = Path(machine.sys, "bus/pci/drivers", self.pci_driver).glob("*:*")
-        return sorted({address for path in listed if (address := pci_address(path.name))})
+        return sorted({address for path in listed if (address := normalize_pci_address(path.name))})
 
     def is_present(self, machine: Machine) -> bool:
         """True if the machine has its devices or its driver. Reads files alone."""

@@ -67,13 +67,13 @@ class VisibleVariable(NamedTuple):
     shared: bool = False
 
 
-def scheduler_variables(uuid_prefix: str) -> tuple[VisibleVariable, ...]:
+def make_scheduler_variables(uuid_prefix: str) -> tuple[VisibleVariable, ...]:
     """Return the variables of schedulers for devices whose UUIDs have that prefix."""
     parse = partial(parse_listed_devices, uuid_prefix=uuid_prefix)
     return tuple(VisibleVariable(name, parse) for name in SCHEDULER_VARIABLES)
 
 
-def ordinal_of(entry: str) -> int | None:
+def parse_ordinal(entry: str) -> int | None:
     """Return the number that an entry begins with, as C's ``strtol`` reads it: ``1gpu`` is 1; None without a number."""
     match = _ORDINAL.match(entry)
     return int(match[1]) if match else None
@@ -90,7 +90,7 @@ def parse_listed_devices(text: str, devices: Sequence[Numbered], uuid_prefix: st
         if name.isascii() and name.isdigit():
             found.append(int(name) if int(name) in numbers else None)
         else:
-            found.append(device_of_uuid(name, devices, uuid_prefix))
+            found.append(find_device_by_uuid(name, devices, uuid_prefix))
     return list(dict.fromkeys(index for index in found if index is not None))
 
 
@@ -104,14 +104,14 @@ def parse_ordered_devices(text: str, devices: Sequence[Numbered], uuid_prefix: s
         if entry.isascii() and entry.isdigit():
             index = devices[int(entry)].index if len(entry) < 6 and int(entry) < len(devices) else None
         else:
-            index = device_of_uuid(entry, devices, uuid_prefix)
+            index = find_device_by_uuid(entry, devices, uuid_prefix)
         if index is None:
             break
         found.append(index)
     return list(dict.fromkeys(found))
 
 
-def numbers_in(text: str, given: Iterable[int], prefix: str = "") -> list[int]:
+def parse_numbers(text: str, given: Iterable[int], prefix: str = "") -> list[int]:
     """Return the distinct ``given`` numbers in a list of numbers and ranges, in the list's order: ``4,0-2``.
 
     Other entries are skipped. ``prefix`` is a pattern for the start of an entry.
@@ -125,7 +125,7 @@ def numbers_in(text: str, given: Iterable[int], prefix: str = "") -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def device_of_uuid(name: str, devices: Sequence[Numbered], uuid_prefix: str) -> int | None:
+def find_device_by_uuid(name: str, devices: Sequence[Numbered], uuid_prefix: str) -> int | None:
     """Return the only device whose UUID begins with the name; None if the name lacks the prefix of UUIDs."""
     if not name.startswith(uuid_prefix):
         return None

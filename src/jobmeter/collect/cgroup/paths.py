@@ -17,7 +17,7 @@ Groups = dict[str, str]
 """Path of a process's group in each hierarchy: by controller, ``UNIFIED`` for version 2."""
 
 
-def groups_of(proc_root: str, pid: int) -> Groups | None:
+def read_groups(proc_root: str, pid: int) -> Groups | None:
     """Return the groups of a process; None if it has ended.
 
     Hierarchies without a controller (systemd's own) are left out.
@@ -39,7 +39,7 @@ def parse_groups(text: str) -> Groups:
     return groups
 
 
-def cpu_controller(groups: Mapping[str, str]) -> str | None:
+def find_cpu_controller(groups: Mapping[str, str]) -> str | None:
     """Return the controller that counts CPU time; None if these groups count none."""
     if "cpuacct" in groups:
         return "cpuacct"
@@ -94,13 +94,13 @@ class CgroupPlace(Enum):
     ELSEWHERE = 2
 
 
-def places(processes: Iterable[Process], proc_root: str) -> dict[Key, CgroupPlace]:
+def find_places(processes: Iterable[Process], proc_root: str) -> dict[Key, CgroupPlace]:
     """Return the living processes outside, of replicas that have control groups."""
     processes = list(processes)
     own: defaultdict[Owner, set[tuple[str, str]]] = defaultdict(set)
     for process in processes:
         for groups in (process.member.groups, process.member.job_groups):
-            if (controller := cpu_controller(groups)) is not None:
+            if (controller := find_cpu_controller(groups)) is not None:
                 own[process.member.owner].add((controller, groups[controller]))
     every = set().union(*own.values())
     controllers = {controller for controller, _ in every}
@@ -108,7 +108,7 @@ def places(processes: Iterable[Process], proc_root: str) -> dict[Key, CgroupPlac
     for process in processes:
         if process.member.owner not in own or process.stat.ended:
             continue
-        now = groups_of(proc_root, process.stat.key.pid) or {}
+        now = read_groups(proc_root, process.stat.key.pid) or {}
         paths = [(controller, now[controller]) for controller in controllers if controller in now]
         if paths and not any(_is_below(path, own[process.member.owner]) for path in paths):
             elsewhere = any(_is_below(path, every) for path in paths)

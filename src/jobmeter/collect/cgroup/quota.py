@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.count import GroupKey
-from jobmeter.collect.cgroup.paths import groups_of
+from jobmeter.collect.cgroup.paths import read_groups
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import CgroupUsage, Quota
 from jobmeter.collect.discover.member import Process
@@ -35,7 +35,7 @@ class QuotasAbove:
         """
         found: dict[Owner, dict[GroupKey, CgroupUsage]] = {}
         for owner, process in processes.items():
-            groups = groups_of(self._proc, process.stat.key.pid)
+            groups = read_groups(self._proc, process.stat.key.pid)
             quota = self._reader.find_quota(groups) if groups else None
             if quota is None or process.member.groups.get(quota.controller) == quota.path:
                 continue

@@ -6,7 +6,7 @@ from itertools import count
 
 from jobmeter.collect.cgroup import v1, v2
 from jobmeter.collect.cgroup.paths import UNIFIED, Hierarchies
-from jobmeter.collect.cgroup.usage import CgroupUsage, Quota, climb, lowest
+from jobmeter.collect.cgroup.usage import CgroupUsage, Quota, climb, find_lowest
 
 _V1 = ("cpu", "cpuacct", "cpuset", "memory", "blkio")
 
@@ -33,7 +33,7 @@ class GroupReader:
         if any(name in directories for name in _V1):
             usage = v1.read_usage(directories, tops, self._sys_root)
             # Only version 2 counts pressure, without any controller, so it works beside version 1 too.
-            return replace(usage, stalled=v2.stalled(directories[UNIFIED])) if UNIFIED in directories else usage
+            return replace(usage, stalled=v2.read_stalled(directories[UNIFIED])) if UNIFIED in directories else usage
         if UNIFIED in directories:
             return v2.read_usage(directories[UNIFIED], tops[UNIFIED], self._sys_root)
         return CgroupUsage()
@@ -44,11 +44,11 @@ class GroupReader:
         Unlike in ``read``, the groups may be shared.
         """
         directories, tops = self._find_places(groups)
-        cpu = v1.cpu_limit(directories, tops)
-        memory = v1.memory_limit(directories["memory"], tops["memory"]) if "memory" in directories else None
+        cpu = v1.read_cpu_limit(directories, tops)
+        memory = v1.read_memory_limit(directories["memory"], tops["memory"]) if "memory" in directories else None
         if UNIFIED in directories:
-            cpu = lowest(cpu, v2.cpu_limit(directories[UNIFIED], tops[UNIFIED]))
-            memory = lowest(memory, v2.memory_limit(directories[UNIFIED], tops[UNIFIED]))
+            cpu = find_lowest(cpu, v2.read_cpu_limit(directories[UNIFIED], tops[UNIFIED]))
+            memory = find_lowest(memory, v2.read_memory_limit(directories[UNIFIED], tops[UNIFIED]))
         return cpu, memory
 
     def find_quota(self, groups: Mapping[str, str]) -> Quota | None:
@@ -61,7 +61,7 @@ class GroupReader:
             if controller not in directories:
                 continue
             for folder in climb(directories[controller], tops[controller]):
-                seconds, counts = version.throttling(folder) if version.quota(folder) else (None, {})
+                seconds, counts = version.read_throttling(folder) if version.read_quota(folder) else (None, {})
                 if seconds is not None:
                     above = directories[controller].removeprefix(folder)
                     return Quota(controller, groups[controller].removesuffix(above), seconds, counts)

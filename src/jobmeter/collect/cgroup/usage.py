@@ -81,7 +81,7 @@ def compute_working_set(charged: int | None, stat: Mapping[bytes, int], inactive
     return None if charged is None else float(max(charged - stat.get(inactive, 0), 0))
 
 
-def periods(cpu_stat: Mapping[bytes, int]) -> dict[str, float]:
+def select_periods(cpu_stat: Mapping[bytes, int]) -> dict[str, float]:
     """Return the counts of periods of a quota, and of throttled ones; empty without a quota so far."""
     return name_values(cpu_stat, _PERIODS) if cpu_stat.get(b"nr_periods") else {}
 
@@ -96,7 +96,7 @@ def scale(value: int | None, divisor: float) -> float | None:
     return None if value is None else value / divisor
 
 
-def lowest(*limits: float | None) -> float | None:
+def find_lowest(*limits: float | None) -> float | None:
     """Return the lowest limit that is set."""
     return min((limit for limit in limits if limit is not None), default=None)
 

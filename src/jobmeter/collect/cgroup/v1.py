@@ -8,10 +8,10 @@ from jobmeter.collect.cgroup.usage import (
     climb,
     compute_working_set,
     count_cpus,
-    lowest,
+    find_lowest,
     name_values,
-    periods,
     scale,
+    select_periods,
     sum_hardware,
 )
 
@@ -33,7 +33,7 @@ def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root
     cpu = files.read_number(f"{cpuacct}/cpuacct.usage") if cpuacct else None
     read, written = _io(blkio, _BYTES, sys_root) if blkio else (None, None)
     reads, writes = _io(blkio, _OPERATIONS, sys_root) if blkio else (None, None)
-    throttled, counts = throttling(directories["cpu"]) if "cpu" in directories else (None, {})
+    throttled, counts = read_throttling(directories["cpu"]) if "cpu" in directories else (None, {})
     charged = files.read_number(f"{memory}/memory.usage_in_bytes") if memory else None
     stat = (files.read_pairs(f"{memory}/memory.stat") or {}) if memory else {}
     more = {
@@ -45,10 +45,10 @@ def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root
     return CgroupUsage(
         cpu_seconds=scale(cpu, 1e9),
         throttled_seconds=throttled,
-        cpu_limit=cpu_limit(directories, tops),
+        cpu_limit=read_cpu_limit(directories, tops),
         memory=compute_working_set(charged, stat, b"total_inactive_file"),
         memory_peak=scale(files.read_number(f"{memory}/memory.max_usage_in_bytes") if memory else None, 1),
-        memory_limit=memory_limit(memory, tops["memory"]) if memory else None,
+        memory_limit=read_memory_limit(memory, tops["memory"]) if memory else None,
         oom_kills=(files.read_pairs(f"{memory}/memory.oom_control") or {}).get(b"oom_kill") if memory else None,
         read_bytes=read,
         write_bytes=written,
@@ -57,32 +57,32 @@ def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root
     )
 
 
-def cpu_limit(directories: Mapping[str, str], tops: Mapping[str, str]) -> float | None:
+def read_cpu_limit(directories: Mapping[str, str], tops: Mapping[str, str]) -> float | None:
     """Cores that the groups may use: the lowest quota on the way up, and the CPU set."""
     quotas: list[float | None] = []
     if "cpu" in directories:
-        quotas = [quota(folder) for folder in climb(directories["cpu"], tops["cpu"])]
+        quotas = [read_quota(folder) for folder in climb(directories["cpu"], tops["cpu"])]
     cpus = None
     if "cpuset" in directories:
         folder = directories["cpuset"]
         cpus = count_cpus(files.read(f"{folder}/cpuset.effective_cpus") or files.read(f"{folder}/cpuset.cpus"))
-    return lowest(*quotas, cpus)
+    return find_lowest(*quotas, cpus)
 
 
-def memory_limit(directory: str, top: str) -> float | None:
+def read_memory_limit(directory: str, top: str) -> float | None:
     """Return the bytes that the group may use: the lowest limit on the way up, including the kernel's own figure."""
     limits = [files.read_number(f"{folder}/memory.limit_in_bytes") for folder in climb(directory, top)]
     limits.append((files.read_pairs(f"{directory}/memory.stat") or {}).get(b"hierarchical_memory_limit"))
-    return lowest(*(float(limit) for limit in limits if limit is not None and limit < _UNLIMITED))
+    return find_lowest(*(float(limit) for limit in limits if limit is not None and limit < _UNLIMITED))
 
 
-def throttling(directory: str) -> tuple[float | None, dict[str, float]]:
+def read_throttling(directory: str) -> tuple[float | None, dict[str, float]]:
     """Return the seconds for which the group's own quota throttled it, and its periods."""
     cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
-    return scale(cpu.get(b"throttled_time"), 1e9), periods(cpu)
+    return scale(cpu.get(b"throttled_time"), 1e9), select_periods(cpu)
 
 
-def quota(directory: str) -> float | None:
+def read_quota(directory: str) -> float | None:
     """Return the cores that the group's own quota allows; None without one."""
     runtime = files.read_number(f"{directory}/cpu.cfs_quota_us")
     period = files.read_number(f"{directory}/cpu.cfs_period_us")

@@ -6,13 +6,13 @@ from jobmeter.collect.cgroup.usage import (
     climb,
     compute_working_set,
     count_cpus,
-    lowest,
+    find_lowest,
     name_values,
-    periods,
     scale,
+    select_periods,
     sum_hardware,
 )
-from jobmeter.collect.host.pressure import RESOURCES, stalled_seconds
+from jobmeter.collect.host.pressure import RESOURCES, read_stalled_seconds
 
 _EVENTS = {b"high": "memory.limit.slowed", b"max": "memory.limit.reached"}
 _KINDS = {b"anon": "memory.anonymous", b"file": "memory.file", b"shmem": "memory.shared", b"kernel": "memory.kernel"}
@@ -29,16 +29,16 @@ def read_usage(directory: str, top: str, sys_root: str = "/sys") -> CgroupUsage:
     return CgroupUsage(
         cpu_seconds=scale(cpu.get(b"usage_usec"), 1e6),
         throttled_seconds=scale(cpu.get(b"throttled_usec"), 1e6),
-        cpu_limit=cpu_limit(directory, top),
+        cpu_limit=read_cpu_limit(directory, top),
         memory=compute_working_set(charged, memory, b"inactive_file"),
         memory_peak=scale(files.read_number(f"{directory}/memory.peak"), 1),
-        memory_limit=memory_limit(directory, top),
+        memory_limit=read_memory_limit(directory, top),
         oom_kills=events.get(b"oom_kill"),
         read_bytes=moved.get("rbytes"),
         write_bytes=moved.get("wbytes"),
-        stalled=stalled(directory),
+        stalled=read_stalled(directory),
         counts={
-            **periods(cpu),
+            **select_periods(cpu),
             **name_values(events, _EVENTS),
             **{f"disk.{kind}.operations": moved[name] for kind, name in (("read", "rios"), ("write", "wios")) if moved},
         },
@@ -46,31 +46,31 @@ def read_usage(directory: str, top: str, sys_root: str = "/sys") -> CgroupUsage:
     )
 
 
-def stalled(directory: str) -> dict[str, float]:
+def read_stalled(directory: str) -> dict[str, float]:
     """Return the seconds in which some or all tasks of the group waited; missing if the kernel does not report them."""
-    read = [stalled_seconds(f"{directory}/{resource}.pressure", resource) for resource in RESOURCES]
+    read = [read_stalled_seconds(f"{directory}/{resource}.pressure", resource) for resource in RESOURCES]
     return {name: seconds for found in read for name, seconds in found.items()}
 
 
-def throttling(directory: str) -> tuple[float | None, dict[str, float]]:
+def read_throttling(directory: str) -> tuple[float | None, dict[str, float]]:
     """Return the seconds for which the group's own quota throttled it, and its periods."""
     cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
-    return scale(cpu.get(b"throttled_usec"), 1e6), periods(cpu)
+    return scale(cpu.get(b"throttled_usec"), 1e6), select_periods(cpu)
 
 
-def cpu_limit(directory: str, top: str) -> float | None:
+def read_cpu_limit(directory: str, top: str) -> float | None:
     """Cores that the group may use: the lowest quota on the way up, and its CPU set."""
-    quotas = [quota(folder) for folder in climb(directory, top)]
+    quotas = [read_quota(folder) for folder in climb(directory, top)]
     sets = (count_cpus(files.read(f"{folder}/cpuset.cpus.effective")) for folder in climb(directory, top))
-    return lowest(*quotas, next((cpus for cpus in sets if cpus), None))
+    return find_lowest(*quotas, next((cpus for cpus in sets if cpus), None))
 
 
-def memory_limit(directory: str, top: str) -> float | None:
+def read_memory_limit(directory: str, top: str) -> float | None:
     """Bytes that the group may use: the lowest limit on the way up."""
-    return lowest(*(scale(files.read_number(f"{folder}/memory.max"), 1) for folder in climb(directory, top)))
+    return find_lowest(*(scale(files.read_number(f"{folder}/memory.max"), 1) for folder in climb(directory, top)))
 
 
-def quota(directory: str) -> float | None:
+def read_quota(directory: str) -> float | None:
     """Return the cores that the group's own quota allows; None without one."""
     words = (files.read(f"{directory}/cpu.max") or b"").split()
     return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdigit() else None

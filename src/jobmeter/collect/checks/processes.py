@@ -12,7 +12,7 @@ from jobmeter.collect import files
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.member import Process
 from jobmeter.collect.process.stat import Key, list_pids, read_io, read_stat
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import escape_invalid
 from jobmeter.model.series import MAX_NAME
 from jobmeter.model.task import MOST_PROCESSES, CheckStatus, ProcessUse, TaskCheck
 from jobmeter.model.time import Clock, SystemClock
@@ -116,7 +116,9 @@ def _use(pid: int, then: _Reading | None, now: _Reading, seconds: float) -> Proc
 
 def _named(proc: str, use: ProcessUse, owner: Owner | None, rank: int | None) -> ProcessUse:
     """Add the name of a process, and its replica if it has one."""
-    name = valid_text((files.read(f"{proc}/{use.pid}/comm") or b"?").decode(errors="replace").strip())[:_LONGEST_NAME]
+    name = escape_invalid((files.read(f"{proc}/{use.pid}/comm") or b"?").decode(errors="replace").strip())[
+        :_LONGEST_NAME
+    ]
     if owner is None:
         return replace(use, name=name)
     job, replica = owner.job[:MAX_NAME], owner.replica[:MAX_NAME]

@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Event
 
 from jobmeter.collect import files
-from jobmeter.collect.host.filesystem import mount_points
+from jobmeter.collect.host.filesystem import parse_mount_points
 from jobmeter.model.task import CheckStatus, TaskCheck
 
 FULL, NEARLY_FULL = 0.98, 0.90
@@ -18,7 +18,7 @@ _DOWN = frozenset({"down", "lowerlayerdown"})
 def check_disks(proc: str = "/proc", sys: str = "/sys") -> list[TaskCheck]:
     """Check the use of each filesystem, read-only mounts, and the state of block devices."""
     text = files.read(f"{proc}/self/mountinfo") or b""
-    checks = [found for point in mount_points(text) for found in _filesystem(point)]
+    checks = [found for point in parse_mount_points(text) for found in _filesystem(point)]
     checks += [found for device in sorted(Path(sys, "block").glob("*")) for found in _block_device(device)]
     for controller in sorted(Path(sys, "class/nvme").glob("nvme*")):
         state = files.read_text(str(controller / "state"))

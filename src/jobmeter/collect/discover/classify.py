@@ -7,19 +7,19 @@ from enum import Enum
 from typing import NamedTuple, TypedDict
 
 from jobmeter.collect import files
-from jobmeter.collect.accelerators.registry import device_variables
+from jobmeter.collect.accelerators.registry import list_device_variables
 from jobmeter.collect.base import Owner
-from jobmeter.collect.cgroup.paths import Groups, groups_of
+from jobmeter.collect.cgroup.paths import Groups, read_groups
 from jobmeter.collect.discover.clusters import SlurmClusters
 from jobmeter.collect.discover.containers import ContainerRuns
-from jobmeter.collect.discover.environ import local_rank, number, rank, read_environment
-from jobmeter.collect.discover.groups import PodPlace, SlurmPlace, pod_place, slurm_place
+from jobmeter.collect.discover.environ import find_local_rank, find_rank, parse_number, read_environment
+from jobmeter.collect.discover.groups import PodPlace, SlurmPlace, find_pod_place, find_slurm_place
 from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.collect.discover.owners import JobOwners, Principals, ProcessOwner
 from jobmeter.collect.discover.rules import JobRule, RuleMatch, RuleSubject, find_first_match
-from jobmeter.collect.process.stat import ProcessStat, real_user, user_name
+from jobmeter.collect.process.stat import ProcessStat, find_user_name, read_real_user
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.pod import job_of_pod
+from jobmeter.model.pod import make_pod_job
 from jobmeter.model.series import check_job_id, check_name
 
 _WORKER = re.compile(
@@ -74,12 +74,12 @@ class NodeClassifier:
         """Classify a process. A process with an illegal job or replica name belongs to no job."""
         if stat.key.pid == 2 or stat.parent == 2:
             return None  # the kernel's own threads
-        groups = groups_of(self._proc, stat.key.pid)
+        groups = read_groups(self._proc, stat.key.pid)
         if groups is None:
             return parent
         variables = read_environment(self._proc, stat.key.pid)
         try:
-            slurm, pod = slurm_place(groups), pod_place(groups)
+            slurm, pod = find_slurm_place(groups), find_pod_place(groups)
             member = self._find_member(_Candidate(stat.key.pid, groups, variables, parent, slurm, pod))
         except InvalidRequestError:
             return None
@@ -152,7 +152,7 @@ class NodeClassifier:
         group = tuple(ProcessOwner("group", path) for path in sorted({*place.groups.values()})[:1]) if place else ()
         if candidate.pod is not None:
             return ProcessOwner("namespace", self._containers.find_namespace(candidate.pod.uid)), *group
-        uid = real_user(self._proc, candidate.pid)
+        uid = read_real_user(self._proc, candidate.pid)
         return () if uid is None else (ProcessOwner("user", str(uid)), *group)
 
     def _make_slurm_member(self, candidate: "_Candidate", place: SlurmPlace) -> Member | None:
@@ -167,7 +167,7 @@ class NodeClassifier:
         if not job:
             return None
         cluster = self._clusters.find_cluster(job, place, variables, parent)
-        task = number(variables, "SLURM_PROCID")
+        task = parse_number(variables, "SLURM_PROCID")
         if task is None and parent is not None and self._clusters.is_job(parent, job):
             return parent
         if task is None:
@@ -176,9 +176,9 @@ class NodeClassifier:
                 return None
             # The program may have begun after its environment was read.
             variables = read_environment(self._proc, candidate.pid)
-            task = number(variables, "SLURM_PROCID")
+            task = parse_number(variables, "SLURM_PROCID")
         replica = f"{self._node}-task-{place.task}" if task is None else f"worker-{task}"
-        restarts = number(variables, "SLURM_RESTART_COUNT") or 0
+        restarts = parse_number(variables, "SLURM_RESTART_COUNT") or 0
         owner = Owner(check_job_id(self._clusters.make_job_id(job, cluster)), check_name(replica, "replica"), restarts)
         if owner.job == place.job:
             self._owners.assign(owner.job, self._read_principals(candidate))
@@ -194,7 +194,7 @@ class NodeClassifier:
             groups=place.groups,
             job_groups=place.job_groups if _ONE_TASK.fullmatch(variables.get("SLURM_TASKS_PER_NODE", "")) else {},
             name=variables.get("SLURM_JOB_NAME", ""),
-            user=variables.get("SLURM_JOB_USER", "") or ("" if place.uid is None else user_name(place.uid)),
+            user=variables.get("SLURM_JOB_USER", "") or ("" if place.uid is None else find_user_name(place.uid)),
             kind="Slurm",
             **_read_process_fields(variables),
         )
@@ -217,17 +217,17 @@ class _Candidate(NamedTuple):
 
 
 def _make_tagged_member(variables: Variables, groups: Mapping[str, str]) -> Member:
-    replica = variables.get("JOBMETER_REPLICA") or f"worker-{rank(variables) or 0}"
+    replica = variables.get("JOBMETER_REPLICA") or f"worker-{find_rank(variables) or 0}"
     owner = Owner(
         check_job_id(variables["JOBMETER_JOB_ID"]),
         check_name(replica, "replica"),
-        number(variables, "JOBMETER_ATTEMPT") or 0,
+        parse_number(variables, "JOBMETER_ATTEMPT") or 0,
     )
     measured = variables.get("JOBMETER_MEASURED") == "run"
     return Member(
         owner=owner,
         source=MembershipSource.TAGS,
-        rank=rank(variables),
+        rank=find_rank(variables),
         groups={} if measured else groups,
         measured=measured,
         **_read_process_fields(variables),
@@ -238,9 +238,9 @@ def _make_pod_member(place: PodPlace, run: int, variables: Variables, parent: Me
     if parent is not None and parent.pod_id == place.uid and parent.groups == place.groups:
         return replace(parent, **_read_process_fields(variables))
     return Member(
-        owner=Owner(job_of_pod(place.uid), "worker-0", run),
+        owner=Owner(make_pod_job(place.uid), "worker-0", run),
         source=MembershipSource.KUBERNETES,
-        rank=rank(variables),
+        rank=find_rank(variables),
         groups=place.groups,
         kind="Pod",
         pod_id=place.uid,
@@ -251,7 +251,7 @@ def _make_pod_member(place: PodPlace, run: int, variables: Variables, parent: Me
 
 def _classify_by_rule(match: RuleMatch, variables: Variables) -> Member:
     # A group is one replica, however many ranks it contains: its counters cover all of them.
-    own = None if match.groups else rank(variables)
+    own = None if match.groups else find_rank(variables)
     return Member(
         owner=Owner(check_job_id(match.job), check_name(f"worker-{own or 0}", "replica")),
         source=MembershipSource.RULE,
@@ -266,7 +266,7 @@ def _classify_by_rule(match: RuleMatch, variables: Variables) -> Member:
 
 def _child_of_command(parent: Member, variables: Variables) -> Member:
     """Assign children of a command to its job and replica, except ranks started by a launcher."""
-    own = rank(variables)
+    own = find_rank(variables)
     owner = parent.owner
     if parent.rank is None and own is not None:
         owner = replace(owner, replica=f"worker-{own}")
@@ -279,7 +279,7 @@ def _find_owner_by_host_name(variables: Variables) -> Owner | None:
     """Return the replica in a pod's host name: Kubeflow's operator and indexed Jobs name their pods that way."""
     host = variables.get("HOSTNAME", "")
     match = _WORKER.fullmatch(host)
-    index = number(variables, "JOB_COMPLETION_INDEX")
+    index = parse_number(variables, "JOB_COMPLETION_INDEX")
     if match:
         return Owner(check_job_id(match["job"]), check_name(f"{match['role']}-{match['index']}", "replica"))
     if index is not None and host.endswith(f"-{index}"):
@@ -288,11 +288,11 @@ def _find_owner_by_host_name(variables: Variables) -> Owner | None:
 
 
 def _classify_by_torchrun(variables: Variables) -> Member:
-    group = number(variables, "GROUP_RANK") or 0
+    group = parse_number(variables, "GROUP_RANK") or 0
     owner = Owner(
         check_job_id(f"torchrun-{variables['TORCHELASTIC_RUN_ID']}"),
         f"worker-{group}",
-        number(variables, "TORCHELASTIC_RESTART_COUNT") or 0,
+        parse_number(variables, "TORCHELASTIC_RESTART_COUNT") or 0,
     )
     return Member(
         owner=owner, source=MembershipSource.TORCHRUN, rank=group, kind="PyTorchJob", **_read_process_fields(variables)
@@ -308,9 +308,11 @@ class _OfProcess(TypedDict):
 def _read_process_fields(variables: Variables) -> _OfProcess:
     """Fields of the process itself, not of its replica."""
     return {
-        "process_rank": rank(variables),
-        "local_rank": local_rank(variables),
+        "process_rank": find_rank(variables),
+        "local_rank": find_local_rank(variables),
         "devices": tuple(
-            (name, text) for name in device_variables() if (text := variables.get(name, "")) and text not in _NO_DEVICE
+            (name, text)
+            for name in list_device_variables()
+            if (text := variables.get(name, "")) and text not in _NO_DEVICE
         ),
     }

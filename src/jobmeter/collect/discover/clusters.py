@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from jobmeter.collect import files
 from jobmeter.collect.discover.groups import SlurmPlace
 from jobmeter.collect.discover.member import Member, MembershipSource
-from jobmeter.model.cluster import JobIds, job_in_cluster
+from jobmeter.model.cluster import JobIds, make_cluster_job
 
 VARIABLE = "SLURM_CLUSTER_NAME"
 _PLACES = (
@@ -69,14 +69,14 @@ class SlurmClusters:
         """The id of a job with that number in that cluster, empty for the node's own."""
         cluster = cluster or self._own
         if cluster and (cluster != self._own or self._ids is JobIds.CLUSTER):
-            return job_in_cluster(number, cluster)
+            return make_cluster_job(number, cluster)
         return number
 
     def _log_other(self, cluster: str) -> None:
         if cluster in {self._own, *self._others} or self._ids is JobIds.CLUSTER or len(self._others) >= _MOST:
             return
         self._others.add(cluster)
-        example = job_in_cluster("NUMBER", cluster)
+        example = make_cluster_job("NUMBER", cluster)
         _log.info("jobs of Slurm's cluster %s go by %s: this node's own cluster is %s", cluster, example, self._own)
 
     def is_job(self, member: Member, number: str) -> bool:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from jobmeter.collect.accelerators.device import Accelerator
-from jobmeter.collect.accelerators.names import DeviceName, gpu_name
-from jobmeter.collect.accelerators.visible import Partition, VisibleVariable, ordinal_of
+from jobmeter.collect.accelerators.names import DeviceName, name_gpu
+from jobmeter.collect.accelerators.visible import Partition, VisibleVariable, parse_ordinal
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.model.job import AllocationSource
@@ -24,7 +24,7 @@ class DeviceSet:
 
     devices: Sequence[Accelerator]
     variables: Sequence[VisibleVariable]
-    name: DeviceName = gpu_name
+    name: DeviceName = name_gpu
     number: Callable[[int], int] = int
 
     def find_variable(self, member: Member) -> tuple[VisibleVariable, str] | None:
@@ -46,7 +46,7 @@ class DeviceSet:
         if variable.within:
             openable = self._filter_by_variable(variable.within, member, openable)
         if variable.relative and permitted is None and member.source is MembershipSource.KUBERNETES:
-            text = ",".join(entry for entry in text.split(",") if ordinal_of(entry) is None)
+            text = ",".join(entry for entry in text.split(",") if parse_ordinal(entry) is None)
         return (
             variable.parse(text, openable) if variable.relative else self._read_node_numbers(variable, text, openable)
         )
@@ -110,7 +110,7 @@ def return_no_devices(member: Member) -> Sequence[int] | None:  # noqa: ARG001 -
     return None
 
 
-def allocations_by_source(
+def collect_allocations(
     sources: Iterable[DeviceAllocator], devices: Sequence[Accelerator], now_ms: int
 ) -> dict[int, list[DeviceClaim]]:
     """Return the allocations of each device number by source, most trusted first."""
@@ -121,7 +121,7 @@ def allocations_by_source(
     return found
 
 
-def claims(
+def determine_claims(
     devices: DeviceSet,
     users: Mapping[int, Sequence[Member]],
     members: Sequence[Member],

@@ -27,14 +27,14 @@ class Disagreement:
     message: str
 
 
-def disagreements(
+def find_disagreements(
     devices: DeviceSet,
     users: Mapping[int, Sequence[Member]],
     given: Mapping[int, Sequence[DeviceClaim]] | None = None,
     members: Iterable[Member] = (),
     permitted: Permitted = return_no_devices,
 ) -> list[Disagreement]:
-    """Find the current disagreements. For the arguments see ``jobmeter.collect.discover.devices.claims``.
+    """Find the current disagreements. For the arguments see ``jobmeter.collect.discover.devices.determine_claims``.
 
     Devices in use come first: a process computes on a device that the kubelet or the prolog allocated to another
     replica, or, if it is unallocated, that its control group forbids, or that its unambiguous environment does not

@@ -1,7 +1,7 @@
 """Environment of a process: only a fixed list of names is read, because it also contains secrets."""
 
 from jobmeter.collect import files
-from jobmeter.collect.accelerators.registry import device_variables
+from jobmeter.collect.accelerators.registry import list_device_variables
 from jobmeter.collect.text import parse_whole_number
 
 _RANKS = (
@@ -62,7 +62,7 @@ def read_environment(proc_root: str, pid: int) -> dict[str, str]:
 
     Only those in ``NAMES`` and those that name devices are read.
     """
-    limits = _LIMITS | {name.encode(): (name, _LONGEST_LIST) for name in device_variables()}
+    limits = _LIMITS | {name.encode(): (name, _LONGEST_LIST) for name in list_device_variables()}
     found = {}
     for entry in (files.read(f"{proc_root}/{pid}/environ", _MOST) or b"").split(b"\0"):
         name, equals, value = entry.partition(b"=")
@@ -72,20 +72,20 @@ def read_environment(proc_root: str, pid: int) -> dict[str, str]:
     return found
 
 
-def rank(variables: dict[str, str]) -> int | None:
+def find_rank(variables: dict[str, str]) -> int | None:
     """Return the rank of the process, as set by any of the usual launchers."""
     return _find_number(variables, _RANKS)
 
 
-def local_rank(variables: dict[str, str]) -> int | None:
+def find_local_rank(variables: dict[str, str]) -> int | None:
     """The rank among the processes of this node."""
     return _find_number(variables, _LOCAL_RANKS)
 
 
-def number(variables: dict[str, str], name: str) -> int | None:
+def parse_number(variables: dict[str, str], name: str) -> int | None:
     """The value of a variable that is a whole number from 0 to 2^31, None for any other."""
     return parse_whole_number(variables.get(name, ""))
 
 
 def _find_number(variables: dict[str, str], names: tuple[str, ...]) -> int | None:
-    return next((found for name in names if (found := number(variables, name)) is not None), None)
+    return next((found for name in names if (found := parse_number(variables, name)) is not None), None)

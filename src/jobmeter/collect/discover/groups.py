@@ -63,7 +63,7 @@ class PodPlace:
     groups: Mapping[str, str] = field(default_factory=dict)
 
 
-def slurm_place(groups: Mapping[str, str]) -> SlurmPlace | None:
+def find_slurm_place(groups: Mapping[str, str]) -> SlurmPlace | None:
     """Find the place in Slurm's tree; None outside it."""
     found: SlurmPlace | None = None
     own: dict[str, str] = {}
@@ -89,7 +89,7 @@ def slurm_place(groups: Mapping[str, str]) -> SlurmPlace | None:
     return found and replace(found, groups=own, job_groups=whole)
 
 
-def pod_place(groups: Mapping[str, str]) -> PodPlace | None:
+def find_pod_place(groups: Mapping[str, str]) -> PodPlace | None:
     """Find the innermost pod of the groups; None without one."""
     uid = container = ""
     own: dict[str, str] = {}

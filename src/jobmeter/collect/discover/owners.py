@@ -16,7 +16,7 @@ import msgspec
 
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.discover.member import Process
-from jobmeter.collect.process.stat import user_name
+from jobmeter.collect.process.stat import find_user_name
 from jobmeter.collect.state_file import StateFile
 from jobmeter.model.event import Level
 from jobmeter.model.record import EventRecord, Records
@@ -40,7 +40,7 @@ class ProcessOwner(NamedTuple):
 
     def __str__(self) -> str:
         if self.kind == "user":
-            return f"user {user_name(int(self.name))}"
+            return f"user {find_user_name(int(self.name))}"
         return f"{self.kind} {self.name}" if self.name else "a pod"
 
 

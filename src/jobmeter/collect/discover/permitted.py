@@ -48,10 +48,10 @@ class DeviceGroups:
     def _read_minors(self, path: str) -> frozenset[int] | None:
         folder = self._hierarchies.find_directory("devices", path)
         text = files.read(f"{folder}/devices.list") if folder else None
-        return None if text is None else minors_of(text.decode(errors="replace"), self._device_numbers())
+        return None if text is None else parse_minors(text.decode(errors="replace"), self._device_numbers())
 
 
-def minors_of(text: str, device_numbers: Mapping[int, range]) -> frozenset[int] | None:
+def parse_minors(text: str, device_numbers: Mapping[int, range]) -> frozenset[int] | None:
     """Return the minor numbers of the devices that a ``devices.list`` allows; None if it allows every device."""
     by_major = {str(major): minors for major, minors in device_numbers.items()}
     found: set[int] = set()

@@ -15,7 +15,7 @@ from pathlib import Path
 from jobmeter.collect.accelerators.device import Accelerator
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.member import Member
-from jobmeter.model.cluster import job_in_cluster
+from jobmeter.model.cluster import make_cluster_job
 from jobmeter.model.job import AllocationSource
 
 _NUMBER = re.compile(r"(?P<index>\d{1,4})(?:\.(?P<instance>\d{1,4}))?")
@@ -104,7 +104,7 @@ class PrologAllocations:
 def _names(member: Member) -> set[str]:
     """Return the names of the job in a file: its id, and its number with its cluster if the id has none."""
     job = member.owner.job
-    return {job, job_in_cluster(job, member.cluster)} if member.cluster else {job}
+    return {job, make_cluster_job(job, member.cluster)} if member.cluster else {job}
 
 
 def _read(path: Path) -> list[str]:

@@ -160,7 +160,7 @@ def _describe_machine(proc_root: str) -> dict[str, Any]:
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "memory": None if memory is None else memory * 1024,
-        "boot_id": files.boot_id(proc_root),
+        "boot_id": files.read_boot_id(proc_root),
         "booted": None if booted is None else booted * 1000,
     }
 

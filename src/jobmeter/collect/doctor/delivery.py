@@ -13,7 +13,7 @@ from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.machine import Machine
 from jobmeter.errors import ForbiddenError, JobmeterError, UnauthenticatedError
 from jobmeter.model.answers import WhoAmI
-from jobmeter.model.time import Clock, iso
+from jobmeter.model.time import Clock, format_iso
 
 _AREA = "delivery"
 _WRITERS = frozenset({"admin", "writer"})
@@ -82,7 +82,7 @@ def _check_clock(answer: Response, begin: int, end: int) -> Check:
         return Check(_AREA, "clock", SourceStatus.LIMITED, "the server does not report its time")
     # The header has whole seconds, so any moment of that second agrees.
     ahead = begin - theirs - 999 if begin > theirs + 999 else min(end - theirs, 0)
-    text = f"this clock says {iso(end)}, the server's {iso(theirs)}"
+    text = f"this clock says {format_iso(end)}, the server's {format_iso(theirs)}"
     if abs(ahead) < _SKEW_MS:
         return Check(_AREA, "clock", SourceStatus.OK, f"both clocks agree within {_SKEW_MS // 1000} s")
     text = f"{text}: {abs(ahead) / 1000:.0f} s {'ahead' if ahead > 0 else 'behind'}"
@@ -133,7 +133,7 @@ def _check_waiting(machine: Machine, directory: Path, clock: Clock) -> Check:
         return Check(_AREA, "spool", SourceStatus.LIMITED, text, "start the agent: it delivers them first")
     if waiting and clock.now_ms() - oldest > _OLD_MS:
         advice = "see the agent's log for the reason"
-        return Check(_AREA, "spool", SourceStatus.PROBLEM, f"{text}, the oldest since {iso(oldest)}", advice)
+        return Check(_AREA, "spool", SourceStatus.PROBLEM, f"{text}, the oldest since {format_iso(oldest)}", advice)
     return Check(_AREA, "spool", SourceStatus.OK, text)
 
 

@@ -20,9 +20,9 @@ _MOST = 4
 """Most devices that are named with their states."""
 
 
-def device_checks(machine: Machine) -> dict[tuple[str, str], Callable[[], Iterable[Check]]]:
+def list_device_checks(machine: Machine) -> dict[tuple[str, str], Callable[[], Iterable[Check]]]:
     """Return a check of each vendor by area and name."""
-    return {(_AREA, vendor.name): partial(_check_vendor, machine, vendor) for vendor in registry.vendors()}
+    return {(_AREA, vendor.name): partial(_check_vendor, machine, vendor) for vendor in registry.list_vendors()}
 
 
 def _check_vendor(machine: Machine, vendor: Vendor[Any]) -> list[Check]:
@@ -44,7 +44,7 @@ def check_found(
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.advice.get(problem.state, vendor.help))
     if not found:
         return Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the driver shows no {vendor.title} {noun}")
-    device_name = DeviceNames(registry.vendors(), machine).get_vendor_names(vendor)
+    device_name = DeviceNames(registry.list_vendors(), machine).get_vendor_names(vendor)
     device_name.assign_places(found)
     states = [(device, DeviceState.HANGS if device.busy else device.state) for device in found]
     missing = [(device, state) for device, state in states if state is not DeviceState.MEASURED]

@@ -7,7 +7,7 @@ from pathlib import Path
 from jobmeter.client.transport import Transport
 from jobmeter.collect.doctor.base import Check, SourceStatus, run_checks
 from jobmeter.collect.doctor.delivery import check_server, check_spool
-from jobmeter.collect.doctor.devices import device_checks
+from jobmeter.collect.doctor.devices import list_device_checks
 from jobmeter.collect.doctor.kernel import check_kernel
 from jobmeter.collect.doctor.processes import check_events
 from jobmeter.collect.doctor.rights import check_rights
@@ -39,7 +39,7 @@ def examine(machine: Machine, questions: Questions, clock: Clock, patience: floa
         ("rights", "check"): lambda: check_rights(machine),
         ("kernel", "check"): lambda: check_kernel(machine),
         ("kernel", "events"): lambda: check_events(spool),
-        **device_checks(machine),
+        **list_device_checks(machine),
         ("schedulers", "check"): lambda: check_schedulers(machine, *schedulers),
         ("delivery", "server"): lambda: check_server(transport, clock),
         ("delivery", "spool"): lambda: check_spool(machine, spool, clock),

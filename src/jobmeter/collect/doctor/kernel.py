@@ -9,7 +9,7 @@ from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import UNIFIED, Hierarchies
 from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.energy.polled import IpmiPower
-from jobmeter.collect.energy.sources import rapl_zones
+from jobmeter.collect.energy.sources import iterate_rapl_zones
 from jobmeter.collect.machine import Machine
 
 _AREA = "kernel"
@@ -96,7 +96,7 @@ def _check_performance(machine: Machine) -> Check:
 
 
 def _check_energy(machine: Machine) -> Check:
-    zones = [folder for _, _, folder in rapl_zones(machine.sys)]
+    zones = [folder for _, _, folder in iterate_rapl_zones(machine.sys)]
     if not zones:
         return Check(_AREA, "rapl", SourceStatus.ABSENT, "the kernel offers no energy counters of processors (RAPL)")
     closed = sum(files.read_number(f"{folder}/energy_uj") is None for folder in zones)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.process_events.connector import Connector
-from jobmeter.collect.process_events.counts import counts_file
+from jobmeter.collect.process_events.counts import make_counts_file
 from jobmeter.collect.process_events.netlink import EventSocket
 from jobmeter.collect.process_events.taskstats import TaskStats
-from jobmeter.model.time import iso
+from jobmeter.model.time import format_iso
 
 _ADVICE = "give the service CAP_NET_ADMIN (deploy/systemd/agent-events.conf), in the machine's own namespaces"
 
@@ -29,10 +29,10 @@ def check_events(
     else:
         status, advice = SourceStatus.OK, ""
         text = "the kernel reports processes that begin and end between two samples, with their usage"
-    counts = counts_file(spool).load()
+    counts = make_counts_file(spool).load()
     if counts is not None:
         most = "at most " if counts.problem else ""
-        text += f"; since {iso(counts.since_ms)} the agent has missed {most}{counts.missed:,} processes"
+        text += f"; since {format_iso(counts.since_ms)} the agent has missed {most}{counts.missed:,} processes"
     yield Check("kernel", "events", status, text, advice)
 
 

@@ -30,7 +30,7 @@ _MOST = 4_096
 def check_rights(machine: Machine, uid: int | None = None) -> Iterator[Check]:
     """Check the user, the capabilities, and how many processes' environments can be read."""
     uid = os.geteuid() if uid is None else uid
-    effective = effective_capabilities(machine)
+    effective = read_capabilities(machine)
     missing = [name for number, (name, _) in CAPABILITIES.items() if not effective >> number & 1]
     who = "root" if uid == 0 else f"user {uid}"
     if missing:
@@ -42,7 +42,7 @@ def check_rights(machine: Machine, uid: int | None = None) -> Iterator[Check]:
     yield _check_environments(machine)
 
 
-def effective_capabilities(machine: Machine) -> int:
+def read_capabilities(machine: Machine) -> int:
     """Return the mask of this process's effective capabilities; 0 if unknown."""
     for line in files.read_text(f"{machine.proc}/self/status").splitlines():
         name, _, value = line.partition(":")
@@ -69,7 +69,7 @@ def _check_environments(machine: Machine) -> Check:
 
 def _find_proc_restriction(machine: Machine) -> str:
     """Return the mount option by which /proc hides other users' processes; empty without one."""
-    if effective_capabilities(machine) >> _SYS_PTRACE & 1:
+    if read_capabilities(machine) >> _SYS_PTRACE & 1:
         return ""
     for line in files.read_text(f"{machine.proc}/self/mounts").splitlines():
         words = line.split()

@@ -17,7 +17,7 @@ import urllib3
 from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.call_thread import CallThread
-from jobmeter.collect.clock import elapsed_ns
+from jobmeter.collect.clock import read_elapsed_ns
 from jobmeter.collect.energy.sources import CPU, NODE
 from jobmeter.collect.host.base import NodeCollector, NodeReading
 from jobmeter.collect.scheduler.http import get
@@ -57,7 +57,7 @@ class RedfishSettings:
     ca_file: Path | None = None
 
 
-def power_of_text(text: str) -> float | None:
+def parse_power(text: str) -> float | None:
     """Return the power in the output of ``ipmitool`` or ``ipmi-dcmi``, in watts; None if it has none."""
     match = _WATTS.search(text)
     return float(match[1]) if match else None
@@ -89,7 +89,7 @@ class IpmiPower:
         if command is None:
             return None
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True, errors="replace")
-        return power_of_text(done.stdout)
+        return parse_power(done.stdout)
 
 
 class SensorPower:
@@ -107,7 +107,7 @@ class SensorPower:
     def read(self) -> float | None:
         """Return the power in watts."""
         found: dict[str, list[float]] = {}
-        for name in files.names(self._folder):
+        for name in files.list_names(self._folder):
             root = f"{self._folder}/{name}"
             # Older kernels have these files in the folder of the chip's device, newer ones in the folder of the chip.
             if not _METERS.isdisjoint(files.read_text(f"{one}/name") for one in (root, f"{root}/device")):
@@ -188,7 +188,11 @@ class PowerPoller:
     """Poller that asks one source once a minute in a thread, and adds the power up to energy by trapezoids."""
 
     def __init__(
-        self, source: str, read: Callable[[], float | None], elapsed: Callable[[], int] = elapsed_ns, kind: str = NODE
+        self,
+        source: str,
+        read: Callable[[], float | None],
+        elapsed: Callable[[], int] = read_elapsed_ns,
+        kind: str = NODE,
     ) -> None:
         """``kind`` is the part of the node that the source measures."""
         self.source, self.kind = source, kind
@@ -262,7 +266,7 @@ class PowerCollector(NodeCollector):
                 yield "node.energy", labels, found[1]
 
 
-def power_pollers(redfish: RedfishSettings | None) -> Iterator[PowerPoller]:
+def iterate_power_pollers(redfish: RedfishSettings | None) -> Iterator[PowerPoller]:
     """Yield a poller for each source of the power of this node. Raises InvalidRequestError for an invalid address."""
     for kind in _SOCKETS:
         sensor = SensorPower(kind=kind)

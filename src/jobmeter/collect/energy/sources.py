@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity
-from jobmeter.collect.clock import elapsed_ns
+from jobmeter.collect.clock import read_elapsed_ns
 from jobmeter.collect.host.base import NodeCollector, NodeReading
 
 CPU, MEMORY, ACCELERATOR, NODE = "cpu", "memory", "accelerator", "node"
@@ -39,10 +39,10 @@ class EnergyReading(NamedTuple):
     wraps: float | None = None
 
 
-def rapl_zones(sys_root: str) -> Iterator[tuple[str, str, str]]:
+def iterate_rapl_zones(sys_root: str) -> Iterator[tuple[str, str, str]]:
     """Yield the kind, the name and the folder of each zone that is read, readable or not."""
     folder = f"{sys_root}/class/powercap"
-    for zone in files.names(folder):
+    for zone in files.list_names(folder):
         name = files.read_text(f"{folder}/{zone}/name") if _ZONE.fullmatch(zone) else ""
         kind = _RAPL_KINDS.get(name.partition("-")[0])
         if kind:
@@ -52,7 +52,7 @@ def rapl_zones(sys_root: str) -> Iterator[tuple[str, str, str]]:
 
 def read_rapl(sys_root: str) -> Iterator[EnergyReading]:
     """Yield the readings of RAPL's zones that may be read."""
-    for kind, source, folder in rapl_zones(sys_root):
+    for kind, source, folder in iterate_rapl_zones(sys_root):
         energy, wraps = (files.read_number(f"{folder}/{name}") for name in ("energy_uj", "max_energy_range_uj"))
         if energy is not None:
             yield EnergyReading(kind, source, energy * _MICRO, None if wraps is None else wraps * _MICRO)
@@ -70,7 +70,7 @@ def read_cray(sys_root: str) -> list[EnergyReading]:
 
 
 def _cray(folder: str) -> Iterator[EnergyReading]:
-    for name in files.names(folder):
+    for name in files.list_names(folder):
         accelerator = _ACCELERATOR.fullmatch(name)
         kind = ACCELERATOR if accelerator else _CRAY_KINDS.get(name)
         match = _JOULES.match(files.read_text(f"{folder}/{name}")) if kind else None
@@ -113,7 +113,9 @@ class EnergyCollector(NodeCollector):
     name = "host.energy"
     metrics = ("node.energy",)
 
-    def __init__(self, place: NodeIdentity, sys_root: str = "/sys", elapsed: Callable[[], int] = elapsed_ns) -> None:
+    def __init__(
+        self, place: NodeIdentity, sys_root: str = "/sys", elapsed: Callable[[], int] = read_elapsed_ns
+    ) -> None:
         super().__init__(place, sys_root=sys_root)
         self._elapsed = elapsed
         self._totals: dict[str, EnergyTotal] = {}
@@ -132,7 +134,7 @@ class EnergyCollector(NodeCollector):
     def _has_joined_modules(self) -> bool:
         """Return True if the counters of accelerators include the energy of processors and memory."""
         folder = f"{self._sys}/class/drm"
-        cards = [name for name in files.names(folder) if name.startswith("card")]
+        cards = [name for name in files.list_names(folder) if name.startswith("card")]
         if cards != self._cards:
             texts = (
                 [files.read_text(f"{folder}/{card}/device/{name}") for name in ("vendor", "device")] for card in cards

@@ -41,7 +41,7 @@ class FilesystemCollector(NodeCollector):
     def _read(self) -> Iterator[NodeReading]:
         """Read the filesystems. A mount that still hangs from an earlier call is not called again."""
         text = files.read_required(*self._paths)
-        for path in mount_points(text):
+        for path in parse_mount_points(text):
             if path not in self._calls:
                 self._calls[path] = CallThread(f"statvfs {path}")
                 self._calls[path].begin(partial(self._statvfs, path))
@@ -69,12 +69,12 @@ def _list_sizes(found: os.statvfs_result) -> dict[str, int]:
     return {**values, _READ_ONLY: bool(found.f_flag & os.ST_RDONLY)}
 
 
-def mount_points(mountinfo: bytes) -> list[str]:
+def parse_mount_points(mountinfo: bytes) -> list[str]:
     """Return the mount points with data, each filesystem once (at its first mount)."""
-    return list(points_by_device(mountinfo).values())
+    return list(map_points_by_device(mountinfo).values())
 
 
-def points_by_device(mountinfo: bytes) -> dict[bytes, str]:
+def map_points_by_device(mountinfo: bytes) -> dict[bytes, str]:
     """Return the mount points by the device number of their filesystem, ``8:1``."""
     points: dict[bytes, str] = {}
     for mount in files.parse_mounts(mountinfo):

@@ -21,7 +21,7 @@ _COLUMNS = (
 _TCP = {b"OutSegs": "node.tcp.sent", b"RetransSegs": "node.tcp.retransmitted"}
 
 
-def interfaces(text: bytes) -> Mapping[str, list[int]]:
+def parse_interfaces(text: bytes) -> Mapping[str, list[int]]:
     """Return the 16 numbers of each interface of a net/dev file except the loopback, by name."""
     found = {}
     for line in text.splitlines()[2:]:
@@ -31,12 +31,12 @@ def interfaces(text: bytes) -> Mapping[str, list[int]]:
     return found
 
 
-def hardware(names: Iterable[str], sys_root: str) -> list[str]:
+def select_hardware(names: Iterable[str], sys_root: str) -> list[str]:
     """The interfaces that have hardware behind them."""
     return [name for name in names if os.path.exists(f"{sys_root}/class/net/{name}/device")]  # noqa: PTH110
 
 
-def tcp_segments(text: bytes) -> Mapping[str, int]:
+def parse_tcp_segments(text: bytes) -> Mapping[str, int]:
     """The segments sent and sent again of a net/snmp file, by metric; empty if the file has none."""
     lines = [line.split() for line in text.splitlines() if line.startswith(b"Tcp:")]
     names, numbers = lines if len(lines) == 2 else ([], [])
@@ -59,11 +59,11 @@ class NetworkCollector(NodeCollector):
         self._folders = (f"{proc_root}/1/net", f"{proc_root}/net")
 
     def _read(self) -> Iterator[NodeReading]:
-        found = interfaces(files.read_required(*(f"{folder}/dev" for folder in self._folders)))
+        found = parse_interfaces(files.read_required(*(f"{folder}/dev" for folder in self._folders)))
         snmp = next((text for one in self._folders if (text := files.read(f"{one}/snmp")) is not None), b"")
-        for metric, value in tcp_segments(snmp).items():
+        for metric, value in parse_tcp_segments(snmp).items():
             yield metric, (), value
-        for name in hardware(found, self._sys) or found:
+        for name in select_hardware(found, self._sys) or found:
             for metric, direction, column in _COLUMNS:
                 labels = (*((("direction", direction),) if direction else ()), ("interface", name))
                 yield metric, labels, found[name][column]
@@ -119,7 +119,7 @@ class LinkCollector(NodeCollector):
 
     def _read_interfaces(self) -> Iterator[tuple[str, str, float]]:
         folder = f"{self._sys}/class/net"
-        for name in hardware(files.names(folder), self._sys):
+        for name in select_hardware(files.list_names(folder), self._sys):
             megabits = files.read_number(f"{folder}/{name}/speed") or -1
             if megabits > 0:
                 yield "node.network.speed", name, megabits * 1e6 / 8
@@ -130,8 +130,8 @@ class LinkCollector(NodeCollector):
     def _list_places(self) -> Iterator[tuple[str, str]]:
         """Yield the name and the folder of each port."""
         folder = f"{self._sys}/class/infiniband"
-        for device in files.names(folder):
-            for port in files.names(f"{folder}/{device}/ports"):
+        for device in files.list_names(folder):
+            for port in files.list_names(f"{folder}/{device}/ports"):
                 yield f"{device}:{port}", f"{folder}/{device}/ports/{port}"
 
     def _read_ports(self) -> Iterator[tuple[str, str, float]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.host.base import NodeCollector, NodeReading
-from jobmeter.collect.text import label_value
+from jobmeter.collect.text import make_label_value
 
 _MOUNT = re.compile(rb"device (\S+) mounted on (\S+) with fstype nfs4?(?: statvers=.*)?")
 _BY_DATA = {b"READ": "read", b"WRITE": "write"}
@@ -45,7 +45,7 @@ class NetworkStorageCollector(NodeCollector):
 
     def _read(self) -> Iterator[NodeReading]:
         text = next((text for path in self._mounts if (text := files.read(path)) is not None), b"")
-        yield from nfs_readings(text)
+        yield from iterate_nfs_readings(text)
         yield from self._read_lustre()
 
     def _read_lustre(self) -> Iterator[NodeReading]:
@@ -53,21 +53,21 @@ class NetworkStorageCollector(NodeCollector):
         seen: set[str] = set()
         for kind, file in _LUSTRE:
             for folder in self._lustre:
-                for name in files.names(f"{folder}/{kind}"):
+                for name in files.list_names(f"{folder}/{kind}"):
                     text = None if name in seen else files.read(f"{folder}/{kind}/{name}/{file}")
                     if text is not None and len(seen) < _MOST_PLACES:
                         seen.add(name)
-                        yield from lustre_readings(label_value(name), text)
+                        yield from iterate_lustre_readings(make_label_value(name), text)
 
 
-def nfs_readings(mountstats: bytes) -> Iterator[NodeReading]:
+def iterate_nfs_readings(mountstats: bytes) -> Iterator[NodeReading]:
     """Yield the readings of each NFS mount, each mount point once."""
     seen: set[bytes] = set()
     for part in re.split(rb"^(?=device )", mountstats, flags=re.MULTILINE):
         mount = _MOUNT.match(part)
         if mount and mount[2] not in seen and len(seen) < _MOST_PLACES:
             seen.add(mount[2])
-            yield from _nfs_mount(label_value(files.unescape_mount(mount[2])), part)
+            yield from _nfs_mount(make_label_value(files.unescape_mount(mount[2])), part)
 
 
 def _nfs_mount(point: str, text: bytes) -> Iterator[NodeReading]:
@@ -100,7 +100,7 @@ def _nfs_mount(point: str, text: bytes) -> Iterator[NodeReading]:
     yield "node.nfs.timeouts", labels, float(timeouts)
 
 
-def lustre_readings(name: str, text: bytes) -> Iterator[NodeReading]:
+def iterate_lustre_readings(name: str, text: bytes) -> Iterator[NodeReading]:
     """Yield the readings of a filesystem or target: bytes moved, and the count of each operation."""
     labels = (("filesystem", name),)
     operations = 0
@@ -115,5 +115,5 @@ def lustre_readings(name: str, text: bytes) -> Iterator[NodeReading]:
             kind = kind.removesuffix("_bytes")
         operations += 1
         if operations <= _MOST_OPERATIONS:
-            by_kind = (*labels, ("operation", label_value(kind)))
+            by_kind = (*labels, ("operation", make_label_value(kind)))
             yield "node.lustre.operations", by_kind, float(words[1])

@@ -32,7 +32,7 @@ class NumaCollector(NodeCollector):
 
     def _read_nodes(self) -> Iterator[NodeReading]:
         folder = f"{self._sys}/devices/system/node"
-        for name in files.names(folder):
+        for name in files.list_names(folder):
             number = name.removeprefix("node")
             if not number.isdigit():
                 continue
@@ -48,7 +48,7 @@ class NumaCollector(NodeCollector):
     def _read_errors(self) -> Iterator[NodeReading]:
         """Yield the counts of controllers; a machine without error-correcting memory has no controllers."""
         folder = f"{self._sys}/devices/system/edac/mc"
-        for name in files.names(folder):
+        for name in files.list_names(folder):
             for kind, total in _KINDS.items():
                 count = files.read_number(f"{folder}/{name}/{total}")
                 if count is not None:

@@ -12,7 +12,7 @@ _METRICS = tuple(f"node.pressure.{name}" for name in ("cpu", "memory", "memory.f
 _TOTAL = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
 
 
-def stalled_seconds(path: str, resource: str) -> dict[str, float]:
+def read_stalled_seconds(path: str, resource: str) -> dict[str, float]:
     """Return the seconds of stalls in a pressure file: of some task (``memory``), and of all (``memory.full``).
 
     Empty if the kernel does not report them.
@@ -29,6 +29,6 @@ class PressureCollector(NodeCollector):
 
     def _read(self) -> Iterator[NodeReading]:
         for resource in RESOURCES:
-            for name, value in stalled_seconds(f"{self._proc}/pressure/{resource}", resource).items():
+            for name, value in read_stalled_seconds(f"{self._proc}/pressure/{resource}", resource).items():
                 if (metric := f"node.pressure.{name}") in _METRICS:
                     yield metric, (), value

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from jobmeter.collect import files
 from jobmeter.collect.host.base import NodeCollector, NodeReading
-from jobmeter.collect.text import label_value
+from jobmeter.collect.text import make_label_value
 
 _KINDS = {
     "temp": (("input",), "node.temperature", 1e-3),
@@ -39,16 +39,16 @@ class SensorCollector(NodeCollector):
         Numbers of their folders do not identify chips: their order may change when the machine starts.
         """
         folder = f"{self._sys}/class/hwmon"
-        directories = sorted(files.names(folder), key=_number)
-        chips = {one: label_value(files.read_text(f"{folder}/{one}/name")) or one for one in directories}
+        directories = sorted(files.list_names(folder), key=_number)
+        chips = {one: make_label_value(files.read_text(f"{folder}/{one}/name")) or one for one in directories}
         same = Counter(chips.values())
         count = 0
         for directory, chip in chips.items():
             root = f"{folder}/{directory}"
             if same[chip] > 1:
-                device = files.link_target(f"{root}/device").rpartition("/")[2] or _number(directory)
-                chip = label_value(f"{chip}-{device}")  # noqa: PLW2901 - the full name
-            found = {(match[1], int(match[2])) for name in files.names(root) if (match := _SENSOR.fullmatch(name))}
+                device = files.read_link_target(f"{root}/device").rpartition("/")[2] or _number(directory)
+                chip = make_label_value(f"{chip}-{device}")  # noqa: PLW2901 - the full name
+            found = {(match[1], int(match[2])) for name in files.list_names(root) if (match := _SENSOR.fullmatch(name))}
             for kind, number in sorted(found):
                 ends, metric, scale = _KINDS[kind]
                 sensor = f"{root}/{kind}{number}"
@@ -57,14 +57,14 @@ class SensorCollector(NodeCollector):
                 value = next((read for end in ends if (read := files.read_number(f"{sensor}_{end}")) is not None), None)
                 if value is None or (count := count + 1) > _MOST_SENSORS:
                     continue
-                label = label_value(files.read_text(f"{sensor}_label"))
-                yield metric, (("chip", chip), ("sensor", label_value(f"{kind}{number} {label}"))), value * scale
+                label = make_label_value(files.read_text(f"{sensor}_label"))
+                yield metric, (("chip", chip), ("sensor", make_label_value(f"{kind}{number} {label}"))), value * scale
 
     def _count_throttles(self) -> dict[str, int]:
         """Return how often each package was slowed down because of its heat; its CPUs repeat the count."""
         found: dict[str, int] = {}
         folder = f"{self._sys}/devices/system/cpu"
-        for name in files.names(folder):
+        for name in files.list_names(folder):
             count = files.read_number(f"{folder}/{name}/thermal_throttle/package_throttle_count")
             if count is not None:
                 package = files.read_text(f"{folder}/{name}/topology/physical_package_id") or "0"

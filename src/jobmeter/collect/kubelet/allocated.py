@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jobmeter.collect.accelerators.device import Accelerator
-from jobmeter.collect.accelerators.registry import vendor_of_resource
+from jobmeter.collect.accelerators.registry import find_resource_vendor
 from jobmeter.collect.accelerators.vendor import Vendor
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.kubelet.client import PodDevices, PodResources
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import AllocationSource
-from jobmeter.model.pod import job_of_pod
+from jobmeter.model.pod import make_pod_job
 
 _LIST_MS = 10_000
 _log = logging.getLogger(__name__)
@@ -53,8 +53,8 @@ class KubeletAllocations:
             uid = uids.get((given.namespace, given.pod))
             if uid is None:
                 continue
-            owner = runs.get(uid) or Owner(job_of_pod(uid), "worker-0")
-            for index in indices(self._vendor, given.ids, devices, given.resource):
+            owner = runs.get(uid) or Owner(make_pod_job(uid), "worker-0")
+            for index in find_indices(self._vendor, given.ids, devices, given.resource):
                 if owner not in found.setdefault(index, []):
                     found[index].append(owner)
         return found
@@ -70,7 +70,7 @@ class KubeletAllocations:
             self._problem = error.message
             return []
         self._problem = ""
-        return [one for one in given if vendor_of_resource(one.resource) in (self._vendor, None)]
+        return [one for one in given if find_resource_vendor(one.resource) in (self._vendor, None)]
 
     def _map_uids(self, living: Iterable[str]) -> dict[tuple[str, str], str]:
         """Return the uid of each pod by namespace and name; among pods of one name the one with processes."""
@@ -88,7 +88,9 @@ class KubeletAllocations:
         return found
 
 
-def indices(vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Accelerator], resource: str = "") -> list[int]:
+def find_indices(
+    vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Accelerator], resource: str = ""
+) -> list[int]:
     """Return the distinct device numbers of a resource's ids, which the device plug-in gives.
 
     A CDI name has the id after its last ``=``.

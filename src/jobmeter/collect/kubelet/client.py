@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from jobmeter.collect.machine import Machine
 from jobmeter.errors import InvalidRequestError, UnavailableError
-from jobmeter.wire.protobuf import BYTES, fields
+from jobmeter.wire.protobuf import BYTES, iterate_fields
 
 if TYPE_CHECKING:
     import grpc
@@ -76,7 +76,7 @@ def _claim(parts: list[tuple[int, bytes]]) -> tuple[str, ...]:
 
 
 def _parts(body: bytes) -> Iterator[tuple[int, bytes]]:
-    return ((tag, body[content:end]) for tag, _, content, end in fields(body, 0, len(body)) if tag & 7 == BYTES)
+    return ((tag, body[content:end]) for tag, _, content, end in iterate_fields(body, 0, len(body)) if tag & 7 == BYTES)
 
 
 def _text(parts: list[tuple[int, bytes]], wanted: int) -> str:

@@ -28,11 +28,11 @@ from jobmeter.collect.loop import Loop
 from jobmeter.collect.measurement import Measurement, turn_seconds
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
-from jobmeter.collect.process.stat import read_io, user_name
+from jobmeter.collect.process.stat import find_user_name, read_io
 from jobmeter.collect.process.surroundings import read_limits
-from jobmeter.collect.registry import job_collectors
+from jobmeter.collect.registry import create_job_collectors
 from jobmeter.collect.spool import Spool
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import escape_invalid
 from jobmeter.errors import ConflictError, NotFoundError
 from jobmeter.model.job import JobState
 
@@ -65,7 +65,7 @@ def find_target(pid: int, clock: SampleClock) -> AttachTarget:
         job = variables.get("JOBMETER_JOB_ID", "")
         raise ConflictError(f"process {pid} belongs to job {job}, which `jobmeter run` already measures")
     line = files.read(f"{_PROC}/{pid}/cmdline") or files.read(f"{_PROC}/{pid}/comm") or b""
-    words = tuple(valid_text(os.fsdecode(word)) for word in line.rstrip(b"\0\n").split(b"\0"))
+    words = tuple(escape_invalid(os.fsdecode(word)) for word in line.rstrip(b"\0\n").split(b"\0"))
     started = clock.convert_elapsed_ms(end.stat.key.start * 1000 // _TICKS)
     return AttachTarget(end, words, _owner(pid), min(started, clock.now_ms()))
 
@@ -95,7 +95,7 @@ class Attachment:
         self._owner = Owner(plan.job, _REPLICA, plan.attempt)
         family = Family(plan.job)
         family.add(target.end.stat.key.pid, Member(owner=self._owner, source=MembershipSource.TAGS, rank=0))
-        self._collectors = job_collectors(place, family, clock, alone=True)
+        self._collectors = create_job_collectors(place, family, clock, alone=True)
         self._measurement = Measurement(place, self._collectors, self._delivery, clock, plan.job)
         self._network = NetworkCollector(place)
         self._figures = RunFigures()
@@ -199,6 +199,6 @@ def _watch_signals() -> Iterator[int]:
 
 def _owner(pid: int) -> str:
     try:
-        return user_name(Path(_PROC, str(pid)).stat().st_uid)
+        return find_user_name(Path(_PROC, str(pid)).stat().st_uid)
     except OSError:
         return ""

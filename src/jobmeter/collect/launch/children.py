@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobmeter.collect import files
-from jobmeter.collect.cgroup.paths import UNIFIED, Groups, Hierarchies, groups_of
+from jobmeter.collect.cgroup.paths import UNIFIED, Groups, Hierarchies, read_groups
 from jobmeter.collect.process.stat import Key, read_stat
 
 _OWNER = re.compile(r"jobmeter-.+-(\d+)-(\d+)")
@@ -35,7 +35,7 @@ class OwnGroups:
         self.paths: dict[str, Groups] = {}
         """Groups that could be created, by replica."""
         self.problem = "no control groups are mounted"
-        own = self._own = groups_of(proc_root, os.getpid()) or {}
+        own = self._own = read_groups(proc_root, os.getpid()) or {}
         stat = read_stat(proc_root, os.getpid())
         key = stat.key if stat else Key(os.getpid(), 0)
         # Beside version 1, the group of version 2 counts only pressure.
@@ -57,7 +57,7 @@ class OwnGroups:
 
     def find_entered(self, replica: str, pid: int) -> Groups:
         """Return the groups of a replica that the process is in."""
-        found = groups_of(self._proc, pid) or {}
+        found = read_groups(self._proc, pid) or {}
         entered = {name: path for name, path in self.paths.get(replica, {}).items() if found.get(name) == path}
         if not self.problem and self._counts_cpu not in entered:
             self.problem = "the control group could not be entered"
@@ -69,7 +69,7 @@ class OwnGroups:
         A program that this process starts for itself stays in the groups of this process. A process of the command
         begins in the groups of its replica. Outside both, it belongs to the only replica; None if there are several.
         """
-        found = groups_of(self._proc, pid) or {}
+        found = read_groups(self._proc, pid) or {}
         for replica, paths in self.paths.items():
             if any(f"{found.get(name, '')}/".startswith(f"{path}/") for name, path in paths.items()):
                 return replica, True
@@ -223,7 +223,7 @@ class Children:
         return process.pid
 
     @contextmanager
-    def unblocked(self) -> "Iterator[None]":
+    def unblock_signals(self) -> "Iterator[None]":
         """Let the calling thread start other processes, which would inherit the blocked signals."""
         blocked = signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
         try:

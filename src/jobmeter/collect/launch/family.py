@@ -4,7 +4,7 @@ import os
 
 from jobmeter.collect.discover.environ import read_environment
 from jobmeter.collect.discover.member import Member
-from jobmeter.collect.process.stat import ProcessStat, read_stat, real_user
+from jobmeter.collect.process.stat import ProcessStat, read_real_user, read_stat
 
 
 class Family:
@@ -38,7 +38,7 @@ class Family:
         if pid == self._own or stat.key.start < self._began:
             return None
         # An orphan of the job becomes a child of this process; so does a server that this process may start.
-        if stat.parent != self._own and real_user(self._proc, pid) != self._user:
+        if stat.parent != self._own and read_real_user(self._proc, pid) != self._user:
             return None
         return self._find_tagged_member(pid)
 

@@ -131,7 +131,7 @@ class _Counter:
     rated: float
 
 
-def traffic_beside(samples: Samples, collect: Callable[[int], Samples]) -> Samples:
+def collect_traffic(samples: Samples, collect: Callable[[int], Samples]) -> Samples:
     """Collect the machine's traffic at the time of the newest sample; empty for a command that ended unmeasured."""
     return collect(samples[-1].time_ms) if samples else []
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jobmeter.model.record import Lease, LeaseRecord, Records
 from jobmeter.model.time import SECOND, Clock
-from jobmeter.wire.native.encode import records_frame
+from jobmeter.wire.native.encode import make_records_frame
 
 LEASE_SECONDS = 60
 """Longest silence in seconds until a run counts as lost, unless its interval is longer."""
@@ -24,7 +24,7 @@ class RunLease:
     def __init__(self, job: str, project: str, owner: str, interval_ms: int, clock: Clock) -> None:
         """``interval_ms`` is the time between two samples."""
         self.lease = Lease(owner=owner, seconds=max(LEASE_SECONDS, MISSED * interval_ms // SECOND))
-        self._frame = records_frame(Records(leases=[LeaseRecord(job_id=job, project=project, lease=self.lease)]))
+        self._frame = make_records_frame(Records(leases=[LeaseRecord(job_id=job, project=project, lease=self.lease)]))
         self._clock = clock
         self._renewed: float | None = None
 

@@ -11,9 +11,9 @@ from jobmeter.collect.launch.lines import LineSplitter, Timed
 from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.outbox import Outbox
 from jobmeter.model.event import Level
-from jobmeter.model.line_level import level_in
+from jobmeter.model.line_level import find_level
 from jobmeter.model.log import LogLine
-from jobmeter.wire.native.logs import logs_frame
+from jobmeter.wire.native.logs import make_logs_frame
 
 _log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class LogSender:
 
     def _gather(self, key: _Key, lines: list[Timed]) -> None:
         for time_ns, text in lines:
-            self._add(key, time_ns, text, level_in(text))
+            self._add(key, time_ns, text, find_level(text))
             self._watch(key[0], time_ns, text)
 
     def _write_gap(self, key: _Key, time_ns: int) -> None:
@@ -196,5 +196,5 @@ class LogSender:
             for line in lines:
                 self._miss((line.replica, line.stream), 1)
             return
-        self._outbox.put(logs_frame(lines))
+        self._outbox.put(make_logs_frame(lines))
         self.sent += len(lines)

@@ -57,7 +57,7 @@ class LaunchPlan:
         return [f"worker-{rank}" for rank in range(self.replicas)]
 
 
-def job_name(command: Sequence[str]) -> str:
+def name_job(command: Sequence[str]) -> str:
     """A name for the job, from the script or program that the command starts."""
     words = [PurePath(word).name for word in command]
     name = words[0]
@@ -78,7 +78,7 @@ def make_job_id(name: str, clock: Clock) -> str:
     return f"{safe}-{day}-" + "".join(secrets.choice(_ALPHABET) for _ in range(6))
 
 
-def environments(plan: LaunchPlan, base: Mapping[str, str]) -> list[dict[str, str]]:
+def make_environments(plan: LaunchPlan, base: Mapping[str, str]) -> list[dict[str, str]]:
     """The environment of each replica: the caller's without credentials, the job's tags, and the ranks of several.
 
     Where MLflow logs to a server, its runs get the job's tags.

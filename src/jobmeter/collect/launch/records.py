@@ -7,7 +7,7 @@ from signal import Signals
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.launch.plan import LaunchPlan
-from jobmeter.collect.text import shorten_text, valid_text
+from jobmeter.collect.text import escape_invalid, shorten_text
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
 from jobmeter.model.record import EventRecord, JobRecord, Lease, Records, ReplicaRecord
@@ -143,13 +143,13 @@ class JobRecorder:
             name=shorten_text(plan.name) if plan.named or not plan.attempt else None,
             type=shorten_text(plan.kind) if plan.kind or not plan.attempt else None,
             state=state,
-            user=valid_text(plan.user),
+            user=escape_invalid(plan.user),
             created=self._start,
             start=self._start,
             end=end,
             exit_code=exit_code,
             error=error,
-            command=valid_text(" ".join(redact_command(plan.command)))[:_LONGEST_COMMAND],
+            command=escape_invalid(" ".join(redact_command(plan.command)))[:_LONGEST_COMMAND],
             limits=self._limits,
             lease=self._lease if state is JobState.RUNNING else None,
             replicas=[self._make_replica(life, state) for life in lives],

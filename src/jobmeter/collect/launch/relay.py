@@ -29,12 +29,12 @@ from jobmeter.errors import (
     UnavailableError,
 )
 from jobmeter.model.time import Clock
-from jobmeter.wire.mlflow.changes import NewRun, check_active, deleted, logged, make_run, make_update
-from jobmeter.wire.mlflow.experiments import VERSION, check_plain, experiment_body, name_experiment
+from jobmeter.wire.mlflow.changes import NewRun, check_active, make_batch_entries, make_run, make_update, mark_deleted
+from jobmeter.wire.mlflow.experiments import VERSION, check_plain, make_experiment_body, name_experiment
 from jobmeter.wire.mlflow.filters import meets_all, parse, parse_order, parse_view, sort
-from jobmeter.wire.mlflow.names import PREFIX, VERSION_PATH, check_key, experiment_id, place_of, run_id
-from jobmeter.wire.mlflow.pages import MOST_HISTORY, MOST_PAGE, MOST_RESULTS, check_size, page_of
-from jobmeter.wire.mlflow.runs import Run, body, info
+from jobmeter.wire.mlflow.names import PREFIX, VERSION_PATH, check_key, make_experiment_id, parse_run, run_id
+from jobmeter.wire.mlflow.pages import MOST_HISTORY, MOST_PAGE, MOST_RESULTS, check_size, cut_page
+from jobmeter.wire.mlflow.runs import Run, make_body, make_info
 from jobmeter.wire.mlflow.values import KeyValue, MetricValue
 
 _MOST_CONNECTIONS = 1_024
@@ -159,13 +159,13 @@ class MlflowRelay:
 
     def _create_experiment(self, request: RelayRequest) -> Any:  # noqa: ANN401 - an object of JSON, as of all calls
         check_plain(request.artifact_location, request.tags)
-        return {"experiment_id": experiment_id(request.name)}
+        return {"experiment_id": make_experiment_id(request.name)}
 
     def _get_experiment_by_name(self, request: RelayRequest) -> Any:  # noqa: ANN401
-        return {"experiment": experiment_body(request.experiment_name)}
+        return {"experiment": make_experiment_body(request.experiment_name)}
 
     def _get_experiment(self, request: RelayRequest) -> Any:  # noqa: ANN401
-        return {"experiment": experiment_body(name_experiment(request.experiment_id))}
+        return {"experiment": make_experiment_body(name_experiment(request.experiment_id))}
 
     def _create(self, request: RelayRequest) -> Any:  # noqa: ANN401
         run = make_run(
@@ -177,24 +177,24 @@ class MlflowRelay:
             local=True,
         )
         self._runs.create(run)
-        return {"run": body(run, ())}
+        return {"run": make_body(run, ())}
 
     def _update(self, request: RelayRequest) -> Any:  # noqa: ANN401
         run = self._find(request)
         return {
-            "run_info": info(
+            "run_info": make_info(
                 self._runs.change(run, make_update(run, request.status, request.end_time, request.run_name))
             )
         }
 
     def _delete(self, request: RelayRequest) -> Any:  # noqa: ANN401
         run = self._find(request)
-        self._runs.change(run, deleted(run))
+        self._runs.change(run, mark_deleted(run))
         return {}
 
     def _log_batch(self, request: RelayRequest) -> Any:  # noqa: ANN401
         run = self._find(request)
-        self._runs.change(run, logged(run, request.metrics, request.params, request.tags))
+        self._runs.change(run, make_batch_entries(run, request.metrics, request.params, request.tags))
         self._runs.log(run, request.metrics)
         return {}
 
@@ -207,12 +207,12 @@ class MlflowRelay:
 
     def _log_param(self, request: RelayRequest) -> Any:  # noqa: ANN401
         run = self._find(request)
-        self._runs.change(run, logged(run, (), [_pair(request)], ()))
+        self._runs.change(run, make_batch_entries(run, (), [_pair(request)], ()))
         return {}
 
     def _set_tag(self, request: RelayRequest) -> Any:  # noqa: ANN401
         run = self._find(request)
-        self._runs.change(run, logged(run, (), (), [_pair(request)]))
+        self._runs.change(run, make_batch_entries(run, (), (), [_pair(request)]))
         return {}
 
     def _get(self, request: RelayRequest) -> Any:  # noqa: ANN401
@@ -222,7 +222,7 @@ class MlflowRelay:
             return answer
         run = self._find(request)
         newest = self._runs.find_newest(run.id)
-        return {"run": body(run, [newest[key].body for key in sorted(newest)])}
+        return {"run": make_body(run, [newest[key].body for key in sorted(newest)])}
 
     def _get_history(self, request: RelayRequest) -> Any:  # noqa: ANN401
         key = check_key(request.metric_key, "metric_key")
@@ -232,7 +232,7 @@ class MlflowRelay:
         answer = self._fetch_about_run(id_, f"{PREFIX}/metrics/get-history?{urlencode(given)}")
         if answer is not None:
             return answer
-        page, more = page_of(self._runs.read_history(self._find(request).id, key), request.page_token, size)
+        page, more = cut_page(self._runs.read_history(self._find(request).id, key), request.page_token, size)
         return {"metrics": [point.body for point in page], **more}
 
     def _search(self, request: RelayRequest) -> Any:  # noqa: ANN401
@@ -244,8 +244,8 @@ class MlflowRelay:
         runs = [run for run in self._runs.all if run.experiment in request.experiment_ids and run.deleted in shown]
         newest = {run.id: self._runs.find_newest(run.id) for run in runs}
         found = sort((run for run in runs if meets_all(clauses, run, newest[run.id])), orders, newest)
-        page, more = page_of(found, request.page_token, size)
-        bodies = [body(run, [point.body for _, point in sorted(newest[run.id].items())]) for run in page]
+        page, more = cut_page(found, request.page_token, size)
+        bodies = [make_body(run, [point.body for _, point in sorted(newest[run.id].items())]) for run in page]
         return {"runs": bodies, **more}
 
     def _forward_other(self, method: str, target: str, sent: bytes) -> tuple[int, str, bytes]:
@@ -266,7 +266,7 @@ class MlflowRelay:
         """
         id_ = _read_run_id(request)
         run = self._runs.find(id_)
-        if run is None and place_of(id_) == (self._runs.job, True):
+        if run is None and parse_run(id_) == (self._runs.job, True):
             # The disk is read before the server, so that a record which is delivered in between is found on the server.
             self._runs.recall()
             run = self._runs.find(id_) or self._fetch_run(id_)

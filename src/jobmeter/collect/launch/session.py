@@ -9,7 +9,7 @@ from threading import Event, Thread
 from typing import TypeVar
 
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
-from jobmeter.collect.cgroup.paths import CgroupPlace, Groups, Hierarchies, groups_of
+from jobmeter.collect.cgroup.paths import CgroupPlace, Groups, Hierarchies, read_groups
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.member import Member, MembershipSource
@@ -17,12 +17,12 @@ from jobmeter.collect.host.network import NetworkCollector
 from jobmeter.collect.incidents import RunIncidents
 from jobmeter.collect.launch.children import ChildExit, Children, OwnGroups
 from jobmeter.collect.launch.family import Family
-from jobmeter.collect.launch.figures import RunFigures, traffic_beside
+from jobmeter.collect.launch.figures import RunFigures, collect_traffic
 from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
 from jobmeter.collect.launch.memory import OomWatch
 from jobmeter.collect.launch.output import CommandOutput
-from jobmeter.collect.launch.plan import LaunchPlan, environments
+from jobmeter.collect.launch.plan import LaunchPlan, make_environments
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, end_state, exit_status
 from jobmeter.collect.launch.relay import MlflowRelay
 from jobmeter.collect.launch.result import Result, describe_accounting
@@ -33,7 +33,7 @@ from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
 from jobmeter.collect.process.stat import Key, ProcessIo, read_high_water, read_io, read_stat
 from jobmeter.collect.process.surroundings import read_limits
-from jobmeter.collect.registry import job_collectors
+from jobmeter.collect.registry import create_job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.stacks.collect import GoneRank
 from jobmeter.errors import JobmeterError
@@ -131,7 +131,7 @@ class JobRun:
         self._output = CommandOutput(self._take) if self._logs else None
         self._delivery = Delivery(outbox, lambda: self._connect(connect), clock)
         self._family = Family(plan.job, plan.attempt)
-        self._collectors = job_collectors(place, self._family, clock, alone=True)
+        self._collectors = create_job_collectors(place, self._family, clock, alone=True)
         self._measurement = Measurement(place, self._collectors, self._delivery, clock, plan.job)
         self._network = NetworkCollector(place)
         self._figures = RunFigures()
@@ -182,7 +182,7 @@ class JobRun:
         )
 
     def _prepare(self) -> None:
-        self._oom = OomWatch(self._hierarchies, groups_of(_PROC, os.getpid()) or {})
+        self._oom = OomWatch(self._hierarchies, read_groups(_PROC, os.getpid()) or {})
         self._groups = OwnGroups(self._plan.job, self._plan.names, self._hierarchies)
         self._measurement.programs.open(self._plan.programs, os.getpid(), self._find_root_member, self._say)
         if self._plan.tracking:
@@ -242,7 +242,7 @@ class JobRun:
         added = self._measurement.programs.extend_environment(environment)
         if self._relay:
             added = self._relay.extend_environment(added)
-        for rank, own in enumerate(environments(self._plan, added)):
+        for rank, own in enumerate(make_environments(self._plan, added)):
             name = self._plan.names[rank]
             entries = self._groups.list_entries(name) if self._groups else []
             output = self._output.open(name) if self._output else {}
@@ -377,12 +377,12 @@ class JobRun:
         self._guard("looking for incidents", lambda: self._incidents.watch(samples), None)
         # The machine's traffic is only for the summary: an agent on this node reports it.
         empty: Samples = []
-        network = self._guard("measuring the network", lambda: traffic_beside(samples, self._network.collect), empty)
+        network = self._guard("measuring the network", lambda: collect_traffic(samples, self._network.collect), empty)
         self._guard("summing up", lambda: self._figures.watch([*samples, *network]), None)
 
     def _connect(self, connect: Callable[[], Requester]) -> Requester:
         try:
-            with self._children.unblocked():
+            with self._children.unblock_signals():
                 return connect()
         except JobmeterError as error:
             if self._warn:

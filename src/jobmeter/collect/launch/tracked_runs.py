@@ -14,12 +14,12 @@ from jobmeter.model.job import Job
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.sample import Sample
 from jobmeter.model.time import Clock
-from jobmeter.wire.mlflow.changes import entries
+from jobmeter.wire.mlflow.changes import make_entries
 from jobmeter.wire.mlflow.names import NAME
-from jobmeter.wire.mlflow.runs import Run, path, runs_of
-from jobmeter.wire.mlflow.values import LoggedPoint, MetricValue, points_of, rows_of
-from jobmeter.wire.native.encode import records_frame, samples_frame
-from jobmeter.wire.native.frame import FrameKind, unpacked
+from jobmeter.wire.mlflow.runs import Run, iterate_runs, make_path
+from jobmeter.wire.mlflow.values import LoggedPoint, MetricValue, check_points, make_rows
+from jobmeter.wire.native.encode import make_records_frame, make_samples_frame
+from jobmeter.wire.native.frame import FrameKind, unpack
 
 MOST_POINTS = 100_000
 """Largest number of values in memory for histories."""
@@ -61,13 +61,13 @@ class TrackedRuns:
     def create(self, run: Run) -> None:
         """Record a new run. Raises LimitExceededError if the job's record has no room for it."""
         with self._lock:
-            self._record(entries(run))
+            self._record(make_entries(run))
             self._histories[run.id] = {}
 
     def learn(self, stored: Mapping[str, Any]) -> None:
         """Add runs from the job's record on the server: fields by run id. Known runs do not change."""
         with self._lock:
-            found = {path("runs", run): fields for run, fields in stored.items() if run not in self._runs}
+            found = {make_path("runs", run): fields for run, fields in stored.items() if run not in self._runs}
             if found:
                 self._merge(found)
 
@@ -80,9 +80,9 @@ class TrackedRuns:
             if self._is_recalled:
                 return
             extra: str | None = None
-            for frame in self.outbox.on_disk():
+            for frame in self.outbox.list_stored():
                 if frame.kind is FrameKind.RECORDS:
-                    extra = merge_extra(extra, _extras(unpacked(frame), self.job))
+                    extra = merge_extra(extra, _extras(unpack(frame), self.job))
             self.learn(msgspec.json.decode(extra or "{}").get(NAME, {}).get("runs", {}))
             self._is_recalled = True
 
@@ -93,7 +93,7 @@ class TrackedRuns:
                 losses = self.outbox.losses
                 if losses != self._losses:
                     self._losses, self._unsure = losses, set(self._runs)
-                again = entries(self._runs[run.id]) if run.id in self._unsure else {}
+                again = make_entries(self._runs[run.id]) if run.id in self._unsure else {}
                 self._record(again | values)
                 self._unsure.discard(run.id)
             return self._runs[run.id]
@@ -101,13 +101,13 @@ class TrackedRuns:
     def log(self, run: Run, values: Sequence[MetricValue]) -> None:
         """Store values. If some are ahead of the clock, stores the others and then raises InvalidRequestError."""
         latest = self._clock.now_ms() + OVERLAP_MS
-        points = points_of(values)
+        points = check_points(values)
         stored = [point for point in points if point.time <= latest]
         with self._lock:
             if stored:
-                rows = rows_of(run, stored)
+                rows = make_rows(run, stored)
                 samples = (Sample(series, *one) for series, values in rows.items() for one in values.items())
-                self._put(samples_frame(samples))
+                self._put(make_samples_frame(samples))
                 self._keep(run.id, stored)
         if len(stored) < len(points):
             early = len(points) - len(stored)
@@ -131,7 +131,7 @@ class TrackedRuns:
     def _record(self, values: dict[str, Any]) -> None:
         self._merge(values)
         record = JobRecord(job_id=self.job, project=self.project or None, extra={NAME: values})
-        self._put(records_frame(Records(jobs=[record])))
+        self._put(make_records_frame(Records(jobs=[record])))
 
     def _put(self, frame: bytes) -> None:
         # A request for each value would cost too much time. The value leaves with the next samples.
@@ -140,7 +140,7 @@ class TrackedRuns:
     def _merge(self, values: dict[str, Any]) -> None:
         self._extra = merge_extra(self._extra, [{NAME: values}])
         job = Job(id=self.job, project=self.project, extra=msgspec.json.decode(self._extra))
-        self._runs = {run.id: run for run in runs_of(job)}
+        self._runs = {run.id: run for run in iterate_runs(job)}
 
     def _keep(self, run: str, points: Sequence[LoggedPoint]) -> None:
         newest, history = self._newest.setdefault(run, {}), self._histories.get(run)

@@ -11,7 +11,7 @@ from jobmeter.collect.base import Owner, Samples
 from jobmeter.collect.discover.member import Process
 from jobmeter.collect.pods.pod import MOST_RECORDS, Pod
 from jobmeter.collect.state_file import StateFile
-from jobmeter.model.pod import MOST_PODS, PodReplica, pod_of_job
+from jobmeter.model.pod import MOST_PODS, PodReplica, parse_pod_job
 from jobmeter.model.record import EventRecord, JobRecord, Records
 
 PATIENCE = 60.0
@@ -92,7 +92,7 @@ class PodJobs:
 
     def find_owner(self, owner: Owner) -> Owner | None:
         """Return the replica of a process by its node's name for it; None while a pod waits for its job."""
-        uid = pod_of_job(owner.job)
+        uid = parse_pod_job(owner.job)
         if not uid:
             return owner
         with self._lock:
@@ -106,7 +106,7 @@ class PodJobs:
             self._find_pods(now)
             ready: Samples = []
             for sample in samples:
-                uid = pod_of_job(sample.series.job)
+                uid = parse_pod_job(sample.series.job)
                 if not uid:
                     ready.append(sample)
                 elif (pod := self._get_pod(uid, now)).resolved:
@@ -128,7 +128,7 @@ class PodJobs:
         events: list[EventRecord] = []
         with self._lock:
             for job in records.jobs:
-                if not (uid := pod_of_job(job.job_id)):
+                if not (uid := parse_pod_job(job.job_id)):
                     jobs.append(job)
                 elif (pod := self._get_pod(uid, now)).resolved:
                     jobs += filter(None, [pod.rename_job(job)])
@@ -136,7 +136,7 @@ class PodJobs:
                     pod.jobs.append(job)
                     pod.abandoned = len(pod.jobs) > MOST_RECORDS
             for event in records.events:
-                if not (uid := pod_of_job(event.job)):
+                if not (uid := parse_pod_job(event.job)):
                     events.append(event)
                 elif (pod := self._get_pod(uid, now)).resolved:
                     events.append(pod.rename_event(event))
@@ -198,7 +198,7 @@ class PodJobs:
     def _find_pods(self, now: float) -> None:
         for process in self._processes():
             member = process.member
-            if member.pod_id and pod_of_job(member.owner.job):
+            if member.pod_id and parse_pod_job(member.owner.job):
                 pod = self._get_pod(member.pod_id, now)
                 if not self._found_any:
                     pod.guess = pod.guess or member.guess

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from jobmeter.collect.base import Owner
-from jobmeter.model.pod import PodReplica, job_of_pod
+from jobmeter.model.pod import PodReplica, make_pod_job
 from jobmeter.model.record import EventRecord, JobRecord, ReplicaRecord
 from jobmeter.model.sample import Sample
 
@@ -50,7 +50,7 @@ class Pod:
             return Owner(found.job, found.replica, found.first + attempt, found.project)
         if self.guess is not None:
             return replace(self.guess, attempt=attempt)
-        return Owner(job_of_pod(self.uid), "worker-0", attempt)
+        return Owner(make_pod_job(self.uid), "worker-0", attempt)
 
     def rename_sample(self, sample: Sample) -> Sample:
         """Rename the sample to that replica."""

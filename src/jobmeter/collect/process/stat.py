@@ -5,7 +5,7 @@ import pwd
 from typing import NamedTuple
 
 from jobmeter.collect import files
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import escape_invalid
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -98,7 +98,7 @@ def parse_io(_pid: int, text: bytes) -> ProcessIo | None:
     return ProcessIo(*(float(values[name]) for name in _IO))
 
 
-def real_user(proc_root: str, pid: int) -> int | None:
+def read_real_user(proc_root: str, pid: int) -> int | None:
     """Return the number of the user who started a process, whatever rights it has taken on; None if it is gone."""
     for line in (files.read(f"{proc_root}/{pid}/status") or b"").splitlines():
         if line.startswith(b"Uid:"):
@@ -109,10 +109,10 @@ def real_user(proc_root: str, pid: int) -> int | None:
         return None
 
 
-def user_name(uid: int) -> str:
+def find_user_name(uid: int) -> str:
     """Return the name of a user, or the number without a name."""
     try:
-        return valid_text(pwd.getpwuid(uid).pw_name)
+        return escape_invalid(pwd.getpwuid(uid).pw_name)
     except KeyError:
         return str(uid)
 

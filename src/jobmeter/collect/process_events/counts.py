@@ -22,6 +22,6 @@ class ProcessCounts(msgspec.Struct, frozen=True):
     problem_of_ends: str = ""
 
 
-def counts_file(folder: Path | None) -> StateFile[ProcessCounts]:
+def make_counts_file(folder: Path | None) -> StateFile[ProcessCounts]:
     """Return the file in an agent's folder."""
     return StateFile(folder / _FILE if folder else None, msgspec.json.Decoder(ProcessCounts))

@@ -173,7 +173,7 @@ def attribute(kind: int, value: bytes) -> bytes:
     return made + bytes(-len(made) % 4)
 
 
-def attributes(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+def parse_attributes(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Parse the attributes of a message: the kind of each, the position of its value, and the value."""
     at = 0
     while at + _ATTRIBUTE.size <= len(data):

@@ -92,7 +92,7 @@ class TaskStats(EventSocket):
     def _find_family(self) -> int:
         """Return the kernel's number for this family of messages, which differs after each boot."""
         self._request(_CONTROL, _GET_FAMILY, netlink.attribute(_NAME, b"TASKSTATS\0"))
-        for kind, _, value in netlink.attributes(self._await_answer()[_BODY:]):
+        for kind, _, value in netlink.parse_attributes(self._await_answer()[_BODY:]):
             if kind == _ID:
                 return int(_VERSION.unpack(value)[0])
         raise OSError(errno.EOPNOTSUPP, "the kernel has no TASKSTATS")
@@ -100,8 +100,8 @@ class TaskStats(EventSocket):
     def _find_layout(self) -> tuple[int, int, int]:
         """Find the bounds and the version of the structure in a message, by the known figures of this process."""
         self._request(self._kind, _GET, netlink.attribute(_OF_PROCESS, _NUMBER.pack(os.getpid())))
-        for kind, at, value in netlink.attributes(self._await_answer()[_BODY:]):
-            for inner, start, stats in netlink.attributes(value) if kind == _OF_TASK else ():
+        for kind, at, value in netlink.parse_attributes(self._await_answer()[_BODY:]):
+            for inner, start, stats in netlink.parse_attributes(value) if kind == _OF_TASK else ():
                 if inner == _STATS and len(stats) >= _FIGURES.size and _FIGURES.unpack_from(stats)[2] == os.getpid():
                     begin = _BODY + at + start
                     return begin, begin + len(stats), int(_VERSION.unpack_from(stats)[0])
@@ -121,9 +121,9 @@ class TaskStats(EventSocket):
 
 def _read_group_usage(body: bytes) -> tuple[int, int] | None:
     """Return the number and the CPU time of a process of several threads, of which this was the last to end."""
-    for kind, _, value in netlink.attributes(body):
+    for kind, _, value in netlink.parse_attributes(body):
         if kind == _OF_GROUP:
-            found = {inner: part for inner, _, part in netlink.attributes(value)}
+            found = {inner: part for inner, _, part in netlink.parse_attributes(value)}
             return _NUMBER.unpack(found[_GROUP])[0], _RAN.unpack_from(found[_STATS])[0]
     return None
 

@@ -15,7 +15,7 @@ from threading import Event, Lock, Thread
 from typing import TypeVar
 
 from jobmeter.collect.budget import MeasuringBudget
-from jobmeter.collect.clock import elapsed_ns
+from jobmeter.collect.clock import read_elapsed_ns
 from jobmeter.collect.discover.member import Member, Process
 from jobmeter.collect.process.stat import ProcessStat
 from jobmeter.collect.process_events.connector import EXEC, EXIT, FORK, Connector
@@ -334,7 +334,7 @@ class ProcessWatch:
         if life is not None and len(self._gone) >= MOST_GONE:
             self.missed += life.parent not in self._lives
         elif life is not None:
-            now = elapsed_ns() / 1e9
+            now = read_elapsed_ns() / 1e9
             self._gone.append(Gone(pid, life.parent, life.member, life.stat, final, life.waited_seconds, now))
 
 

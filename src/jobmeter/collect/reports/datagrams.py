@@ -45,7 +45,7 @@ def run_socket(process: int) -> str:
     return str(folder / f"run-{process}-{secrets.token_hex(4)}.sock")
 
 
-def agent_socket() -> str:
+def find_agent_socket() -> str:
     """Return the path of the agent's socket, in the folder of this user. Raises OSError or ConflictError."""
     folder = Path(places.find_own_folder(os.getuid()))
     _prepare(folder, os.getuid())
@@ -90,7 +90,7 @@ class DatagramSocket:
         self._budget = budget or MeasuringBudget(SHARE, BURST_SECONDS)
         self.place = place
         self._take = take
-        self._address = places.address(place)
+        self._address = places.make_address(place)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from jobmeter.collect.base import Labels, Owner
 from jobmeter.collect.reports.reporter import ReportedPoint, Reporter
-from jobmeter.model.device_peaks import peak_flops
+from jobmeter.model.device_peaks import find_peak_flops
 
 STEP_TIME, TOKENS_A_SECOND, MFU = "step_time", "tokens_per_second", "mfu"
 DERIVED = tuple(f"app.{name}" for name in (STEP_TIME, TOKENS_A_SECOND, MFU))
@@ -79,7 +79,7 @@ class DerivedValues:
     def _find_peak(self, meta: Meta) -> float:
         products = {str(meta["device"])} if "device" in meta else set(self._products())
         # On a node with several products nobody said which one computes.
-        peaks = {peak_flops(product, str(meta.get("precision", "bf16"))) for product in products}
+        peaks = {find_peak_flops(product, str(meta.get("precision", "bf16"))) for product in products}
         return next(iter(peaks)) or 0.0 if len(peaks) == 1 else 0.0
 
 

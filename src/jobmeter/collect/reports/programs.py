@@ -10,7 +10,7 @@ from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.registry import JobCollectors, Planned
-from jobmeter.collect.reports.datagrams import DatagramSocket, agent_socket, run_socket
+from jobmeter.collect.reports.datagrams import DatagramSocket, find_agent_socket, run_socket
 from jobmeter.collect.reports.loss_lines import LineNumbers, parse_own_form, read_line
 from jobmeter.collect.reports.network import OtlpPort, StatsdPort
 from jobmeter.collect.reports.ports import PortOwners
@@ -219,7 +219,7 @@ class ProgramReceiver:
         self._environment |= made.environment if not isinstance(made, DatagramSocket) else {VARIABLE: made.place}
 
     def _open_datagrams(self, place: str | None, process: int | None) -> DatagramSocket:
-        place = place or (agent_socket() if process is None else run_socket(process))
+        place = place or (find_agent_socket() if process is None else run_socket(process))
         return DatagramSocket(place, self.reports.receive)
 
     def _find_member(self, pid: int) -> Member | None:

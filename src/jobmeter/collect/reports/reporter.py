@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from jobmeter.collect.base import Labels, Owner
-from jobmeter.collect.discover.environ import rank, read_environment
+from jobmeter.collect.discover.environ import find_rank, read_environment
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.process.stat import Key, read_stat
 
@@ -55,7 +55,7 @@ class Reporters:
             return Reporter(member.owner, (), member.measured)
         number = member.process_rank
         if number is None:
-            number = rank(read_environment(self._proc, pid))
+            number = find_rank(read_environment(self._proc, pid))
         labels = () if number is None or number == member.rank else (("rank", str(number)),)
         found = Reporter(member.owner, labels, member.measured)
         while len(self._found) >= _MOST:

@@ -4,8 +4,8 @@ import logging
 
 from jobmeter.collect.outbox import Outbox
 from jobmeter.model.record import MAX_TEXT, Records, SchedulerRecord
-from jobmeter.model.time import MINUTE, Clock, iso
-from jobmeter.wire.native.encode import records_frame
+from jobmeter.model.time import MINUTE, Clock, format_iso
+from jobmeter.wire.native.encode import make_records_frame
 
 REPORT_MS = MINUTE
 """Time between two reports without changes. A server takes a much longer silence for the end of this program."""
@@ -35,7 +35,7 @@ class SchedulerHealth:
         if changed:
             self._since = now_ms if problem else None
         if self._since is not None and problem != self._problem and (changed or now_ms - self._logged_ms >= REPORT_MS):
-            _log.warning("%s; since %s, retrying until it answers", problem, iso(self._since))
+            _log.warning("%s; since %s, retrying until it answers", problem, format_iso(self._since))
             self._logged_ms = now_ms
         self._problem = problem
         if changed or self._reported_ms is None or not 0 <= now_ms - self._reported_ms < REPORT_MS:
@@ -51,5 +51,5 @@ class SchedulerHealth:
             since=self._since,
         )
         # In its own frame: a server of an earlier release may refuse it.
-        self._outbox.put(records_frame(Records(schedulers=[record])))
+        self._outbox.put(make_records_frame(Records(schedulers=[record])))
         self._reported_ms = now_ms

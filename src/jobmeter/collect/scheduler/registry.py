@@ -12,7 +12,7 @@ SUMMARIES = {
 """Summary of each kind by name: kind ``x`` is ``KIND`` of ``jobmeter.collect.scheduler.x.kind``."""
 
 
-def scheduler_kind(name: str) -> SchedulerKind:
+def find_scheduler_kind(name: str) -> SchedulerKind:
     """Return the kind of that name, imported on demand. Raises KeyError for an unknown name."""
     if name not in SUMMARIES:
         raise KeyError(name)

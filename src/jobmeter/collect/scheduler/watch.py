@@ -9,11 +9,11 @@ from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.collect.scheduler.health import SchedulerHealth
 from jobmeter.errors import JobmeterError, UnavailableError
-from jobmeter.model.cluster import job_in_cluster
+from jobmeter.model.cluster import make_cluster_job
 from jobmeter.model.record import Records
 from jobmeter.model.sample import Sample
 from jobmeter.model.time import Clock
-from jobmeter.wire.native.encode import records_frame, samples_frame
+from jobmeter.wire.native.encode import make_records_frame, make_samples_frame
 
 _LONGEST_REST = 300.0
 """Most seconds between two attempts while the scheduler does not answer."""
@@ -60,13 +60,13 @@ class SchedulerWatch:
 
     def _spool_records(self, records: Records) -> None:
         for first in range(0, len(records.jobs), _MOST_IN_FRAME):
-            self._outbox.put(records_frame(Records(jobs=records.jobs[first : first + _MOST_IN_FRAME])))
+            self._outbox.put(make_records_frame(Records(jobs=records.jobs[first : first + _MOST_IN_FRAME])))
         if records.nodes or records.events:
-            self._outbox.put(records_frame(Records(nodes=records.nodes, events=records.events)))
+            self._outbox.put(make_records_frame(Records(nodes=records.nodes, events=records.events)))
 
     def _spool_samples(self, samples: list[Sample]) -> None:
         for first in range(0, len(samples), _MOST_SAMPLES):
-            self._outbox.put(samples_frame(samples[first : first + _MOST_SAMPLES]))
+            self._outbox.put(make_samples_frame(samples[first : first + _MOST_SAMPLES]))
 
 
 class ClusterScopedIds(Scheduler):
@@ -99,4 +99,4 @@ class ClusterScopedIds(Scheduler):
         self._scheduler.close()
 
     def _name_cluster_job(self, job: str) -> str:
-        return job_in_cluster(job, self._cluster) if job else ""
+        return make_cluster_job(job, self._cluster) if job else ""

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from jobmeter.collect import files
 from jobmeter.collect.base import Owner
-from jobmeter.collect.discover.environ import rank as rank_of
+from jobmeter.collect.discover.environ import find_rank as rank_of
 from jobmeter.collect.discover.environ import read_environment
 from jobmeter.collect.discover.member import Process
-from jobmeter.collect.stacks.kernel import context_switches, kernel_state
-from jobmeter.collect.stacks.python import find_py_spy, python_stacks
+from jobmeter.collect.stacks.kernel import count_context_switches, read_kernel_state
+from jobmeter.collect.stacks.python import find_py_spy, read_python_stacks
 from jobmeter.collect.stacks.ras import query_ras
 from jobmeter.collect.stacks.recorder import VARIABLES, read_dump, request_dump
 from jobmeter.model.stacks import MOST_RANKS, NodeEvidence, RankEvidence
@@ -110,7 +110,7 @@ class StackCollector:
             request_dump(one.pid, max(one.key[2], 0), one.variables, self._proc)
         py_spy = find_py_spy()
         found = [self._describe_rank(one, py_spy, end) for one in ranks]
-        switches = [context_switches(one.pid, self._proc) for one in ranks]
+        switches = [count_context_switches(one.pid, self._proc) for one in ranks]
         self._stop.wait(self._between)
         found = [self._look_again(one, before, py_spy, end) for one, before in zip(found, switches, strict=True)]
         found = [
@@ -124,24 +124,24 @@ class StackCollector:
     def _describe_rank(self, one: _Rank, py_spy: str | None, end: float) -> RankEvidence:
         replica, attempt, rank = one.key
         evidence = RankEvidence(replica=replica, attempt=attempt, rank=None if rank < 0 else rank, pid=one.pid)
-        state = kernel_state(one.pid, self._proc)
+        state = read_kernel_state(one.pid, self._proc)
         if state is None:
             return replace(evidence, state="X")
         evidence = replace(evidence, **state._asdict())
         if time.monotonic() > end:
             note = "no Python stacks: the time for the node's ranks was over before this one's turn"
             return replace(evidence, missing=[note, *evidence.missing])
-        threads, problem = python_stacks(one.pid, py_spy)
+        threads, problem = read_python_stacks(one.pid, py_spy)
         return replace(evidence, threads=threads, missing=[*([problem] if problem else []), *evidence.missing])
 
     def _look_again(self, evidence: RankEvidence, switches: int | None, py_spy: str | None, end: float) -> RankEvidence:
         """Return the evidence with whether the rank has moved since the first look."""
         if time.monotonic() > end or evidence.state == "X":
             return evidence
-        now = context_switches(evidence.pid, self._proc)
+        now = count_context_switches(evidence.pid, self._proc)
         moved = None if switches is None or now is None else now > switches
         if evidence.main and not moved:
-            threads, _ = python_stacks(evidence.pid, py_spy)
+            threads, _ = read_python_stacks(evidence.pid, py_spy)
             later = replace(evidence, threads=threads).main
             moved = later != evidence.main if later else moved
         return replace(evidence, moved=moved)
@@ -191,7 +191,7 @@ class StackCollector:
         return place.stat.key.pid
 
     def _is_python(self, pid: int) -> bool:
-        program = files.link_target(f"{self._proc}/{pid}/exe") or files.read_text(f"{self._proc}/{pid}/comm")
+        program = files.read_link_target(f"{self._proc}/{pid}/exe") or files.read_text(f"{self._proc}/{pid}/comm")
         return program.rpartition("/")[2].startswith(_PYTHON)
 
     def _read_variables(self, pid: int) -> dict[str, str]:

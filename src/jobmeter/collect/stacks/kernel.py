@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from jobmeter.collect import files
 from jobmeter.collect.process.stat import read_stat
-from jobmeter.collect.stacks.python import clipped
+from jobmeter.collect.stacks.python import clip
 from jobmeter.model.stacks import SELECT_OF_NOTHING
 
 _MOST_CALLS = 16
@@ -49,7 +49,7 @@ class KernelState(NamedTuple):
     missing: list[str]
 
 
-def kernel_state(pid: int, proc_root: str = "/proc") -> KernelState | None:
+def read_kernel_state(pid: int, proc_root: str = "/proc") -> KernelState | None:
     """Return the state of the first thread of a process, None if the process is gone."""
     stat = read_stat(proc_root, pid)
     if stat is None:
@@ -62,11 +62,11 @@ def kernel_state(pid: int, proc_root: str = "/proc") -> KernelState | None:
     stack = files.read(f"{folder}/stack")
     if stack is None:
         missing.append(NO_KERNEL_STACK)
-    kernel = [clipped(name) for name in _ENTRY.findall((stack or b"").decode(errors="replace"))[:_MOST_CALLS]]
+    kernel = [clip(name) for name in _ENTRY.findall((stack or b"").decode(errors="replace"))[:_MOST_CALLS]]
     wait = files.read_text(f"{folder}/wchan")
     if wait in {"0", ""}:
         wait = kernel[0] if kernel else ""
-    return KernelState(stat.state, clipped(wait), call, target, kernel, missing)
+    return KernelState(stat.state, clip(wait), call, target, kernel, missing)
 
 
 def _system_call(folder: str) -> tuple[str, str]:
@@ -81,11 +81,11 @@ def _system_call(folder: str) -> tuple[str, str]:
     if counted and len(words) > counted and int(words[counted], 16) == 0:
         return SELECT_OF_NOTHING, ""
     if name in _DESCRIPTOR_CALLS and len(words) > 1:
-        target = files.link_target(f"{folder}/fd/{int(words[1], 16)}")
-    return name, clipped(target)
+        target = files.read_link_target(f"{folder}/fd/{int(words[1], 16)}")
+    return name, clip(target)
 
 
-def context_switches(pid: int, proc_root: str = "/proc") -> int | None:
+def count_context_switches(pid: int, proc_root: str = "/proc") -> int | None:
     """Return how often the first thread of a process has waited so far: a thread that stays blocked counts no more."""
     pairs = files.read_pairs(f"{proc_root}/{pid}/task/{pid}/status")
     return None if pairs is None else pairs.get(b"voluntary_ctxt_switches")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.collect.stacks.child import run_aside
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import escape_invalid
 from jobmeter.model.stacks import LONGEST_TEXT, MOST_FRAMES, MOST_THREADS, StackFrame, ThreadStack
 
 _SECONDS = 5.0
@@ -36,7 +36,7 @@ def find_py_spy() -> str | None:
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
 
 
-def python_stacks(pid: int, py_spy: str | None) -> tuple[list[ThreadStack], str]:
+def read_python_stacks(pid: int, py_spy: str | None) -> tuple[list[ThreadStack], str]:
     """Return the stacks of the threads of a process, and why there are none."""
     if py_spy is None:
         return [], NOT_INSTALLED
@@ -59,7 +59,7 @@ def parse_dump(text: bytes) -> list[ThreadStack]:
         return []
     found = [
         ThreadStack(
-            one.os_thread_id, clipped(one.thread_name or ""), [_frame(frame) for frame in one.frames[:MOST_FRAMES]]
+            one.os_thread_id, clip(one.thread_name or ""), [_frame(frame) for frame in one.frames[:MOST_FRAMES]]
         )
         for one in spied
         if one.os_thread_id
@@ -67,15 +67,15 @@ def parse_dump(text: bytes) -> list[ThreadStack]:
     return sorted(found, key=lambda thread: (thread.name != "MainThread", thread.id))[:MOST_THREADS]
 
 
-def clipped(text: str) -> str:
+def clip(text: str) -> str:
     """Return a text of a process as it may be sent."""
-    return valid_text(text)[:LONGEST_TEXT]
+    return escape_invalid(text)[:LONGEST_TEXT]
 
 
 def _frame(frame: dict[str, Any]) -> StackFrame:
     line = frame.get("line")
     file = str(frame.get("filename") or frame.get("short_filename") or "")
-    return StackFrame(clipped(str(frame.get("name") or "")), clipped(file), line if isinstance(line, int) else 0)
+    return StackFrame(clip(str(frame.get("name") or "")), clip(file), line if isinstance(line, int) else 0)
 
 
 def _reason(error: str) -> str:
@@ -85,4 +85,4 @@ def _reason(error: str) -> str:
     if "python version" in lowered or "python binary" in lowered or "find libpython" in lowered:
         return NO_PYTHON
     first = error.strip().partition("\n")[0].removeprefix("Error: ")
-    return clipped(f"no Python stacks: {first or 'py-spy printed nothing'}")
+    return clip(f"no Python stacks: {first or 'py-spy printed nothing'}")

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from itertools import zip_longest
 
 from jobmeter.collect import files
-from jobmeter.collect.stacks.python import clipped
+from jobmeter.collect.stacks.python import clip
 from jobmeter.model.stacks import MOST_NOTES
 
 DEFAULT = "localhost:28028"
@@ -45,7 +45,7 @@ def query_ras(pids: Iterable[int], address: str, proc_root: str = "/proc") -> tu
         try:
             return parse_report(_report(host, port)), ""
         except OSError as error:
-            return [], clipped(f"no report of NCCL's RAS at {host}:{port}: {error}")
+            return [], clip(f"no report of NCCL's RAS at {host}:{port}: {error}")
     return [], ""
 
 
@@ -63,7 +63,7 @@ def parse_report(text: str) -> list[str]:
             else:
                 separator = ": " if _HEADING.match(found[-1]) else "; "
                 found[-1] += separator + stripped
-    return [clipped(one) for one in found[:MOST_NOTES]]
+    return [clip(one) for one in found[:MOST_NOTES]]
 
 
 def _place(address: str) -> tuple[str | None, int]:
@@ -91,13 +91,13 @@ def _listens(proc_root: str, pid: int, port: int) -> bool:
         return False
     try:
         with os.scandir(f"{proc_root}/{pid}/fd") as entries:
-            return any(files.link_target(entry.path) in inodes for entry in entries)
+            return any(files.read_link_target(entry.path) in inodes for entry in entries)
     except OSError:
         return False
 
 
 def _namespace(proc_root: str, process: str) -> str:
-    return files.link_target(f"{proc_root}/{process}/ns/net")
+    return files.read_link_target(f"{proc_root}/{process}/ns/net")
 
 
 def _report(host: str, port: int) -> str:

@@ -13,9 +13,9 @@ from contextlib import suppress
 import msgspec
 
 from jobmeter.collect import files
-from jobmeter.collect.process.stat import read_stat, real_user
+from jobmeter.collect.process.stat import read_real_user, read_stat
 from jobmeter.collect.stacks.child import run_aside
-from jobmeter.collect.stacks.python import clipped
+from jobmeter.collect.stacks.python import clip
 from jobmeter.model.stacks import GroupProgress
 
 PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
@@ -68,7 +68,7 @@ def read_dump(
             os.close(descriptor)
     except (OSError, RecorderError) as error:
         text = error.strerror if isinstance(error, OSError) and error.strerror else error
-        return [], clipped(f"no dump of PyTorch's flight recorder in {stem}{rank}: {text}")
+        return [], clip(f"no dump of PyTorch's flight recorder in {stem}{rank}: {text}")
 
 
 def _read_start_time(proc_root: str, pid: int) -> float:
@@ -112,7 +112,7 @@ def _open(proc_root: str, pid: int, path: str, flags: int, is_kind: Callable[[in
     handle = os.open(f"{proc_root}/{pid}/root{path}", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(handle)
-        if not is_kind(found.st_mode) or found.st_uid != real_user(proc_root, pid):
+        if not is_kind(found.st_mode) or found.st_uid != read_real_user(proc_root, pid):
             raise RecorderError("it is not a file of the job's user")
         return os.open(f"/proc/self/fd/{handle}", flags | os.O_CLOEXEC | os.O_NOCTTY)
     finally:

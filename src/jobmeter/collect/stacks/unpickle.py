@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from jobmeter.collect.stacks.python import clipped
+from jobmeter.collect.stacks.python import clip
 from jobmeter.model.stacks import MOST_GROUPS, GroupProgress
 
 MOST_MEMORY = 1024 * 1024 * 1024
@@ -33,7 +33,7 @@ class PlainUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError("it refers to something outside of itself")
 
 
-def progress_of(dump: object) -> list[GroupProgress]:
+def list_progress(dump: object) -> list[GroupProgress]:
     """Return the progress in each process group of a dump, of versions 2.x; empty if the dump has none."""
     if not isinstance(dump, Mapping):
         return []
@@ -49,12 +49,12 @@ def progress_of(dump: object) -> list[GroupProgress]:
         config = _mapping(configs.get(name))
         found.append(
             GroupProgress(
-                group=clipped(name),
-                description=clipped(str(config.get("desc") or "")),
+                group=clip(name),
+                description=clip(str(config.get("desc") or "")),
                 members=_members(config.get("ranks")),
                 enqueued=_number(_mapping(status).get("last_enqueued_collective")),
                 completed=_number(_mapping(status).get("last_completed_collective")),
-                operation=clipped(operation.removeprefix("nccl:")),
+                operation=clip(operation.removeprefix("nccl:")),
             )
         )
     return found
@@ -90,7 +90,7 @@ def main() -> None:
     if len(data) > MOST_BYTES:
         sys.exit(f"it has more than {MOST_BYTES} bytes")
     try:
-        found = progress_of(PlainUnpickler(io.BytesIO(data)).load())
+        found = list_progress(PlainUnpickler(io.BytesIO(data)).load())
     except MemoryError:
         sys.exit("it needs too much memory")
     except Exception as error:  # noqa: BLE001 - a hostile pickle may raise anything

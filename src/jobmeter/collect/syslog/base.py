@@ -101,7 +101,7 @@ def is_whole(descriptor: int, spot: Spot) -> bool:
     return os.fstat(descriptor).st_size >= spot.offset and _marks(descriptor, spot.offset) == (spot.head, spot.tail)
 
 
-def identity(path: Path) -> tuple[int, int] | None:
+def find_identity(path: Path) -> tuple[int, int] | None:
     """Return the identity of the file at a path; None if it does not exist."""
     try:
         status = path.stat()
@@ -110,7 +110,7 @@ def identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def identity_of(descriptor: int) -> tuple[int, int]:
+def read_identity(descriptor: int) -> tuple[int, int]:
     """Return the identity of an open file."""
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino
@@ -128,7 +128,7 @@ def is_readable(name: str) -> bool:
     return not name.endswith(_COMPRESSED)
 
 
-def rotated(live: Path) -> list[Path]:
+def find_rotated(live: Path) -> list[Path]:
     """Return the readable files beside a live one into which it was rotated, oldest first."""
     found = []
     try:

@@ -8,19 +8,19 @@ from jobmeter.collect.syslog.base import (
     Position,
     Spot,
     SystemLogEntry,
-    identity,
-    identity_of,
+    find_identity,
+    find_rotated,
     is_whole,
-    rotated,
+    read_identity,
     spot_at,
     spot_of,
 )
 from jobmeter.collect.syslog.lines import LineCutter, LinePiece
 from jobmeter.collect.syslog.opening import LogOpener
 from jobmeter.collect.syslog.successors import Followed, Successors
-from jobmeter.model.line_level import level_in
+from jobmeter.model.line_level import find_level
 from jobmeter.model.log import MAX_SYSTEM_NAME
-from jobmeter.model.syslog import priority_of, severity_of_level
+from jobmeter.model.syslog import convert_level, parse_priority
 
 _CHUNK = 256 * 1024
 _CHUNKS = 64
@@ -61,12 +61,12 @@ class FileSource:
     @property
     def files(self) -> set[tuple[int, int]]:
         """Open files."""
-        return self._later.files | ({identity_of(self._descriptor)} if self._descriptor is not None else set())
+        return self._later.files | ({read_identity(self._descriptor)} if self._descriptor is not None else set())
 
     @property
     def finished(self) -> bool:
         """True if the file is gone, was read to its end, and was not replaced."""
-        absent = self._descriptor is None and not self._later and identity(self.path) is None
+        absent = self._descriptor is None and not self._later and find_identity(self.path) is None
         return absent and self._done is not None
 
     def read(self, position: Position | None, until: Position | None = None) -> LogReading | None:
@@ -96,7 +96,7 @@ class FileSource:
 
     def follow(self, path: Path, at: Spot | None = None, *, is_new: bool = False) -> Followed:
         """Open a file that the path leads to, or led to before, unless it was read."""
-        current = None if self._descriptor is None else identity_of(self._descriptor)
+        current = None if self._descriptor is None else read_identity(self._descriptor)
         return self._later.follow(path, current, at, is_new=is_new)
 
     def gather(self) -> None:
@@ -105,7 +105,7 @@ class FileSource:
 
     def release(self, file: tuple[int, int]) -> Spot | None:
         """Release a file that another path has by now. Returns its read position, None for an unknown one."""
-        if self._spot is None or self._descriptor is None or identity_of(self._descriptor) != file:
+        if self._spot is None or self._descriptor is None or read_identity(self._descriptor) != file:
             return self._later.release(file)
         spot = self._spot
         self._done = file
@@ -127,8 +127,8 @@ class FileSource:
 
     def _resume(self, spot: Spot) -> bool:
         """Open the file of a position under its current name."""
-        for path in (self.path, *rotated(self.path)):
-            descriptor = self._opener.open(path) if identity(path) == spot.file else None
+        for path in (self.path, *find_rotated(self.path)):
+            descriptor = self._opener.open(path) if find_identity(path) == spot.file else None
             if descriptor is not None:
                 self._use(descriptor)
                 self._spot = spot
@@ -140,11 +140,11 @@ class FileSource:
         descriptor, spot = self._require_descriptor(), self._get_place()
         if is_whole(descriptor, spot):
             return None
-        for path in reversed(rotated(self.path)):
+        for path in reversed(find_rotated(self.path)):
             copy = self._opener.open(path)
             if copy is None:
                 continue
-            if identity_of(copy) != spot.file and is_whole(copy, spot):
+            if read_identity(copy) != spot.file and is_whole(copy, spot):
                 self._use(copy)
                 return self._make_reading(copy, spot.offset, [])
             os.close(copy)
@@ -168,7 +168,7 @@ class FileSource:
 
     def _continue_replaced(self, descriptor: int, spot: Spot) -> LogReading | None:
         """Return the next reading at the end of a file: None, unless another one replaced it."""
-        current = identity(self.path)
+        current = find_identity(self.path)
         if current == spot.file:
             return self._read_late_file(descriptor, spot) if self._later else None
         self._quiet += 1
@@ -230,7 +230,7 @@ class FileSource:
         self._cutter = LineCutter()
         self._quiet = 0
         if descriptor is not None:
-            self._later.release(identity_of(descriptor))
+            self._later.release(read_identity(descriptor))
             self._later.since_ns = self._later.since_ns or os.fstat(descriptor).st_mtime_ns
 
     def _require_descriptor(self) -> int:
@@ -256,8 +256,8 @@ def _entries(pieces: list[LinePiece]) -> list[SystemLogEntry]:
 
 def _severity(text: str) -> int | None:
     """Return the severity that a line states: by syslog's ``<PRI>``, else by its level."""
-    stated = priority_of(text)
+    stated = parse_priority(text)
     if stated is not None:
         return stated[1]
-    level = level_in(text)
-    return None if level is None else severity_of_level(level)
+    level = find_level(text)
+    return None if level is None else convert_level(level)

@@ -16,7 +16,7 @@ import msgspec
 from jobmeter.collect.syslog.base import LogReading, Position, SystemLogEntry
 from jobmeter.collect.syslog.lines import LineCutter, LinePiece
 from jobmeter.model.log import MAX_SYSTEM_NAME, is_cut
-from jobmeter.model.syslog import facility_name
+from jobmeter.model.syslog import name_facility
 
 _FIELDS = "MESSAGE,PRIORITY,SYSLOG_FACILITY,SYSLOG_IDENTIFIER,_PID,_UID,_TRANSPORT"
 _COMMAND = ("journalctl", "--output=json", "--quiet", "--no-pager", f"--output-fields={_FIELDS}")
@@ -168,7 +168,7 @@ def _facility(fields: dict[str, Any]) -> str:
     if number is None:
         return "kern" if _is_of_kernel(fields) else "daemon"
     forged = number == 0 and not _is_of_kernel(fields) and fields.get("_UID") not in {None, "0"}
-    return "user" if forged else facility_name(number)
+    return "user" if forged else name_facility(number)
 
 
 def _text(value: object) -> str:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from jobmeter.collect.files import boot_id
+from jobmeter.collect.files import read_boot_id
 from jobmeter.collect.syslog.base import LogReading, Position, SystemLogEntry
-from jobmeter.model.syslog import facility_name
+from jobmeter.model.syslog import name_facility
 
 DEVICE = Path("/dev/kmsg")
 _RECORD_BYTES = 16_384
@@ -157,7 +157,7 @@ class KernelSource:
         since_boot_ns: Callable[[], int],
         *,
         reader: KernelReader | None = None,
-        boot: Callable[[], str] = boot_id,
+        boot: Callable[[], str] = read_boot_id,
     ) -> None:
         self._now_ns = now_ns
         self._since_boot_ns = since_boot_ns
@@ -210,7 +210,7 @@ def _entry(record: KernelRecord, anchor: int) -> SystemLogEntry:
         record.text,
         _time_ns(record, anchor),
         severity=record.priority & 7,
-        facility=facility_name(record.priority >> 3),
+        facility=name_facility(record.priority >> 3),
         pid=int(found[1] or found[2]) if found else None,
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobmeter.collect.base import NodeIdentity, Owner
-from jobmeter.collect.clock import SampleClock, elapsed_ns
+from jobmeter.collect.clock import SampleClock, read_elapsed_ns
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.syslog.journal import JournalSource, has_journal
 from jobmeter.collect.syslog.kernel import DEVICE, KernelReader, KernelSource
@@ -23,7 +23,7 @@ _OPEN_FILES = MOST_FILES + MOST_WAITING_IN_ALL + 1_024
 _log = logging.getLogger(__name__)
 
 
-def system_logs(
+def make_system_logs(
     settings: LogSettings | None,
     place: NodeIdentity,
     outbox: Outbox,
@@ -41,7 +41,7 @@ def system_logs(
         return None
     sources: list[SystemLogSource] = []
     if settings.kernel and _can_read(kernel):
-        sources.append(KernelSource(lambda: clock.now_ms() * NS_PER_MS, elapsed_ns, reader=kernel))
+        sources.append(KernelSource(lambda: clock.now_ms() * NS_PER_MS, read_elapsed_ns, reader=kernel))
     if settings.journal and has_journal():
         sources.append(JournalSource(kernel=settings.kernel and not sources))
     if not sources and not settings.files:

@@ -16,9 +16,9 @@ from jobmeter.collect.syslog.files import stream_of
 from jobmeter.collect.syslog.watch import FileWatch, is_gone
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
-from jobmeter.model.syslog import level_of_severity
+from jobmeter.model.syslog import convert_severity
 from jobmeter.model.token_bucket import TokenBucket
-from jobmeter.wire.native.logs import logs_frame
+from jobmeter.wire.native.logs import make_logs_frame
 
 _INTERVAL = 0.25
 _SCAN_EVERY = 8
@@ -199,7 +199,7 @@ class SystemLogReader:
             lines.append(self._note(text, stream_of(path), self._saved.last_ns))
         self.sent += len(lines)
         self._unsaved = True
-        self._waits = not self._outbox.put(logs_frame(lines))
+        self._waits = not self._outbox.put(make_logs_frame(lines))
 
     def _note(self, text: str, stream: str, time_ns: int) -> LogLine:
         return LogLine(
@@ -276,7 +276,7 @@ class SystemLogReader:
             text = f"[jobmeter: {missing} lines are missing here, they came faster than {self._rate:g} a second]"
             note = SystemLogEntry(text, entries[-1].time_ns, severity=4, facility=entries[-1].facility)
             lines.append(self._make_line(source, note, intent.first_ns + len(entries)))
-        if lines and not self._outbox.put(logs_frame(lines)):
+        if lines and not self._outbox.put(make_logs_frame(lines)):
             self._waits = True
         self.sent += len(lines)
 
@@ -290,7 +290,7 @@ class SystemLogReader:
             replica=owner.replica if owner else "",
             node=self._place.node,
             stream=source.stream,
-            level=None if entry.severity is None else level_of_severity(entry.severity),
+            level=None if entry.severity is None else convert_severity(entry.severity),
             facility=entry.facility,
             severity=entry.severity,
             tag=entry.tag,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from jobmeter.collect.syslog.base import Spot, identity, identity_of, is_whole, rotated, spot_at
+from jobmeter.collect.syslog.base import Spot, find_identity, find_rotated, is_whole, read_identity, spot_at
 from jobmeter.collect.syslog.opening import LogOpener
 
 MOST_WAITING, MOST_WAITING_IN_ALL = 16, 1_500
@@ -60,13 +60,13 @@ class Successors:
     @property
     def is_past(self) -> bool:
         """True if a file waits that the path no longer leads to: earlier files are not written any more."""
-        live = identity(self._path)
-        return any(identity_of(one.descriptor) != live for one in self._waiting)
+        live = find_identity(self._path)
+        return any(read_identity(one.descriptor) != live for one in self._waiting)
 
     @property
     def files(self) -> set[tuple[int, int]]:
         """Waiting files."""
-        return {identity_of(one.descriptor) for one in self._waiting}
+        return {read_identity(one.descriptor) for one in self._waiting}
 
     def gather(self) -> None:
         """Open the path's file, and those into which it was rotated since.
@@ -74,7 +74,7 @@ class Successors:
         The path comes first: a file that is rotated meanwhile is then found under its other name.
         """
         self.follow(self._path, None)
-        for path in rotated(self._path):
+        for path in find_rotated(self._path):
             self.follow(path, None)
 
     def follow(
@@ -89,7 +89,7 @@ class Successors:
         descriptor = self._opener.open(path)
         if descriptor is None:
             return Followed.REFUSED if os.path.lexists(path) else Followed.ABSENT
-        file = identity_of(descriptor)
+        file = read_identity(descriptor)
         is_open = file == current or file in self.files
         offset = None if is_open else self._find_offset(descriptor, is_new=is_new or path == self._path)
         if offset is None:
@@ -125,10 +125,10 @@ class Successors:
         """
         if not self._waiting:
             return None
-        live = identity(self._path)
+        live = find_identity(self._path)
 
         def order(one: _Waiting) -> tuple[bool, int]:
-            return identity_of(one.descriptor) == live, os.fstat(one.descriptor).st_mtime_ns
+            return read_identity(one.descriptor) == live, os.fstat(one.descriptor).st_mtime_ns
 
         first = min(self._waiting, key=order)
         self._remove(first)
@@ -137,7 +137,7 @@ class Successors:
     def release(self, file: tuple[int, int]) -> Spot | None:
         """Release a file. Returns its read position, None if it is unknown here."""
         for one in self._waiting:
-            if identity_of(one.descriptor) == file:
+            if read_identity(one.descriptor) == file:
                 self._remove(one)
                 spot = spot_at(one.descriptor, one.offset)
                 os.close(one.descriptor)

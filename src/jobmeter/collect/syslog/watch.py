@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
-from jobmeter.collect.syslog.base import identity, list_live_names, rotated
+from jobmeter.collect.syslog.base import find_identity, find_rotated, list_live_names
 from jobmeter.collect.syslog.changes import Changes
 from jobmeter.collect.syslog.files import FileSource
 from jobmeter.collect.syslog.inotify import Inotify
@@ -100,7 +100,7 @@ class FileWatch:
                         self._add_if_open(FileSource(path, self._opener, from_end=True))
                     else:
                         owners = owners or self._map_owners()
-                        self._begin(path, path, owners.get(identity(path) or (0, 0)), since_ns or now_ns)
+                        self._begin(path, path, owners.get(find_identity(path) or (0, 0)), since_ns or now_ns)
             if budget.left < 0:
                 self._warn(f"more than {MOST_ENTRIES} names are in the folders of {pattern.text}: the rest is ignored")
         self._names = names
@@ -160,7 +160,7 @@ class FileWatch:
         for live in lives:
             if live in self._sources or f"{_FILE}{live}" in self._remembered:
                 return live
-            if self._changes.expects(live) or identity(live):
+            if self._changes.expects(live) or find_identity(live):
                 return live
         if any(pattern.fits(path.name) for pattern in patterns):
             return path
@@ -204,8 +204,12 @@ class FileWatch:
         if source is not None and source.is_full:
             return Followed.FULL
         owner = self._sources.get(reader) if reader is not None and reader != live else None
-        file = identity(path)
-        at = owner.release(file) if owner is not None and file is not None and identity(owner.path) != file else None
+        file = find_identity(path)
+        at = (
+            owner.release(file)
+            if owner is not None and file is not None and find_identity(owner.path) != file
+            else None
+        )
         if source is not None:
             return source.follow(path, at, is_new=is_new)
         source = FileSource(live, self._opener, since_ns=since_ns)
@@ -246,4 +250,4 @@ def _group_by_folder(paths: Iterable[str]) -> defaultdict[str, set[str]]:
 def is_gone(key: str) -> bool:
     """True if the file of a stored position no longer exists under any name."""
     path = Path(key.removeprefix(_FILE))
-    return key.startswith(_FILE) and identity(path) is None and not rotated(path)
+    return key.startswith(_FILE) and find_identity(path) is None and not find_rotated(path)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import replica
-from jobmeter.diagnose.wording import amount, minutes
+from jobmeter.diagnose.signal import name_replica
+from jobmeter.diagnose.wording import format_amount, format_length
 
 
 @Rule(
@@ -30,8 +30,8 @@ def agent_gap(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         if coverage >= numbers["coverage"] and missing[longest] < numbers["long"]:
             continue
         span = int(begin[longest]), int(signal.time[longest + 1])
-        text = f"{case.name_of(signal)} has no samples for {minutes(span[1] - span[0])}"
+        text = f"{case.name_signal(signal)} has no samples for {format_length(span[1] - span[0])}"
         if len(gaps) > 1:
-            text += f", and {len(gaps)} gaps in all: {amount(coverage, '1')} of the time is covered"
-        evidence = signal.evidence(text, coverage, numbers["coverage"], "1", time=span[0])
-        yield rule.finding(replica(signal), Severity.INFO, span, [evidence], 0.95)
+            text += f", and {len(gaps)} gaps in all: {format_amount(coverage, '1')} of the time is covered"
+        evidence = signal.cite(text, coverage, numbers["coverage"], "1", time=span[0])
+        yield rule.report(name_replica(signal), Severity.INFO, span, [evidence], 0.95)

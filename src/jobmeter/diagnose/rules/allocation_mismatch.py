@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from jobmeter.diagnose.causes import event_evidence
+from jobmeter.diagnose.causes import make_event_evidence
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.model.event import ALLOCATION_MISMATCH, Event
 
@@ -20,8 +20,8 @@ def allocation_mismatch(rule: Rule, case: Case, numbers: Numbers) -> Findings:  
             mismatches.setdefault((event.node, event.object.name, event.replica), []).append(event)
     for (node, device, replica), events in mismatches.items():
         subject = Subject("device", f"{node or events[0].replica}/{device}")
-        evidence = [event_evidence(event) for event in events[:5]]
-        sentence = f"{case.name_at(replica, node, device)}: {events[0].message}"
+        evidence = [make_event_evidence(event) for event in events[:5]]
+        sentence = f"{case.name_member(replica, node, device)}: {events[0].message}"
         span = events[0].time, events[-1].time
-        found = rule.finding(subject, Severity.WARNING, span, evidence, 0.9, sentence=sentence)
+        found = rule.report(subject, Severity.WARNING, span, evidence, 0.9, sentence=sentence)
         yield replace(found, replicas=[replica] if replica else [])

@@ -7,7 +7,7 @@ import numpy as np
 from jobmeter.diagnose.devices import BUSY, PREFIXES, average_by_minute, find_low_level
 from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.wording import amount, title
+from jobmeter.diagnose.wording import find_title, format_amount
 
 _OFTEN = 0.95
 _MEMORY = tuple(f"{prefix}.memory.utilization" for prefix in PREFIXES)
@@ -26,24 +26,26 @@ def batch_small(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     if found is None:
         return
     used, level = found
-    text = f"utilization: 95th percentile {amount(level, '1')}"
+    text = f"utilization: 95th percentile {format_amount(level, '1')}"
     evidence = [make_metric_evidence(used[0].metric, text, level, numbers["busiest"], "1")]
     for metrics in (_MEMORY, ("cpu.utilization",)):
         evidence += _room(case, metrics, numbers)
     if len(evidence) == 3:
-        memory, cpu = (amount(one.value or 0.0, "1") for one in evidence[1:])
-        sentence = f"the devices compute for {amount(level, '1')} of the time, use {memory} of their memory and {cpu} "
-        sentence += f"of the CPU: each is below {amount(numbers['busiest'], '1')}, a larger batch fits"
+        memory, cpu = (format_amount(one.value or 0.0, "1") for one in evidence[1:])
+        sentence = (
+            f"the devices compute for {format_amount(level, '1')} of the time, use {memory} of their memory and {cpu} "
+        )
+        sentence += f"of the CPU: each is below {format_amount(numbers['busiest'], '1')}, a larger batch fits"
         span = case.skip_warm_up(numbers)
         moments = span.start_ms, span.end_ms
-        yield rule.finding(case.subject, Severity.INFO, moments, evidence, 0.8, sentence=sentence)
+        yield rule.report(case.subject, Severity.INFO, moments, evidence, 0.8, sentence=sentence)
 
 
 def _room(case: Case, metrics: Sequence[str], numbers: Numbers) -> Iterator[Evidence]:
     """Yield the level of the fullest member as evidence, if it is low."""
-    signals = [one for metric in metrics for one in case.signals(metric, numbers)]
+    signals = [one for metric in metrics for one in case.select_signals(metric, numbers)]
     if signals:
         fullest = max(float(np.quantile(average_by_minute(one).value, _OFTEN)) for one in signals)
         if fullest < numbers["busiest"]:
-            text = f"{title(signals[0].metric)}: 95th percentile {amount(fullest, '1')}"
+            text = f"{find_title(signals[0].metric)}: 95th percentile {format_amount(fullest, '1')}"
             yield make_metric_evidence(signals[0].metric, text, fullest, numbers["busiest"], "1")

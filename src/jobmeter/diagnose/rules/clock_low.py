@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from jobmeter.diagnose.devices import level_beside, measure_load, read_level_beside
+from jobmeter.diagnose.devices import measure_load, read_level_at, read_level_beside
 from jobmeter.diagnose.rule import Case, Evidence, Finding, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import Member, Signal, device
-from jobmeter.diagnose.wording import amount_of
+from jobmeter.diagnose.signal import Member, Signal, name_device
+from jobmeter.diagnose.wording import format_metric_amount
 from jobmeter.model.batch import Bools
 from jobmeter.query.stretches import Stretch
 
@@ -44,7 +44,7 @@ class Low(msgspec.Struct, frozen=True, eq=False):
 def clock_low(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find a clock below a share of its limit while the device is busy, below its power cap, cool and not throttled."""
     load = {one.member: one for one in measure_load(case, numbers)}
-    clocks = [one for one in case.levels(_CLOCK, numbers) if one.member in load]
+    clocks = [one for one in case.average_signals(_CLOCK, numbers) if one.member in load]
     low = [found for one in clocks if (found := _find_low(case, one, load, numbers)) is not None]
     # Clocks that are all alike are a setting.
     alike = len(low) > 1 and len(low) == len(clocks)
@@ -54,11 +54,11 @@ def clock_low(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     others = [one.mean for one in clocks if one.member not in {found.signal.member for found in low}]
     for one in low:
         beside_others = f"; the median of the others is {_hertz(float(np.median(others)))}" if others else ""
-        text = f"{case.name_of(one.signal)} {_text(one)}{beside_others}"
+        text = f"{case.name_signal(one.signal)} {_text(one)}{beside_others}"
         far = bool(others) or one.clock < numbers["far"] * one.limit
         severity = Severity.WARNING if far else Severity.INFO
         span = one.stretch.start, one.stretch.end
-        yield rule.finding(device(one.signal), severity, span, [_evidence(one, text, numbers)], 0.85)
+        yield rule.report(name_device(one.signal), severity, span, [_evidence(one, text, numbers)], 0.85)
 
 
 def _find_low(case: Case, clock: Signal, load: Mapping[Member, Signal], numbers: Numbers) -> Low | None:
@@ -67,9 +67,9 @@ def _find_low(case: Case, clock: Signal, load: Mapping[Member, Signal], numbers:
         return None
     with np.errstate(invalid="ignore"):
         true = clock.value < numbers["share"] * limit
-        true &= level_beside(load[clock.member], clock, numbers) >= numbers["load"]
+        true &= read_level_at(load[clock.member], clock, numbers) >= numbers["load"]
     free = _free(case, clock, numbers) if true.any() else None
-    stretch = None if free is None else case.stretch(clock, true & free, numbers)
+    stretch = None if free is None else case.find_stretch(clock, true & free, numbers)
     if stretch is None:
         return None
     part = slice(stretch.first, stretch.last + 1)
@@ -95,15 +95,15 @@ def _free(case: Case, clock: Signal, numbers: Numbers) -> Bools | None:
 
 def _make_common_finding(rule: Rule, case: Case, low: Sequence[Low], numbers: Numbers) -> Finding:
     worst = min(low, key=lambda one: one.clock / one.limit)
-    text = f"all {len(low)} devices of the job are alike: {case.name_of(worst.signal)} {_text(worst)}"
+    text = f"all {len(low)} devices of the job are alike: {case.name_signal(worst.signal)} {_text(worst)}"
     severity = Severity.WARNING if worst.clock < numbers["far"] * worst.limit else Severity.INFO
     span = min(one.stretch.start for one in low), max(one.stretch.end for one in low)
-    return rule.finding(case.subject, severity, span, [_evidence(worst, text, numbers)], 0.8)
+    return rule.report(case.subject, severity, span, [_evidence(worst, text, numbers)], 0.8)
 
 
 def _evidence(one: Low, text: str, numbers: Numbers) -> Evidence:
     limit = numbers["share"] * one.limit
-    return one.signal.evidence(text, one.clock, float(f"{limit:.6g}"), "Hz", time=one.stretch.start)
+    return one.signal.cite(text, one.clock, float(f"{limit:.6g}"), "Hz", time=one.stretch.start)
 
 
 def _text(one: Low) -> str:
@@ -112,4 +112,4 @@ def _text(one: Low) -> str:
 
 
 def _hertz(value: float) -> str:
-    return amount_of(_CLOCK, value)
+    return format_metric_amount(_CLOCK, value)

@@ -23,7 +23,7 @@ def clock_skew(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     evidence = Evidence(kind="status", text=text, time=time, value=skew / 1000, limit=numbers["skew"] / 1000, unit="s")
     nodes = sorted({replica.node for replica in case.view.replicas} - {""})
     subject = Subject("node", nodes[0]) if len(nodes) == 1 else case.subject
-    yield rule.finding(subject, Severity.WARNING, (time, time), [evidence], 0.9)
+    yield rule.report(subject, Severity.WARNING, (time, time), [evidence], 0.9)
 
 
 def _find_steps(rule: Rule, case: Case, numbers: Numbers) -> Findings:
@@ -34,9 +34,9 @@ def _find_steps(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             at = int(np.abs(signal.value).argmax())
             skew = float(signal.value[at])
             text = f"its clock was {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the server's"
-            evidence = signal.evidence(text, skew, limit, "s", time=int(signal.time[at]))
+            evidence = signal.cite(text, skew, limit, "s", time=int(signal.time[at]))
             span = int(signal.time[off][0]), int(signal.until[off][-1])
-            yield rule.finding(Subject("node", signal.node), Severity.WARNING, span, [evidence], 0.9)
+            yield rule.report(Subject("node", signal.node), Severity.WARNING, span, [evidence], 0.9)
 
 
 def _find_clocks_ahead(case: Case) -> Iterator[tuple[int, str, int]]:

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.devices import BUSY, PREFIXES, has_devices
 from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity, Subject
-from jobmeter.diagnose.signal import Member, Signal, align_signals, device
-from jobmeter.diagnose.wording import amount, amount_of, title
+from jobmeter.diagnose.signal import Member, Signal, align_signals, name_device
+from jobmeter.diagnose.wording import find_title, format_amount, format_metric_amount
 
 _LINKS = {f"node.{kind}.speed": tuple(f"node.{kind}.{way}" for way in ("receive", "transmit"))
           for kind in ("network", "rdma")}  # fmt: skip
@@ -66,24 +66,24 @@ def _findings(rule: Rule, case: Case, links: Iterable[LoadedLink], numbers: Numb
     """Return a finding about each subject: its link and direction that was full for the longest time."""
     found: dict[Subject, Finding] = {}
     for link in links:
-        work = link.work.at(link.use.time)
+        work = link.work.read_at(link.use.time)
         waits = (link.use.value > link.full) & (work < numbers["active"])
         if link.busy is not None:
-            waits &= link.busy.at(link.use.time) >= numbers["busy"]
-        longest = case.stretch(link.use, waits, numbers)
+            waits &= link.busy.read_at(link.use.time) >= numbers["busy"]
+        longest = case.find_stretch(link.use, waits, numbers)
         last = found.get(link.subject)
         if longest is None or (last is not None and last.end - last.start >= longest.length):
             continue
-        carried = float(link.use.during(longest).mean())
+        carried = float(link.use.select_values(longest).mean())
         rest = float(np.nanmean(work[longest.first : longest.last + 1]))
-        text = f"{link.before} {amount(carried, link.unit)} {link.after}"
-        sign = f"{title(link.work.metric)}: {amount(rest, '1')} meanwhile"
+        text = f"{link.before} {format_amount(carried, link.unit)} {link.after}"
+        sign = f"{find_title(link.work.metric)}: {format_amount(rest, '1')} meanwhile"
         evidence = [
-            link.use.evidence(text, carried, link.full, link.unit, time=longest.start),
-            link.work.evidence(sign, rest, numbers["active"], "1"),
+            link.use.cite(text, carried, link.full, link.unit, time=longest.start),
+            link.work.cite(sign, rest, numbers["active"], "1"),
         ]
         span = longest.start, longest.end
-        found[link.subject] = rule.finding(link.subject, Severity.WARNING, span, evidence, link.confidence)
+        found[link.subject] = rule.report(link.subject, Severity.WARNING, span, evidence, link.confidence)
     return list(found.values())
 
 
@@ -108,7 +108,7 @@ def _share(traffic: Signal, speed: float, full: float, numbers: Numbers) -> Sign
     highest = float(traffic.value.max())
     if not full * speed < highest <= numbers["most"] * speed:
         return None
-    return replace(traffic, value=traffic.value / speed).sampled_until(traffic.until)
+    return replace(traffic, value=traffic.value / speed).with_ends(traffic.until)
 
 
 def _lanes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
@@ -116,7 +116,7 @@ def _lanes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
     widths = case.map_by_member(_WIDTH)
     works: Mapping[Member, Signal] | None = None
     for metric in _PCIE:
-        for traffic in case.levels(metric, numbers):
+        for traffic in case.average_signals(metric, numbers):
             generations, lanes = case.map_by_member(_GENERATION).get(traffic.member), widths.get(traffic.member)
             if generations is None or lanes is None or not len(generations) or not len(lanes):
                 continue
@@ -126,34 +126,34 @@ def _lanes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
                 continue
             works = _work_of_devices(case, numbers) if works is None else works
             if use.member in works:
-                before = f"{case.name_of(use)} uses"
+                before = f"{case.name_signal(use)} uses"
                 after = f"of what {width} PCIe lanes of generation {generation} carry, and computes little meanwhile"
-                yield LoadedLink(device(use), use, works[use.member], numbers["lanes"], before, after)
+                yield LoadedLink(name_device(use), use, works[use.member], numbers["lanes"], before, after)
 
 
 def _find_raised_nvlink(case: Case, numbers: Numbers, *, is_open: bool) -> Iterator[LoadedLink]:
     """Yield the NVLinks of devices beside their usual traffic while the device computes."""
-    traffics = [one for metric in _NVLINK for one in case.levels(metric, numbers, numbers["least"])]
+    traffics = [one for metric in _NVLINK for one in case.average_signals(metric, numbers, numbers["least"])]
     works = _work_of_devices(case, numbers) if traffics else {}
-    loads = {one.member: one for one in case.levels("gpu.utilization", numbers)} if works else {}
+    loads = {one.member: one for one in case.average_signals("gpu.utilization", numbers)} if works else {}
     for traffic in traffics:
         work, load = works.get(traffic.member), loads.get(traffic.member)
         if work is None or load is None:
             continue
-        computes = work.at(traffic.time) >= numbers["active"]
+        computes = work.read_at(traffic.time) >= numbers["active"]
         usual = 0.0
         after = "while it computes little"
         if (traffic.until - traffic.time)[computes].sum() >= numbers["hold"]:
             usual = float(np.median(traffic.value[computes]))
-            after += f"; {amount_of(traffic.metric, usual)} while it computes"
+            after += f"; {format_metric_amount(traffic.metric, usual)} while it computes"
         elif not is_open:
             continue
         yield LoadedLink(
-            device(traffic),
+            name_device(traffic),
             traffic,
             work,
             max(numbers["least"], numbers["more"] * usual),
-            f"{case.name_of(traffic)} {'receives' if traffic.metric == _NVLINK[0] else 'sends'}",
+            f"{case.name_signal(traffic)} {'receives' if traffic.metric == _NVLINK[0] else 'sends'}",
             f"over NVLink {after}",
             "By/s",
             load,
@@ -162,7 +162,7 @@ def _find_raised_nvlink(case: Case, numbers: Numbers, *, is_open: bool) -> Itera
 
 
 def _work_of_devices(case: Case, numbers: Numbers) -> Mapping[Member, Signal]:
-    return {one.member: one for metric in _ACTIVE for one in case.levels(metric, numbers)}
+    return {one.member: one for metric in _ACTIVE for one in case.average_signals(metric, numbers)}
 
 
 def _work(case: Case, numbers: Numbers) -> dict[str, Signal]:
@@ -171,7 +171,7 @@ def _work(case: Case, numbers: Numbers) -> dict[str, Signal]:
     places = {one.name: one.node for one in case.view.replicas}
     by_node: dict[str, list[Signal]] = {}
     for metric in metrics:
-        for signal in case.levels(metric, numbers):
+        for signal in case.average_signals(metric, numbers):
             by_node.setdefault(signal.node or places.get(signal.replica, ""), []).append(signal)
     return {node: _mean(own, node) for node, own in by_node.items()}
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from jobmeter.diagnose.devices import BUSY, average_replica, bound, measure_load
+from jobmeter.diagnose.devices import BUSY, average_replica, find_input_bound, measure_load
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import replica
-from jobmeter.diagnose.wording import amount
+from jobmeter.diagnose.signal import name_replica
+from jobmeter.diagnose.wording import format_amount
 
 
 @Rule(
@@ -17,22 +17,25 @@ from jobmeter.diagnose.wording import amount
 )
 def cpu_bound_input(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find full CPUs beside idle devices for most of the time."""
-    cpus = case.signals("cpu.utilization", numbers, reaching=numbers["cpu"])
+    cpus = case.select_signals("cpu.utilization", numbers, reaching=numbers["cpu"])
     devices = measure_load(case, numbers) if cpus else []
     for cpu in cpus:
         gpu = average_replica(devices, cpu.replica)
-        beside = gpu.at(cpu.time) if gpu is not None else np.full(len(cpu), np.nan)
+        beside = gpu.read_at(cpu.time) if gpu is not None else np.full(len(cpu), np.nan)
         waits = (cpu.value > numbers["cpu"]) & (beside < numbers["gpu"])
-        longest = bound(cpu, waits, numbers)
+        longest = find_input_bound(cpu, waits, numbers)
         if gpu is None or longest is None:
             continue
         inside = slice(longest.first, longest.last + 1)
         used = float(cpu.value[inside][waits[inside]].mean())
         rest = float(beside[inside][waits[inside]].mean())
-        share = amount(float(waits[inside].mean()), "1")
-        text = f"{case.name_of(cpu)} has its CPU full while its devices are at {amount(rest, '1')}, {share} of the time"
+        share = format_amount(float(waits[inside].mean()), "1")
+        text = (
+            f"{case.name_signal(cpu)} has its CPU full while its devices are at {format_amount(rest, '1')}, "
+            f"{share} of the time"
+        )
         evidence = [
-            cpu.evidence(text, used, numbers["cpu"], "1", time=longest.start),
-            gpu.evidence(f"its CPU is at {amount(used, '1')} of its limit meanwhile", rest, numbers["gpu"], "1"),
+            cpu.cite(text, used, numbers["cpu"], "1", time=longest.start),
+            gpu.cite(f"its CPU is at {format_amount(used, '1')} of its limit meanwhile", rest, numbers["gpu"], "1"),
         ]
-        yield rule.finding(replica(cpu), Severity.WARNING, (longest.start, longest.end), evidence, 0.9)
+        yield rule.report(name_replica(cpu), Severity.WARNING, (longest.start, longest.end), evidence, 0.9)

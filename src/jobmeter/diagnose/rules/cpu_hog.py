@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Signal, make_metric_evidence
-from jobmeter.diagnose.wording import amount
+from jobmeter.diagnose.wording import format_amount
 from jobmeter.model.batch import Float64s
 
 _TIME, _COUNT, _USED, _LIMIT = "node.cpu.time", "node.cpu.count", "cpu.usage", "cpu.limit"
@@ -36,8 +36,8 @@ def cpu_hog(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         return
     places = {one.name: one.node for one in case.view.replicas}
     used, pressure = (
-        _group_by_node(case.levels(_USED, numbers), places),
-        _group_by_node(case.levels(_WAITS, numbers), places),
+        _group_by_node(case.average_signals(_USED, numbers), places),
+        _group_by_node(case.average_signals(_WAITS, numbers), places),
     )
     limits = {one.replica: float(one.value.max()) for one in case.means.get(_LIMIT, ()) if len(one)}
     for node, total in totals.items():
@@ -61,12 +61,12 @@ def _hog(
 ) -> Finding | None:
     """Return the finding of one node. ``cpus`` has the number of its CPUs and of those that the job may use."""
     count, limit = cpus
-    mine = np.sum([np.nan_to_num(one.at(total.time)) for one in own], axis=0)
+    mine = np.sum([np.nan_to_num(one.read_at(total.time)) for one in own], axis=0)
     outside = total.value - mine
     taken = outside - (count - limit)
     full = total.value > numbers["full"] * count
     true = full & (taken > max(numbers["taken"] * limit, numbers["cores"])) & (waits > numbers["waiting"])
-    longest = case.stretch(total, true & (mine < limit), numbers)
+    longest = case.find_stretch(total, true & (mine < limit), numbers)
     if longest is None:
         return None
     inside = slice(longest.first, longest.last + 1)
@@ -76,13 +76,13 @@ def _hog(
         f"the {limit:.3g} that it may use"
     )
     share = float(waits[inside].mean())
-    waiting = f"tasks wait for a CPU in {amount(share, '1')} of the time"
+    waiting = f"tasks wait for a CPU in {format_amount(share, '1')} of the time"
     evidence = [
-        total.evidence(text, others, count - limit, "{core}", time=longest.start),
+        total.cite(text, others, count - limit, "{core}", time=longest.start),
         make_metric_evidence(_WAITS, waiting, share, numbers["waiting"], "1"),
     ]
     subject = Subject("node", total.node)
-    return rule.finding(subject, Severity.WARNING, (longest.start, longest.end), evidence, 0.85)
+    return rule.report(subject, Severity.WARNING, (longest.start, longest.end), evidence, 0.85)
 
 
 def _totals(case: Case, numbers: Numbers) -> dict[str, Signal]:
@@ -96,8 +96,8 @@ def _totals(case: Case, numbers: Numbers) -> dict[str, Signal]:
 
 def _sum(modes: Sequence[Signal]) -> Signal:
     first = modes[0]
-    value = np.sum([np.nan_to_num(one.at(first.time)) for one in modes], axis=0)
-    return replace(first, value=value, part="").sampled_until(first.until)
+    value = np.sum([np.nan_to_num(one.read_at(first.time)) for one in modes], axis=0)
+    return replace(first, value=value, part="").with_ends(first.until)
 
 
 def _group_by_node(signals: Sequence[Signal], places: Mapping[str, str]) -> dict[str, list[Signal]]:
@@ -116,9 +116,9 @@ def _waits(case: Case, total: Signal, pressure: Sequence[Signal], count: float, 
     of_node = case.average_nodes(_NODE_WAITS, numbers).get((total.node, ""))
     own = pressure or ([] if of_node is None else [of_node])
     if own:
-        found: Float64s = np.max([np.nan_to_num(one.at(total.time)) for one in own], axis=0)
+        found: Float64s = np.max([np.nan_to_num(one.read_at(total.time)) for one in own], axis=0)
         return found
     runnable = case.average_nodes(_RUNNABLE, numbers).get((total.node, ""))
     if runnable is None:
         return np.zeros(len(total))
-    return np.clip(np.nan_to_num(runnable.at(total.time)) / count - 1, 0.0, 1.0)
+    return np.clip(np.nan_to_num(runnable.read_at(total.time)) / count - 1, 0.0, 1.0)

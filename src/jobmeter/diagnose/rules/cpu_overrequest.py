@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from jobmeter.diagnose.peers import role
+from jobmeter.diagnose.peers import name_role
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import Signal, replica
+from jobmeter.diagnose.signal import Signal, name_replica
 
 
 @Rule(
@@ -22,16 +22,16 @@ def cpu_overrequest(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     limits = {signal.replica: float(signal.value.max()) for signal in case.means.get("cpu.limit", ())}
     found: list[tuple[Signal, float, float]] = []
     needed: set[str] = set()
-    for signal in case.signals("cpu.usage", numbers):
+    for signal in case.select_signals("cpu.usage", numbers):
         limit = limits.get(signal.replica, case.job.limits.get("cpu.limit", 0.0))
         most = float(np.percentile(signal.average_over(numbers["busiest"]).value, 99))
         if waiting.get(signal.replica, 0.0) > numbers["waiting"] or most >= numbers["use"] * limit > 0:
-            needed.add(role(signal))
+            needed.add(name_role(signal))
         start, end = signal.span
         if limit >= numbers["cores"] and end - start >= numbers["hold"]:
             found.append((signal, most, limit))
     for signal, most, limit in found:
-        if role(signal) not in needed:
-            text = f"{case.name_of(signal)} used {most:.2f} cores at its busiest and may use {limit:g} cores"
-            evidence = signal.evidence(text, most, limit, "{core}")
-            yield rule.finding(replica(signal), Severity.INFO, signal.span, [evidence], 0.9)
+        if name_role(signal) not in needed:
+            text = f"{case.name_signal(signal)} used {most:.2f} cores at its busiest and may use {limit:g} cores"
+            evidence = signal.cite(text, most, limit, "{core}")
+            yield rule.report(name_replica(signal), Severity.INFO, signal.span, [evidence], 0.9)

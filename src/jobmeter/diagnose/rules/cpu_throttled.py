@@ -1,7 +1,7 @@
 """A replica is throttled by its CPU quota."""
 
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import replica
+from jobmeter.diagnose.signal import name_replica
 
 
 @Rule(
@@ -13,10 +13,10 @@ from jobmeter.diagnose.signal import replica
 )
 def cpu_throttled(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find replicas that are throttled for a large share of the time."""
-    for signal in case.levels("cpu.throttled.time", numbers):
-        longest = case.stretch(signal, signal.value > numbers["share"], numbers)
+    for signal in case.average_signals("cpu.throttled.time", numbers):
+        longest = case.find_stretch(signal, signal.value > numbers["share"], numbers)
         if longest is not None:
-            mean = float(signal.during(longest).mean())
-            text = f"{case.name_of(signal)} is throttled by its CPU quota for {mean:.2f} s of each second"
-            evidence = signal.evidence(text, mean, numbers["share"], "s/s", time=longest.start)
-            yield rule.finding(replica(signal), Severity.WARNING, (longest.start, longest.end), [evidence], 0.95)
+            mean = float(signal.select_values(longest).mean())
+            text = f"{case.name_signal(signal)} is throttled by its CPU quota for {mean:.2f} s of each second"
+            evidence = signal.cite(text, mean, numbers["share"], "s/s", time=longest.start)
+            yield rule.report(name_replica(signal), Severity.WARNING, (longest.start, longest.end), [evidence], 0.95)

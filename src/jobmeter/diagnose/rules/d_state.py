@@ -3,7 +3,7 @@
 import numpy as np
 
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity, Subject
-from jobmeter.diagnose.wording import minutes
+from jobmeter.diagnose.wording import format_length
 
 
 @Rule(
@@ -14,11 +14,11 @@ from jobmeter.diagnose.wording import minutes
 )
 def d_state(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find blocked processes without a pause."""
-    for signal in case.of_nodes("node.processes.blocked", numbers):
-        longest = case.stretch(signal, signal.value >= numbers["processes"], numbers)
+    for signal in case.select_node_signals("node.processes.blocked", numbers):
+        longest = case.find_stretch(signal, signal.value >= numbers["processes"], numbers)
         if longest is not None:
-            least = float(np.quantile(signal.during(longest), 1 - numbers["steady"]))
-            text = f"{least:.0f} or more of its processes have been blocked for {minutes(longest.length)}"
-            evidence = signal.evidence(text, least, numbers["processes"], "{process}", time=longest.start)
+            least = float(np.quantile(signal.select_values(longest), 1 - numbers["steady"]))
+            text = f"{least:.0f} or more of its processes have been blocked for {format_length(longest.length)}"
+            evidence = signal.cite(text, least, numbers["processes"], "{process}", time=longest.start)
             subject = Subject("node", signal.node)
-            yield rule.finding(subject, Severity.WARNING, (longest.start, longest.end), [evidence], 0.8)
+            yield rule.report(subject, Severity.WARNING, (longest.start, longest.end), [evidence], 0.8)

@@ -4,8 +4,8 @@ import numpy as np
 
 from jobmeter.diagnose.devices import BUSY, average_replica, measure_load
 from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import Signal, replica
-from jobmeter.diagnose.wording import amount, title
+from jobmeter.diagnose.signal import Signal, name_replica
+from jobmeter.diagnose.wording import find_title, format_amount
 from jobmeter.model.batch import Float64s
 from jobmeter.model.catalog import CATALOG
 
@@ -33,7 +33,7 @@ def dataloader_starved(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     A pause in which the replica also reads less (a checkpoint, an evaluation) is no lack of data.
     """
     devices = measure_load(case, numbers)
-    loads = {name: {one.replica: one for one in case.signals(name, numbers)} for name in _LOADS if devices}
+    loads = {name: {one.replica: one for one in case.select_signals(name, numbers)} for name in _LOADS if devices}
     for name in dict.fromkeys(one.replica for one in devices):
         whole = average_replica(devices, name)
         gpu, length = (whole, 0.0) if whole is None else _wave(whole, numbers)
@@ -50,10 +50,13 @@ def dataloader_starved(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         then, otherwise = _levels(gpu, load, high / 2)
         if strength > numbers["correlation"] and then > numbers["more"] * otherwise:
             verb = "prepares" if load.metric == "cpu.usage" else "reads"
-            text = f"{case.name_of(gpu)} loses {amount(lost, '1')} of its devices' time: they wait while it {verb} data"
-            head = gpu.evidence(text, lost, numbers["lost"], "1", time=gpu.span[0])
+            text = (
+                f"{case.name_signal(gpu)} loses {format_amount(lost, '1')} of its devices' time: they wait "
+                f"while it {verb} data"
+            )
+            head = gpu.cite(text, lost, numbers["lost"], "1", time=gpu.span[0])
             evidence = [head, _evidence(load, then, otherwise)]
-            yield rule.finding(replica(gpu), Severity.WARNING, gpu.span, evidence, min(0.95, strength))
+            yield rule.report(name_replica(gpu), Severity.WARNING, gpu.span, evidence, min(0.95, strength))
 
 
 def _wave(gpu: Signal, numbers: Numbers) -> tuple[Signal | None, float]:
@@ -71,13 +74,13 @@ def _wave(gpu: Signal, numbers: Numbers) -> tuple[Signal | None, float]:
     if len(run) < 2:
         return None, 0.0
     length = float(run[-1] - run[0]) / (len(run) - 1)
-    part = gpu.within(int(run[0]), int(run[-1] + length))
+    part = gpu.cut(int(run[0]), int(run[-1] + length))
     return (part if part.span[1] - part.span[0] >= numbers["hold"] else None), length
 
 
 def _correlate_inversely(gpu: Signal, load: Signal, lag: int) -> float:
     """Return how closely a load rises when the devices fall, 0 to 1: the highest value over shifts up to ``lag``."""
-    beside = load.at(gpu.time)
+    beside = load.read_at(gpu.time)
     most = 0.0
     for shift in range(-lag, lag + 1):
         first, second = (gpu.value[shift:], beside) if shift >= 0 else (gpu.value, beside[-shift:])
@@ -96,7 +99,7 @@ def _correlation(first: Float64s, second: Float64s) -> float:
 
 def _levels(gpu: Signal, load: Signal, half: float) -> tuple[float, float]:
     """Return the mean of a load while the devices wait, and while they work."""
-    beside = load.at(gpu.time)
+    beside = load.read_at(gpu.time)
     waits, valid = gpu.value < half, ~np.isnan(beside)
     parts = (beside[waits & valid], beside[~waits & valid])
     first, second = (float(one.mean()) if len(one) else 0.0 for one in parts)
@@ -105,5 +108,8 @@ def _levels(gpu: Signal, load: Signal, half: float) -> tuple[float, float]:
 
 def _evidence(load: Signal, then: float, otherwise: float) -> Evidence:
     unit = CATALOG[load.metric].answer_unit
-    text = f"{title(load.metric)}: {amount(then, unit)} while they wait, {amount(otherwise, unit)} while they work"
-    return load.evidence(text, then, otherwise, unit)
+    text = (
+        f"{find_title(load.metric)}: {format_amount(then, unit)} while they wait, "
+        f"{format_amount(otherwise, unit)} while they work"
+    )
+    return load.cite(text, then, otherwise, unit)

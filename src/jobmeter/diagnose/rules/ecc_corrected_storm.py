@@ -1,8 +1,8 @@
 """Memory errors of a device are corrected repeatedly."""
 
-from jobmeter.diagnose.devices import growth_storm
+from jobmeter.diagnose.devices import find_growth_storms
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import device
+from jobmeter.diagnose.signal import name_device
 
 
 @Rule(
@@ -13,7 +13,7 @@ from jobmeter.diagnose.signal import device
 )
 def ecc_corrected_storm(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find more corrected errors a minute than the threshold, for the hold time."""
-    for signal, rate, span in growth_storm(case, "gpu.ecc.corrected", numbers):
-        text = f"{case.name_of(signal)} had {rate:.1f} memory errors a minute, which were corrected"
-        evidence = signal.evidence(text, rate, numbers["rate"], "{error}/min")
-        yield rule.finding(device(signal), Severity.WARNING, span, [evidence], 0.85)
+    for signal, rate, span in find_growth_storms(case, "gpu.ecc.corrected", numbers):
+        text = f"{case.name_signal(signal)} had {rate:.1f} memory errors a minute, which were corrected"
+        evidence = signal.cite(text, rate, numbers["rate"], "{error}/min")
+        yield rule.report(name_device(signal), Severity.WARNING, span, [evidence], 0.85)

@@ -1,7 +1,7 @@
 """Memory errors of a device that could not be corrected."""
 
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import device
+from jobmeter.diagnose.signal import name_device
 from jobmeter.diagnose.wording import format_count
 
 
@@ -21,7 +21,7 @@ def ecc_uncorrected(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # no
         if grown.any():
             times, count = signal.time[grown], float(signal.value[grown].sum())
             text = f"{format_count(int(count), 'memory error')} that could not be corrected"
-            evidence = signal.evidence(text, count, 0.0, "{error}", time=int(times[0]))
+            evidence = signal.cite(text, count, 0.0, "{error}", time=int(times[0]))
             span = int(times[0]), int(times[-1]) + case.step_ms
-            sentence = f"{case.name_of(signal)} lost data: memory errors could not be corrected"
-            yield rule.finding(device(signal), Severity.CRITICAL, span, [evidence], 0.99, sentence=sentence)
+            sentence = f"{case.name_signal(signal)} lost data: memory errors could not be corrected"
+            yield rule.report(name_device(signal), Severity.CRITICAL, span, [evidence], 0.99, sentence=sentence)

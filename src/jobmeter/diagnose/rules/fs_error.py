@@ -2,8 +2,8 @@
 
 import re
 
-from jobmeter.diagnose.causes import line_evidence
-from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, incidents
+from jobmeter.diagnose.causes import make_line_evidence
+from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, group_incidents
 from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.wording import format_count
 
@@ -39,10 +39,10 @@ def fs_error(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         gave_up = _WORSE.search(text)
         if gave_up or _ERROR.search(text):
             place = line.node, _device(text)
-            by_device.setdefault(place, []).append(IncidentReport.of_line(line, line_evidence(line)))
+            by_device.setdefault(place, []).append(IncidentReport.from_line(line, make_line_evidence(line)))
             worse.update([place] if gave_up else [])
     for (node, device), reports in by_device.items():
-        happened = incidents(reports)
+        happened = group_incidents(reports)
         if len(happened) >= numbers["lines"]:
             text = f"the kernel reported {format_count(len(happened), 'error')}{'' if device else ' of a device'}"
             head = Evidence(kind="status", text=text, value=float(len(happened)), unit="{error}")

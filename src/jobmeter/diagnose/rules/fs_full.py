@@ -4,8 +4,8 @@ import numpy as np
 
 from jobmeter.diagnose.causes import Cause
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity, Subject
-from jobmeter.diagnose.signal import replica
-from jobmeter.diagnose.wording import amount
+from jobmeter.diagnose.signal import name_replica
+from jobmeter.diagnose.wording import format_amount
 from jobmeter.model.time import SECOND
 
 _STORAGE, _WRITE = "storage.ephemeral.utilization", "disk.write"
@@ -19,9 +19,9 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         if full.any():
             most = float(used.value.max())
             span = int(used.time[full][0]), int(used.until[full][-1])
-            text = f"its ephemeral storage was {amount(most, '1')} full"
-            evidence = used.evidence(text, most, numbers["info"], "1", time=int(used.time[used.value.argmax()]))
-            yield rule.finding(replica(used), _severity(most, numbers), span, [evidence], 0.95)
+            text = f"its ephemeral storage was {format_amount(most, '1')} full"
+            evidence = used.cite(text, most, numbers["info"], "1", time=int(used.time[used.value.argmax()]))
+            yield rule.report(name_replica(used), _severity(most, numbers), span, [evidence], 0.95)
 
 
 def _mounts(rule: Rule, case: Case, numbers: Numbers) -> Findings:
@@ -30,18 +30,18 @@ def _mounts(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         size = sizes.get((free.node, free.part))
         if size is None:
             continue
-        whole = size.at(free.time)
+        whole = size.read_at(free.time)
         with np.errstate(invalid="ignore", divide="ignore"):
             used = np.where(whole > 0, 1 - free.value / whole, np.nan)
         full = used >= numbers["info"]
         if full.any() and _concerns(case, free.node, free.part, numbers):
             most = float(np.nanmax(used))
             span = int(free.time[full][0]), int(free.time[full][-1]) + max(free.interval, 1)
-            text = f"{free.part or 'a filesystem'} was {amount(most, '1')} full"
-            evidence = free.evidence(text, most, numbers["info"], "1", time=int(free.time[np.nanargmax(used)]))
+            text = f"{free.part or 'a filesystem'} was {format_amount(most, '1')} full"
+            evidence = free.cite(text, most, numbers["info"], "1", time=int(free.time[np.nanargmax(used)]))
             subject = Subject("filesystem", f"{free.node}:{free.part}")
-            sentence = f"{case.name_of_subject(subject)} was {amount(most, '1')} full"
-            yield rule.finding(subject, _severity(most, numbers), span, [evidence], 0.95, sentence=sentence)
+            sentence = f"{case.name_subject(subject)} was {format_amount(most, '1')} full"
+            yield rule.report(subject, _severity(most, numbers), span, [evidence], 0.95, sentence=sentence)
 
 
 def _concerns(case: Case, node: str, mount: str, numbers: Numbers) -> bool:

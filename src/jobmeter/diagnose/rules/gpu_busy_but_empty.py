@@ -6,8 +6,8 @@ import numpy as np
 
 from jobmeter.diagnose.devices import PREFIXES, read_level_beside
 from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import Signal, device, make_metric_evidence
-from jobmeter.diagnose.wording import amount, title
+from jobmeter.diagnose.signal import Signal, make_metric_evidence, name_device
+from jobmeter.diagnose.wording import find_title, format_amount
 from jobmeter.model.batch import Float64s
 from jobmeter.query.stretches import Stretch
 
@@ -31,17 +31,17 @@ _OFTEN = 0.9
 def gpu_busy_but_empty(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find high utilization beside few active multiprocessors, idle tensor cores, little power or empty memory."""
     for prefix in PREFIXES:
-        for signal in case.levels(f"{prefix}.utilization", numbers, reaching=numbers["busy"]):
-            is_busy = case.stretch(signal, signal.value >= numbers["busy"], numbers) is not None
+        for signal in case.average_signals(f"{prefix}.utilization", numbers, reaching=numbers["busy"]):
+            is_busy = case.find_stretch(signal, signal.value >= numbers["busy"], numbers) is not None
             signs = list(_signs(case, prefix, signal, numbers)) if is_busy else []
             if signs:
                 start, end = min(stretch.start for stretch, _ in signs), max(stretch.end for stretch, _ in signs)
                 evidence = [one for _, one in signs]
-                usual = amount(float(signal.during(signs[0][0]).mean()), "1")
-                sentence = f"{case.name_of(signal)} is busy for {usual} of the time, but {evidence[0].text}"
+                usual = format_amount(float(signal.select_values(signs[0][0]).mean()), "1")
+                sentence = f"{case.name_signal(signal)} is busy for {usual} of the time, but {evidence[0].text}"
                 confidence = min(0.95, 0.6 + 0.15 * len(signs))
                 span = start, end
-                yield rule.finding(device(signal), Severity.WARNING, span, evidence, confidence, sentence=sentence)
+                yield rule.report(name_device(signal), Severity.WARNING, span, evidence, confidence, sentence=sentence)
 
 
 def _signs(case: Case, prefix: str, signal: Signal, numbers: Numbers) -> Iterator[tuple[Stretch, Evidence]]:
@@ -53,11 +53,11 @@ def _signs(case: Case, prefix: str, signal: Signal, numbers: Numbers) -> Iterato
             value = None if value is None or most is None else value / np.where(most > 0, most, np.nan)
         if value is None or (name == "tensor.active" and not _is_used(value, numbers)):
             continue
-        longest = case.stretch(signal, (signal.value >= numbers["busy"]) & (value < limit), numbers)
+        longest = case.find_stretch(signal, (signal.value >= numbers["busy"]) & (value < limit), numbers)
         if longest is not None:
             mean = float(np.nanmean(value[longest.first : longest.last + 1]))
-            text = f"draws {amount(mean, '1')} of its power limit"
-            text = text if name == "power" else f"its {title(metric)} is {amount(mean, '1')}"
+            text = f"draws {format_amount(mean, '1')} of its power limit"
+            text = text if name == "power" else f"its {find_title(metric)} is {format_amount(mean, '1')}"
             yield (
                 longest,
                 make_metric_evidence(metric, text, mean, limit, "1", time=longest.start, replica=signal.replica),

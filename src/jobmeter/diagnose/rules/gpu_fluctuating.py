@@ -8,7 +8,7 @@ import numpy as np
 from jobmeter.diagnose.devices import BUSY, measure_load, works
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, make_metric_evidence
-from jobmeter.diagnose.wording import amount, minutes
+from jobmeter.diagnose.wording import format_amount, format_length
 
 _BURSTS = 0.95
 
@@ -42,12 +42,12 @@ def gpu_fluctuating(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         float(np.median([getattr(one, name) for one in found])) for name in ("idle", "level", "cycle")
     )
     devices = "device swings" if len(found) == 1 else "devices swing"
-    text = f"{len(found)} {devices} between {amount(level, '1')} and idle every {minutes(cycle)}, "
-    text += f"idle for {amount(idle, '1')} of the time"
+    text = f"{len(found)} {devices} between {format_amount(level, '1')} and idle every {format_length(cycle)}, "
+    text += f"idle for {format_amount(idle, '1')} of the time"
     evidence = make_metric_evidence(used[0].metric, text, idle, numbers["least"], "1")
     span = case.skip_warm_up(numbers)
     severity = Severity.WARNING if idle >= numbers["much"] else Severity.INFO
-    yield rule.finding(case.subject, severity, (span.start_ms, span.end_ms), [evidence], 0.85)
+    yield rule.report(case.subject, severity, (span.start_ms, span.end_ms), [evidence], 0.85)
 
 
 def _bursts(signal: Signal, numbers: Numbers) -> Bursts | None:
@@ -68,7 +68,7 @@ def _windows(signal: Signal, numbers: Numbers) -> Iterator[Signal]:
     count = int((end - start) // numbers["hold"])
     length = (end - start) / count if count else 0.0
     for at in range(count):
-        part = signal.within(int(start + at * length), int(start + (at + 1) * length))
+        part = signal.cut(int(start + at * length), int(start + (at + 1) * length))
         if len(part) > 1 and int((part.until - part.time).sum()) >= numbers["coverage"] * length:
             yield part
 

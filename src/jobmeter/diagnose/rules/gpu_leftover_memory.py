@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import Member, Signal, device
-from jobmeter.diagnose.wording import amount_of, minutes
+from jobmeter.diagnose.signal import Member, Signal, name_device
+from jobmeter.diagnose.wording import format_length, format_metric_amount
 
 _MEMORY, _PROCESSES, _FOREIGN, _BUSY = "gpu.memory.usage", "gpu.processes", "gpu.processes.foreign", "gpu.utilization"
 
@@ -25,20 +25,20 @@ def gpu_leftover_memory(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             processes, foreign, busy = (signals.get(name, {}).get(member) for name in (_PROCESSES, _FOREIGN, _BUSY))
             if processes is None or foreign is None:
                 continue
-            there = foreign.at(memory.time)
-            true = (memory.value > numbers["memory"]) & (processes.at(memory.time) <= there)
+            there = foreign.read_at(memory.time)
+            true = (memory.value > numbers["memory"]) & (processes.read_at(memory.time) <= there)
             if busy is not None:
-                true &= ~(busy.at(memory.time) > numbers["idle"])
-            longest = case.stretch(memory, true, numbers)
+                true &= ~(busy.read_at(memory.time) > numbers["idle"])
+            longest = case.find_stretch(memory, true, numbers)
             if longest is None:
                 continue
             part = slice(longest.first, longest.last + 1)
             used, strangers = float(np.median(memory.value[part])), bool(np.nanmax(there[part]) > 0)
             beside = "the processes there belong to no job" if strangers else "no process is there"
-            text = f"{case.name_of(memory)} has {amount_of(_MEMORY, used)} of memory in use for "
-            text += f"{minutes(longest.length)}, but {beside}"
-            evidence = memory.evidence(text, used, numbers["memory"], "By", time=longest.start)
-            yield rule.finding(device(memory), Severity.WARNING, (longest.start, longest.end), [evidence], 0.85)
+            text = f"{case.name_signal(memory)} has {format_metric_amount(_MEMORY, used)} of memory in use for "
+            text += f"{format_length(longest.length)}, but {beside}"
+            evidence = memory.cite(text, used, numbers["memory"], "By", time=longest.start)
+            yield rule.report(name_device(memory), Severity.WARNING, (longest.start, longest.end), [evidence], 0.85)
 
 
 def _select_job_signals(case: Case) -> Mapping[str, Mapping[Member, Signal]]:
@@ -58,6 +58,6 @@ def _select_node_signals(case: Case) -> Mapping[str, Mapping[Member, Signal]]:
 def _cut_to_allocations(case: Case, signal: Signal) -> Iterator[Signal]:
     for one in case.view.allocations:
         if (one.node, one.device) == (signal.node, signal.device):
-            part = signal.within(one.start, case.span.end_ms if one.end is None else one.end)
+            part = signal.cut(one.start, case.span.end_ms if one.end is None else one.end)
             if len(part):
                 yield part

@@ -5,7 +5,7 @@ import numpy as np
 from jobmeter.diagnose.devices import BUSY, measure_load, works
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.wording import amount
+from jobmeter.diagnose.wording import format_amount
 
 
 @Rule(
@@ -25,6 +25,9 @@ def gpu_low_util(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     if mean < numbers["yellow"]:
         severity = Severity.WARNING if mean <= numbers["red"] else Severity.INFO
         devices = "device in use computes" if len(used) == 1 else "devices in use compute"
-        text = f"{len(used)} {devices} at {amount(mean, '1')} on average; below {amount(numbers['yellow'], '1')} is low"
+        text = (
+            f"{len(used)} {devices} at {format_amount(mean, '1')} on average; below "
+            f"{format_amount(numbers['yellow'], '1')} is low"
+        )
         evidence = make_metric_evidence(used[0].metric, text, mean, numbers["yellow"], "1")
-        yield rule.finding(case.subject, severity, (span.start_ms, span.end_ms), [evidence], 0.9)
+        yield rule.report(case.subject, severity, (span.start_ms, span.end_ms), [evidence], 0.9)

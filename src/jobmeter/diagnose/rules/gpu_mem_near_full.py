@@ -2,7 +2,7 @@
 
 from jobmeter.diagnose.memory import find_near_limits
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import device
+from jobmeter.diagnose.signal import name_device
 
 
 @Rule(
@@ -13,4 +13,4 @@ from jobmeter.diagnose.signal import device
 )
 def gpu_mem_near_full(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find memory near its limit."""
-    return find_near_limits(rule, case, numbers, subject_of=device, severity=Severity.INFO)
+    return find_near_limits(rule, case, numbers, subject_of=name_device, severity=Severity.INFO)

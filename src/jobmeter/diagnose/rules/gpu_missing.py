@@ -5,10 +5,10 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from jobmeter.diagnose.causes import event_evidence
+from jobmeter.diagnose.causes import make_event_evidence
 from jobmeter.diagnose.rule import Case, Evidence, Finding, Findings, Numbers, Rule, Severity, Subject
-from jobmeter.diagnose.signal import device
-from jobmeter.diagnose.wording import minutes
+from jobmeter.diagnose.signal import name_device
+from jobmeter.diagnose.wording import format_length
 from jobmeter.model.device import STATES, DeviceState
 from jobmeter.model.event import DEVICE_HANGS, DRIVER_MISMATCH, GPU_BACK, GPU_LOST, GPU_NOT_PERMITTED, Event
 
@@ -44,19 +44,19 @@ def gpu_missing(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: 
         code = min(ceil(float(signal.value[missing].max()) - 1e-9), len(STATES) - 1)
         raised |= {(signal.node, signal.device), (signal.node, "")}
         own = [*events.get((signal.node, ""), ()), *events.get((signal.node, signal.device), ())]
-        text = f"it was not measured for {minutes(int(missing.sum()) * interval)}: {STATES[code]}"
-        head = signal.evidence(text, float(code), 0.0, "", time=span[0])
-        found = _finding(rule, device(signal), STATES[code], span, [head, *map(event_evidence, own)])
-        yield replace(found, sentence=f"{case.name_of(signal)} is not measured: {STATES[code]}")
+        text = f"it was not measured for {format_length(int(missing.sum()) * interval)}: {STATES[code]}"
+        head = signal.cite(text, float(code), 0.0, "", time=span[0])
+        found = _finding(rule, name_device(signal), STATES[code], span, [head, *map(make_event_evidence, own)])
+        yield replace(found, sentence=f"{case.name_signal(signal)} is not measured: {STATES[code]}")
     for (node, name), own in events.items():
         if (node, name) in raised:
             continue
         first = own[0]
         span = first.time, max(one.time for one in own)
         subject = Subject("device", f"{node}/{name}") if name else Subject("node", node)
-        found = _finding(rule, subject, _STATES[first.reason], span, [*map(event_evidence, own)])
+        found = _finding(rule, subject, _STATES[first.reason], span, [*map(make_event_evidence, own)])
         if first.replica:
-            sentence = f"{case.name_at(first.replica, node, name)}: {first.message}"
+            sentence = f"{case.name_member(first.replica, node, name)}: {first.message}"
             found = replace(found, sentence=sentence, replicas=[first.replica])
         yield found
 
@@ -65,7 +65,7 @@ def _finding(
     rule: Rule, subject: Subject, state: DeviceState, span: tuple[int, int], evidence: Sequence[Evidence]
 ) -> Finding:
     severity = Severity.WARNING if state.usable else Severity.CRITICAL
-    found = rule.finding(subject, severity, span, evidence[: _MOST_EVENTS + 1], 0.95)
+    found = rule.report(subject, severity, span, evidence[: _MOST_EVENTS + 1], 0.95)
     return replace(found, advice=_UNMEASURED) if state.usable else found
 
 

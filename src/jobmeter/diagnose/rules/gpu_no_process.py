@@ -2,8 +2,8 @@
 
 from jobmeter.diagnose.devices import BUSY, measure_load
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import device
-from jobmeter.diagnose.wording import minutes
+from jobmeter.diagnose.signal import name_device
+from jobmeter.diagnose.wording import format_length
 
 
 @Rule(
@@ -17,14 +17,16 @@ from jobmeter.diagnose.wording import minutes
 def gpu_no_process(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find devices without a process in the driver's list for long, which compute nothing meanwhile."""
     load = {one.member: one for one in measure_load(case, numbers)}
-    for signal in case.signals("gpu.processes", numbers):
+    for signal in case.select_signals("gpu.processes", numbers):
         none = signal.value <= 0
         if signal.member in load:
-            none &= ~(load[signal.member].at(signal.time) > numbers["idle"])
-        longest = case.stretch(signal, none, numbers)
+            none &= ~(load[signal.member].read_at(signal.time) > numbers["idle"])
+        longest = case.find_stretch(signal, none, numbers)
         if longest is None:
             continue
         severity = Severity.CRITICAL if longest.length >= numbers["critical"] else Severity.WARNING
-        text = f"{case.name_of(signal)} has had no process for {minutes(longest.length)}, though the job has it"
-        evidence = signal.evidence(text, 0.0, 1.0, "{process}", time=longest.start)
-        yield rule.finding(device(signal), severity, (longest.start, longest.end), [evidence], 0.9)
+        text = (
+            f"{case.name_signal(signal)} has had no process for {format_length(longest.length)}, though the job has it"
+        )
+        evidence = signal.cite(text, 0.0, 1.0, "{process}", time=longest.start)
+        yield rule.report(name_device(signal), severity, (longest.start, longest.end), [evidence], 0.9)

@@ -22,8 +22,8 @@ def gpu_partly_unused(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     idle = [one for one in signals if not works(one, numbers)]
     if not idle or len(idle) == len(signals) or span.length_ms < numbers["hold"]:
         return
-    names = ", ".join(case.name_of(one) for one in idle[:_NAMED]) + (", ..." if len(idle) > _NAMED else "")
+    names = ", ".join(case.name_signal(one) for one in idle[:_NAMED]) + (", ..." if len(idle) > _NAMED else "")
     text = f"{len(idle)} of {len(signals)} devices never worked: {names}"
     evidence = make_metric_evidence(idle[0].metric, text, float(max(one.mean for one in idle)), numbers["idle"], "1")
-    found = rule.finding(case.subject, Severity.WARNING, (span.start_ms, span.end_ms), [evidence], 0.95)
+    found = rule.report(case.subject, Severity.WARNING, (span.start_ms, span.end_ms), [evidence], 0.95)
     yield replace(found, replicas=list(dict.fromkeys(one.replica for one in idle if one.replica)))

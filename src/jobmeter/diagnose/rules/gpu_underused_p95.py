@@ -3,7 +3,7 @@
 from jobmeter.diagnose.devices import BUSY, find_low_level
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.wording import amount
+from jobmeter.diagnose.wording import format_amount
 
 
 @Rule(
@@ -19,8 +19,8 @@ def gpu_underused_p95(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         return
     used, level = found
     devices = "1 device in use" if len(used) == 1 else f"{len(used)} devices in use"
-    text = f"{devices}: the 95th percentile of utilization is {amount(level, '1')}; "
-    text += f"below {amount(numbers['busiest'], '1')} is low"
+    text = f"{devices}: the 95th percentile of utilization is {format_amount(level, '1')}; "
+    text += f"below {format_amount(numbers['busiest'], '1')} is low"
     evidence = make_metric_evidence(used[0].metric, text, level, numbers["busiest"], "1")
     span = case.skip_warm_up(numbers)
-    yield rule.finding(case.subject, Severity.INFO, (span.start_ms, span.end_ms), [evidence], 0.85)
+    yield rule.report(case.subject, Severity.INFO, (span.start_ms, span.end_ms), [evidence], 0.85)

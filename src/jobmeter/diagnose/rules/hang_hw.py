@@ -8,7 +8,7 @@ import numpy as np
 from jobmeter.diagnose.devices import PREFIXES
 from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Signal, make_metric_evidence
-from jobmeter.diagnose.wording import amount_of, title
+from jobmeter.diagnose.wording import find_title, format_metric_amount
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.event import STACK_EVIDENCE, Level
@@ -41,7 +41,7 @@ class Still(msgspec.Struct, frozen=True):
     fell: bool
 
 
-def suspects(case: Case, numbers: Numbers) -> int | None:
+def find_standstill(case: Case, numbers: Numbers) -> int | None:
     """Return the time since which all ranks of a job stand still, for at least a minute; None if they move."""
     still = _find_suspicious(case, numbers)
     return _begin(still) if still else None
@@ -111,7 +111,7 @@ def _measure_standstill(kind: str, signal: Signal, numbers: Numbers, hold_ms: fl
     """Return the start of a signal's final level; None if the level changes, or if it is shorter than the hold time."""
     end = signal.span[1]
     usual = 0.0 if is_open else _find_usual_level(signal.value)
-    tail = signal.within(end - int(hold_ms), end).value
+    tail = signal.cut(end - int(hold_ms), end).value
     level = float(np.median(tail)) if len(tail) else 0.0
     if len(tail) < 2 or float(_find_stays(kind, tail, level, usual, numbers).mean()) < numbers["steady"]:
         return None
@@ -121,7 +121,7 @@ def _measure_standstill(kind: str, signal: Signal, numbers: Numbers, hold_ms: fl
     if not stretches or stretches[-1].end < end - 2 * signal.interval:
         return None
     since = stretches[-1].start
-    earlier = signal.within(0, since).value
+    earlier = signal.cut(0, since).value
     before = float(np.median(earlier)) if len(earlier) > 2 else np.nan
     quiet = level <= _get_zero_limit(kind, np.nan_to_num(before), numbers)
     return Still(kind, signal, since, level, before, quiet, quiet and before >= numbers[f"work_{kind}"])
@@ -172,14 +172,14 @@ def _name_ranks(case: Case, still: Sequence[Still]) -> str:
     names = {one.signal.replica for one in still}
     if len(names) > 1:
         return f"All {len(names)} ranks stand still"
-    return f"{case.name_of_subject(Subject('replica', names.pop()))} stands still"
+    return f"{case.name_subject(Subject('replica', names.pop()))} stands still"
 
 
 def _describe_activity(still: Sequence[Still]) -> str:
     """Describe the ranks' activity meanwhile."""
     busy = [one.level for one in still if one.kind == "busy"]
     if busy and max(busy) > _SPINS:
-        level = amount_of("gpu.utilization", max(busy))
+        level = format_metric_amount("gpu.utilization", max(busy))
         return f"devices are busy at {level} with a collective that does not end, and no data moves"
     return "they use no CPU, move no data, and their devices are idle" if busy else "no CPU is used and no data moves"
 
@@ -191,9 +191,9 @@ def _evidence(still: Sequence[Still], start: int) -> Iterator[Evidence]:
         own = [one for one in chosen if one.signal.metric == metric]
         level = float(np.median([one.level for one in own]))
         before = float(np.median([one.before for one in own]))
-        text = f"{title(metric)}: {amount_of(metric, level)}"
+        text = f"{find_title(metric)}: {format_metric_amount(metric, level)}"
         if not np.isnan(before):
-            text += f", before that {amount_of(metric, before)}"
+            text += f", before that {format_metric_amount(metric, before)}"
         unit = CATALOG[metric].answer_unit
         yield make_metric_evidence(
             metric, text, level, None if np.isnan(before) else float(f"{before:.6g}"), unit, time=start
@@ -208,7 +208,7 @@ def _evidence(still: Sequence[Still], start: int) -> Iterator[Evidence]:
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     metrics=tuple(metric for metrics in _KINDS.values() for metric in metrics),
     running=True,
-    suspects=suspects,
+    suspects=find_standstill,
     waits=True,
     hides=frozenset({"gpu_busy_but_empty", "gpu_idle_allocated", "gpu_low_util", "cpu_bound_input", "cpu_overrequest"}),
 )
@@ -225,4 +225,4 @@ def hang_hw(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     if still:
         span, evidence = (_begin(still), _end(still)), list(_evidence(still, _begin(still)))
         sentence = f"{_name_ranks(case, still)}: {_describe_activity(still)}"
-        yield rule.finding(case.subject, Severity.CRITICAL, span, evidence, 0.85, sentence=sentence)
+        yield rule.report(case.subject, Severity.CRITICAL, span, evidence, 0.85, sentence=sentence)

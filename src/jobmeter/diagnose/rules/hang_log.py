@@ -3,12 +3,12 @@
 import numpy as np
 
 from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, quote_line
-from jobmeter.diagnose.wording import minutes
+from jobmeter.diagnose.wording import format_length
 from jobmeter.model.job import JobState
 from jobmeter.model.time import NS_PER_MS
 
 
-def suspects(case: Case, numbers: Numbers) -> int | None:
+def find_silence(case: Case, numbers: Numbers) -> int | None:
     """Return the time since which a job of several ranks writes nothing; None if it writes.
 
     The time is shorter than the one that makes a finding.
@@ -44,7 +44,7 @@ def _is_regular(case: Case, numbers: Numbers, silence: int) -> bool:
     advice="Look where each rank is (jobmeter diagnose JOB --stacks); see hang_hw.",
     source="https://help.aliyun.com/zh/pai/user-guide/aimaster-elastic-automatic-fault-tolerance-engine",
     running=True,
-    suspects=suspects,
+    suspects=find_silence,
     waits=True,
 )
 def hang_log(rule: Rule, case: Case, numbers: Numbers) -> Findings:
@@ -53,6 +53,6 @@ def hang_log(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     if start is None:
         return
     last = case.lines[-1]
-    text = f"no rank has written anything for {minutes(end - start)}; the last line: {quote_line(last.text)}"
+    text = f"no rank has written anything for {format_length(end - start)}; the last line: {quote_line(last.text)}"
     evidence = Evidence(kind="log", text=text, time=start, replica=last.replica)
-    yield rule.finding(case.subject, Severity.WARNING, (start, end), [evidence], 0.7)
+    yield rule.report(case.subject, Severity.WARNING, (start, end), [evidence], 0.7)

@@ -1,8 +1,8 @@
 """Memory of a replica grows on a straight line without an end."""
 
-from jobmeter.diagnose.memory import leaks
+from jobmeter.diagnose.memory import find_leaks
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule
-from jobmeter.diagnose.signal import replica
+from jobmeter.diagnose.signal import name_replica
 
 
 @Rule(
@@ -13,4 +13,4 @@ from jobmeter.diagnose.signal import replica
 )
 def host_mem_leak(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find memory that grows on a straight line."""
-    return leaks(rule, case, numbers, subject_of=replica, limit_by_record=True)
+    return find_leaks(rule, case, numbers, subject_of=name_replica, limit_by_record=True)

@@ -2,7 +2,7 @@
 
 from jobmeter.diagnose.memory import find_near_limits
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import replica
+from jobmeter.diagnose.signal import name_replica
 
 
 @Rule(
@@ -14,4 +14,4 @@ from jobmeter.diagnose.signal import replica
 )
 def host_mem_near_limit(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find memory near its limit."""
-    return find_near_limits(rule, case, numbers, subject_of=replica, severity=Severity.WARNING)
+    return find_near_limits(rule, case, numbers, subject_of=name_replica, severity=Severity.WARNING)

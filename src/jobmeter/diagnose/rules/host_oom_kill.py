@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from jobmeter.diagnose.causes import event_evidence, line_evidence
-from jobmeter.diagnose.incidents import IncidentReport, incidents
-from jobmeter.diagnose.lives import Death, deaths
+from jobmeter.diagnose.causes import make_event_evidence, make_line_evidence
+from jobmeter.diagnose.incidents import IncidentReport, group_incidents
+from jobmeter.diagnose.lives import Death, list_deaths
 from jobmeter.diagnose.rule import (
     MOST_LINES,
     Case,
@@ -19,7 +19,7 @@ from jobmeter.diagnose.rule import (
     Weight,
     quote_line,
 )
-from jobmeter.diagnose.wording import amount, format_count
+from jobmeter.diagnose.wording import format_amount, format_count
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import NS_PER_MS
 
@@ -55,7 +55,7 @@ def host_oom_kill(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     for name, report in _reports(case, numbers):
         reports.setdefault(name, []).append(report)
     for name in dict.fromkeys((*counted_kills, *reports)):
-        happened = incidents(reports.get(name, ()), numbers["kill"])
+        happened = group_incidents(reports.get(name, ()), numbers["kill"])
         kills, evidence = counted_kills.get(name, (0, []))
         evidence = [*evidence, *(one.evidence for some in happened for one in some)]
         yield _finding(rule, case, name, max(kills, len(happened)), evidence)
@@ -71,14 +71,14 @@ def _count_kills(case: Case) -> Iterator[tuple[str, tuple[int, list[Evidence]]]]
             count = int(signal.value[grown].sum())
             text = f"the kernel counted {format_count(count, 'killed process', 'killed processes')}"
             first = int(signal.time[grown][0])
-            yield signal.replica, (count, [signal.evidence(text, count, 0.0, "{process}", time=first)])
+            yield signal.replica, (count, [signal.cite(text, count, 0.0, "{process}", time=first)])
 
 
 def _reports(case: Case, numbers: Numbers) -> Iterator[tuple[str, IncidentReport]]:
     """Yield each report of a kill with its replica, "" for the job."""
     for event in case.events:
         if event.source != "state" and _REASON.search(event.reason):
-            yield event.replica, IncidentReport.of_event(event, event_evidence(event))
+            yield event.replica, IncidentReport.from_event(event, make_event_evidence(event))
     for replica in case.view.replicas:
         if _REASON.search(replica.reason):
             end = case.span.end_ms if replica.end is None else replica.end
@@ -87,7 +87,7 @@ def _reports(case: Case, numbers: Numbers) -> Iterator[tuple[str, IncidentReport
     for name, line in _lines(case, numbers):
         found = _LINE.search(line.text[:4_000])
         form = _VARYING.sub("", found[0]) if found else ""
-        yield name, IncidentReport.of_line(line, line_evidence(line), form)
+        yield name, IncidentReport.from_line(line, make_line_evidence(line), form)
 
 
 def _lines(case: Case, numbers: Numbers) -> Iterator[tuple[str, LogLine]]:
@@ -96,7 +96,7 @@ def _lines(case: Case, numbers: Numbers) -> Iterator[tuple[str, LogLine]]:
     A replica's own output counts only if the replica failed: a program can print anything. A kernel line without a job
     counts for the replica that SIGKILL ended on that node at that time.
     """
-    dead = deaths(case, numbers)
+    dead = list_deaths(case, numbers)
     failed = {death.subject.name if death.subject.kind == "replica" else "" for death in dead}
     for line in case.lines:
         text = line.text[:4_000]
@@ -133,14 +133,14 @@ def _finding(rule: Rule, case: Case, replica: str, kills: int, evidence: list[Ev
     )
     if used is not None:
         most, allowed = float(used.value.max()), None if limit is None else float(limit.value[-1])
-        of = "" if allowed is None else f" of {amount(allowed, 'By')} allowed"
-        evidence = [*evidence, used.evidence(f"it was seen with {amount(most, 'By')}{of}", most, allowed, "By")]
+        of = "" if allowed is None else f" of {format_amount(allowed, 'By')} allowed"
+        evidence = [*evidence, used.cite(f"it was seen with {format_amount(most, 'By')}{of}", most, allowed, "By")]
     times = [one.time for one in evidence if one.time is not None]
     span = min(times, default=case.span.end_ms), max(times, default=case.span.end_ms)
     subject = Subject("replica", replica) if replica else case.subject
-    who = f"{case.name_of_subject(subject)}: " if replica else ""
+    who = f"{case.name_subject(subject)}: " if replica else ""
     sentence = f"{who}memory ran out, and the kernel killed processes"
     head = Evidence(
         kind="status", text=f"{format_count(kills, 'process was', 'processes were')} killed", value=float(kills)
     )
-    return rule.finding(subject, Severity.CRITICAL, span, [head, *evidence][:MOST_LINES], 0.97, sentence=sentence)
+    return rule.report(subject, Severity.CRITICAL, span, [head, *evidence][:MOST_LINES], 0.97, sentence=sentence)

@@ -1,9 +1,9 @@
 """A replica waits for storage while its devices (without any: its CPU) have little to do."""
 
-from jobmeter.diagnose.devices import BUSY, average_replica, bound, measure_load
+from jobmeter.diagnose.devices import BUSY, average_replica, find_input_bound, measure_load
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import Signal, replica
-from jobmeter.diagnose.wording import amount, title
+from jobmeter.diagnose.signal import Signal, name_replica
+from jobmeter.diagnose.wording import find_title, format_amount
 
 
 @Rule(
@@ -25,32 +25,32 @@ def io_bound_input(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         waiting = waiting or next((one for who, one in cpus.items() if who[0] == io.replica), None)
         if waiting is None:
             continue
-        beside = waiting.at(io.time)
+        beside = waiting.read_at(io.time)
         waits = (io.value > numbers["io"]) & (beside < limit)
-        longest = bound(io, waits, numbers)
+        longest = find_input_bound(io, waits, numbers)
         if longest is None:
             continue
         inside = slice(longest.first, longest.last + 1)
         share = float(io.value[inside][waits[inside]].mean())
         rest = float(beside[inside][waits[inside]].mean())
-        text = f"{case.name_of(io)} waits for storage for {amount(share, '1')} of the time"
+        text = f"{case.name_signal(io)} waits for storage for {format_amount(share, '1')} of the time"
         evidence = [
-            io.evidence(text, share, numbers["io"], "1", time=longest.start),
-            waiting.evidence(f"{title(waiting.metric)}: {amount(rest, '1')} meanwhile", rest, limit, "1"),
+            io.cite(text, share, numbers["io"], "1", time=longest.start),
+            waiting.cite(f"{find_title(waiting.metric)}: {format_amount(rest, '1')} meanwhile", rest, limit, "1"),
         ]
         confidence = 0.9 if gpu and not io.node else 0.7
-        yield rule.finding(replica(io), Severity.WARNING, (longest.start, longest.end), evidence, confidence)
+        yield rule.report(name_replica(io), Severity.WARNING, (longest.start, longest.end), evidence, confidence)
 
 
 def _pressure(case: Case, numbers: Numbers) -> list[Signal]:
     """Return the pressure of each replica: its own, else the pressure of a node with only this replica."""
-    own = case.signals("pressure.io", numbers)
+    own = case.select_signals("pressure.io", numbers)
     if own:
         return own
     by_node: dict[str, list[str]] = {}
     for member in case.view.replicas:
         by_node.setdefault(member.node, []).append(member.name)
-    shared = case.of_nodes("node.pressure.io", numbers)
+    shared = case.select_node_signals("node.pressure.io", numbers)
     return [
         Signal(one.metric, one.time, one.value, by_node[one.node][0], one.node)
         for one in shared

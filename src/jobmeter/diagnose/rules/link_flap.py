@@ -2,10 +2,10 @@
 
 import re
 
-from jobmeter.diagnose.causes import line_evidence
-from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, incidents
+from jobmeter.diagnose.causes import make_line_evidence
+from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, group_incidents
 from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
-from jobmeter.diagnose.wording import often
+from jobmeter.diagnose.wording import format_times
 
 _NAME = r"(?P<link>[a-z][\w.@-]*\d[\w.@-]*)"
 _DOWN = re.compile(
@@ -45,13 +45,15 @@ def link_flap(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         link = next(name for name in match.groups() if name) if match else ""
         if match and not _NO_FABRIC.match(link):
             driver = _VARYING.sub("", text[: match.start()])
-            downs.setdefault((line.node, link), []).append(IncidentReport.of_line(line, line_evidence(line), driver))
+            downs.setdefault((line.node, link), []).append(
+                IncidentReport.from_line(line, make_line_evidence(line), driver)
+            )
     for (node, link), reports in downs.items():
-        happened = incidents(reports)
+        happened = group_incidents(reports)
         if len(happened) < numbers["downs"]:
             continue
         read = " in the lines that were read" if len(happened) > 1 else ""
-        text = f"the link went down {often(len(happened))}{read}"
+        text = f"the link went down {format_times(len(happened))}{read}"
         head = Evidence(kind="status", text=text, value=float(len(happened)), limit=numbers["downs"], unit="{time}")
         severity = Severity.CRITICAL if _FABRIC.match(link) else Severity.WARNING
         subject = Subject("link", f"{node}/{link}")

@@ -6,13 +6,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.diagnose.devices import PREFIXES
-from jobmeter.diagnose.peers import Peers, peers_of
+from jobmeter.diagnose.peers import Peers, iterate_peers
 from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import Signal, median
-from jobmeter.diagnose.wording import amount, title
+from jobmeter.diagnose.signal import Signal, compute_median
+from jobmeter.diagnose.wording import find_title, format_amount
 from jobmeter.model.batch import Float64s
 from jobmeter.model.catalog import CATALOG
-from jobmeter.query.stretches import steady_stretches
+from jobmeter.query.stretches import find_steady_stretches
 
 _TAIL = 1 / 16
 """Share of the devices at either end that do not count, at least one: a single slow device is a straggler."""
@@ -33,13 +33,13 @@ def load_imbalance_gpu(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     utilization.
     """
     for prefix in PREFIXES:
-        busy = case.signals(f"{prefix}.utilization", numbers)
-        active = case.signals(f"{prefix}.sm.active", numbers)
+        busy = case.select_signals(f"{prefix}.utilization", numbers)
+        active = case.select_signals(f"{prefix}.sm.active", numbers)
         if busy and _find_usual_level(busy) < numbers["saturated"]:
             continue  # Nobody waits for the others: replicas of a service have their own loads.
         signals = active if active and len(active) >= len(busy) else busy
         metric = signals[0].metric if signals else ""
-        for scales in peers_of(
+        for scales in iterate_peers(
             {metric: signals} if signals else {}, [metric], numbers["devices"], {metric: 0}, numbers
         ):
             found = _imbalance(rule, case, scales[0], metric, numbers)
@@ -59,11 +59,11 @@ def _imbalance(rule: Rule, case: Case, peers: Peers, metric: str, numbers: Numbe
     tail = max(1, int(_TAIL * len(order)))
     low, high = order[tail : tail + max(1, len(order) // 8)], order[len(order) // 2 : len(order) - tail]
     measured = ~(np.isnan(value[low]).all(axis=0) | np.isnan(value[high]).all(axis=0))
-    less, more = median(value[low][:, measured]), median(value[high][:, measured])
+    less, more = compute_median(value[low][:, measured]), compute_median(value[high][:, measured])
     # Devices that are idle, or that all wait, do not share work unevenly.
     apart = (more - less > numbers["apart"] * more) & (less > numbers["idle"]) & (more > numbers["waiting"])
     begin = peers.length * np.flatnonzero(measured)
-    stretches = steady_stretches(begin, begin + peers.length, apart, numbers["hold"], numbers["share"])
+    stretches = find_steady_stretches(begin, begin + peers.length, apart, numbers["hold"], numbers["share"])
     taking_turns = float(np.mean(less - more > numbers["apart"] * less)) > 1 - numbers["share"]
     if not stretches or taking_turns:
         return None
@@ -72,13 +72,14 @@ def _imbalance(rule: Rule, case: Case, peers: Peers, metric: str, numbers: Numbe
     mine, usual = float(less[inside].mean()), float(more[inside].mean())
     time = peers.time[measured]
     span = int(time[longest.first]), int(time[longest.last]) + peers.length
-    names = ", ".join(case.name_of(peers.signals[row]) for row in order[:_NAMED])
+    names = ", ".join(case.name_signal(peers.signals[row]) for row in order[:_NAMED])
     text = (
-        f"{len(order)} devices share the work unevenly: the least busy ones ({names}, ...) are at {amount(mine, '1')}, "
-        f"the busier half at {amount(usual, '1')} ({title(metric)})"
+        f"{len(order)} devices share the work unevenly: the least busy ones ({names}, ...) are at "
+        f"{format_amount(mine, '1')}, "
+        f"the busier half at {format_amount(usual, '1')} ({find_title(metric)})"
     )
-    evidence = peers.signals[order[0]].evidence(text, mine, usual, CATALOG[metric].answer_unit, time=span[0])
-    return rule.finding(case.subject, Severity.WARNING, span, [replace(evidence, replica="")], 0.8)
+    evidence = peers.signals[order[0]].cite(text, mine, usual, CATALOG[metric].answer_unit, time=span[0])
+    return rule.report(case.subject, Severity.WARNING, span, [replace(evidence, replica="")], 0.8)
 
 
 def _sort_by_level(value: Float64s) -> list[int]:

@@ -1,10 +1,10 @@
 """A memory limit lies far above the most that a replica of its role ever uses."""
 
 from jobmeter.diagnose.memory import limit_of
-from jobmeter.diagnose.peers import role
+from jobmeter.diagnose.peers import name_role
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import Signal, replica
-from jobmeter.diagnose.wording import amount
+from jobmeter.diagnose.signal import Signal, name_replica
+from jobmeter.diagnose.wording import format_amount
 
 _USED, _PEAK, _LIMIT, _TOTAL = "memory.usage", "memory.peak", "memory.limit", "node.memory.total"
 
@@ -27,18 +27,21 @@ def mem_overrequest(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     nodes = {one.name: one.node for one in case.view.replicas}
     found: list[tuple[Signal, float, float]] = []
     needed: set[str] = set()
-    for signal in case.signals(_USED, numbers):
+    for signal in case.select_signals(_USED, numbers):
         limit = limit_of(case.means.get(_LIMIT, ()), signal, case.job.limits.get(_LIMIT)) or 0.0
         measured = (whole[signal.member], peaks.get(signal.member))
         most = max(float(one.value.max()) for one in measured if one is not None and len(one))
         if most >= numbers["use"] * limit > 0:
-            needed.add(role(signal))
+            needed.add(name_role(signal))
         start, end = signal.span
         total = totals.get(nodes.get(signal.replica, ""), 0.0)
         if numbers["bytes"] <= limit < numbers["node"] * total and end - start >= numbers["hold"]:
             found.append((signal, most, limit))
     for signal, most, limit in found:
-        if role(signal) not in needed:
-            text = f"{case.name_of(signal)} used {amount(most, 'By')} at most and may use {amount(limit, 'By')}"
-            evidence = signal.evidence(text, most, limit, "By")
-            yield rule.finding(replica(signal), Severity.INFO, signal.span, [evidence], 0.9)
+        if name_role(signal) not in needed:
+            text = (
+                f"{case.name_signal(signal)} used {format_amount(most, 'By')} at most and may use "
+                f"{format_amount(limit, 'By')}"
+            )
+            evidence = signal.cite(text, most, limit, "By")
+            yield rule.report(name_replica(signal), Severity.INFO, signal.span, [evidence], 0.9)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Signal
-from jobmeter.diagnose.wording import amount
+from jobmeter.diagnose.wording import format_amount
 from jobmeter.query.stretches import Stretch
 
 _PACKETS, _SENT, _AGAIN = "node.network.packets", "node.tcp.sent", "node.tcp.retransmitted"
@@ -32,15 +32,15 @@ def net_errors(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             continue
         found = _share(case, signal, total, numbers["again"], numbers)
         if found is not None:
-            share = amount(found[1], "1")
-            limit = amount(numbers["again"], "1")
+            share = format_amount(found[1], "1")
+            limit = format_amount(numbers["again"], "1")
             text = f"{node} sends {share} of its TCP segments again; more than {limit} is unusual"
-            evidence = signal.evidence(text, found[1], numbers["again"], "1", time=found[0].start)
+            evidence = signal.cite(text, found[1], numbers["again"], "1", time=found[0].start)
             links[Subject("node", node)] = [(found[0], evidence)]
     for subject, found_here in links.items():
         found_here.sort(key=lambda one: -(one[1].value or 0.0))
         start, end = min(one.start for one, _ in found_here), max(one.end for one, _ in found_here)
-        yield rule.finding(subject, Severity.WARNING, (start, end), [evidence for _, evidence in found_here], 0.9)
+        yield rule.report(subject, Severity.WARNING, (start, end), [evidence for _, evidence in found_here], 0.9)
 
 
 def _find_lossy_links(case: Case, numbers: Numbers) -> Iterator[tuple[str, Stretch, Evidence, str]]:
@@ -50,9 +50,9 @@ def _find_lossy_links(case: Case, numbers: Numbers) -> Iterator[tuple[str, Stret
             if found is not None:
                 link, _, direction = part.partition(" ")
                 way = "received" if direction == "receive" else "sent"
-                text = f"{link} of {node}: {amount(found[1], '1')} of the packets {way} are {verb}"
-                evidence = lost.evidence(
-                    f"{text}; more than {amount(numbers['lost'], '1')} is unusual",
+                text = f"{link} of {node}: {format_amount(found[1], '1')} of the packets {way} are {verb}"
+                evidence = lost.cite(
+                    f"{text}; more than {format_amount(numbers['lost'], '1')} is unusual",
                     found[1],
                     numbers["lost"],
                     "1",
@@ -73,7 +73,7 @@ def _share(case: Case, part: Signal, whole: Signal, limit: float, numbers: Numbe
 
     A link that carries next to nothing is not judged.
     """
-    total = part.value + whole.at(part.time)
-    share = replace(part, value=np.nan_to_num(part.value / np.maximum(total, 1e-9))).sampled_until(part.until)
-    longest = case.stretch(share, (share.value > limit) & (total > numbers["packets"]), numbers)
-    return None if longest is None else (longest, float(share.during(longest).mean()))
+    total = part.value + whole.read_at(part.time)
+    share = replace(part, value=np.nan_to_num(part.value / np.maximum(total, 1e-9))).with_ends(part.until)
+    longest = case.find_stretch(share, (share.value > limit) & (total > numbers["packets"]), numbers)
+    return None if longest is None else (longest, float(share.select_values(longest).mean()))

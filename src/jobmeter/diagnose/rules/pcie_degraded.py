@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jobmeter.diagnose.devices import growth_storm, level_beside, measure_load, read_level_beside
+from jobmeter.diagnose.devices import find_growth_storms, measure_load, read_level_at, read_level_beside
 from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import Signal, device
+from jobmeter.diagnose.signal import Signal, name_device
 from jobmeter.model.catalog import CATALOG
 from jobmeter.query.stretches import Stretch
 
@@ -42,26 +42,28 @@ def pcie_degraded(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         own = [one for one in faults if one.signal.member == member]
         span = min(one.start for one in own), max(one.end for one in own)
         severity = Severity.WARNING if any(one.alone for one in own) else Severity.INFO
-        yield rule.finding(device(own[0].signal), severity, span, [one.evidence for one in own], 0.9)
+        yield rule.report(name_device(own[0].signal), severity, span, [one.evidence for one in own], 0.9)
 
 
 def _find_slow_links(case: Case, numbers: Numbers) -> Iterator[LinkFault]:
     for metric, text in _TEXTS.items():
-        signals = case.signals(metric, numbers)
+        signals = case.select_signals(metric, numbers)
         low = _find_low(case, metric, signals, numbers)
         # Where all links are alike, a machine may be set up or virtualized so.
         alone = not len(low) == len(signals) > 1
         for signal, limit, stretch in low:
-            value = float(np.median(signal.during(stretch)))
-            sentence = f"{case.name_of(signal)} {text.format(value, limit)} while it works"
-            evidence = signal.evidence(sentence, value, limit, CATALOG[signal.metric].unit, time=stretch.start)
+            value = float(np.median(signal.select_values(stretch)))
+            sentence = f"{case.name_signal(signal)} {text.format(value, limit)} while it works"
+            evidence = signal.cite(sentence, value, limit, CATALOG[signal.metric].unit, time=stretch.start)
             yield LinkFault(signal, evidence, stretch.start, stretch.end, alone)
 
 
 def _replays(case: Case, numbers: Numbers) -> Iterator[LinkFault]:
-    for signal, rate, (start, end) in growth_storm(case, _REPLAY, numbers):
-        sentence = f"{case.name_of(signal)} repeats {rate:.0f} PCIe packets a minute; {numbers['rate']:.0f} are many"
-        evidence = signal.evidence(sentence, rate, numbers["rate"], "{error}/min", time=start)
+    for signal, rate, (start, end) in find_growth_storms(case, _REPLAY, numbers):
+        sentence = (
+            f"{case.name_signal(signal)} repeats {rate:.0f} PCIe packets a minute; {numbers['rate']:.0f} are many"
+        )
+        evidence = signal.cite(sentence, rate, numbers["rate"], "{error}/min", time=start)
         yield LinkFault(signal, evidence, start, end, alone=True)
 
 
@@ -76,8 +78,8 @@ def _find_low(
         if limit is None or signal.member not in load:
             continue
         with np.errstate(invalid="ignore"):
-            true = (signal.value < limit) & (level_beside(load[signal.member], signal, numbers) >= numbers["load"])
-        stretch = case.stretch(signal, true, numbers)
+            true = (signal.value < limit) & (read_level_at(load[signal.member], signal, numbers) >= numbers["load"])
+        stretch = case.find_stretch(signal, true, numbers)
         if stretch is not None:
             found.append((signal, float(np.nanmedian(limit[stretch.first : stretch.last + 1])), stretch))
     return found

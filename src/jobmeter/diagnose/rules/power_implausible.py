@@ -4,8 +4,8 @@ import numpy as np
 
 from jobmeter.diagnose.devices import read_level_beside
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import device
-from jobmeter.diagnose.wording import amount
+from jobmeter.diagnose.signal import name_device
+from jobmeter.diagnose.wording import format_amount
 
 
 @Rule(
@@ -17,7 +17,7 @@ from jobmeter.diagnose.wording import amount
 )
 def power_implausible(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find less power than an idle device draws during work, or much more than the power limit allows."""
-    for signal in case.levels("gpu.power", numbers):
+    for signal in case.average_signals("gpu.power", numbers):
         limit = read_level_beside(case, "gpu.power.limit", signal, numbers)
         busy, active = (
             read_level_beside(case, f"gpu.{name}", signal, numbers) for name in ("utilization", "sm.active")
@@ -30,14 +30,18 @@ def power_implausible(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             below &= np.zeros(len(signal), np.bool_) if busy is None else busy >= numbers["busy"]
             below &= active is None or active >= numbers["sm"]
         for wrong, name in ((below, "least"), (above, "most")):
-            stretch = case.stretch(signal, wrong, numbers)
+            stretch = case.find_stretch(signal, wrong, numbers)
             if stretch is None:
                 continue
-            power = float(np.median(signal.during(stretch)))
+            power = float(np.median(signal.select_values(stretch)))
             bound = float(np.nanmedian(limit[stretch.first : stretch.last + 1])) * numbers[name]
-            text = f"{case.name_of(signal)} reports {amount(power, 'W')} "
+            text = f"{case.name_signal(signal)} reports {format_amount(power, 'W')} "
             text += "while it computes: an idle device draws no less than " if name == "least" else "; no device draws "
-            text += f"{amount(bound, 'W')}" if name == "least" else f"more than {amount(bound, 'W')} under its limit"
-            evidence = signal.evidence(text, power, float(f"{bound:.6g}"), "W", time=stretch.start)
+            text += (
+                f"{format_amount(bound, 'W')}"
+                if name == "least"
+                else f"more than {format_amount(bound, 'W')} under its limit"
+            )
+            evidence = signal.cite(text, power, float(f"{bound:.6g}"), "W", time=stretch.start)
             span = stretch.start, stretch.end
-            yield rule.finding(device(signal), Severity.WARNING, span, [evidence], 0.85)
+            yield rule.report(name_device(signal), Severity.WARNING, span, [evidence], 0.85)

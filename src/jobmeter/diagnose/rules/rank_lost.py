@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from jobmeter.diagnose.causes import describe_end, root_finding
-from jobmeter.diagnose.lives import Death, deaths
+from jobmeter.diagnose.causes import describe_end, make_root_finding
+from jobmeter.diagnose.lives import Death, list_deaths
 from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity, Subject, Weight
 from jobmeter.diagnose.signal import make_metric_evidence
-from jobmeter.diagnose.wording import minutes
+from jobmeter.diagnose.wording import format_length
 from jobmeter.model.job import JobState, Replica
 from jobmeter.query.stretches import GAP_INTERVALS
 
@@ -26,9 +26,9 @@ def rank_lost(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     last = {replica.name: replica for replica in sorted(case.view.replicas, key=lambda one: one.attempt)}
     if case.job.state is JobState.SUCCEEDED or len(last) < 2:
         return
-    dead = deaths(case, numbers)
+    dead = list_deaths(case, numbers)
     if dead and dead[0].signal is not None and not _is_common_stop(dead, len(last), numbers):
-        yield root_finding(rule, dead[0], [describe_end(dead[0])], Severity.WARNING, 0.85)
+        yield make_root_finding(rule, dead[0], [describe_end(dead[0])], Severity.WARNING, 0.85)
     yield from _find_vanished(rule, case, last, numbers)
 
 
@@ -80,6 +80,6 @@ def _has_recorded_end(replica: Replica | None, latest: float) -> bool:
 
 
 def _make_lost_finding(rule: Rule, replica: str, since: int, last: int) -> Finding:
-    text = f"{replica} was last seen {minutes(last - since)} before the others; its end is not known"
+    text = f"{replica} was last seen {format_length(last - since)} before the others; its end is not known"
     evidence = make_metric_evidence("cpu.usage", text, (last - since) / 1000, None, "s", time=since, replica=replica)
-    return rule.finding(Subject("replica", replica), Severity.CRITICAL, (since, last), [evidence], 0.8)
+    return rule.report(Subject("replica", replica), Severity.CRITICAL, (since, last), [evidence], 0.8)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from jobmeter.diagnose.causes import line_evidence
+from jobmeter.diagnose.causes import make_line_evidence
 from jobmeter.diagnose.rule import MOST_LINES, Case, Evidence, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.model.log import LogLine
 
@@ -53,21 +53,21 @@ def rdma_fallback(rule: Rule, case: Case, _numbers: Numbers) -> Findings:
     span = start, max(start, case.span.end_ms)
     for name, line in sure.items():
         why = f"{others} other ranks use InfiniBand or RoCE"
-        evidence = [line_evidence(one) for one in (missing.get(name), asked.get(name), line) if one is not None]
+        evidence = [make_line_evidence(one) for one in (missing.get(name), asked.get(name), line) if one is not None]
         if nodes.get(name) in ports:
             why = f"its node has {ports[nodes[name]]}"
             text = f"{nodes[name]} has {ports[nodes[name]]}"
             evidence.append(Evidence(kind="metric", text=text, metric=_SPEED, replica=name))
         subject = Subject("replica", name)
-        sentence = f"{case.name_of_subject(subject)} exchanges data over TCP sockets although {why}"
-        yield rule.finding(subject, Severity.WARNING, span, evidence, 0.95, sentence=sentence)
+        sentence = f"{case.name_subject(subject)} exchanges data over TCP sockets although {why}"
+        yield rule.report(subject, Severity.WARNING, span, evidence, 0.95, sentence=sentence)
     if unsure and not sure:
         sentence = (
             f"{len(unsure)} ranks on {len(set(nodes.values()))} nodes exchange data over TCP sockets: NCCL found no "
             "InfiniBand or RoCE device"
         )
-        shown: list[Evidence] = [line_evidence(line) for name in unsure for line in (missing[name], unsure[name])]
-        yield rule.finding(case.subject, Severity.INFO, span, shown[:MOST_LINES], 0.5, sentence=sentence)
+        shown: list[Evidence] = [make_line_evidence(line) for name in unsure for line in (missing[name], unsure[name])]
+        yield rule.report(case.subject, Severity.INFO, span, shown[:MOST_LINES], 0.5, sentence=sentence)
 
 
 def _networks(lines: Iterable[LogLine]) -> Mapping[str, tuple[bool, LogLine]]:

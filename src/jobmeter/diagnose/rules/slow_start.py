@@ -7,12 +7,12 @@ import numpy as np
 
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, align_signals, make_metric_evidence
-from jobmeter.diagnose.wording import minutes
+from jobmeter.diagnose.wording import format_length
 from jobmeter.model.phase import Phase, PhaseSpan
 from jobmeter.model.time import SECOND
 from jobmeter.query.course import Course
 from jobmeter.query.idle import WORK
-from jobmeter.query.phases import PhaseFacts, phases_of
+from jobmeter.query.phases import PhaseFacts, compute_phases
 
 _WORKS = frozenset({Phase.FIRST_STEP, Phase.TRAINING})
 
@@ -33,7 +33,7 @@ def slow_start(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     if not metric:
         return
     work = _course(case.means[metric])
-    spans = phases_of(case.view, PhaseFacts(courses={metric: work}, events=case.events), case.now_ms).spans
+    spans = compute_phases(case.view, PhaseFacts(courses={metric: work}, events=case.events), case.now_ms).spans
     slow = [
         span
         for span, then in pairwise(spans)
@@ -45,10 +45,10 @@ def slow_start(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     ]
     for span in sorted(slow, key=lambda span: -span.length)[:1]:
         after = f"after restart {span.attempt}" if span.attempt else "of the job"
-        text = f"no device worked for the first {minutes(span.length)} {after}"
+        text = f"no device worked for the first {format_length(span.length)} {after}"
         seconds, limit = span.length / SECOND, numbers["hold"] / SECOND
         evidence = make_metric_evidence(metric, text, seconds, limit, "s", time=span.start)
-        yield rule.finding(case.subject, Severity.WARNING, (span.start, span.end), [evidence], 0.9)
+        yield rule.report(case.subject, Severity.WARNING, (span.start, span.end), [evidence], 0.9)
 
 
 def _course(signals: Sequence[Signal]) -> Course:

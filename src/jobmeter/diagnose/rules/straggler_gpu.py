@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from jobmeter.diagnose.devices import PREFIXES, models
-from jobmeter.diagnose.peers import Outlier, Peers, peers_of
+from jobmeter.diagnose.devices import PREFIXES, group_models
+from jobmeter.diagnose.peers import Outlier, Peers, iterate_peers
 from jobmeter.diagnose.rule import Case, Evidence, Finding, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import device, make_metric_evidence, median
-from jobmeter.diagnose.wording import amount_of, title
+from jobmeter.diagnose.signal import compute_median, make_metric_evidence, name_device
+from jobmeter.diagnose.wording import find_title, format_metric_amount
 from jobmeter.model.batch import Bools
 from jobmeter.model.catalog import CATALOG
 
@@ -53,11 +53,11 @@ def straggler_gpu(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """
     for prefix in PREFIXES:
         names = [f"{prefix}.{name}" for name in (*_SIGNS, _MEMORY)]
-        signals = {name: found for name in names if (found := case.signals(name, numbers))}
+        signals = {name: found for name in names if (found := case.select_signals(name, numbers))}
         floors = {name: numbers["floor_clock" if name.endswith(_CLOCK) else "floor"] for name in names}
         load = [f"{prefix}.{name}" for name in _LOAD]
-        unlike = models(case, [f"{prefix}.{name}" for name in _MODEL], numbers["model"]) if signals else {}
-        for scales in peers_of(signals, load, numbers["devices"], floors, numbers, unlike):
+        unlike = group_models(case, [f"{prefix}.{name}" for name in _MODEL], numbers["model"]) if signals else {}
+        for scales in iterate_peers(signals, load, numbers["devices"], floors, numbers, unlike):
             reported: set[int] = set()
             for severity in (Severity.WARNING, Severity.INFO):
                 for peers in scales:
@@ -71,7 +71,7 @@ def _find_odd(peers: Peers, prefix: str, severity: Severity, numbers: Numbers) -
     """Yield the devices that differ by a fault, each with its differing metrics."""
     works = _works(peers, prefix, numbers)
     signs = [name for one in _SIGNS if (name := f"{prefix}.{one}") in peers.metrics]
-    far = {name: peers.metrics[name].far(numbers["z"]) & works for name in signs}
+    far = {name: peers.metrics[name].find_far(numbers["z"]) & works for name in signs}
     least = 2 if len(peers) >= numbers["pair"] else 1
     odd = peers.find_outliers(_find_apart(peers, far, prefix, severity, numbers), numbers, least)
     for one in odd:
@@ -110,7 +110,7 @@ def _is_fault(peers: Peers, one: Outlier, odd: list[Outlier], signs: list[str], 
         return False
     if one.changed:
         return True
-    far = max((peers.distance(name, one) for name in signs), key=abs)
+    far = max((peers.measure_distance(name, one) for name in signs), key=abs)
     enough = len(peers) >= numbers["few" if far < 0 else "many"] or abs(far) >= numbers["very"]
     if len(odd) > 1 and len(peers) < numbers["many"]:  # a group that does less by design hardly does so much less
         enough = far <= -numbers["very"]
@@ -137,7 +137,7 @@ def _has_own_load(peers: Peers, one: Outlier, numbers: Numbers) -> bool:
     A device that waits in a collective counts as busy.
     """
     load = peers.metrics.get("gpu.utilization")
-    if load is None or abs(peers.distance("gpu.utilization", one)) < numbers["load"]:
+    if load is None or abs(peers.measure_distance("gpu.utilization", one)) < numbers["load"]:
         return False
     return float(np.nanmedian(load.others[one.row, one.windows])) < numbers["saturated"]
 
@@ -154,9 +154,9 @@ def _has_other_memory(peers: Peers, one: Outlier, prefix: str, numbers: Numbers)
     memory = peers.metrics.get(f"{prefix}.{_MEMORY}")
     if memory is None:
         return False
-    rest = np.delete(peers.levels(f"{prefix}.{_MEMORY}", one.windows), one.row)
-    middle = median(rest)
-    if median(np.abs(rest - middle)) > numbers["memory"] * middle:
+    rest = np.delete(peers.average_members(f"{prefix}.{_MEMORY}", one.windows), one.row)
+    middle = compute_median(rest)
+    if compute_median(np.abs(rest - middle)) > numbers["memory"] * middle:
         return True
     apart = (np.abs(memory.score) > numbers["z"]) & (np.abs(memory.relative) > numbers["memory"])
     return _share(apart[one.row], one) >= _MOSTLY
@@ -165,11 +165,11 @@ def _has_other_memory(peers: Peers, one: Outlier, prefix: str, numbers: Numbers)
 def _finding(rule: Rule, case: Case, peers: Peers, one: Outlier, signs: list[str], severity: Severity) -> Finding:
     evidence = list(_evidence(peers, one, signs))
     mine, usual = evidence[0].value or 0.0, evidence[0].limit or 0.0
-    does = _SIGNS[signs[0].partition(".")[2]].format(amount_of(signs[0], mine))
+    does = _SIGNS[signs[0].partition(".")[2]].format(format_metric_amount(signs[0], mine))
     waits = ": the others wait for it" if mine > usual else ""
-    sentence = f"{case.name_of(one.signal)} {does}; the median is {amount_of(signs[0], usual)}{waits}"
+    sentence = f"{case.name_signal(one.signal)} {does}; the median is {format_metric_amount(signs[0], usual)}{waits}"
     confidence = min(0.95, 0.65 + 0.1 * len(signs))
-    return rule.finding(device(one.signal), severity, (one.start, one.end), evidence, confidence, sentence=sentence)
+    return rule.report(name_device(one.signal), severity, (one.start, one.end), evidence, confidence, sentence=sentence)
 
 
 def _evidence(peers: Peers, one: Outlier, signs: list[str]) -> Iterator[Evidence]:
@@ -177,7 +177,10 @@ def _evidence(peers: Peers, one: Outlier, signs: list[str]) -> Iterator[Evidence
         difference = peers.metrics[name]
         mine = float(np.nanmedian(difference.value[one.row, one.windows]))
         usual = float(np.nanmedian(difference.others[one.row, one.windows]))
-        text = f"{title(name)}: {amount_of(name, mine)}, the median of the others: {amount_of(name, usual)}"
+        text = (
+            f"{find_title(name)}: {format_metric_amount(name, mine)}, the median of the others: "
+            f"{format_metric_amount(name, usual)}"
+        )
         unit = CATALOG[name].answer_unit
         yield make_metric_evidence(
             name, text, mine, float(f"{usual:.6g}"), unit, time=one.start, replica=one.signal.replica

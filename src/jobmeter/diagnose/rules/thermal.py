@@ -1,8 +1,8 @@
 """A device is hot, or throttled because of it."""
 
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
-from jobmeter.diagnose.signal import Member, device
-from jobmeter.diagnose.wording import amount
+from jobmeter.diagnose.signal import Member, name_device
+from jobmeter.diagnose.wording import format_amount
 
 
 @Rule(
@@ -18,15 +18,18 @@ def thermal(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     for metric in rule.metrics:
         hot = metric.endswith(".temperature")
         limit, unit = (numbers["warning"], "Cel") if hot else (numbers["share"], "1")
-        for signal in case.levels(metric, numbers, reaching=limit):
-            longest = case.stretch(signal, signal.value >= limit, numbers)
+        for signal in case.average_signals(metric, numbers, reaching=limit):
+            longest = case.find_stretch(signal, signal.value >= limit, numbers)
             if longest is None or signal.member in reported:
                 continue
             reported.add(signal.member)
-            most = float(signal.during(longest).max())
+            most = float(signal.select_values(longest).max())
             does = "reached {}" if hot else "was slowed down by heat for {} of the time"
-            text = f"{case.name_of(signal)} {does.format(amount(most, unit))}; the limit is {amount(limit, unit)}"
-            evidence = signal.evidence(text, most, limit, unit, time=longest.start)
-            critical = hot and case.stretch(signal, signal.value >= numbers["critical"], numbers)
+            text = (
+                f"{case.name_signal(signal)} {does.format(format_amount(most, unit))}; the limit is "
+                f"{format_amount(limit, unit)}"
+            )
+            evidence = signal.cite(text, most, limit, unit, time=longest.start)
+            critical = hot and case.find_stretch(signal, signal.value >= numbers["critical"], numbers)
             severity = Severity.CRITICAL if critical else Severity.WARNING
-            yield rule.finding(device(signal), severity, (longest.start, longest.end), [evidence], 0.95)
+            yield rule.report(name_device(signal), severity, (longest.start, longest.end), [evidence], 0.95)

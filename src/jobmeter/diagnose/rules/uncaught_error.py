@@ -6,8 +6,8 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from jobmeter.diagnose.causes import describe_end, line_evidence, root_finding
-from jobmeter.diagnose.lives import Death, deaths, strip_rank
+from jobmeter.diagnose.causes import describe_end, make_line_evidence, make_root_finding
+from jobmeter.diagnose.lives import Death, list_deaths, strip_rank
 from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Weight, quote_line
 from jobmeter.model.log import LogLine
 
@@ -67,19 +67,19 @@ _COMPILED = tuple(tuple(re.compile(one) if one else None for one in row) for row
 )
 def uncaught_error(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find the last uncaught error in the last lines of each failed replica."""
-    for death in deaths(case, numbers):
+    for death in list_deaths(case, numbers):
         if death.signal not in _ENDS or death.raised is not None:
             continue
         at, text = _find_last_error(death.lines)
         if at is not None:
-            yield root_finding(rule, death, _evidence(death, at, text), Severity.CRITICAL, 0.8)
+            yield make_root_finding(rule, death, _evidence(death, at, text), Severity.CRITICAL, 0.8)
 
 
 def _evidence(death: Death, at: int, text: str) -> list[Evidence]:
     lines = death.lines
-    head = replace(line_evidence(lines[at]), text=quote_line(text))
+    head = replace(make_line_evidence(lines[at]), text=quote_line(text))
     stack = (one for one in lines[at + 1 :] if one.stream == lines[at].stream and one.text.strip())
-    return [head, *(line_evidence(one) for one in islice(stack, _SHOWN)), describe_end(death)]
+    return [head, *(make_line_evidence(one) for one in islice(stack, _SHOWN)), describe_end(death)]
 
 
 def _find_last_error(lines: Sequence[LogLine]) -> tuple[int | None, str]:

@@ -1,7 +1,7 @@
 """A replica failed, and neither its lines nor its status show why."""
 
-from jobmeter.diagnose.causes import describe_end, line_evidence, root_finding
-from jobmeter.diagnose.lives import deaths
+from jobmeter.diagnose.causes import describe_end, make_line_evidence, make_root_finding
+from jobmeter.diagnose.lives import list_deaths
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity, Weight
 from jobmeter.model.job import JobState
 
@@ -16,8 +16,8 @@ _SHOWN = 5
 )
 def unknown_exit(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Report every failure; used only without any other cause. Stopping a job is no failure."""
-    for death in deaths(case, numbers):
+    for death in list_deaths(case, numbers):
         if case.job.state is JobState.STOPPED and not death.exit_code:
             continue
-        evidence = [describe_end(death), *(line_evidence(line) for line in death.lines[-_SHOWN:])]
-        yield root_finding(rule, death, evidence, Severity.CRITICAL, 0.5)
+        evidence = [describe_end(death), *(make_line_evidence(line) for line in death.lines[-_SHOWN:])]
+        yield make_root_finding(rule, death, evidence, Severity.CRITICAL, 0.5)

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from jobmeter.diagnose.causes import line_evidence
-from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, incidents
+from jobmeter.diagnose.causes import make_line_evidence
+from jobmeter.diagnose.incidents import IncidentReport, describe_incidents, group_incidents
 from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Subject, quote_line
-from jobmeter.diagnose.wording import often
-from jobmeter.model.device import pci_address
+from jobmeter.diagnose.wording import format_times
+from jobmeter.model.device import normalize_pci_address
 from jobmeter.model.event import EventSource, EventType
 from jobmeter.model.xid import XidReport, read_xid
 
@@ -30,20 +30,20 @@ def xid(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 -
     """
     reports: dict[tuple[Subject, XidReport], list[IncidentReport]] = {}
     for node, xid, report in _reports(case):
-        address = pci_address(xid.device)
+        address = normalize_pci_address(xid.device)
         subject = _subject(case, node, address, xid)
         if subject.kind == "node" or _is_of_job(case, subject, report.time):
             key = subject, XidReport(xid.code, address if subject.kind == "node" else "")
             reports.setdefault(key, []).append(report)
     for (subject, xid), own in reports.items():
-        happened = incidents(own)
+        happened = group_incidents(own)
         meaning = xid.meaning
         which = f" of the device at {xid.device}, which no agent has named" if xid.device else ""
         head = Evidence(
-            kind="status", text=f"XID {xid.code} was reported {often(len(happened))}", value=float(xid.code)
+            kind="status", text=f"XID {xid.code} was reported {format_times(len(happened))}", value=float(xid.code)
         )
         one = rule.collected(case, subject, meaning.severity, head, describe_incidents(happened), 0.95)
-        name = case.name_of_subject(subject, one.start)
+        name = case.name_subject(subject, one.start)
         yield replace(one, advice=meaning.advice, sentence=f"{name}: XID {xid.code}{which}: {meaning.text}")
 
 
@@ -63,7 +63,7 @@ def _is_of_job(case: Case, subject: Subject, time: int) -> bool:
     node, _, device = subject.name.partition("/")
     had_some = any(one.node == node for one in case.view.allocations)
     whole = device.partition(":")[0]
-    return not had_some or bool(case.replicas_of(subject, time) or case.owner_of(node, whole, time))
+    return not had_some or bool(case.list_replicas(subject, time) or case.find_owner(node, whole, time))
 
 
 def _reports(case: Case) -> Iterator[tuple[str, XidReport, IncidentReport]]:
@@ -71,9 +71,9 @@ def _reports(case: Case) -> Iterator[tuple[str, XidReport, IncidentReport]]:
     for line in case.kernel:
         xid = read_xid(line.text)
         if xid:
-            yield line.node or line.replica, xid, IncidentReport.of_line(line, line_evidence(line))
+            yield line.node or line.replica, xid, IncidentReport.from_line(line, make_line_evidence(line))
     for event in (*case.events, *case.faults):
         xid = read_xid(f"{event.reason}: {event.message}")
         if xid and event.type is EventType.DEVICE_FAULT and event.source is EventSource.NODE:
             evidence = Evidence(kind="event", text=quote_line(event.message), time=event.time, replica=event.replica)
-            yield event.node or event.replica, xid, IncidentReport.of_event(event, evidence)
+            yield event.node or event.replica, xid, IncidentReport.from_event(event, evidence)

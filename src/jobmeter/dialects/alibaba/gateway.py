@@ -1,7 +1,7 @@
 """The fallback of the vendor's dialects: calls of its SDKs for an unsupported product or version."""
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.common.operation import url_form
+from jobmeter.dialects.alibaba.common.operation import match_url_form
 from jobmeter.dialects.alibaba.common.product import Product, never, read_action
 from jobmeter.dialects.base import Match
 from jobmeter.errors import NotFoundError
@@ -13,7 +13,7 @@ class Gateway(Product, frozen=True, kw_only=True):
     def find_operation(self, call: Call) -> Match | None:
         """Raise NotFoundError for a call in the vendor's form; None for any other call."""
         version, action = read_action(call)
-        form = url_form(call.raw_path)
+        form = match_url_form(call.raw_path)
         if form is not None:
             version, action = form["version"], f"{form['product']}/{form['action']}"
         if not version and not action:

@@ -31,7 +31,7 @@ from jobmeter.model.span import Span
 from jobmeter.query.nodes import SILENT_MS
 from jobmeter.query.request import JobRef
 from jobmeter.settings import Limits
-from jobmeter.wire.json_shape import shape_of
+from jobmeter.wire.json_shape import count_json
 
 R = TypeVar("R")
 
@@ -41,7 +41,7 @@ _SMALL_BODY = 1 << 20
 
 def read_as_json(call: Call) -> int:
     """Estimate the bytes for reading the body as JSON, without the body itself."""
-    return shape_of(call.body).read_bytes
+    return count_json(call.body).read_bytes
 
 
 def charge_nothing(call: Call) -> int:  # noqa: ARG001 - as the other

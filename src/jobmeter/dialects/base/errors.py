@@ -30,7 +30,7 @@ _STATUS: tuple[tuple[type[JobmeterError], int], ...] = (
 )
 
 
-def http_status(error: JobmeterError, *, over_limit: int = 413) -> int:
+def choose_http_status(error: JobmeterError, *, over_limit: int = 413) -> int:
     """Return the usual status for one of our errors; 500 for a bug.
 
     ``over_limit`` is the status if another part of the request than its whole body is too large.
@@ -42,7 +42,7 @@ def http_status(error: JobmeterError, *, over_limit: int = 413) -> int:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
-def headers_of(error: JobmeterError, default_retry_ms: int | None = None) -> Headers:
+def make_headers(error: JobmeterError, default_retry_ms: int | None = None) -> Headers:
     """Return ``Allow`` for a wrong method, or ``Retry-After`` in whole seconds, at least 1, else no header.
 
     ``default_retry_ms`` is the time for an unavailable server that names none.

@@ -340,7 +340,7 @@ def list_names(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def slots_of(shape: type[Request], method: str, path: str) -> tuple[ParameterSlot, ...]:
+def list_slots(shape: type[Request], method: str, path: str) -> tuple[ParameterSlot, ...]:
     """Return the slots of a request: first the path's, then the others in the order of the fields."""
     hints = get_type_hints(shape, include_extras=True)
     names = dict(zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True))
@@ -422,7 +422,7 @@ class Operations:
         method, _, path = route.rpartition(" ")
 
         def declare(shape: type[R]) -> type[R]:
-            slots = slots_of(shape, method, path)
+            slots = list_slots(shape, method, path)
             read = self.reader.make_converter(shape, slots)
             declared = Operation(
                 action=action,
@@ -439,7 +439,7 @@ class Operations:
         return declare
 
 
-def operations_of(package: str) -> tuple[Operation, ...]:
+def load_operations(package: str) -> tuple[Operation, ...]:
     """Return the operations that the modules of a package declare, by module, in the order of their declaration."""
     folder = import_module(package)
     modules = (import_module(f"{package}.{one.name}") for one in iter_modules(folder.__path__))

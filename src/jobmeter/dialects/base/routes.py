@@ -37,7 +37,7 @@ class Routes(Generic[R]):
         self._groups = {shape: _Group(found) for shape, found in groups.items()}
 
     def find(self, method: str, raw_path: str) -> tuple[R, dict[str, str]] | None:
-        """Return the operation, and the values of its path's parameters in the form of ``path_parameters``."""
+        """Return the operation, and the values of its path's parameters in the form of ``match_path``."""
         group = self._groups.get((method, raw_path.count("/")))
         return None if group is None else group.find(raw_path)
 
@@ -69,7 +69,7 @@ class _Group(Generic[R]):
         return route, _values(names, match.groups()[match.lastindex :])
 
 
-def path_parameters(template: str, raw_path: str) -> dict[str, str] | None:
+def match_path(template: str, raw_path: str) -> dict[str, str] | None:
     """Return the percent-decoded values of a template's ``{Name}`` segments; None for a path of another form.
 
     Nothing is normalised: ``//`` is an empty segment (an empty value) and ``%2F`` stays inside its segment.

@@ -44,7 +44,7 @@ KEY = "$JOBMETER_KEY"
 BEARER = f"Authorization: Bearer {KEY}"
 
 
-def target(path: str, **query: object) -> str:
+def make_target(path: str, **query: object) -> str:
     """Return a path whose parts are already percent-encoded, with its query."""
     return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
 

@@ -2,7 +2,7 @@
 
 from jobmeter.access.signatures import BEARER
 from jobmeter.dialects.base.path_dialect import PathDialect
-from jobmeter.dialects.base.request import operations_of
+from jobmeter.dialects.base.request import load_operations
 from jobmeter.dialects.baseten import errors, names
 from jobmeter.dialects.baseten.gaps import GAPS
 from jobmeter.dialects.baseten.view import view_call
@@ -22,7 +22,7 @@ BASETEN = PathDialect(
     name=names.NAME,
     title="Baseten training API, v1",
     schemes=(BEARER,),
-    operations=operations_of(f"{__name__}.operations"),
+    operations=load_operations(f"{__name__}.operations"),
     gaps=GAPS,
     view_call=view_call,
     render=errors.render,

@@ -5,28 +5,28 @@ from typing import Any
 
 from jobmeter.dialects.baseten.names import DEFAULT_STATUS, NAME, STATUS_KEY, STATUSES
 from jobmeter.model.job import InstanceType, Job, JobSize, JobView, Project
-from jobmeter.model.time import iso
-from jobmeter.query.defaults import job_created
+from jobmeter.model.time import format_iso
+from jobmeter.query.defaults import find_creation
 
 _MIB = 1 << 20
 
 
-def job_body(job: Job, size: JobSize) -> dict[str, Any]:
+def make_job_body(job: Job, size: JobSize) -> dict[str, Any]:
     """Return a ``TrainingJobV1``.
 
     Unknown fields are null, or 0 or empty if null is not allowed; ``user`` is then absent.
     """
-    fields = extra(job)
+    fields = get_extra(job)
     body = {
         "id": job.id,
-        "created_at": iso(created(job)),
-        "current_status": status(job),
+        "created_at": format_iso(compute_creation(job)),
+        "current_status": find_status(job),
         "error_message": job.error or None,
-        "instance_type": instance_type(job, size),
+        "instance_type": make_instance_type(job, size),
         "node_count": max(1, size.replicas),
-        "updated_at": iso(find_update_time(job)),
+        "updated_at": format_iso(find_update_time(job)),
         "training_project_id": job.project,
-        "training_project": summary(job.project),
+        "training_project": make_summary(job.project),
         "name": job.name or None,
         "checkpoint_sync_status": _text(fields, "checkpoint_sync_status"),
         "priority": _read_integer(fields, "priority") or 0,
@@ -36,7 +36,7 @@ def job_body(job: Job, size: JobSize) -> dict[str, Any]:
     return {**body, "user": {"email": job.user}} if job.user else body
 
 
-def project_body(project: Project, size: JobSize) -> dict[str, Any]:
+def make_project_body(project: Project, size: JobSize) -> dict[str, Any]:
     """Return a ``TrainingProjectV1``: its id is its name. A project without jobs has the epoch as its creation.
 
     ``size`` is its newest job's.
@@ -45,43 +45,43 @@ def project_body(project: Project, size: JobSize) -> dict[str, Any]:
     moment = 0 if project.created is None else project.created
     changed = moment if latest is None else max(moment, find_update_time(latest))
     return {
-        **summary(project.name),
-        "created_at": iso(moment),
-        "updated_at": iso(changed),
+        **make_summary(project.name),
+        "created_at": format_iso(moment),
+        "updated_at": format_iso(changed),
         "team_name": None,
-        "latest_job": None if latest is None else job_body(latest, size),
+        "latest_job": None if latest is None else make_job_body(latest, size),
     }
 
 
-def summary(project: str) -> dict[str, str]:
+def make_summary(project: str) -> dict[str, str]:
     """Return a ``TrainingProjectSummaryV1``."""
     return {"id": project, "name": project}
 
 
-def extra(job: Job) -> Mapping[str, Any]:
+def get_extra(job: Job) -> Mapping[str, Any]:
     """Return Baseten's own fields in the job's record."""
     return job.extra.get(NAME, {})
 
 
-def status(job: Job) -> str:
+def find_status(job: Job) -> str:
     """Return the job's status: the finer one in its record, if it matches the job's state."""
-    fields = _text(extra(job), STATUS_KEY)
+    fields = _text(get_extra(job), STATUS_KEY)
     return fields if fields is not None and STATUSES.get(fields) is job.state else DEFAULT_STATUS[job.state]
 
 
-def created(job: Job) -> int:
+def compute_creation(job: Job) -> int:
     """Return the creation of the job: as recorded, else its start, else its last update."""
-    moment = job_created(job)
+    moment = find_creation(job)
     return moment if moment is not None else job.updated or 0
 
 
 def find_update_time(job: Job) -> int:
     """Return the time of the job's last change."""
     times = (job.updated, job.end, job.last_sample, job.start)
-    return max((time for time in times if time is not None), default=created(job))
+    return max((time for time in times if time is not None), default=compute_creation(job))
 
 
-def size_of(view: JobView) -> JobSize:
+def compute_size(view: JobView) -> JobSize:
     """Return the size of a job with its replicas and allocations."""
     devices: dict[tuple[str, str, str], set[str]] = {}
     for one in view.allocations:
@@ -91,12 +91,12 @@ def size_of(view: JobView) -> JobSize:
     return JobSize(replicas=len({replica.name for replica in view.replicas}), gpus=gpus)
 
 
-def view_body(view: JobView) -> dict[str, Any]:
+def make_view_body(view: JobView) -> dict[str, Any]:
     """Return a ``TrainingJobV1`` of a job with its replicas."""
-    return job_body(view.job, size_of(view))
+    return make_job_body(view.job, compute_size(view))
 
 
-def instance_type(job: Job, size: JobSize) -> dict[str, Any]:
+def make_instance_type(job: Job, size: JobSize) -> dict[str, Any]:
     """Return an ``InstanceTypeV1``.
 
     From the record's instance type, else from the job's limits and allocations of one replica.

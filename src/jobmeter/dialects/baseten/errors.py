@@ -9,7 +9,7 @@ import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context
-from jobmeter.dialects.base.errors import headers_of, http_status, name_field, retry_seconds
+from jobmeter.dialects.base.errors import choose_http_status, make_headers, name_field, retry_seconds
 from jobmeter.dialects.baseten.names import FIELDS
 from jobmeter.errors import InvalidRequestError, JobmeterError, ThrottledError
 
@@ -29,15 +29,15 @@ _CODES = {
 
 def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001 - as of every dialect
     """Render the error as an answer, a JSON object for every status."""
-    status, message = http_status(error, over_limit=400), error.message
+    status, message = choose_http_status(error, over_limit=400), error.message
     if isinstance(error, ThrottledError):
         wait = retry_seconds(error.retry_after_ms)
         body = {"error": "Rate limit exceeded. Please try again later.", "retry_after": wait}
-        return Answer(status, msgspec.json.encode(body), headers_of(error))
+        return Answer(status, msgspec.json.encode(body), make_headers(error))
     if isinstance(error, InvalidRequestError):
         message = name_field(error, FIELDS)
     elif status == 401:
         message = f"The API key is not valid: {message}."
     elif status == 500:
         message = "The request failed because of an internal error."
-    return Answer(status, msgspec.json.encode({"code": _CODES[status], "message": message}), headers_of(error))
+    return Answer(status, msgspec.json.encode({"code": _CODES[status], "message": message}), make_headers(error))

@@ -15,7 +15,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
 from jobmeter.dialects.base import Answer, Context, ask
 from jobmeter.dialects.base.request import Operations, ParameterReader, ParameterSlot, Request
-from jobmeter.dialects.baseten.bodies import job_body
+from jobmeter.dialects.baseten.bodies import make_job_body
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Job, SizesQuestion
 from jobmeter.model.question import Question
@@ -108,7 +108,7 @@ def answer(body: dict[str, Any]) -> Answer:
     return Answer(200, msgspec.json.encode(body))
 
 
-def job_bodies(jobs: Sequence[Job]) -> Generator[Question[Any], Any, list[dict[str, Any]]]:
+def read_job_bodies(jobs: Sequence[Job]) -> Generator[Question[Any], Any, list[dict[str, Any]]]:
     """Return the bodies of jobs, in their order."""
     sizes = yield from ask(SizesQuestion(jobs=tuple((job.project, job.id) for job in jobs)))
-    return [job_body(job, size) for job, size in zip(jobs, sizes, strict=True)]
+    return [make_job_body(job, size) for job, size in zip(jobs, sizes, strict=True)]

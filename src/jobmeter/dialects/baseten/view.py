@@ -1,6 +1,6 @@
 """Baseten's call for the data of a chart."""
 
-from jobmeter.dialects.base.view import KEY, View, ViewCall, encode_part, target
+from jobmeter.dialects.base.view import KEY, View, ViewCall, encode_part, make_target
 from jobmeter.dialects.baseten.names import METRICS
 from jobmeter.model.time import SECOND
 
@@ -15,7 +15,7 @@ def view_call(view: View) -> ViewCall | None:
     times = {"start_epoch_millis": view.span.start_ms, "end_epoch_millis": view.span.end_ms}
     return ViewCall(
         operation="get_training_projects_jobs_metrics",
-        path=target(path, **times, step_seconds=max(view.step_ms // SECOND, 1)),
+        path=make_target(path, **times, step_seconds=max(view.step_ms // SECOND, 1)),
         header=f"Authorization: Api-Key {KEY}",
         note="With the other metrics of this API.",
     )

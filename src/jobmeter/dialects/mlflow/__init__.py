@@ -2,7 +2,7 @@
 
 from jobmeter.access.signatures import BASIC, BEARER, TRACE
 from jobmeter.dialects.base.path_dialect import PathDialect
-from jobmeter.dialects.base.request import operations_of
+from jobmeter.dialects.base.request import load_operations
 from jobmeter.dialects.mlflow import errors
 from jobmeter.dialects.mlflow.gaps import GAPS
 from jobmeter.wire.mlflow.names import NAME, owns
@@ -11,7 +11,7 @@ MLFLOW = PathDialect(
     name=NAME,
     title="MLflow tracking API, 3.17",
     schemes=(TRACE, BEARER, BASIC),
-    operations=operations_of(f"{__name__}.operations"),
+    operations=load_operations(f"{__name__}.operations"),
     gaps=GAPS,
     render=errors.render,
     wrong_method="This path takes {allowed}, not {method}.",

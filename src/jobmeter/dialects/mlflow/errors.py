@@ -8,7 +8,7 @@ import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context
-from jobmeter.dialects.base.errors import Headers, headers_of, http_status
+from jobmeter.dialects.base.errors import Headers, choose_http_status, make_headers
 from jobmeter.errors import ConflictError, JobmeterError, NotFoundError
 from jobmeter.wire.mlflow.names import ARTIFACTS
 
@@ -32,7 +32,7 @@ _NO_ARTIFACTS = (
 
 def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001 - as of every dialect
     """Render the error as an answer, a JSON object for every status."""
-    status = http_status(error)
+    status = choose_http_status(error)
     code, message = _CODES.get(status, ""), error.message
     if isinstance(error, NotFoundError) and error.kind in {"path", "method"}:
         if call.raw_path.startswith(ARTIFACTS):
@@ -42,7 +42,7 @@ def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noq
         status, code = 400, "RESOURCE_ALREADY_EXISTS"
     elif status == 500:
         message = "The request failed because of an internal error."
-    return _answer(status, code, message, headers_of(error))
+    return _answer(status, code, message, make_headers(error))
 
 
 def _answer(status: int, code: str, message: str, headers: Headers = ()) -> Answer:

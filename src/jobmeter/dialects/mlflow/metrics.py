@@ -10,28 +10,36 @@ from jobmeter.dialects.base import WriteSamples, ask
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import SampleBatch, SampleColumns
 from jobmeter.model.question import Question
-from jobmeter.model.series import Series, job_key
+from jobmeter.model.series import Series, compute_job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
 from jobmeter.query.series import LastQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.wire.mlflow.names import KEY_LABEL, RUN_LABEL, STEP, VALUE_LABEL
 from jobmeter.wire.mlflow.runs import Run
-from jobmeter.wire.mlflow.values import SPECIAL, LoggedPoint, MetricValue, points_of, rows_of, step_series, value_series
+from jobmeter.wire.mlflow.values import (
+    SPECIAL,
+    LoggedPoint,
+    MetricValue,
+    check_points,
+    make_rows,
+    make_series,
+    step_series,
+)
 
 
 def write(run: Run, values: Sequence[MetricValue]) -> Generator[Question[Any], Any, None]:
     """Store values. Raises InvalidRequestError if the server rejects some because of their time."""
-    points = points_of(values)
+    points = check_points(values)
     if not points:
         return
-    receipt = yield from ask(WriteSamples(batch=_batch(rows_of(run, points))))
+    receipt = yield from ask(WriteSamples(batch=_batch(make_rows(run, points))))
     if receipt.rejected:
         reasons = ", ".join(f"{count} samples {reason}" for reason, count in sorted(receipt.rejected.items()))
         raise InvalidRequestError(f"Some values were not stored because of their timestamp: {reasons}.", "timestamp")
 
 
-def history(run: Run, key: str) -> Generator[Question[Any], Any, list[LoggedPoint]]:
+def read_history(run: Run, key: str) -> Generator[Question[Any], Any, list[LoggedPoint]]:
     """Return every stored value of a metric, in order of time."""
-    series = (value_series(run, key), *(step_series(run, key, special) for special in ("", *SPECIAL)))
+    series = (make_series(run, key), *(step_series(run, key, special) for special in ("", *SPECIAL)))
     read = yield from ask(SamplesQuestion(series=series, range=TimeRange(0, MAX_TIME_MS)))
     return _points(key, read.columns, (0, 1), {2 + at: text for at, text in enumerate(SPECIAL)})
 
@@ -41,7 +49,7 @@ def read_newest(
 ) -> Generator[Question[Any], Any, dict[str, Any]]:
     """Return by run id the newest value of each metric by name; with ``keys``, only these metrics."""
     by_id = {(run.project, run.job, run.id): run for run in runs}
-    jobs = tuple({job_key(project, job): None for project, job, _ in by_id})
+    jobs = tuple({compute_job_key(project, job): None for project, job, _ in by_id})
     found = yield from ask(SeriesQuestion(metrics=frozenset({STEP}), jobs=jobs)) if jobs else _do_nothing()
     sought: list[tuple[Run, str, str, int]] = []
     series: list[Series] = []
@@ -52,7 +60,7 @@ def read_newest(
             continue
         special = labels.get(VALUE_LABEL, "")
         sought.append((run, key, special, len(series)))
-        series += [one] if special else [one, value_series(run, key)]
+        series += [one] if special else [one, make_series(run, key)]
     read = yield from ask(LastQuestion(series=tuple(series))) if series else _do_nothing()
     last = _select_last(read.columns) if read else {}
     values: dict[str, dict[str, LoggedPoint]] = defaultdict(dict)

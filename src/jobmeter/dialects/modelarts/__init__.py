@@ -2,7 +2,7 @@
 
 from jobmeter.access.signatures import HUAWEI
 from jobmeter.dialects.base.path_dialect import PathDialect
-from jobmeter.dialects.base.request import operations_of
+from jobmeter.dialects.base.request import load_operations
 from jobmeter.dialects.modelarts import errors, names
 from jobmeter.dialects.modelarts.gaps import GAPS
 from jobmeter.dialects.modelarts.operations.projects import PROJECTS_PATH
@@ -21,7 +21,7 @@ MODELARTS = PathDialect(
     name=names.NAME,
     title="Huawei Cloud ModelArts, API v2",
     schemes=HUAWEI,
-    operations=operations_of(f"{__name__}.operations"),
+    operations=load_operations(f"{__name__}.operations"),
     gaps=GAPS,
     view_call=view_call,
     render=errors.render,

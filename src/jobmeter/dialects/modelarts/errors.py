@@ -10,8 +10,8 @@ import msgspec
 from jobmeter.access.call import Call
 from jobmeter.access.signatures.sdk_hmac import SDK_HMAC, describe_canonical_request
 from jobmeter.dialects.base import Answer, Context
-from jobmeter.dialects.base.errors import headers_of, http_status
-from jobmeter.dialects.modelarts.answers import id_header, request_id
+from jobmeter.dialects.base.errors import choose_http_status, make_headers
+from jobmeter.dialects.modelarts.answers import make_id_header, make_request_id
 from jobmeter.dialects.modelarts.names import FIELDS
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, UnauthenticatedError
 
@@ -55,13 +55,13 @@ def render(call: Call, context: Context, error: JobmeterError) -> Answer:
     status, code, message = _problem(call, error)
     body = {"error_code": code, "error_msg": message}
     if code.startswith("APIGW"):
-        body["request_id"] = request_id(context)
-    return Answer(status, msgspec.json.encode(body), (*id_header(context), *headers_of(error)))
+        body["request_id"] = make_request_id(context)
+    return Answer(status, msgspec.json.encode(body), (*make_id_header(context), *make_headers(error)))
 
 
 def _problem(call: Call, error: JobmeterError) -> tuple[int, str, str]:
     """Return status, code and message."""
-    status, message = http_status(error, over_limit=400), error.message
+    status, message = choose_http_status(error, over_limit=400), error.message
     code = _CODES[status]
     match error:
         case NotFoundError(kind="job"):

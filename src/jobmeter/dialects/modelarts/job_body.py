@@ -8,36 +8,36 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from jobmeter.dialects.modelarts.flavors import flavor_info, flavor_type
+from jobmeter.dialects.modelarts.flavors import choose_flavor_type, make_flavor_info
 from jobmeter.dialects.modelarts.names import LOST_PHASE, NAME, PHASES
-from jobmeter.dialects.modelarts.requests import ONLY_TASK, tasks_of
+from jobmeter.dialects.modelarts.requests import ONLY_TASK, list_tasks
 from jobmeter.model.job import LOST, Job, JobState, JobView, Replica
 from jobmeter.model.order import make_natural_key
 from jobmeter.model.time import SECOND
-from jobmeter.query.defaults import job_created, job_end
+from jobmeter.query.defaults import find_creation, find_end
 
 PARTS = ("kind", "metadata", "status", "algorithm", "tasks", "spec", "endpoints", "ftjob_config")
 DEFAULT_WORKSPACE = "0"
 
 
-def extra_of(job: Job) -> Mapping[str, Any]:
+def get_extra(job: Job) -> Mapping[str, Any]:
     """Return the fields of the job's record for this dialect."""
     return job.extra.get(NAME, {})
 
 
-def job_body(view: JobView, now_ms: int, hosts: Sequence[str] = ()) -> dict[str, Any]:
+def make_job_body(view: JobView, now_ms: int, hosts: Sequence[str] = ()) -> dict[str, Any]:
     """Return the job, without unknown fields. With ``hosts`` it names its tasks on those nodes."""
     job = view.job
-    brought: dict[str, Any] = {part: value for part, value in extra_of(job).items() if part in PARTS}
+    brought: dict[str, Any] = {part: value for part, value in get_extra(job).items() if part in PARTS}
     own = {"metadata": _metadata(job), "status": _status(view, now_ms)}
     described: dict[str, Any] = {"kind": "job", **_part("algorithm", _algorithm(job)), **_part("spec", _spec(view))}
     whole = merge_objects(described, merge_objects(brought, own))
     if hosts:
-        whole["status"]["task_ips"] = [task_body(one) for one in attempts_of(view) if one.node in hosts]
+        whole["status"]["task_ips"] = [make_task_body(one) for one in list_attempts(view) if one.node in hosts]
     return {part: whole[part] for part in PARTS if part in whole}
 
 
-def attempts_of(view: JobView) -> list[Replica]:
+def list_attempts(view: JobView) -> list[Replica]:
     """Return every attempt of every task, in order. A job without known replicas has one task."""
     if not view.replicas:
         nodes = {one.node for one in view.allocations}
@@ -45,7 +45,7 @@ def attempts_of(view: JobView) -> list[Replica]:
     return sorted(view.replicas, key=lambda one: (make_natural_key(one.name), one.attempt))
 
 
-def task_body(replica: Replica) -> dict[str, Any]:
+def make_task_body(replica: Replica) -> dict[str, Any]:
     """Return one attempt of a task, and its node."""
     host = {"host_ip": replica.node} if replica.node else {}
     return {"task": replica.name, **host, "schedule_count": replica.attempt + 1}
@@ -70,9 +70,9 @@ def _part(name: str, value: dict[str, Any]) -> dict[str, Any]:
 def _metadata(job: Job) -> dict[str, Any]:
     metadata: dict[str, Any] = {"id": job.id, "name": job.name or job.id}
     metadata["workspace_id"] = job.workspace or DEFAULT_WORKSPACE
-    if "description" in extra_of(job):
-        metadata["description"] = extra_of(job)["description"]
-    created = job_created(job)
+    if "description" in get_extra(job):
+        metadata["description"] = get_extra(job)["description"]
+    created = find_creation(job)
     if created is not None:
         metadata["create_time"] = created
     if job.user:
@@ -85,9 +85,9 @@ def _status(view: JobView, now_ms: int) -> dict[str, Any]:
     phase, secondary = PHASES[job.state]
     if job.state is JobState.FAILED and job.error == LOST:
         secondary = LOST_PHASE
-    tasks = tasks_of(view)
+    tasks = list_tasks(view)
     status: dict[str, Any] = {"phase": phase, "secondary_phase": secondary}
-    start, end = find_start(job), job_end(job)
+    start, end = find_start(job), find_end(job)
     if start is not None:
         until = now_ms if end is None else end
         status["duration"] = max(until - start, 0)
@@ -157,7 +157,7 @@ def _describe_attempt(replicas: Sequence[Replica]) -> dict[str, Any]:
 
 
 def _algorithm(job: Job) -> dict[str, Any]:
-    named = extra_of(job).get("algorithm_name")
+    named = get_extra(job).get("algorithm_name")
     return {**({"name": named} if named else {}), **({"command": job.command} if job.command else {})}
 
 
@@ -168,9 +168,9 @@ def _spec(view: JobView) -> dict[str, Any]:
         kind = job.instance_type
         resource["flavor_id"] = kind.id or kind.name
         resource["flavor_name"] = kind.name or kind.id
-        resource["flavor_detail"] = {"flavor_type": flavor_type(kind), "flavor_info": flavor_info(kind)}
+        resource["flavor_detail"] = {"flavor_type": choose_flavor_type(kind), "flavor_info": make_flavor_info(kind)}
     if view.replicas:
-        resource["node_count"] = len(tasks_of(view))
+        resource["node_count"] = len(list_tasks(view))
     if job.resource_group:
         resource["pool_id"] = job.resource_group
     return {"resource": resource} if resource else {}

@@ -48,7 +48,7 @@ FIELDS: Mapping[str, str] = {
 """Their names of fields in our own errors."""
 
 
-def percent(value: float) -> float | int:
+def convert_percent(value: float) -> float | int:
     """Convert a ratio to percent, 0 to 100, to 12 significant digits; whole numbers have no fraction in their JSON.
 
     Values below 0 or above 1 (a burst over the limit, the noise of an exporter) are clamped. Every metric of the page

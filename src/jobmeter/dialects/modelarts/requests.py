@@ -131,7 +131,7 @@ class TaskRequest(ModelArtsJobRequest, frozen=True, kw_only=True):
 
     def find_task(self, view: JobView) -> str:
         """Return the task. Raises InvalidRequestError if the job has no such task."""
-        if self.task_id not in tasks_of(view):
+        if self.task_id not in list_tasks(view):
             raise InvalidRequestError(f"the job has no task {self.task_id[:64]!r}", "task_id")
         return self.task_id
 
@@ -141,7 +141,7 @@ class TaskRequest(ModelArtsJobRequest, frozen=True, kw_only=True):
         return frozenset({task}) if view.replicas else frozenset()
 
 
-def tasks_of(view: JobView) -> list[str]:
+def list_tasks(view: JobView) -> list[str]:
     """Return the names of a job's tasks, each once; ``ONLY_TASK`` if no task is known."""
     return sorted({replica.name for replica in view.replicas}, key=make_natural_key) or [ONLY_TASK]
 

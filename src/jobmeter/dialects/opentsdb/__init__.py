@@ -6,7 +6,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.signatures import BASIC, SHARE, TOKENS
 from jobmeter.dialects.base import Match
 from jobmeter.dialects.base.path_dialect import PathDialect, match_route
-from jobmeter.dialects.base.request import operations_of
+from jobmeter.dialects.base.request import load_operations
 from jobmeter.dialects.opentsdb import errors
 from jobmeter.dialects.opentsdb.gaps import GAPS
 from jobmeter.dialects.opentsdb.view import view_call
@@ -34,7 +34,7 @@ OPENTSDB = OpenTsdb(
     name="opentsdb",
     title="OpenTSDB, HTTP API version 2.4",
     schemes=(*TOKENS, BASIC, SHARE),
-    operations=operations_of(f"{__name__}.operations"),
+    operations=load_operations(f"{__name__}.operations"),
     gaps=GAPS,
     render=errors.render,
     view_call=view_call,

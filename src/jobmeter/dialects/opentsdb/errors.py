@@ -7,7 +7,7 @@ import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context
-from jobmeter.dialects.base.errors import BASIC_CHALLENGE, Headers, headers_of, http_status
+from jobmeter.dialects.base.errors import BASIC_CHALLENGE, Headers, choose_http_status, make_headers
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, ThrottledError, UnauthenticatedError
 
 JSON = "application/json; charset=UTF-8"
@@ -38,13 +38,13 @@ def _parts(call: Call, error: JobmeterError) -> Parts:
     if isinstance(error, NotFoundError):
         return _describe_not_found(call, error)
     if isinstance(error, ThrottledError):
-        return 429, "Please throttle", error.message, headers_of(error)
+        return 429, "Please throttle", error.message, make_headers(error)
     if isinstance(error, PutError):
         return 400, error.message, 'Append "details" to the put request to see which', ()
-    status = http_status(error)
+    status = choose_http_status(error)
     if status == 500:
         return 500, "Internal Server Error", "An internal error occurred", ()
-    headers = BASIC_CHALLENGE if status == 401 else headers_of(error, RETRY_MS)
+    headers = BASIC_CHALLENGE if status == 401 else make_headers(error, RETRY_MS)
     return status, error.message, _details(error), headers
 
 
@@ -59,7 +59,7 @@ def _describe_not_found(call: Call, error: NotFoundError) -> Parts:
         return 404, "Endpoint not found", "The requested endpoint was not found", ()
     if error.kind == "method":
         details = f"The HTTP method [{call.method[:20]}] is not permitted for this endpoint"
-        return 405, "Method not allowed", details, headers_of(error)
+        return 405, "Method not allowed", details, make_headers(error)
     if error.kind == NO_NAME:
         status = 404 if "/search/" in call.raw_path else 400
         message = "Unable to resolve one or more UIDs" if status == 404 else error.message

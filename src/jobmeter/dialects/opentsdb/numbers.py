@@ -5,13 +5,13 @@ import math
 _WHOLE = 2.0**63
 
 
-def text_of(value: float) -> str:
+def format_number(value: float) -> str:
     """Return the shortest text that reads back as the number."""
     return str(int(value)) if value.is_integer() and abs(value) < _WHOLE else repr(value)
 
 
-def json_of(value: float, *, null: bool) -> str:
+def encode_number(value: float, *, null: bool) -> str:
     """Encode a value in JSON; an absent one is ``"NaN"``, or null with that fill policy."""
     if math.isfinite(value):
-        return text_of(value)
+        return format_number(value)
     return "null" if null else '"NaN"'

@@ -14,13 +14,22 @@ from jobmeter.dialects.opentsdb.metric_text import MetricText, split_metric, spl
 from jobmeter.dialects.opentsdb.requests import PRESENT, PostRequest
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import TimeRange
-from jobmeter.query.tsdb.body import FilterBody, Flag, RateBody, few, filters_of, parse_positive, rate_options, truth
+from jobmeter.query.tsdb.body import (
+    FilterBody,
+    Flag,
+    RateBody,
+    check_count,
+    choose_filters,
+    parse_positive,
+    parse_rate_options,
+    parse_truth,
+)
 from jobmeter.query.tsdb.compute import PointQuery
 from jobmeter.query.tsdb.downsample import parse as parse_downsample
 from jobmeter.query.tsdb.filters import parse_tag_filter
 from jobmeter.query.tsdb.functions import AGGREGATORS
 from jobmeter.query.tsdb.rate import LONG_MAX, RateOptions
-from jobmeter.query.tsdb.times import moment, zone_of
+from jobmeter.query.tsdb.times import find_zone, parse_moment
 
 MOST_QUERIES = 32
 MOST_TSUIDS = 10_000
@@ -121,23 +130,23 @@ class OpenTsdbQueryRequest(PostRequest, frozen=True, kw_only=True):
 def parse_body(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
     """Parse the query of a POST. Raises InvalidRequestError."""
     body = request.decode_content(QueryBody)
-    if truth(body.delete):
+    if parse_truth(body.delete):
         raise InvalidRequestError("Deleting data is not enabled", "delete")
-    zone, calendar = zone_of(body.timezone), truth(body.useCalendar)
+    zone, calendar = find_zone(body.timezone), parse_truth(body.useCalendar)
     return OpenTsdbQuery(
         range=_range(body.start, body.end, request.context.now_ms, zone),
         queries=_some([_parse_body(at, one, zone, calendar=calendar) for at, one in enumerate(body.queries or ())]),
-        milliseconds=truth(body.msResolution) or truth(body.ms),
-        arrays=truth(body.arrays) or request.arrays,
-        show_query=truth(body.showQuery),
-        show_tsuids=truth(body.showTSUIDs),
-        show_summary=truth(body.showSummary) or truth(body.showStats),
+        milliseconds=parse_truth(body.msResolution) or parse_truth(body.ms),
+        arrays=parse_truth(body.arrays) or request.arrays,
+        show_query=parse_truth(body.showQuery),
+        show_tsuids=parse_truth(body.showTSUIDs),
+        show_summary=parse_truth(body.showSummary) or parse_truth(body.showStats),
     )
 
 
 def parse_string(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
     """Parse the query of a GET. Raises InvalidRequestError."""
-    zone = zone_of(request.tz or request.timezone)
+    zone = find_zone(request.tz or request.timezone)
     if request.has_flag("delete"):
         raise InvalidRequestError("Deleting data is not enabled", "delete")
     calendar = request.use_calendar or request.has_flag("useCalendar")
@@ -160,8 +169,8 @@ def parse_string(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
 def _range(start: object, end: object, now_ms: int, zone: ZoneInfo) -> TimeRange:
     if start in {None, ""}:
         raise MissingFieldError("Missing start time", "start")
-    first = moment(start, "start", now_ms, zone)
-    last = now_ms if end in {None, "", 0} else moment(end, "end", now_ms, zone)
+    first = parse_moment(start, "start", now_ms, zone)
+    last = now_ms if end in {None, "", 0} else parse_moment(end, "end", now_ms, zone)
     if last <= first:
         raise InvalidRequestError(f"End time [{last}] must be greater than the start time [{first}]", "end")
     return TimeRange(first, last + 1)
@@ -196,10 +205,10 @@ def _parse_body(index: int, body: SubQueryBody, zone: ZoneInfo, *, calendar: boo
         metric="" if tsuids else body.metric or "",
         tsuids=tsuids,
         aggregator=aggregator,
-        rate=rate_options(options) if truth(body.rate) else None,
+        rate=parse_rate_options(options) if parse_truth(body.rate) else None,
         downsample=parse_downsample(body.downsample, zone, calendar=calendar) if body.downsample else None,
-        filters=() if tsuids else filters_of(body.filters, body.tags),
-        explicit_tags=truth(body.explicitTags),
+        filters=() if tsuids else choose_filters(body.filters, body.tags),
+        explicit_tags=parse_truth(body.explicitTags),
     )
 
 
@@ -212,7 +221,7 @@ def _parse_metric(index: int, text: MetricText, zone: ZoneInfo, *, calendar: boo
         aggregator=_aggregator(text.aggregator),
         rate=None if text.rate is None else _rate_text(text.rate),
         downsample=parse_downsample(text.downsample, zone, calendar=calendar) if text.downsample else None,
-        filters=few([*groups, *others]),
+        filters=check_count([*groups, *others]),
         explicit_tags=text.explicit_tags,
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from jobmeter.dialects.base import ask
 from jobmeter.dialects.opentsdb.errors import NO_NAME
-from jobmeter.dialects.opentsdb.tsuid import split_tsuid, tsuid
+from jobmeter.dialects.opentsdb.tsuid import make_tsuid, split_tsuid
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.question import Question
@@ -35,5 +35,5 @@ def find_by_tsuids(tsuids: Sequence[str]) -> Generator[Question[Any], Any, Found
         raise InvalidRequestError(f"Invalid TSUID: {tsuids[parts.index(None)][:64]}", "tsuids")
     jobs = tuple(sorted({part[0] for part in parts if part is not None}))
     found = yield from ask(SeriesQuestion(jobs=jobs))
-    by_id = {tsuid(one): one for one in found.series}
+    by_id = {make_tsuid(one): one for one in found.series}
     return FoundSeries(tuple(by_id[text] for text in tsuids if text in by_id), found.milliseconds)

@@ -5,7 +5,7 @@ from jobmeter.model.series import Series
 TSUID_DIGITS = 32
 
 
-def tsuid(series: Series) -> str:
+def make_tsuid(series: Series) -> str:
     """Return the id of a series: its job's key and its own, in 32 hexadecimal digits."""
     return f"{series.job_key:016X}{series.id:016X}"
 

@@ -2,7 +2,7 @@
 
 import re
 
-from jobmeter.dialects.base.view import BEARER, View, ViewCall, target
+from jobmeter.dialects.base.view import BEARER, View, ViewCall, make_target
 from jobmeter.model.catalog import Kind, MetricScope
 from jobmeter.model.time import SECOND
 from jobmeter.wire.opentsdb.names import make_opentsdb_name
@@ -25,5 +25,5 @@ def view_call(view: View) -> ViewCall | None:
     tags = f"job={view.job.id},replica=*" + (",device=*" if metric.scope is MetricScope.DEVICE else "")
     what = f"avg:{max(view.step_ms // SECOND, 1)}s-avg:{make_opentsdb_name(metric.name)}{{{tags}}}"
     # OpenTSDB includes both ends; a view excludes its end.
-    path = target("/api/query", start=view.span.start_ms, end=view.span.end_ms - 1, ms="true", m=what)
+    path = make_target("/api/query", start=view.span.start_ms, end=view.span.end_ms - 1, ms="true", m=what)
     return ViewCall(operation="/api/query", path=path, header=BEARER, note="By replica and device.")

@@ -2,7 +2,7 @@
 
 from jobmeter.access.signatures import BASIC, TOKENS, TRACE
 from jobmeter.dialects.base.path_dialect import PathDialect
-from jobmeter.dialects.base.request import operations_of
+from jobmeter.dialects.base.request import load_operations
 from jobmeter.dialects.otlp import errors
 from jobmeter.dialects.otlp.gaps import GAPS
 
@@ -10,7 +10,7 @@ OTLP = PathDialect(
     name="otlp",
     title="OpenTelemetry protocol (OTLP) 1.x",
     schemes=(TRACE, *TOKENS, BASIC),
-    operations=operations_of(f"{__name__}.operations"),
+    operations=load_operations(f"{__name__}.operations"),
     gaps=GAPS,
     render=errors.render,
 )

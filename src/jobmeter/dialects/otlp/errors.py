@@ -8,8 +8,8 @@ from enum import IntEnum
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context
-from jobmeter.dialects.base.errors import Headers, headers_of, http_status, retry_seconds
-from jobmeter.dialects.otlp.forms import ENCODING, JSON, PROTOBUF, TYPE, UNPACKED, encoding_of, media_of
+from jobmeter.dialects.base.errors import Headers, choose_http_status, make_headers, retry_seconds
+from jobmeter.dialects.otlp.forms import ENCODING, JSON, PROTOBUF, TYPE, UNPACKED, parse_encoding, parse_media
 from jobmeter.errors import (
     InvalidRequestError,
     JobmeterError,
@@ -18,7 +18,7 @@ from jobmeter.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from jobmeter.wire.otlp.answers import status
+from jobmeter.wire.otlp.answers import encode_status
 
 RETRY_MS = 5_000
 """The default time until a retry."""
@@ -51,15 +51,15 @@ _CODES = {
 }
 
 
-def kind_of(error: JobmeterError) -> tuple[int, Code]:
+def find_kind(error: JobmeterError) -> tuple[int, Code]:
     """Return the status of HTTP and the code of gRPC."""
-    status = 503 if isinstance(error, QueryTimeoutError) else http_status(error)
+    status = 503 if isinstance(error, QueryTimeoutError) else choose_http_status(error)
     return status, _CODES[status]
 
 
-def message_of(error: JobmeterError) -> str:
+def make_message(error: JobmeterError) -> str:
     """Return the message for the sender; without details for a bug."""
-    return "internal error" if kind_of(error)[1] is Code.INTERNAL else error.message
+    return "internal error" if find_kind(error)[1] is Code.INTERNAL else error.message
 
 
 def retry_ms_of(error: JobmeterError) -> int | None:
@@ -71,9 +71,9 @@ def retry_ms_of(error: JobmeterError) -> int | None:
 
 def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001 - as of every dialect
     """Return the answer for an error."""
-    json = media_of(call) != PROTOBUF
-    http, code = kind_of(error)
-    headers: Headers = headers_of(error)
+    json = parse_media(call) != PROTOBUF
+    http, code = find_kind(error)
+    headers: Headers = make_headers(error)
     if isinstance(error, InvalidRequestError) and _is_of_other_form(call, error):
         http = 415
     elif isinstance(error, UnauthenticatedError):
@@ -81,9 +81,11 @@ def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noq
     retry_ms = retry_ms_of(error)
     if retry_ms is not None:
         headers = (("Retry-After", str(retry_seconds(retry_ms))),)
-    return Answer(http, status(code, message_of(error), retry_ms, json=json), headers, JSON if json else PROTOBUF)
+    return Answer(
+        http, encode_status(code, make_message(error), retry_ms, json=json), headers, JSON if json else PROTOBUF
+    )
 
 
 def _is_of_other_form(call: Call, error: InvalidRequestError) -> bool:
     # A damaged gzip body has the same field as an unknown encoding, but its encoding is supported.
-    return error.field == TYPE or (error.field == ENCODING and encoding_of(call) not in UNPACKED)
+    return error.field == TYPE or (error.field == ENCODING and parse_encoding(call) not in UNPACKED)

@@ -20,27 +20,27 @@ BODY_BYTES = 32 * 2**20
 """Largest message, as sent, and after decompression if the transport decompresses it."""
 
 
-def media_of(call: Call) -> str:
+def parse_media(call: Call) -> str:
     """Return Content-Type without its parameters, in lower case."""
     return call.get_header("content-type").partition(";")[0].strip().lower()
 
 
-def encoding_of(call: Call) -> str:
+def parse_encoding(call: Call) -> str:
     """Return Content-Encoding in lower case."""
     return call.get_header("content-encoding").strip().lower()
 
 
-def encoding_of_body(call: Call) -> str:
+def choose_body_encoding(call: Call) -> str:
     """Return ``PROTOBUF`` or ``JSON``. Raises InvalidRequestError for anything else."""
-    media = media_of(call)
+    media = parse_media(call)
     if media not in {PROTOBUF, JSON}:
         raise InvalidRequestError(f"{TYPE} {media[:80]!r} is not supported; {PROTOBUF} and {JSON} are", TYPE)
     return media
 
 
-def protobuf_bytes(copies: int) -> Callable[[Call], int]:
+def make_estimate(copies: int) -> Callable[[Call], int]:
     """Return the estimate of the memory for a message: copies in protocol buffers, decoded data included, or JSON."""
-    return lambda call: read_as_json(call) if media_of(call) == JSON else copies * len(call.body)
+    return lambda call: read_as_json(call) if parse_media(call) == JSON else copies * len(call.body)
 
 
 operation = partial(Operations(), body_bytes=BODY_BYTES, decoded_bytes=BODY_BYTES)

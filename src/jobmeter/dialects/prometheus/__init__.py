@@ -8,7 +8,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.signatures import BASIC, TOKENS
 from jobmeter.dialects.base import Match
 from jobmeter.dialects.base.path_dialect import PathDialect
-from jobmeter.dialects.base.request import operations_of
+from jobmeter.dialects.base.request import load_operations
 from jobmeter.dialects.prometheus import errors
 from jobmeter.dialects.prometheus.gaps import GAPS
 from jobmeter.dialects.prometheus.requests import FORM
@@ -55,7 +55,7 @@ PROMETHEUS = Prometheus(
     name="prometheus",
     title="Prometheus: remote write 1.0 and 2.0, PromQL",
     schemes=(*TOKENS, BASIC),
-    operations=operations_of(f"{__name__}.operations"),
+    operations=load_operations(f"{__name__}.operations"),
     gaps=GAPS,
     render=errors.render,
 )

@@ -21,7 +21,7 @@ TRUNCATED = "results truncated due to limit"
 """The warning of an answer that left out series."""
 
 
-def success(data: object, *, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> Answer:
+def make_success(data: object, *, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> Answer:
     """Return an answer with data."""
     body: dict[str, Any] = {"status": "success", "data": data}
     if warnings:
@@ -74,7 +74,7 @@ def _build_range_rows(vector: Vector, times: Int64s) -> list[dict[str, Any]]:
     return _rows(labels, np.cumsum(present.sum(axis=1)), of_points[chosen], values.ravel()[chosen])
 
 
-def samples(found: WindowSamples, limit: int) -> Answer:
+def make_samples(found: WindowSamples, limit: int) -> Answer:
     """Return the samples of a range."""
     rows = _rows(found.labels, found.starts[1:], found.times, found.values)
     infos = [EXPIRED] if found.expired else []
@@ -94,12 +94,12 @@ def _limit_rows(data: dict[str, Any], limit: int, warnings: Sequence[str] = (), 
     if limit and data["resultType"] in {"vector", "matrix"} and len(rows) > limit:
         data["result"] = rows[:limit]
         warnings.append(TRUNCATED)
-    return success(data, warnings=warnings, infos=infos)
+    return make_success(data, warnings=warnings, infos=infos)
 
 
-def names(found: Iterable[str], limit: int) -> Answer:
+def make_names(found: Iterable[str], limit: int) -> Answer:
     """Return names in order, at most ``limit`` where it is not 0."""
     ordered = sorted(set(found))
     if limit and len(ordered) > limit:
-        return success(ordered[:limit], warnings=[TRUNCATED])
-    return success(ordered)
+        return make_success(ordered[:limit], warnings=[TRUNCATED])
+    return make_success(ordered)

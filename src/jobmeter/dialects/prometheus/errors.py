@@ -7,7 +7,7 @@ import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context
-from jobmeter.dialects.base.errors import BASIC_CHALLENGE, Headers, headers_of, http_status, retry_seconds
+from jobmeter.dialects.base.errors import BASIC_CHALLENGE, Headers, choose_http_status, make_headers, retry_seconds
 from jobmeter.errors import InvalidRequestError, JobmeterError, LimitExceededError, QueryTimeoutError
 from jobmeter.promql.values import QueryError
 
@@ -35,7 +35,7 @@ _KINDS = {
 """``errorType`` by status: https://prometheus.io/docs/prometheus/latest/querying/api/#format-overview."""
 
 
-def text(status: int, message: str, headers: Headers = ()) -> Answer:
+def make_text(status: int, message: str, headers: Headers = ()) -> Answer:
     """Return an answer of one line."""
     return Answer(status, message.encode() + b"\n", headers, TEXT)
 
@@ -45,7 +45,7 @@ def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noq
     status, headers = _status(error)
     message = error.message if status != 500 else "internal error"
     if call.raw_path.endswith(_WRITE):
-        return text(status, message, headers)
+        return make_text(status, message, headers)
     if isinstance(error, LimitExceededError) and error.field != "body":
         status = 400 if error.field in _PARAMETERS else 422
     kind = "timeout" if isinstance(error, QueryTimeoutError) else _KINDS.get(status, "internal")
@@ -60,5 +60,5 @@ def _status(error: JobmeterError) -> tuple[int, Headers]:
         return 422, ()
     if isinstance(error, QueryTimeoutError):
         return 503, (("Retry-After", str(retry_seconds(_RETRY_MS))),)
-    status = http_status(error)
-    return status, BASIC_CHALLENGE if status == 401 else headers_of(error, _RETRY_MS)
+    status = choose_http_status(error)
+    return status, BASIC_CHALLENGE if status == 401 else make_headers(error, _RETRY_MS)

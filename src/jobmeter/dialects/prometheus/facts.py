@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from jobmeter.diagnose.finding_events import ReportedFinding, read_reported_findings
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.rule import Rule, Weight
 from jobmeter.dialects.base import ask
 from jobmeter.errors import LimitExceededError
@@ -137,7 +137,7 @@ def _label_event(event: Event, rule: str, reported: ReportedFinding | None, name
     return {
         "rule": rule,
         "severity": (severity if reported is None else reported.severity).value,
-        "role": role_of(rule, names).value,
+        "role": choose_role(rule, names).value,
         "subject": read.subject if read else event.subject,
         "sentence": (read.sentence if read else event.message)[:_MOST_TEXT],
     }
@@ -145,10 +145,10 @@ def _label_event(event: Event, rule: str, reported: ReportedFinding | None, name
 
 @cache
 def _rules() -> Mapping[str, Rule]:
-    return {rule.name: rule for rule in rules()}
+    return {rule.name: rule for rule in list_rules()}
 
 
-def role_of(rule: str, names: Iterable[str]) -> FindingRole:
+def choose_role(rule: str, names: Iterable[str]) -> FindingRole:
     """Return the role of a finding among all findings of its job, by the kinds of their rules.
 
     A rule about waiting ranks reports a consequence where another rule reports a cause of the end, or a fault that
@@ -265,7 +265,7 @@ FACTS: Mapping[str, str] = {
 """Every metric of facts, with its meaning."""
 
 
-def samples_of(spans: Sequence[FactSpan], start_ms: int, end_ms: int, room: int) -> tuple[Int64s, Float64s]:
+def make_samples(spans: Sequence[FactSpan], start_ms: int, end_ms: int, room: int) -> tuple[Int64s, Float64s]:
     """Return the samples of one series in ``(start_ms, end_ms]``. Raises LimitExceededError beyond ``room`` samples."""
     times: dict[int, float] = {}
     for span in sorted(spans, key=lambda one: one.begin):

@@ -14,11 +14,11 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
-from jobmeter.ingest.exporters.resolve import EXTERNAL, read_sent, resolve, to_sent_label
+from jobmeter.ingest.exporters.resolve import EXTERNAL, convert_to_sent_label, read_sent, resolve
 from jobmeter.ingest.rule import RuleTarget, TranslationRule
 from jobmeter.model.catalog import CATALOG, Kind, Metric
 from jobmeter.model.series import Series
-from jobmeter.promql.labels import Labels, make_labels, value_of
+from jobmeter.promql.labels import Labels, get_value, make_labels
 from jobmeter.promql.nodes import NAME
 
 PREFIX = "jobmeter_"
@@ -61,7 +61,7 @@ class SentNames(msgspec.Struct, frozen=True):
     @property
     def key(self) -> tuple[Series, str]:
         """The mapped series, and the name."""
-        return self.row.series, value_of(self.row.labels, NAME)
+        return self.row.series, get_value(self.row.labels, NAME)
 
 
 def _replace_invalid(text: str) -> str:
@@ -88,7 +88,7 @@ def _catalogue() -> Mapping[str, Metric]:
     return {make_own_name(name): metric for name, metric in CATALOG.items()}
 
 
-def metric_of(name: str) -> Metric | None:
+def find_metric(name: str) -> Metric | None:
     """Return the metric of the catalogue that has this name, its own one or an exporter's."""
     metric = _catalogue().get(name)
     if metric is not None or name not in RULES:
@@ -140,16 +140,16 @@ def expose(series: Series, name: str = "", special: Series | None = None) -> Ite
             yield Exposed(make_labels([(NAME, name), *labels.items()]), series, rule.factor, special)
 
 
-def names_of(metric: str) -> list[str]:
+def list_names(metric: str) -> list[str]:
     """Return every name under which a stored metric is answered."""
     if metric.startswith(EXTERNAL):
         return [metric.removeprefix(EXTERNAL)]
     return [make_own_name(metric), *_exporters().get(metric, ())]
 
 
-def labels_of(label: str) -> set[str]:
+def list_labels(label: str) -> set[str]:
     """Return every name that answers give a stored label."""
-    return {_replace_invalid(label), _replace_invalid(to_sent_label(label))}
+    return {_replace_invalid(label), _replace_invalid(convert_to_sent_label(label))}
 
 
 @cache
@@ -183,7 +183,7 @@ def _identity(series: Series) -> dict[str, str]:
 def _label_external(series: Series) -> Labels:
     """Return the labels of a series of another system, as sent if the sent labels identify the stored series."""
     name = series.metric.removeprefix(EXTERNAL)
-    sent = {to_sent_label(label): value for label, value in series.labels}
+    sent = {convert_to_sent_label(label): value for label, value in series.labels}
     try:
         whole = resolve([(NAME, name), *sent.items()], series.project).series == series
     except InvalidRequestError:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from jobmeter.dialects.base import ask
-from jobmeter.dialects.prometheus.facts import FACTS, MOST_SAMPLES, FactSpan, find_facts, samples_of
+from jobmeter.dialects.prometheus.facts import FACTS, MOST_SAMPLES, FactSpan, find_facts, make_samples
 from jobmeter.dialects.prometheus.names import (
     APP,
     JOB,
@@ -19,18 +19,18 @@ from jobmeter.dialects.prometheus.names import (
     expose,
     find_mapped,
     find_stored_names,
+    list_names,
     list_sent_names,
-    names_of,
 )
 from jobmeter.model.batch import NEVER, Float64s, Int64s, SampleColumns, Uint32s
 from jobmeter.model.question import Question
-from jobmeter.model.series import SPECIAL, NamePart, Series, job_key
+from jobmeter.model.series import SPECIAL, NamePart, Series, compute_job_key
 from jobmeter.model.special import STALE, STALE_CODE, decode_special, is_special, make_plain
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
-from jobmeter.promql.labels import Labels, set_label, value_of
+from jobmeter.promql.labels import Labels, get_value, set_label
 from jobmeter.promql.nodes import NAME, Matcher, Node, VectorMatch, VectorSelector
-from jobmeter.promql.reads import SelectorRead, estimate_brief_cost, reads
-from jobmeter.promql.regex import full_matches
+from jobmeter.promql.reads import SelectorRead, estimate_brief_cost, list_reads
+from jobmeter.promql.regex import match_texts
 from jobmeter.promql.windows import RolledSamples, WindowSamples, is_stale
 from jobmeter.query.defaults import LATE_MS
 from jobmeter.query.rollups import RollupsQuestion
@@ -220,7 +220,7 @@ def _expose_series(series: Sequence[Series], name: str, sent: Sequence[SentNames
 
 
 def _add_owner_project(row: Row) -> Row:
-    if isinstance(row, FactSeries) or (sent := value_of(row.labels, PROJECT)) == row.series.project:
+    if isinstance(row, FactSeries) or (sent := get_value(row.labels, PROJECT)) == row.series.project:
         return row
     labels = set_label(row.labels, _EXPORTED, sent) if sent else row.labels
     return msgspec.structs.replace(row, labels=set_label(labels, PROJECT, row.series.project))
@@ -234,7 +234,7 @@ def _metrics(matchers: Matchers, name: str) -> Generator[Question[Any], Any, fro
             programs = yield from ask(NamesQuestion(part=NamePart.METRIC, prefix=APP, limit=MOST_NAMES))
         return find_stored_names(name, programs)
     stored = yield from ask(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES, special=True))
-    shown = [names_of(one)[0] for one in stored]
+    shown = [list_names(one)[0] for one in stored]
     wanted = [one for one in matchers if one.label == NAME]
     kept = np.ones(len(stored), bool)
     for matcher in wanted:
@@ -247,7 +247,7 @@ def _jobs(matchers: Matchers, project: str | None) -> tuple[int, ...] | None:
     """Return the keys of the one job that is asked for, where its project is known."""
     named = _read_equalities(matchers)
     where = named.get(PROJECT) or project
-    return (job_key(where, named[JOB]),) if where and named.get(JOB) else None
+    return (compute_job_key(where, named[JOB]),) if where and named.get(JOB) else None
 
 
 def _read_equalities(matchers: Matchers) -> dict[str, str]:
@@ -260,7 +260,7 @@ def _fulfils(matcher: Matcher, texts: Sequence[str]) -> "np.ndarray[tuple[int], 
         found = np.array([text == matcher.value for text in texts], bool)
     else:
         distinct = sorted(set(texts))
-        known = dict(zip(distinct, full_matches(matcher.value, distinct).tolist(), strict=True))
+        known = dict(zip(distinct, match_texts(matcher.value, distinct).tolist(), strict=True))
         found = np.array([known[text] for text in texts], bool)
     return ~found if matcher.match in {VectorMatch.NOT_EQUAL, VectorMatch.NOT_REGEX} else found
 
@@ -268,7 +268,7 @@ def _fulfils(matcher: Matcher, texts: Sequence[str]) -> "np.ndarray[tuple[int], 
 def _match_rows(matchers: Matchers, rows: Sequence[Row]) -> list[Row]:
     kept = np.ones(len(rows), bool)
     for matcher in matchers:
-        kept &= _fulfils(matcher, [value_of(row.labels, matcher.label) for row in rows])
+        kept &= _fulfils(matcher, [get_value(row.labels, matcher.label) for row in rows])
     return [row for row, keep in zip(rows, kept.tolist(), strict=True) if keep]
 
 
@@ -291,7 +291,7 @@ def prefetch(
     found: dict[VectorSelector, WindowSamples] = {}
     cost = estimate_brief_cost(node)
     brief = 0 < cost * len(times) <= _BRIEF
-    for one in reads(node, times, lookback_ms, RAW_IS_QUICK):
+    for one in list_reads(node, times, lookback_ms, RAW_IS_QUICK):
         since_ms = max(one.start_ms, 0)
         rows = yield from find(one.selector.alternatives, since_ms, project, of_owners=of_owners, brief=brief)
         begin, end = max(one.start_ms + 1, 0), min(one.end_ms + 1, MAX_TIME_MS)
@@ -330,7 +330,7 @@ def _add_facts(stored: WindowSamples, rows: Sequence[FactSeries], start_ms: int,
     labels, times, values = list(stored.labels), [stored.times], [stored.values]
     starts = stored.starts.tolist()
     for row in rows:
-        some, their = samples_of(row.spans, start_ms, end_ms, room)
+        some, their = make_samples(row.spans, start_ms, end_ms, room)
         if len(some):
             room -= len(some)
             labels.append(row.labels)

@@ -5,7 +5,7 @@ https://github.com/google/cadvisor/blob/master/docs/storage/prometheus.md
 
 import re
 
-from jobmeter.ingest.rule import Rules, RuleTarget, table
+from jobmeter.ingest.rule import Rules, RuleTarget, make_table
 
 # A pod's own group and its pause container repeat these values. Networks belong to the pod as a whole.
 _CONTAINER = {"container": re.compile(r"(?!POD$).+")}
@@ -31,9 +31,9 @@ _NETWORKS = {
 _NOT_LOOPBACK = {"interface": re.compile("(?!lo$).*")}
 
 RULES: Rules = {
-    **table(RuleTarget.POD, {"container_cpu_usage_seconds_total": "cpu.time"}, _SPLIT, _ALL_CPUS),
-    **table(RuleTarget.POD, _CONTAINERS, _SPLIT, _CONTAINER),
-    **table(RuleTarget.POD, _DISKS, {**_SPLIT, "device": "disk"}, _CONTAINER),
-    **table(RuleTarget.POD, _NETWORKS, {"interface": "interface", "namespace": "namespace"}, _NOT_LOOPBACK),
-    **table(RuleTarget.NODE, {"machine_cpu_cores": "node.cpu.count"}),
+    **make_table(RuleTarget.POD, {"container_cpu_usage_seconds_total": "cpu.time"}, _SPLIT, _ALL_CPUS),
+    **make_table(RuleTarget.POD, _CONTAINERS, _SPLIT, _CONTAINER),
+    **make_table(RuleTarget.POD, _DISKS, {**_SPLIT, "device": "disk"}, _CONTAINER),
+    **make_table(RuleTarget.POD, _NETWORKS, {"interface": "interface", "namespace": "namespace"}, _NOT_LOOPBACK),
+    **make_table(RuleTarget.NODE, {"machine_cpu_cores": "node.cpu.count"}),
 }

@@ -2,7 +2,7 @@
 
 import re
 
-from jobmeter.ingest.rule import NOT_NEGATIVE, Rules, RuleTarget, TranslationRule, table
+from jobmeter.ingest.rule import NOT_NEGATIVE, Rules, RuleTarget, TranslationRule, make_table
 
 _PLAIN = {
     "node_memory_MemTotal_bytes": "node.memory.total",
@@ -67,15 +67,15 @@ def _make_counter_rules(metric: str, direction: str) -> tuple[TranslationRule, .
 
 
 RULES: Rules = {
-    **table(RuleTarget.NODE, {"node_cpu_seconds_total": "node.cpu.time"}, {"mode": "mode", "cpu": "cpu"}),
-    **table(RuleTarget.NODE, _PLAIN),
-    **table(RuleTarget.NODE, _DISKS, {"device": "disk"}, {"device": WHOLE_DISK}),
-    **table(RuleTarget.NODE, _NETWORK, _INTERFACE, {"device": WIRE}),
-    **table(RuleTarget.NODE, _SPEEDS, _INTERFACE, {"device": WIRE}, NOT_NEGATIVE),
+    **make_table(RuleTarget.NODE, {"node_cpu_seconds_total": "node.cpu.time"}, {"mode": "mode", "cpu": "cpu"}),
+    **make_table(RuleTarget.NODE, _PLAIN),
+    **make_table(RuleTarget.NODE, _DISKS, {"device": "disk"}, {"device": WHOLE_DISK}),
+    **make_table(RuleTarget.NODE, _NETWORK, _INTERFACE, {"device": WIRE}),
+    **make_table(RuleTarget.NODE, _SPEEDS, _INTERFACE, {"device": WIRE}, NOT_NEGATIVE),
     **{
         f"node_network_{direction}_{theirs}_total": _make_counter_rules(ours, direction)
         for direction in ("receive", "transmit")
         for theirs, ours in _COUNTED.items()
     },
-    **table(RuleTarget.NODE, _FILESYSTEMS, {"mountpoint": "mount"}),
+    **make_table(RuleTarget.NODE, _FILESYSTEMS, {"mountpoint": "mount"}),
 }

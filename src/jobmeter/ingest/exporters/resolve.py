@@ -102,7 +102,7 @@ def _make_sent_series(name: str, named: Mapping[str, str], mapped: Series) -> Se
 
     Its samples are stale markers, so it has no values. None if the labels exceed the limits of a series.
     """
-    labels = tuple(sorted((to_stored_label(label), value) for label, value in named.items() if label != NAME))
+    labels = tuple(sorted((convert_to_stored_label(label), value) for label, value in named.items() if label != NAME))
     try:
         return check_series(make_special(replace(mapped, metric=EXTERNAL + name, labels=labels)))
     except InvalidRequestError:
@@ -117,7 +117,7 @@ def read_sent(series: Series) -> tuple[dict[str, str], ResolvedSeries] | None:
     plain = make_plain(series)
     if not is_special(series.metric) or (name := plain.metric.removeprefix(EXTERNAL)) not in RULES:
         return None
-    sent = {NAME: name, **{to_sent_label(label): value for label, value in series.labels}}
+    sent = {NAME: name, **{convert_to_sent_label(label): value for label, value in series.labels}}
     try:
         found = resolve(list(sent.items()), series.project)
     except InvalidRequestError:
@@ -125,12 +125,12 @@ def read_sent(series: Series) -> tuple[dict[str, str], ResolvedSeries] | None:
     return None if found.sent != series else (sent, found)
 
 
-def to_stored_label(name: str) -> str:
+def convert_to_stored_label(name: str) -> str:
     """Return the name under which a sent label is stored."""
     return _SCRAPE + name if _JOB.fullmatch(name) else name
 
 
-def to_sent_label(name: str) -> str:
+def convert_to_sent_label(name: str) -> str:
     """Return the name under which a stored label was sent."""
     return name.removeprefix(_SCRAPE) if _JOB.fullmatch(name) else name
 
@@ -167,7 +167,7 @@ def _find_first(named: Mapping[str, str], names: Sequence[str]) -> str:
 
 
 def _make_external_series(name: str, named: Mapping[str, str], project: str) -> Series:
-    labels = {to_stored_label(label): value for label, value in named.items() if label != NAME}
+    labels = {convert_to_stored_label(label): value for label, value in named.items() if label != NAME}
     subject = RuleTarget.FLINK if name.startswith("flink_") else RuleTarget.POD
     job, replica = _owner(subject, named)
     # The address of a pod's own target is that of the pod or of its reporter, never that of a machine.
@@ -211,10 +211,10 @@ def _owner(subject: RuleTarget, named: Mapping[str, str]) -> tuple[str, str]:
     if subject in _SLURM:
         return named["slurmjobid"], ""
     pod = _find_first(named, _PODS)
-    return owner_of(pod, _find_first(named, _JOB_LABELS)) if pod else ("", "")
+    return find_owner(pod, _find_first(named, _JOB_LABELS)) if pod else ("", "")
 
 
-def owner_of(pod: str, job: str = "") -> tuple[str, str]:
+def find_owner(pod: str, job: str = "") -> tuple[str, str]:
     """Return the job and the replica of a pod, from its name and the job that its labels name (empty: no label)."""
     match = _WORKER.fullmatch(pod)
     if match and job in {"", match["job"]}:

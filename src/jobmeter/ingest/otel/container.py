@@ -9,7 +9,7 @@ A metric of containers is not also read from the whole pod: that would count it 
 import re
 
 from jobmeter.ingest.otel.attributes import DEVICE, DIRECTION, INTERFACE, MODE
-from jobmeter.ingest.rule import Rules, RuleTarget, split, table
+from jobmeter.ingest.rule import Rules, RuleTarget, make_table, split
 
 _SPLIT = {"container": "container", "namespace": "namespace"}
 _CONTAINERS = {
@@ -31,9 +31,9 @@ _NETWORKS = split(
 )
 
 RULES: Rules = {
-    **table(RuleTarget.POD, {"container.cpu.time": "cpu.time"}, {**_SPLIT, MODE: "mode"}),
-    **table(RuleTarget.POD, _CONTAINERS, _SPLIT),
-    **table(RuleTarget.POD, {"k8s.pod.filesystem.usage": "storage.ephemeral.usage"}, {"namespace": "namespace"}),
+    **make_table(RuleTarget.POD, {"container.cpu.time": "cpu.time"}, {**_SPLIT, MODE: "mode"}),
+    **make_table(RuleTarget.POD, _CONTAINERS, _SPLIT),
+    **make_table(RuleTarget.POD, {"k8s.pod.filesystem.usage": "storage.ephemeral.usage"}, {"namespace": "namespace"}),
     "container.disk.io": split(RuleTarget.POD, DIRECTION, _DISKS, {**_SPLIT, DEVICE: "disk"}),
     "container.network.io": _NETWORKS,
     "k8s.pod.network.io": _NETWORKS,

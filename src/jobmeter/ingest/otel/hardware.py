@@ -5,7 +5,7 @@
 
 import re
 
-from jobmeter.ingest.rule import Rules, RuleTarget, split, table
+from jobmeter.ingest.rule import Rules, RuleTarget, make_table, split
 
 _TASKS = {
     "(?:general)?": "gpu.utilization",
@@ -21,7 +21,7 @@ _SENSORS = {
 
 RULES: Rules = {
     "hw.gpu.utilization": split(RuleTarget.GPU, "task", _TASKS),
-    **table(RuleTarget.GPU, {f"hw.{name}": name for name in _MEMORY}),
-    **table(RuleTarget.GPU, {"hw.energy": "gpu.energy", "hw.power": "gpu.power"}, only=_IS_GPU),
+    **make_table(RuleTarget.GPU, {f"hw.{name}": name for name in _MEMORY}),
+    **make_table(RuleTarget.GPU, {"hw.energy": "gpu.energy", "hw.power": "gpu.power"}, only=_IS_GPU),
     "hw.temperature": split(RuleTarget.GPU, "location", _SENSORS, {"location": "sensor"}, _IS_GPU),
 }

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from jobmeter.ingest.exporters import node
 from jobmeter.ingest.otel.attributes import CPU, DEVICE, DIRECTION, INTERFACE, MODE, MOUNT, STATE
-from jobmeter.ingest.rule import Rules, RuleTarget, TranslationRule, split, table
+from jobmeter.ingest.rule import Rules, RuleTarget, TranslationRule, make_table, split
 
 _PLAIN = {
     "system.cpu.logical.count": "node.cpu.count",
@@ -43,23 +43,23 @@ _PROCESSES = {"running": "node.processes.running", "blocked": "node.processes.bl
 _AVAILABLE = {"free": "node.filesystem.available"}
 
 RULES: Rules = {
-    **table(RuleTarget.NODE, _PLAIN),
-    **table(RuleTarget.NODE, {"system.cpu.time": "node.cpu.time"}, {MODE: "mode", CPU: "cpu"}),
+    **make_table(RuleTarget.NODE, _PLAIN),
+    **make_table(RuleTarget.NODE, {"system.cpu.time": "node.cpu.time"}, {MODE: "mode", CPU: "cpu"}),
     "system.memory.usage": (
         *split(RuleTarget.NODE, STATE, _MEMORY),
         *split(RuleTarget.NODE, STATE, _SLAB, {STATE: "state"}),
     ),
-    **table(RuleTarget.NODE, _SLABS, {STATE: "state"}),
+    **make_table(RuleTarget.NODE, _SLABS, {STATE: "state"}),
     "system.paging.usage": split(RuleTarget.NODE, STATE, {"free": "node.swap.free"}, {DEVICE: "device"}),
     "system.paging.faults": split(RuleTarget.NODE, "fault", {"major": "node.memory.major.faults"}),
     "system.processes.count": split(RuleTarget.NODE, STATE, _PROCESSES),
     "system.disk.io": split(RuleTarget.NODE, DIRECTION, _DISKS, _DISK, _WHOLE_DISK),
-    **table(RuleTarget.NODE, {"system.disk.io_time": "node.disk.time"}, _DISK, _WHOLE_DISK),
+    **make_table(RuleTarget.NODE, {"system.disk.io_time": "node.disk.time"}, _DISK, _WHOLE_DISK),
     "system.network.io": split(RuleTarget.NODE, DIRECTION, _NETWORK, _INTERFACE, _WIRE),
     "system.network.errors": _packets("node.network.errors"),
     "system.network.packets": _packets("node.network.packets"),
     "system.network.dropped": _packets("node.network.dropped"),
     "system.network.packet.dropped": _packets("node.network.dropped"),
     "system.filesystem.usage": split(RuleTarget.NODE, STATE, _AVAILABLE, _FILESYSTEM),
-    **table(RuleTarget.NODE, {"system.filesystem.limit": "node.filesystem.size"}, _FILESYSTEM),
+    **make_table(RuleTarget.NODE, {"system.filesystem.limit": "node.filesystem.size"}, _FILESYSTEM),
 }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.ingest.exporters.resolve import owner_of
+from jobmeter.ingest.exporters.resolve import find_owner
 from jobmeter.model.series import is_name
 
 JOB, REPLICA, ATTEMPT, DEVICE = "jobmeter.job.id", "jobmeter.replica", "jobmeter.attempt", "jobmeter.device"
@@ -40,7 +40,7 @@ class ResourceOwner(NamedTuple):
     used: frozenset[str]
 
 
-def owner(attributes: Mapping[str, str]) -> ResourceOwner:
+def find_resource_owner(attributes: Mapping[str, str]) -> ResourceOwner:
     """Return the owner of a series with these attributes. Jobmeter's attributes come before Kubernetes'.
 
     Raises InvalidRequestError for an attempt that is not a number.
@@ -48,7 +48,7 @@ def owner(attributes: Mapping[str, str]) -> ResourceOwner:
     job, replica = attributes.get(JOB, ""), attributes.get(REPLICA, "")
     if not job and POD in attributes:
         named = next((attributes[name] for name in _JOB_NAMES if name in attributes), "")
-        job, replica = owner_of(attributes[POD], named)
+        job, replica = find_owner(attributes[POD], named)
     own = {name: attributes[name] for name in (*NODES, CLUSTER) if is_name(attributes.get(name, ""))}
     node = next((name for name in NODES if name in own), "")
     return ResourceOwner(

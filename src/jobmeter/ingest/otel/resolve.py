@@ -7,7 +7,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.resolve import EXTERNAL, ResolvedSeries, resolve_bounds
 from jobmeter.ingest.otel import RULES
 from jobmeter.ingest.otel.attributes import add_common_names
-from jobmeter.ingest.otel.owner import OWN, POD, ResourceOwner, owner
+from jobmeter.ingest.otel.owner import OWN, POD, ResourceOwner, find_resource_owner
 from jobmeter.ingest.rule import RuleTarget, TranslationRule
 from jobmeter.model.catalog import CATALOG, Kind, MetricScope
 from jobmeter.model.series import Series, is_name
@@ -39,7 +39,7 @@ def resolve(described: Described, project: str) -> ResolvedSeries:
     if not described.name:
         raise InvalidRequestError("a metric has no name", "metric")
     own = {name: value for name, value in described.attributes.items() if name in OWN}
-    whose = owner({**described.resource, **own})
+    whose = find_resource_owner({**described.resource, **own})
     whose = whose._replace(device=whose.device or _gpu(described))
     series = _map_metric(described, whose, project) or _find_catalogued(described, whose, project)
     return resolve_bounds(series or _make_external_series(described, whose, project), described.name)

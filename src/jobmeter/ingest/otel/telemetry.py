@@ -12,16 +12,16 @@ import msgspec
 from msgspec.structs import replace
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.ingest.otel.owner import owner
+from jobmeter.ingest.otel.owner import find_resource_owner
 from jobmeter.model.event import Level
-from jobmeter.model.line_level import level_in
-from jobmeter.model.log import LogLine, level_of
+from jobmeter.model.line_level import find_level
+from jobmeter.model.log import LogLine, parse_level
 from jobmeter.model.series import check_job_id, check_name
 from jobmeter.model.span import Span
 from jobmeter.model.time import MAX_TIME_MS, NS_PER_MS
 from jobmeter.wire.otlp.records import OtlpRecord
 from jobmeter.wire.otlp.telemetry import Sent
-from jobmeter.wire.otlp.values import text_of
+from jobmeter.wire.otlp.values import convert_text
 
 STREAM = "otlp"
 """The stream of lines that come from log records."""
@@ -54,7 +54,7 @@ def resolve_lines(sent: Sent[OtlpRecord], project: str, now_ns: int) -> tuple[li
                 refused[reason] += 1
                 continue
             time_ns, text = record.time_ns or now_ns, " ".join(_words(record))
-            level = _level(record) or level_in(text)
+            level = _level(record) or find_level(text)
             found.append(LogLine(time_ns=time_ns, text=text, project=project, stream=STREAM, level=level, **owned_by))
     return found, refused
 
@@ -75,8 +75,8 @@ def _find_owners(sent: Sent[_Item], refused: Counter[str]) -> Iterator[tuple[dic
 
 def _owner(resource: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Return the owner of a resource's items, and their service. Raises InvalidRequestError naming the invalid name."""
-    texts = {key: text_of(value) for key, value in resource.items()}
-    found = owner(texts)
+    texts = {key: convert_text(value) for key, value in resource.items()}
+    found = find_resource_owner(texts)
     service = texts.get(_SERVICE, "")
     job = found.job or ("" if service.startswith(_UNKNOWN) else service)
     if job:
@@ -88,13 +88,13 @@ def _owner(resource: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
 
 def _words(record: OtlpRecord) -> Iterator[str]:
     """Yield the body, then the rest of the record as ``key=value``, so that no part is lost."""
-    body = text_of(record.body)
+    body = convert_text(record.body)
     if body:
         yield body
     if record.event:
         yield f"event={_value(record.event)}"
     for key, value in record.attributes.items():
-        yield f"{_value(key)}={_value(text_of(value))}"
+        yield f"{_value(key)}={_value(convert_text(value))}"
     if record.trace:
         yield f"trace_id={record.trace}"
     if record.span:
@@ -115,4 +115,4 @@ def _level(record: OtlpRecord) -> Level | None:
     for least, level in ((17, Level.ERROR), (13, Level.WARNING), (9, Level.INFO), (1, Level.DEBUG)):
         if least <= record.severity <= 24:
             return level
-    return level_of(record.word) or level_of(record.word.rstrip("1234"))
+    return parse_level(record.word) or parse_level(record.word.rstrip("1234"))

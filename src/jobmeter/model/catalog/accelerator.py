@@ -14,7 +14,7 @@ from jobmeter.model.catalog.metric import (
     Metric,
     MetricScope,
     Presentation,
-    utilization,
+    make_utilization,
 )
 from jobmeter.model.device import STATES
 
@@ -124,7 +124,7 @@ def _core(prefix: str) -> tuple[Metric, ...]:
             title=_make_title(prefix, "Device memory limit"),
             views=Display.HIDDEN,
         ),
-        utilization(
+        make_utilization(
             memory,
             "Device memory in use over total device memory.",
             MetricScope.DEVICE,

@@ -11,7 +11,7 @@ from jobmeter.model.catalog.metric import (
     Metric,
     MetricScope,
     Presentation,
-    utilization,
+    make_utilization,
 )
 
 _N = MetricScope.NODE
@@ -26,7 +26,7 @@ def _counter(
 
 
 def _utilization(part: str, whole: str, text: str, studio: str, title: str) -> Metric:
-    return utilization(
+    return make_utilization(
         f"node.{part}",
         text,
         _N,

@@ -203,7 +203,7 @@ class Presentation(TypedDict, total=False):
     views: Display
 
 
-def utilization(
+def make_utilization(
     name: str,
     text: str,
     scope: MetricScope,

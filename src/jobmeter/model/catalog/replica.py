@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, MetricScope, utilization
+from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, MetricScope, make_utilization
 
 _R = MetricScope.REPLICA
 _HIDDEN = Display.HIDDEN
@@ -39,7 +39,7 @@ METRICS: tuple[Metric, ...] = (
         "Periods of the CPU quota in which the replica was throttled.",
         title="CPU periods throttled",
     ),
-    utilization(
+    make_utilization(
         "cpu",
         "Cores in use over cores allowed.",
         _R,
@@ -127,7 +127,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     _amount("process.count", "{process}", "Processes of the replica."),
     _amount("thread.count", "{thread}", "Threads of the replica."),
-    utilization(
+    make_utilization(
         "memory",
         "Memory in use over memory allowed.",
         _R,
@@ -227,7 +227,7 @@ METRICS: tuple[Metric, ...] = (
         "storage.ephemeral.usage", "By", "Ephemeral storage in use.", names={"baseten": "ephemeral_storage.usage_bytes"}
     ),
     _amount("storage.ephemeral.limit", "By", "Ephemeral storage allowed.", views=_HIDDEN),
-    utilization(
+    make_utilization(
         "storage.ephemeral",
         "Ephemeral storage in use over allowed.",
         _R,
@@ -235,5 +235,5 @@ METRICS: tuple[Metric, ...] = (
     ),
     _metric("storage.cache.usage", "By", "Cache storage in use.", names={"baseten": "cache.usage_bytes"}),
     _metric("storage.cache.limit", "By", "Cache storage allowed.", views=_HIDDEN),
-    utilization("storage.cache", "Cache storage in use over allowed.", _R, names={"baseten": "cache.utilization"}),
+    make_utilization("storage.cache", "Cache storage in use over allowed.", _R, names={"baseten": "cache.utilization"}),
 )

@@ -33,37 +33,39 @@ class RateBody(msgspec.Struct, frozen=True):
     dropResets: Flag = False  # noqa: N815
 
 
-def truth(value: Flag) -> bool:
+def parse_truth(value: Flag) -> bool:
     """Parse a truth value of a body, which may also be a text, as in OpenTSDB's own examples."""
     return value.lower() == "true" if isinstance(value, str) else bool(value)
 
 
-def filters_of(filters: Sequence[FilterBody] | None, tags: Mapping[str, str] | None) -> tuple[Filter, ...]:
+def choose_filters(filters: Sequence[FilterBody] | None, tags: Mapping[str, str] | None) -> tuple[Filter, ...]:
     """Return the filters, else the tags of the older form: OpenTSDB uses one of the two. Raises InvalidRequestError."""
     if filters:
-        return few(
+        return check_count(
             [
-                make_filter(one.tagk, one.type, one.filter or "", group_by=truth(one.groupBy) or truth(one.group_by))
+                make_filter(
+                    one.tagk, one.type, one.filter or "", group_by=parse_truth(one.groupBy) or parse_truth(one.group_by)
+                )
                 for one in filters
             ]
         )
-    return few([parse_tag_filter(tag, value, group_by=True) for tag, value in (tags or {}).items()])
+    return check_count([parse_tag_filter(tag, value, group_by=True) for tag, value in (tags or {}).items()])
 
 
-def few(filters: Sequence[Filter]) -> tuple[Filter, ...]:
+def check_count(filters: Sequence[Filter]) -> tuple[Filter, ...]:
     """Return the filters. Raises LimitExceededError for too many."""
     if len(filters) > MOST_FILTERS:
         raise LimitExceededError(f"a sub query may have {MOST_FILTERS} filters, this one has {len(filters)}", "filters")
     return tuple(filters)
 
 
-def rate_options(body: RateBody) -> RateOptions:
+def parse_rate_options(body: RateBody) -> RateOptions:
     """Parse the options of a rate. Raises InvalidRequestError (``rateOptions``)."""
     return RateOptions(
-        counter=truth(body.counter),
+        counter=parse_truth(body.counter),
         counter_max=parse_positive(body.counterMax, LONG_MAX, "counterMax"),
         reset_value=parse_positive(body.resetValue, 0, "resetValue"),
-        drop_resets=truth(body.dropResets),
+        drop_resets=parse_truth(body.dropResets),
     )
 
 

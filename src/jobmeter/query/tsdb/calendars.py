@@ -33,7 +33,7 @@ _END_MS = 253_370_764_800_000
 """Start of the year 9999, the last of these calendars: an interval that would end later ends there."""
 
 
-def edges(start_ms: int, end_ms: int, every: int, unit: Unit, zone: ZoneInfo) -> Int64s:
+def compute_edges(start_ms: int, end_ms: int, every: int, unit: Unit, zone: ZoneInfo) -> Int64s:
     """Starts of intervals, in ms: from the last one at or before ``start_ms`` to the first at or after ``end_ms``.
 
     They are counted from the first of January of the year of ``start_ms``; weeks begin on Sunday. Raises

@@ -24,7 +24,7 @@ class SeriesColumns(msgspec.Struct, frozen=True, eq=False):
         return len(self.time)
 
     @classmethod
-    def none(cls) -> "SeriesColumns":
+    def make_empty(cls) -> "SeriesColumns":
         """Build empty columns."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
 

@@ -16,7 +16,7 @@ from jobmeter.query.tsdb.columns import SeriesColumns, run_starts
 from jobmeter.query.tsdb.downsample import Downsample, downsample, fill
 from jobmeter.query.tsdb.filters import Filter, choose
 from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Aggregator, Missing
-from jobmeter.query.tsdb.rate import RateOptions, rates
+from jobmeter.query.tsdb.rate import RateOptions, compute_rates
 from jobmeter.query.tsdb.tags import Tagged
 
 MARGIN_MS = HOUR
@@ -64,7 +64,7 @@ class SeriesGroups:
         }
 
 
-def margin(query: PointQuery, groups: SeriesGroups) -> int:
+def compute_margin(query: PointQuery, groups: SeriesGroups) -> int:
     """Margin to read beyond the range, in milliseconds."""
     return MARGIN_MS if query.rate is not None or groups.joined else 0
 
@@ -106,10 +106,10 @@ def prepare_series(columns: SeriesColumns, query: PointQuery, span: TimeRange) -
     spec = query.downsample
     if spec is not None and _fills(query):
         columns = fill(columns, spec, _grid(spec, query, span))
-    return columns if query.rate is None else rates(columns, query.rate)
+    return columns if query.rate is None else compute_rates(columns, query.rate)
 
 
-def points(
+def compute_points(
     columns: SeriesColumns, query: PointQuery, groups: SeriesGroups, span: TimeRange
 ) -> Mapping[int, tuple[Int64s, Float64s]]:
     """Return times and values of each group with points inside ``span``, from ``prepare``'s result."""

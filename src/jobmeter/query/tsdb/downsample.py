@@ -13,10 +13,10 @@ import numpy as np
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import BucketColumns, Float64s, Int64s
 from jobmeter.model.time import TimeRange, ceil_to, floor_to
-from jobmeter.query.tsdb.calendars import Unit, edges
+from jobmeter.query.tsdb.calendars import Unit, compute_edges
 from jobmeter.query.tsdb.columns import MOST_POINTS, SeriesColumns, make_points_error, run_starts
 from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Aggregator
-from jobmeter.query.tsdb.times import duration
+from jobmeter.query.tsdb.times import parse_duration
 
 _SCALAR = re.compile(r"scalar#(-?[0-9]{1,30}(?:\.[0-9]{1,30})?)")
 _CALENDAR = re.compile(r"([1-9][0-9]{0,3})([smhdwny])")
@@ -57,7 +57,7 @@ class Downsample(msgspec.Struct, frozen=True, kw_only=True):
         if not self.interval_ms:
             return np.array([start_ms], np.int64)
         if self.unit is not None:
-            found = edges(start_ms, end_ms + 1, self.every, self.unit, self.zone)
+            found = compute_edges(start_ms, end_ms + 1, self.every, self.unit, self.zone)
             return found[(found >= start_ms) & (found <= end_ms)]
         first = ceil_to(start_ms, self.interval_ms)
         if (end_ms - first) // self.interval_ms >= MOST_POINTS:
@@ -74,7 +74,7 @@ class Downsample(msgspec.Struct, frozen=True, kw_only=True):
         if not self.interval_ms:
             return start_ms, end_ms
         if self.unit is not None:
-            found = edges(start_ms - margin_ms, end_ms + margin_ms + 1, self.every, self.unit, self.zone)
+            found = compute_edges(start_ms - margin_ms, end_ms + margin_ms + 1, self.every, self.unit, self.zone)
             return max(0, int(found[0])), int(found[-1])
         step = self.interval_ms
         return floor_to(max(0, start_ms - margin_ms), step), floor_to(end_ms + margin_ms, step) + step
@@ -100,7 +100,7 @@ def parse(text: str, zone: ZoneInfo, *, calendar: bool) -> Downsample:
     if interval in {"all", "0all"}:
         return Downsample(text=text, interval_ms=0, function=function, fill=fill, scalar=scalar, zone=zone)
     by_calendar = calendar or interval.endswith("c")
-    length = duration(interval.removesuffix("c"), "downsample")
+    length = parse_duration(interval.removesuffix("c"), "downsample")
     found = _CALENDAR.fullmatch(interval.removesuffix("c")) if by_calendar else None
     if by_calendar and found is None:
         raise _make_specifier_error(text, "an interval of a calendar is a number of s, m, h, d, w, n or y")
@@ -147,7 +147,7 @@ def _bucket(time: Int64s, spec: Downsample, span: TimeRange) -> Int64s:
         return np.full(len(time), span.start_ms, np.int64)
     if spec.unit is None:
         return time - time % spec.interval_ms
-    bounds = edges(int(time.min()), int(time.max()) + 1, spec.every, spec.unit, spec.zone)
+    bounds = compute_edges(int(time.min()), int(time.max()) + 1, spec.every, spec.unit, spec.zone)
     return bounds[np.searchsorted(bounds, time, side="right") - 1]
 
 

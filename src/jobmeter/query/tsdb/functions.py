@@ -41,23 +41,23 @@ class Aggregator(NamedTuple):
 _sum, _min, _max = np.add.reduceat, np.minimum.reduceat, np.maximum.reduceat
 
 
-def counts(starts: Int64s, size: int) -> Int64s:
+def count_values(starts: Int64s, size: int) -> Int64s:
     """Number of values in each run."""
     found: Int64s = np.diff(np.r_[starts, size])
     return found
 
 
 def _avg(values: Float64s, starts: Int64s) -> Float64s:
-    return _sum(values, starts) / counts(starts, len(values))
+    return _sum(values, starts) / count_values(starts, len(values))
 
 
 def _count(values: Float64s, starts: Int64s) -> Float64s:
-    return counts(starts, len(values)).astype(np.float64)
+    return count_values(starts, len(values)).astype(np.float64)
 
 
 def _dev(values: Float64s, starts: Int64s) -> Float64s:
     """Population standard deviation: OpenTSDB divides by the number of values. 0 for a single value."""
-    size = counts(starts, len(values))
+    size = count_values(starts, len(values))
     apart = values - np.repeat(_avg(values, starts), size)
     found: Float64s = np.sqrt(_sum(apart * apart, starts) / size)
     return found
@@ -68,7 +68,7 @@ def _take_first(values: Float64s, starts: Int64s) -> Float64s:
 
 
 def _take_last(values: Float64s, starts: Int64s) -> Float64s:
-    found: Float64s = values[starts + counts(starts, len(values)) - 1]
+    found: Float64s = values[starts + count_values(starts, len(values)) - 1]
     return found
 
 
@@ -82,7 +82,7 @@ def _square_sum(values: Float64s, starts: Int64s) -> Float64s:
 
 def _sort_runs(values: Float64s, starts: Int64s) -> tuple[Float64s, Int64s]:
     """Sort the values within their runs. Returns them and the run sizes."""
-    size = counts(starts, len(values))
+    size = count_values(starts, len(values))
     sizes = np.unique(size)
     if len(sizes) > _SIZES:
         run = np.repeat(np.arange(len(starts)), size)

@@ -23,7 +23,7 @@ class RateOptions(msgspec.Struct, frozen=True, kw_only=True):
     drop_resets: bool = False
 
 
-def rates(columns: SeriesColumns, options: RateOptions) -> SeriesColumns:
+def compute_rates(columns: SeriesColumns, options: RateOptions) -> SeriesColumns:
     """Compute the rates, each at the time of the later point; a series' first point has none."""
     if len(columns) < 2:
         return columns.filter(np.zeros(len(columns), np.bool_))

@@ -17,7 +17,7 @@ _FORMATS = ("%Y/%m/%d-%H:%M:%S", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d-%H:%M", "%Y/%m/%
 _SECONDS_DIGITS = 10
 
 
-def duration(text: str, field: str) -> int:
+def parse_duration(text: str, field: str) -> int:
     """Parse ``10s``, ``5m``, ``1n`` (30 days), ``1y`` (365 days) to milliseconds. Raises InvalidRequestError."""
     found = _DURATION.fullmatch(text)
     if found is None:
@@ -28,7 +28,7 @@ def duration(text: str, field: str) -> int:
     return length
 
 
-def zone_of(name: str) -> ZoneInfo:
+def find_zone(name: str) -> ZoneInfo:
     """Find a time zone by name. Raises InvalidRequestError (field ``timezone``)."""
     try:
         return ZoneInfo(name or "UTC")
@@ -36,13 +36,13 @@ def zone_of(name: str) -> ZoneInfo:
         raise InvalidRequestError(f"Invalid timezone name: {name[:64]}", "timezone") from error
 
 
-def moment(value: object, field: str, now_ms: int, zone: ZoneInfo) -> int:
+def parse_moment(value: object, field: str, now_ms: int, zone: ZoneInfo) -> int:
     """Parse a start or end to milliseconds: relative, absolute, or a number. Raises InvalidRequestError."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InvalidRequestError(f"Invalid {field} time: it must be a text or a number", field)
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
     if text.endswith("-ago"):
-        found = max(0, now_ms - duration(text.removesuffix("-ago"), field))
+        found = max(0, now_ms - parse_duration(text.removesuffix("-ago"), field))
     else:
         found = now_ms if text == "now" else _parse_absolute(text, field, zone)
     if not 0 <= found <= MAX_TIME_MS:

@@ -25,14 +25,14 @@ from jobmeter.model.time import TimeRange
 from jobmeter.registry import changes, finding_filter
 from jobmeter.registry.columns import row_filter, select
 from jobmeter.registry.columns.dictionary_column import Mask
-from jobmeter.registry.columns.select import Rows, job_groups
+from jobmeter.registry.columns.select import Rows, list_job_groups
 from jobmeter.registry.columns.table import SAMPLED_COLUMNS, JobRow, JobTable, Key
 from jobmeter.registry.conditions import FINDING, OPEN_FINDING, RELATED, TAG, Predicate, check
 from jobmeter.registry.database import Database
-from jobmeter.registry.groups import views_of
-from jobmeter.registry.rows import job_of
+from jobmeter.registry.groups import iterate_views
+from jobmeter.registry.rows import make_job
 from jobmeter.registry.schema import jobs, replicas, tags
-from jobmeter.registry.statements import chunks, job_chunks
+from jobmeter.registry.statements import iterate_chunks, iterate_job_chunks
 
 WAIT_SECONDS = 15.0
 """Seconds that a listing waits for other threads: the first listing after a start reads every job."""
@@ -89,7 +89,7 @@ class ColumnStore:
         predicates = check(question)
         with self._open_current() as current:
             rows, demands = row_filter.find_matching(current.table, question, predicates, now_ms)
-            ranks = row_filter.state_ranks(current.table, rows, now_ms)
+            ranks = row_filter.rank_states(current.table, rows, now_ms)
             if demands:
                 ranks = ranks[self._mark_matching(current, _Chosen(current.table, rows), demands)]
             counts = np.bincount(ranks, minlength=len(JobState)).tolist()
@@ -98,7 +98,7 @@ class ColumnStore:
     def list_job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         """Return the resource groups of jobs."""
         with self._open_current() as current:
-            return job_groups(current.table, row_filter.find_grouped(current.table, projects))
+            return list_job_groups(current.table, row_filter.find_grouped(current.table, projects))
 
     def group_jobs(
         self, projects: frozenset[str] | None, group: str | None, span: TimeRange, now_ms: int
@@ -107,7 +107,7 @@ class ColumnStore:
         with self._open_current() as current:
             keys = current.table.list_keys(row_filter.find_living(current.table, projects, group, span))
             current.release()
-            yield from views_of(current.connection, keys, span, now_ms)
+            yield from iterate_views(current.connection, keys, span, now_ms)
 
     def read_soon(self) -> None:
         """Schedule a read of the latest writes, so that the next query finds them read."""
@@ -149,7 +149,7 @@ class ColumnStore:
             wasteful = current.table.wasteful
         if wasteful:
             # The old columns answer while new ones are read.
-            with self._database.snapshot() as connection:
+            with self._database.open_snapshot() as connection:
                 fresh, position = self._load(connection)
             with self._lock:
                 self._table, self._position = fresh, position
@@ -163,7 +163,7 @@ class ColumnStore:
         with ExitStack() as held:
             locked = held.enter_context(ExitStack())
             locked.enter_context(self._lock_columns(seconds))
-            connection = held.enter_context(self._database.snapshot())
+            connection = held.enter_context(self._database.open_snapshot())
             yield _Current(connection, self._bring_up_to_date(connection), locked.close)
 
     @contextmanager
@@ -239,8 +239,8 @@ class ColumnStore:
 
 
 def _apply(connection: sa.Connection, table: JobTable, changed: changes.Changed) -> None:
-    recorded = set(changes.jobs_of(changed.recorded))
-    sampled = set(changes.jobs_of(changed.sampled)) - recorded
+    recorded = set(changes.iterate_jobs(changed.recorded))
+    sampled = set(changes.iterate_jobs(changed.sampled)) - recorded
     columns = tuple(jobs.c[name] for name in SAMPLED_COLUMNS)
     recorded.update(table.put_sampled(row for row in _select_chunks(connection, columns, sampled)))
     codes = [JobRow._make(row) for row in _select_chunks(connection, _ROW, recorded)]
@@ -251,7 +251,7 @@ def _apply(connection: sa.Connection, table: JobTable, changed: changes.Changed)
 def _select_chunks(
     connection: sa.Connection, columns: Sequence[sa.ColumnElement[Any]], keys: Iterable[Key]
 ) -> Iterator[sa.Row[Any]]:
-    for project, ids in job_chunks(keys):
+    for project, ids in iterate_job_chunks(keys):
         yield from connection.execute(sa.select(*columns).where(jobs.c.project == project, jobs.c.id.in_(ids))).all()
 
 
@@ -319,11 +319,11 @@ def _find_related(
     """The jobs of which a related table has one of the values; of open findings those ``within`` alone, if given."""
     if within is not None:
         statement = finding_filter.open_keys(values)
-        for project, ids in job_chunks(within):
+        for project, ids in iterate_job_chunks(within):
             for row in connection.execute(statement.where(*finding_filter.select_jobs(project, ids))):
                 yield row.project, row.job
         return
-    for some in chunks(values):
+    for some in iterate_chunks(values):
         for row in connection.execute(_KEYS[field](some)):
             yield row.project, row.job
 
@@ -337,7 +337,7 @@ def _make_name_search(column: sa.Column[str]) -> Callable[[Sequence[str]], sa.Se
 _KEYS: Mapping[str, Callable[[Sequence[str]], sa.Select[tuple[str, str]]]] = {
     "node": _make_name_search(replicas.c.node),
     TAG: _make_name_search(tags.c.tag),
-    FINDING: finding_filter.keys,
+    FINDING: finding_filter.select_keys,
     OPEN_FINDING: finding_filter.open_keys,
 }
 """Select project and id of the jobs that have one of the given values in a related table, by field."""
@@ -347,19 +347,19 @@ def _page(question: JobFilter, rows: Rows, orders: Sequence[select.Key]) -> Rows
     if not question.limit or question.offset >= len(rows):
         return rows[:0]
     paging = {"offset": question.offset, "limit": question.limit}
-    return select.page(rows, orders, descending=question.descending, **paging)
+    return select.cut_page(rows, orders, descending=question.descending, **paging)
 
 
 def _key(table: JobTable, name: str, now_ms: int) -> select.Key:
     if name == "duration":
-        return lambda rows: row_filter.durations(table, rows, now_ms)
+        return lambda rows: row_filter.compute_durations(table, rows, now_ms)
     if name == "state":
-        return lambda rows: row_filter.state_ranks(table, rows, now_ms)
+        return lambda rows: row_filter.rank_states(table, rows, now_ms)
     if name == "active":
-        return lambda rows: row_filter.active_ranks(table, rows, now_ms)
+        return lambda rows: row_filter.rank_active(table, rows, now_ms)
     return lambda rows: table.sort_values(name, rows)
 
 
 def _jobs(connection: sa.Connection, keys: Sequence[Key], now_ms: int) -> list[Job]:
-    found = {(row.project, row.id): job_of(row, now_ms) for row in _select_chunks(connection, tuple(jobs.c), keys)}
+    found = {(row.project, row.id): make_job(row, now_ms) for row in _select_chunks(connection, tuple(jobs.c), keys)}
     return [found[key] for key in keys]

@@ -16,7 +16,7 @@ T = TypeVar("T", str, bytes)
 Mask = NDArray[np.bool_]
 
 
-def rows_with(selected: Sequence[int], numbers: NDArray[np.int32], distinct: int) -> Mask:
+def mark_rows(selected: Sequence[int], numbers: NDArray[np.int32], distinct: int) -> Mask:
     """Return the rows with one of the selected numbers. ``numbers`` has the number of each row, below ``distinct``."""
     if len(selected) == 1:
         one: Mask = numbers == selected[0]
@@ -81,7 +81,7 @@ class DictionaryColumn(Generic[T]):
 
     def mark_numbers(self, numbers: Sequence[int], count: int) -> Mask:
         """Mark the first ``count`` rows that have one of these text numbers."""
-        return rows_with(numbers, self.get_numbers(count), len(self.values))
+        return mark_rows(numbers, self.get_numbers(count), len(self.values))
 
     def mark_among(self, texts: Iterable[T], count: int) -> Mask:
         """Mark the first ``count`` rows that have one of these texts."""

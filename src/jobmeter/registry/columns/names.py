@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.registry.columns.dictionary_column import Mask, rows_with
+from jobmeter.registry.columns.dictionary_column import Mask, mark_rows
 from jobmeter.registry.columns.text_arena import TextArena
 from jobmeter.registry.columns.vector import ColumnVector
 
@@ -100,7 +100,7 @@ class NameColumn:
     def mark_among(self, texts: Sequence[str], count: int) -> Mask:
         """Mark the first ``count`` rows that have one of these texts."""
         selected = [number for text in texts if (number := self.find_number(text)) is not None]
-        return rows_with(selected, self.get_numbers(count), len(self))
+        return mark_rows(selected, self.get_numbers(count), len(self))
 
     def mark_holding(self, parts: Iterable[str], count: int) -> Mask:
         """Mark the first ``count`` rows whose text contains one of these case-folded parts."""

@@ -104,7 +104,7 @@ def find_living(
     return np.flatnonzero(found).astype(np.int32)
 
 
-def durations(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
+def compute_durations(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
     """Return the duration of each job in ms, until now if it runs; -1 if it has not started."""
     start, length = (table.sort_values(name, rows) for name in ("start_sort", "end_sort"))
     length[length < 0] = now_ms
@@ -114,7 +114,7 @@ def durations(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArray[
     return length
 
 
-def state_ranks(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
+def rank_states(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
     """Return the sort keys of the rows' states: the rank of each state's name."""
     places = {state.value: place for place, state in enumerate(sorted(JobState))}
     status = table.texts["status"]
@@ -125,12 +125,12 @@ def state_ranks(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArra
     return np.where(ranks < 0, sampled, ranks)
 
 
-def active_ranks(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
+def rank_active(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
     """Return 2 for each row of a running job, 1 for a queued one, else 0."""
     places = sorted(JobState)
     ranks = np.zeros(len(places), np.int64)
     ranks[places.index(JobState.QUEUED)], ranks[places.index(JobState.RUNNING)] = 1, 2
-    return ranks[state_ranks(table, rows, now_ms)]
+    return ranks[rank_states(table, rows, now_ms)]
 
 
 def _has(table: JobTable, one: Predicate) -> bool:
@@ -206,7 +206,7 @@ def _mark_by_columns(table: JobTable, one: Predicate, now_ms: int) -> Mask:
     if name in TIMES:
         return _mark_by_number(one, table.times[TIMES[name]].get_first(table.count))
     if name == "duration":
-        return _mark_by_number(one, durations(table, np.arange(table.count, dtype=np.int32), now_ms))
+        return _mark_by_number(one, compute_durations(table, np.arange(table.count, dtype=np.int32), now_ms))
     column = table.get_column(name)
     return (column.mark_holding if one.operator is Operator.CONTAINS else column.mark_among)(one.texts, table.count)
 

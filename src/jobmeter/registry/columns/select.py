@@ -23,7 +23,7 @@ _MARGIN = 300
 """Tolerance of a quantile in sampled rows: six standard errors of the median of 10,000."""
 
 
-def page(rows: Rows, keys: Sequence[Key], *, descending: bool, offset: int, limit: int) -> Rows:
+def cut_page(rows: Rows, keys: Sequence[Key], *, descending: bool, offset: int, limit: int) -> Rows:
     """Return the rows from ``offset`` on, at most ``limit``, sorted by the keys in order of significance.
 
     ``descending`` reverses every key. Time grows with the number of rows, not with the offset.
@@ -102,8 +102,8 @@ def _order(values: NDArray[np.int64], rows: Rows, others: Sequence[Key]) -> NDAr
 _KEY = ("project", "resource_group", "workspace")
 
 
-def job_groups(table: JobTable, rows: Rows) -> list[JobGroup]:
-    """Return the groups that these rows name. See ``Registry.job_groups``."""
+def list_job_groups(table: JobTable, rows: Rows) -> list[JobGroup]:
+    """Return the groups that these rows name. See ``Registry.list_job_groups``."""
     columns = [table.texts[name] for name in _KEY]
     code = np.zeros(len(rows), np.int64)
     for column in columns:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import httptools
 
-from jobmeter.server.exchange import AsgiScope, Receive, Reply, Send
+from jobmeter.server.exchange import WHOLE_BODY, AsgiScope, Receive, Reply, Send
 from jobmeter.server.http.cycle import NO_SNIFFING, Cycle
 from jobmeter.server.http.limits import (
     HEAD_SECONDS,
@@ -85,6 +85,8 @@ class Connection(asyncio.Protocol):
         self._continue = False
         self._body = False
         """True if the request with incomplete headers has a body. A body of length 0 does not count."""
+        self._is_short = False
+        """True if that body is announced and small, so that the answer begins when all of it has arrived."""
         self._answered = 0
         """Requests from one piece of data that were answered directly."""
         self._refused = b""
@@ -185,7 +187,7 @@ class Connection(asyncio.Protocol):
         if self._ending or len(self._queue) >= PIPELINED or self._answered > PIPELINED:
             raise _RefusedError(429)
         self._url, self._headers, self._head_bytes, self._continue, self._body = b"", [], 0, False, False
-        self._hosts = []
+        self._hosts, self._is_short = [], False
         if self._active is None:
             self._deadline = self._connections.clock() + HEAD_SECONDS
 
@@ -201,7 +203,12 @@ class Connection(asyncio.Protocol):
         if name == b"expect":
             self._continue = value.lower() == b"100-continue"
         elif name in _BODY:
-            self._body = self._body or value.strip(b" \t") != b"0"
+            size = value.strip(b" \t")
+            # A long number is no short body, and int refuses thousands of digits.
+            self._is_short = (
+                name == b"content-length" and len(size) < 6 and size.isdigit() and int(size) <= UNREAD_BYTES
+            )
+            self._body = self._body or size != b"0"
         elif name == b"host":
             self._hosts.append(value.strip(b" \t"))
         self._headers.append((name, value.rstrip(b" \t")))
@@ -275,14 +282,14 @@ class Connection(asyncio.Protocol):
         if self._drained is not None:
             await asyncio.shield(self._drained)
 
-    def consumed(self) -> None:
+    def resume_reading(self) -> None:
         """Resume reading after the application took the received part of the body."""
         if not self._queue:
             self._pause(paused=False)
 
     # Limited, for limits
 
-    def overdue(self, now: float) -> Reason | None:
+    def find_overdue_reason(self, now: float) -> Reason | None:
         """Return the reason to close the connection now; None if it may stay."""
         if self._drained is not None and self._transport is not None:
             unsent = self._transport.get_write_buffer_size()
@@ -353,8 +360,9 @@ class Connection(asyncio.Protocol):
 
     def _apply(self, cycle: Cycle) -> Awaitable[None]:
         """Call the application. A failure of the call is logged and answered with status 500."""
+        scope = {**cycle.scope, WHOLE_BODY: cycle.take_whole_body} if cycle.unread else cycle.scope
         try:
-            return self._application(cycle.scope, cycle.receive, cycle.send)
+            return self._application(scope, cycle.receive, cycle.send)
         except Exception:  # noqa: BLE001 - a client that waits must get an answer
             _log.exception("a request failed before the application accepted it")
             return Reply(500, FAILED_HEADERS, b"", cycle.send)
@@ -362,9 +370,10 @@ class Connection(asyncio.Protocol):
     def _begin_early(self) -> None:
         """Begin to answer a request before its body is complete, because its headers may refuse it.
 
-        By then the part that arrived with the headers, mostly the whole body, has been read.
+        By then the part that arrived with the headers has been read.
         """
-        if self._parsed is not None and self._body and self._active is None:
+        is_awaited = self._is_short and not self._continue and not self.limited
+        if self._parsed is not None and self._body and not is_awaited and self._active is None:
             self._begin_next()
 
     def _answer(self, cycle: Cycle, reply: Reply) -> bool:

@@ -80,7 +80,7 @@ class Cycle:
         """Return the next ASGI message: parts of the body, then the disconnect."""
         while not self.gone and not (self.answered and self._delivered):
             if self._chunks or (self.complete and not self._delivered):
-                return self._take_body()
+                return {"type": "http.request", "body": self._take_body(), "more_body": not self.complete}
             if self._continue and not self.started:
                 self._continue = False
                 self._connection.write(_CONTINUE)
@@ -88,13 +88,20 @@ class Cycle:
             await self._waiter
         return _DISCONNECT
 
-    def _take_body(self) -> Message:
+    def take_whole_body(self, most: int) -> bytes | None:
+        """Return a body of at most ``most`` bytes if all of it has arrived; else None, and ``receive`` gives it.
+
+        Call it before ``receive``.
+        """
+        return self._take_body() if self.complete and not self._delivered and self.unread <= most else None
+
+    def _take_body(self) -> bytes:
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self.unread = 0
         self._delivered = self.complete
-        self._connection.consumed()
-        return {"type": "http.request", "body": body, "more_body": not self.complete}
+        self._connection.resume_reading()
+        return body
 
     async def send(self, message: Message) -> None:
         """Send an ASGI message: the headers, then the body.

@@ -58,7 +58,7 @@ def allow_descriptors() -> int:
     return max(soft, allowed)
 
 
-def share(descriptors: int, most: int, processes: int = 1) -> int:
+def compute_share(descriptors: int, most: int, processes: int = 1) -> int:
     """Connection bound of a port in each of some processes: its part of ``most``, or a share of its descriptors.
 
     ``descriptors`` is the limit of open files of one process. The ports together leave at least a quarter of them for
@@ -80,7 +80,7 @@ class Limited(Protocol):
         """True once the client has shown a valid key."""
         ...
 
-    def overdue(self, now: float) -> Reason | None:
+    def find_overdue_reason(self, now: float) -> Reason | None:
         """Return the reason to close the connection now; None if it may stay."""
         ...
 
@@ -149,7 +149,7 @@ class Connections:
         """Close connections that exceeded a time limit. Called once a second."""
         now = self.clock()
         for one in (*self._strangers, *self._keyed, *self._writing):
-            reason = one.overdue(now)
+            reason = one.find_overdue_reason(now)
             if reason is not None:
                 self._cut(one, reason)
         self._say(now)

@@ -13,7 +13,7 @@ from jobmeter.model.alert import (
 )
 from jobmeter.query.alerts import MOST_OF_JOB, JobAlertsQuestion
 from jobmeter.query.request import HeadQuestion
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, make_job_ref
 
 HEADING = "jobs"
 
@@ -30,7 +30,7 @@ HEADING = "jobs"
 )
 def _alerts(context: CallContext) -> JobAlerts:
     """List the pending and firing alerts about a job."""
-    return context.ask(JobAlertsQuestion(job_ref(context)))
+    return context.ask(JobAlertsQuestion(make_job_ref(context)))
 
 
 @Endpoint(
@@ -45,7 +45,7 @@ def _alerts(context: CallContext) -> JobAlerts:
 )
 def _silence(context: CallContext) -> Silence:
     """Silence the alerts of one name about a job."""
-    job = context.ask(HeadQuestion(job_ref(context)))
+    job = context.ask(HeadQuestion(make_job_ref(context)))
     given = context.decode_body(NewSilence)
     now_ms = context.services.clock.now_ms()
     labels = {ALERT_NAME: given.alert, "project": job.project, "job_id": job.id}
@@ -63,7 +63,7 @@ def _silence(context: CallContext) -> Silence:
 @Endpoint("endJobSilence", "DELETE /jobs/{job}/silences/{silence}", "alerts:write", queries=(PROJECT,), lane="control")
 def _end(context: CallContext) -> Silence:
     """End a silence of alerts about a job now."""
-    job, name = context.ask(HeadQuestion(job_ref(context))), context.path["silence"]
+    job, name = context.ask(HeadQuestion(make_job_ref(context))), context.path["silence"]
     about = LabelMatcher("job_id", job.id)
     if not any(one.id == name and about in one.matchers for one in context.ask(SilencesQuestion())):
         raise NotFoundError(f"job {job.id} has no silence {name[:64]!r}", "silence", name[:64])

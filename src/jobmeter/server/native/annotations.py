@@ -13,12 +13,12 @@ from jobmeter.model.annotation import (
 from jobmeter.query.annotations import AnnotationsQuestion, ChangeTags, DeleteNote, WriteNote
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, make_job_ref
 
 
 def _job(context: CallContext) -> JobRef:
     """Find the job before the body is read: an unknown job is "not found" with any body."""
-    job = context.ask(HeadQuestion(job_ref(context)))
+    job = context.ask(HeadQuestion(make_job_ref(context)))
     return JobRef(job.id, job.project)
 
 
@@ -36,7 +36,7 @@ HEADING = "jobs"
 )
 def _show(context: CallContext) -> Annotations:
     """Show the tags and notes of a job."""
-    return context.ask(AnnotationsQuestion(job_ref(context)))
+    return context.ask(AnnotationsQuestion(make_job_ref(context)))
 
 
 @Endpoint(
@@ -73,5 +73,5 @@ def _write(context: CallContext) -> JobNote:
 @Endpoint("deleteJobNote", "DELETE /jobs/{job}/notes/{note}", "jobs:write", queries=(PROJECT,), lane="control")
 def _delete(context: CallContext) -> Deleted:
     """Delete a note of a job."""
-    context.ask(DeleteNote(job_ref(context), context.path["note"]))
+    context.ask(DeleteNote(make_job_ref(context), context.path["note"]))
     return Deleted(deleted=True)

@@ -26,7 +26,7 @@ HEADERS: tuple[tuple[str, str], ...] = (
 )
 
 
-def api_page(document: bytes) -> bytes:
+def make_api_page(document: bytes) -> bytes:
     """Write the page of an OpenAPI document of ours."""
     described = msgspec.json.decode(document)
     info = described["info"]

@@ -13,8 +13,8 @@ from jobmeter.query.readings import Readings
 from jobmeter.query.request import MetricResult
 from jobmeter.query.selected_series import SeriesPart
 from jobmeter.server.native import raw
-from jobmeter.server.native.export import pieces
-from jobmeter.server.native.raw import Texts, labels
+from jobmeter.server.native.export import split_lines
+from jobmeter.server.native.raw import Texts, encode_labels
 
 GROUP = 2 * raw.ROWS
 """Approximate samples in one row group of Parquet."""
@@ -28,11 +28,11 @@ _SAMPLES: list[tuple[str, pa.DataType]] = [
 ]  # fmt: skip
 
 
-def lines(result: MetricResult) -> Iterator[bytes]:
+def write_lines(result: MetricResult) -> Iterator[bytes]:
     """Write the points of an answer as Parquet; see ``export``."""
     sink = BytesIO()
     with pq.ParquetWriter(sink, _LINES, compression="zstd") as writer:
-        for line, start, end in pieces(result):
+        for line, start, end in split_lines(result):
             names = [pa.repeat(name, end - start) for name in (line.metric, line.replica, line.node, line.device)]
             columns: list[pa.Array[Any]] = [pa.array(line.time[start:end]), *names, pa.array(line.value[start:end])]
             writer.write_table(pa.table(columns, schema=_LINES))
@@ -40,14 +40,14 @@ def lines(result: MetricResult) -> Iterator[bytes]:
     yield _drain(sink)
 
 
-def samples(found: Readings) -> Generator[bytes]:
+def write_samples(found: Readings) -> Generator[bytes]:
     """Write the samples as Parquet; see ``raw``."""
     columns = _columns(found.entries)
     sink = BytesIO()
     # Repeated texts are dictionary encoded. Without Arrow's schema in the file a reader gets plain texts.
     schema = pa.schema([(name, _TEXTS if field == pa.string() else field) for name, field in _SAMPLES])
     with pq.ParquetWriter(sink, schema, compression="zstd", compression_level=1, store_schema=False) as writer:
-        for block in batches(found.blocks, GROUP):
+        for block in regroup_samples(found.blocks, GROUP):
             # Release each group before its bytes are sent.
             writer.write_table(pa.table([column(block) for column in columns], schema=schema))
             yield _drain(sink)
@@ -64,7 +64,7 @@ def _columns(entries: Sequence[SeriesPart]) -> "Sequence[Callable[[SampleColumns
         _make_encoder([entry.series.node for entry in entries]),
         _make_encoder([entry.series.device for entry in entries]),
         lambda block: pa.array(attempts[block.index]),
-        _make_encoder([labels(entry) for entry in entries]),
+        _make_encoder([encode_labels(entry) for entry in entries]),
         lambda block: pa.array(block.value),
     ]
 
@@ -76,7 +76,7 @@ def _make_encoder(texts: Texts) -> "Callable[[SampleColumns], pa.Array[Any]]":
     return lambda block: pa.DictionaryArray.from_arrays(numbers[block.index], dictionary)
 
 
-def batches(blocks: Iterator[SampleColumns], rows: int) -> Iterator[SampleColumns]:
+def regroup_samples(blocks: Iterator[SampleColumns], rows: int) -> Iterator[SampleColumns]:
     """Regroup samples into blocks of ``rows`` to twice that; only the last block may be smaller."""
     columns_read: list[SampleColumns] = []
     size = 0

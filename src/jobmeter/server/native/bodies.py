@@ -142,13 +142,13 @@ class LatestList(msgspec.Struct, frozen=True):
     values: list[LatestValue]
 
 
-def copied(kind: type[S], source: object, **others: object) -> S:
+def copy_fields(kind: type[S], source: object, **others: object) -> S:
     """Copy the fields that ``source`` shares with a structure, and set others."""
     names = [name for name in kind.__struct_fields__ if name not in others] if others else kind.__struct_fields__
     return kind(**{name: getattr(source, name) for name in names}, **others)
 
 
-def job_detail(view: JobView, summary: JobSummary | None) -> JobDetail:
+def make_job_detail(view: JobView, summary: JobSummary | None) -> JobDetail:
     """Build the whole job; its devices are ordered by replica, rank and name."""
     ranks: dict[tuple[str, str, str], int | None] = {}
     for one in view.allocations:
@@ -158,9 +158,9 @@ def job_detail(view: JobView, summary: JobSummary | None) -> JobDetail:
     ordered = sorted(ranks, key=lambda key: (key[0], ranks[key] is None, ranks[key] or 0, key[1], key[2]))
     nodes = {replica.node for replica in view.replicas} | {allocation.node for allocation in view.allocations}
     return JobDetail(
-        job=copied(JobBody, view.job),
-        replicas=[copied(ReplicaBody, replica) for replica in view.replicas],
-        allocations=[copied(AllocationBody, allocation) for allocation in view.allocations],
+        job=copy_fields(JobBody, view.job),
+        replicas=[copy_fields(ReplicaBody, replica) for replica in view.replicas],
+        allocations=[copy_fields(AllocationBody, allocation) for allocation in view.allocations],
         devices=[
             DeviceBody(node=node, device=device, replica=replica, rank=ranks[replica, node, device])
             for replica, node, device in ordered
@@ -170,6 +170,6 @@ def job_detail(view: JobView, summary: JobSummary | None) -> JobDetail:
     )
 
 
-def fault_body(one: NodeFault) -> FaultBody:
+def make_fault_body(one: NodeFault) -> FaultBody:
     """The body of a fault of a node."""
-    return copied(FaultBody, one, jobs=[copied(FaultJob, job) for job in one.jobs])
+    return copy_fields(FaultBody, one, jobs=[copy_fields(FaultJob, job) for job in one.jobs])

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, MetricGroup, MetricScope, NumberFormat
-from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.bodies import copy_fields
 from jobmeter.server.native.endpoint import CallContext, Endpoint
 
 
@@ -34,7 +34,7 @@ class CatalogBody(msgspec.Struct, frozen=True):
 
 
 def _body(metric: Metric) -> MetricBody:
-    return copied(
+    return copy_fields(
         MetricBody,
         metric,
         read_unit=metric.answer_unit,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from jobmeter.diagnose.difference import differences
+from jobmeter.diagnose.difference import explain_differences
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import ComparedLine
 from jobmeter.model.catalog import Aggregate
@@ -12,14 +12,14 @@ from jobmeter.model.job_answers import ComparedJob, Comparison, JobBody
 from jobmeter.model.phase import PhaseDifference
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import TimeRange, floor_to
-from jobmeter.query.defaults import default_step, life
+from jobmeter.query.defaults import choose_step, compute_life
 from jobmeter.query.records import FindingsQuestion
 from jobmeter.query.request import By, HeadQuestion, JobRef, MetricQuery
 from jobmeter.query.summary import SummaryQuestion
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.bodies import copy_fields
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-from jobmeter.server.native.metrics import requested_metrics
+from jobmeter.server.native.metrics import check_metrics
 
 MOST_JOBS = 10
 _AGGREGATES = {"job": Aggregate.WHOLE, "device": Aggregate.MEAN}
@@ -56,11 +56,11 @@ def _compare(context: CallContext) -> Comparison:
     Lines are aligned at the jobs' starts.
     """
     refs = _refs(context)
-    metrics = requested_metrics(context.arguments.read_texts("metric"))
+    metrics = check_metrics(context.arguments.read_texts("metric"))
     now_ms = context.services.clock.now_ms()
     jobs = [context.ask(HeadQuestion(ref)) for ref in refs]
-    spans = [life(job, now_ms) for job in jobs]
-    step_ms = context.arguments.read_duration("step") or max(map(default_step, spans))
+    spans = [compute_life(job, now_ms) for job in jobs]
+    step_ms = context.arguments.read_duration("step") or max(map(choose_step, spans))
     aggregate = context.arguments.read_choice("per", _AGGREGATES, "job")
     return Comparison(
         jobs=_compare_jobs(context, jobs),
@@ -79,7 +79,7 @@ def _compare_jobs(context: CallContext, jobs: Sequence[Job]) -> list[ComparedJob
     findings = {(one.project, one.id): one for one in found}
     return [
         ComparedJob(
-            job=copied(JobBody, job),
+            job=copy_fields(JobBody, job),
             summary=context.ask(SummaryQuestion(JobRef(job.id, job.project))),
             findings=findings.get((job.project, job.id)),
         )
@@ -114,7 +114,7 @@ def _causes(context: CallContext) -> list[PhaseDifference]:
     refs = _refs(context)
     if len(refs) < 2:
         raise InvalidRequestError("name at least two jobs: each is compared with the first", "job")
-    return differences(context.services.executor, refs, context.scope)
+    return explain_differences(context.services.executor, refs, context.scope)
 
 
 def _lines(

@@ -30,7 +30,7 @@ from jobmeter.server.pipeline import AccessRule, ServedRequest, renew
 from jobmeter.server.services import Services
 from jobmeter.store.damage import DamagedPart
 from jobmeter.store.shards.away import may_lack
-from jobmeter.wire.json_shape import shape_of
+from jobmeter.wire.json_shape import count_json
 
 T = TypeVar("T")
 
@@ -148,7 +148,7 @@ class CallContext(msgspec.Struct, kw_only=True, eq=False):
     def decode_body(self, kind: type[T]) -> T:
         """Decode the JSON body. Raises InvalidRequestError naming the field that is wrong."""
         body = self.read_plain_body()
-        self.call.take(shape_of(body).read_bytes)
+        self.call.take(count_json(body).read_bytes)
         return read_json(body, kind)
 
     def read_plain_body(self) -> bytes:
@@ -264,18 +264,18 @@ def _documentation(endpoint: Endpoint) -> tuple[str, str, str]:
     return inspect.cleandoc(endpoint.work.__doc__ or "").partition("\n")
 
 
-def endpoints_of(module: ModuleType) -> Sequence[Endpoint]:
+def list_endpoints(module: ModuleType) -> Sequence[Endpoint]:
     """Return the endpoints that a module declares, in order, under its ``HEADING`` unless they have their own."""
     declared = [one for one in vars(module).values() if isinstance(one, Endpoint)]
     return [replace(one, tag=one.tag or module.HEADING) for one in declared]
 
 
-def job_ref(context: CallContext) -> JobRef:
+def make_job_ref(context: CallContext) -> JobRef:
     """Reference to the job in the path."""
     return JobRef(check_job_id(context.path["job"], "job"), context.project)
 
 
-def node_ref(context: CallContext) -> NodeRef:
+def make_node_ref(context: CallContext) -> NodeRef:
     """Reference to the node in the path and the cluster in the query."""
     name, cluster = check_name(context.path["node"], "node"), context.arguments.read_text("cluster") or None
     return NodeRef(name, cluster, context.project)

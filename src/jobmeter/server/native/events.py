@@ -9,8 +9,8 @@ from jobmeter.errors import ForbiddenError, NotFoundError
 from jobmeter.model.event import EventFilter, EventPage, EventSource, EventType, Level
 from jobmeter.query.request import HeadQuestion, NodeRecordsQuestion
 from jobmeter.server.native.arguments import CLUSTER, RANGE, REPLICA, QueryArguments
-from jobmeter.server.native.bodies import EventBody, copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref
+from jobmeter.server.native.bodies import EventBody, copy_fields
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, make_job_ref, make_node_ref
 from jobmeter.server.native.jobs import MAX_OFFSET
 
 MAX_EVENTS = 1_000
@@ -74,10 +74,10 @@ _TEXT = (
 )
 def _list_job_events(context: CallContext) -> JobEvents:
     """List the events of a job and its replicas."""
-    job = context.ask(HeadQuestion(job_ref(context)))
+    job = context.ask(HeadQuestion(make_job_ref(context)))
     replicas = frozenset(context.arguments.read_texts("replica"))
     page = _page(context, projects=frozenset({job.project}), jobs=(job.id,), replicas=replicas)
-    return JobEvents(job.id, job.project, [copied(EventBody, event) for event in page.events], page.total)
+    return JobEvents(job.id, job.project, [copy_fields(EventBody, event) for event in page.events], page.total)
 
 
 @Endpoint(
@@ -93,7 +93,7 @@ def _list_job_events(context: CallContext) -> JobEvents:
 )
 def _list_node_events(context: CallContext) -> NodeEvents:
     """List the events of a node."""
-    ref = node_ref(context)
+    ref = make_node_ref(context)
     nodes = context.ask(NodeRecordsQuestion(ref))
     page = _page(
         context,
@@ -101,7 +101,7 @@ def _list_node_events(context: CallContext) -> NodeEvents:
         nodes=frozenset({ref.name}),
         clusters=frozenset({ref.cluster} if ref.cluster else ()),
     )
-    return NodeEvents(ref.name, [copied(EventBody, event) for event in page.events], page.total)
+    return NodeEvents(ref.name, [copy_fields(EventBody, event) for event in page.events], page.total)
 
 
 @Endpoint(
@@ -131,7 +131,7 @@ def _list(context: CallContext) -> EventList:
         clusters=frozenset(given.read_texts("cluster")),
         without=_list_hidden_types(context),
     )
-    return EventList([copied(EventBody, event) for event in page.events], page.total)
+    return EventList([copy_fields(EventBody, event) for event in page.events], page.total)
 
 
 @Endpoint("getEvent", "GET /events/{event}", "jobs:read")
@@ -145,7 +145,7 @@ def _show_event(context: CallContext) -> EventBody:
     page = context.ask(question)
     if not page.events:
         raise NotFoundError(f"there is no event {event_id[:64]}", "event", event_id[:64])
-    return copied(EventBody, page.events[0])
+    return copy_fields(EventBody, page.events[0])
 
 
 def _list_hidden_types(context: CallContext) -> frozenset[EventType]:

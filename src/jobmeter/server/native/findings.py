@@ -1,16 +1,16 @@
 """``/findings``, ``/jobs/{job}/findings`` and ``/jobs/{job}/timeline``: reasons why jobs are slow or failed."""
 
-from jobmeter.diagnose.registry import rules
-from jobmeter.diagnose.report import Diagnosis, Moment, diagnose, events_of_nodes, timeline
+from jobmeter.diagnose.registry import list_rules
+from jobmeter.diagnose.report import Diagnosis, Moment, build_timeline, diagnose, read_node_events
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import FindingEntry, FindingList, RuleBody, RuleList
 from jobmeter.model.finding import Finding, Severity
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.query.findings import FindingListQuestion, JobFinding
-from jobmeter.registry.finding_filter import values as finding_values
+from jobmeter.registry.finding_filter import make_values as finding_values
 from jobmeter.server.native.arguments import RANGE, Arguments, QueryArguments
-from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.bodies import copy_fields
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, make_job_ref
 
 ANY = "any"
 """Word for any rule, in place of a rule's name."""
@@ -28,7 +28,7 @@ def _rules(context: CallContext) -> RuleList:  # noqa: ARG001 - the shape of eve
 
     Each has a name, a description of the fault and advice.
     """
-    return RuleList(rules=[copied(RuleBody, one) for one in rules()])
+    return RuleList(rules=[copy_fields(RuleBody, one) for one in list_rules()])
 
 
 @Endpoint("getJobFindings", "GET /jobs/{job}/findings", "jobs:read", queries=(PROJECT,), by_resource=True)
@@ -68,7 +68,7 @@ def _list(context: CallContext) -> FindingList:
     start, end = context.read_span()
     question = FindingListQuestion(
         projects=context.projects,
-        values=finding_condition(given),
+        values=make_finding_condition(given),
         start=start,
         end=end,
         open=given.read_flag("open"),
@@ -81,16 +81,16 @@ def _list(context: CallContext) -> FindingList:
 
 def _entry(one: JobFinding) -> FindingEntry:
     job, found = one.job, one.finding
-    return copied(FindingEntry, found, name=job.name, user=job.user, state=job.state, open=one.open)
+    return copy_fields(FindingEntry, found, name=job.name, user=job.user, state=job.state, open=one.open)
 
 
-def finding_condition(given: Arguments) -> tuple[str, ...]:
+def make_finding_condition(given: Arguments) -> tuple[str, ...]:
     """Return the values of a condition for the arguments ``finding`` and ``severity``; none if any finding fits.
 
     Raises InvalidRequestError for an unknown rule.
     """
     severities, names = given.read_choices("severity", Severity), given.read_texts("finding")
-    existing = (*sorted(rule.name for rule in rules()), ANY)
+    existing = (*sorted(rule.name for rule in list_rules()), ANY)
     for name in names:
         if name not in existing:
             hint = did_you_mean(name, existing) or f"; valid rules: {', '.join(existing)}"
@@ -122,11 +122,11 @@ def _timeline(context: CallContext) -> list[Moment]:
     kinds = context.arguments.read_choices("kind", _KINDS) or _KINDS
     limit = context.arguments.read_integer("limit", 1_000, 1, MOST_MOMENTS)
     diagnosis = _diagnosis(context)
-    of_nodes = events_of_nodes(context.services.executor, diagnosis.case, context.scope) if "node" in kinds else []
-    moments = [moment for moment in timeline(diagnosis, of_nodes) if moment.kind in kinds]
+    of_nodes = read_node_events(context.services.executor, diagnosis.case, context.scope) if "node" in kinds else []
+    moments = [moment for moment in build_timeline(diagnosis, of_nodes) if moment.kind in kinds]
     return moments[-limit:]
 
 
 def _diagnosis(context: CallContext) -> Diagnosis:
     services = context.services
-    return diagnose(services.executor, job_ref(context), context.scope, services.clock, services.thresholds)
+    return diagnose(services.executor, make_job_ref(context), context.scope, services.clock, services.thresholds)

@@ -18,7 +18,7 @@ from jobmeter.query.records import PodsQuestion
 from jobmeter.query.request import GroupRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.bodies import NodeBody, NodeList, copied, fault_body
+from jobmeter.server.native.bodies import NodeBody, NodeList, copy_fields, make_fault_body
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 from jobmeter.server.services import Services
 
@@ -160,7 +160,7 @@ def _body(services: Services, scope: Scope) -> FleetBody:
         now=found.now_ms,
         currency=services.prices.currency,
         types=[DeviceType(name, _price(services, name)) for name in names],
-        jobs=[copied(FleetHolder, job) for job in found.jobs],
+        jobs=[copy_fields(FleetHolder, job) for job in found.jobs],
         nodes=[_node(node, numbers) for node in found.nodes],
     )
 
@@ -175,8 +175,8 @@ def _node(one: FleetNode, numbers: dict[str, int]) -> FleetNodeBody:
         FleetDeviceBody(own.device, numbers.get(own.type), _round(own.use), own.job, own.idle, own.state)
         for own in one.devices
     ]
-    faults = [fault_body(own) for own in one.faults]
-    return copied(FleetNodeBody, one.node, state=one.state, cpu=_round(one.cpu), devices=devices, faults=faults)
+    faults = [make_fault_body(own) for own in one.faults]
+    return copy_fields(FleetNodeBody, one.node, state=one.state, cpu=_round(one.cpu), devices=devices, faults=faults)
 
 
 def _round(value: float | None) -> float | None:
@@ -249,12 +249,12 @@ def _users(context: CallContext) -> UserList:
 
 
 def _amounts(one: Amounts) -> AmountsBody:
-    return copied(AmountsBody, one, device_types=dict(one.device_types))
+    return copy_fields(AmountsBody, one, device_types=dict(one.device_types))
 
 
 def _user(one: ResourceUsage) -> UserBody:
     nodes = sorted({*one.cpu_nodes, *one.device_nodes})
-    return copied(UserBody, one, requested=_amounts(one.requested), nodes=nodes)
+    return copy_fields(UserBody, one, requested=_amounts(one.requested), nodes=nodes)
 
 
 @Endpoint(
@@ -280,7 +280,7 @@ def _list(context: CallContext) -> NodeList:
     given = context.arguments
     groups, names = frozenset(given.read_texts("resource_group")), frozenset(given.read_texts("name"))
     nodes = [one.node for one in context.ask(NodesQuestion(names=names))]
-    bodies = [copied(NodeBody, node) for node in nodes if not groups or node.resource_group in groups]
+    bodies = [copy_fields(NodeBody, node) for node in nodes if not groups or node.resource_group in groups]
     if not given.read_flag("faults"):
         return NodeList(bodies, None)
     faulty = context.ask(NodeFaultsQuestion(names=names, resource_groups=groups))
@@ -288,7 +288,7 @@ def _list(context: CallContext) -> NodeList:
 
 
 def _faults(one: FaultyNode) -> NodeFaults:
-    return NodeFaults(node=one.node, cluster=one.cluster, faults=[fault_body(fault) for fault in one.faults])
+    return NodeFaults(node=one.node, cluster=one.cluster, faults=[make_fault_body(fault) for fault in one.faults])
 
 
 @Endpoint(

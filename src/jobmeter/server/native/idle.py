@@ -18,7 +18,7 @@ from jobmeter.query.device_hours import (
 )
 from jobmeter.query.idle import HOLD_MS, IDLE, IdleDevice, IdleQuestion
 from jobmeter.server.native.arguments import RANGE, QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, make_job_ref
 
 _CENT = Decimal("0.01")
 _EVERY = {"1h": HOUR, "1d": DAY, "7d": 7 * DAY}
@@ -78,7 +78,7 @@ HEADING = "jobs"
 )
 def _show_idle(context: CallContext) -> IdleBody:
     """Show the idle time of a job's devices and its cost."""
-    found = context.ask(IdleQuestion(job_ref(context)))
+    found = context.ask(IdleQuestion(make_job_ref(context)))
     job = found.view.job
     # The holder of a share link sees the times but not the prices.
     prices = None if context.scope.job is not None else context.services.prices

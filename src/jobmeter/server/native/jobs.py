@@ -21,10 +21,10 @@ from jobmeter.query.request import JobQuestion, JobRef
 from jobmeter.query.summary import SummaryQuestion
 from jobmeter.registry.conditions import FINDING, OPEN_FINDING, SORTS, TAG
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.bodies import Deleted, NextAttempt, Recorded, copied, job_detail
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json
-from jobmeter.server.native.findings import finding_condition
-from jobmeter.wire.json_shape import shape_of
+from jobmeter.server.native.bodies import Deleted, NextAttempt, Recorded, copy_fields, make_job_detail
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, make_job_ref, read_json
+from jobmeter.server.native.findings import make_finding_condition
+from jobmeter.wire.json_shape import count_json
 
 _KINDS = frozenset(Records.__struct_fields__)
 MAX_OFFSET = 10_000_000
@@ -118,14 +118,14 @@ def _list(context: CallContext) -> JobList:
     if given.read_flag("findings"):
         found = context.ask(FindingsQuestion(names))
     if given.read_flag("sizes"):
-        sizes = [copied(JobSizeBody, one) for one in context.ask(SizesQuestion(jobs=names, places=True))]
+        sizes = [copy_fields(JobSizeBody, one) for one in context.ask(SizesQuestion(jobs=names, places=True))]
     if given.read_flag("states"):
         counts = context.ask(StateCountsQuestion(jobs=replace(question, states=frozenset())))
         states = {state.value: count for state, count in counts.items()}
     if given.read_flag("tags"):
         tags = context.ask(TagsQuestion(names))
     return JobList(
-        jobs=[copied(JobBody, job) for job in page.jobs],
+        jobs=[copy_fields(JobBody, job) for job in page.jobs],
         total=page.total,
         findings=found,
         sizes=sizes,
@@ -146,7 +146,7 @@ def _conditions(context: CallContext) -> Iterator[Condition]:
         if names:
             yield Condition(field, Operator.IN, names)
     is_open = context.arguments.read_flag("open")
-    wanted = finding_condition(context.arguments)
+    wanted = make_finding_condition(context.arguments)
     if wanted or is_open or context.arguments.read_texts("finding"):
         yield Condition(OPEN_FINDING if is_open else FINDING, Operator.IN, wanted or ("/",))
 
@@ -160,10 +160,10 @@ def _conditions(context: CallContext) -> Iterator[Condition]:
 )
 def _show(context: CallContext) -> JobDetail:
     """Show a job with its replicas, devices, nodes and summary."""
-    view = context.ask(JobQuestion(job_ref(context)))
+    view = context.ask(JobQuestion(make_job_ref(context)))
     with_summary = context.arguments.read_flag("summary", default=True)
     summary = context.ask(SummaryQuestion(JobRef(view.job.id, view.job.project))) if with_summary else None
-    return job_detail(view, summary)
+    return make_job_detail(view, summary)
 
 
 @Endpoint(
@@ -181,7 +181,7 @@ def _record(context: CallContext) -> Recorded:
     Fields absent from a record keep their values.
     """
     body, most = context.read_plain_body(), context.services.settings.limits.request_records
-    shape = shape_of(body)
+    shape = count_json(body)
     if body.lstrip()[:1] == b"[":
         shape.check(1, most, "records")
         context.call.take(shape.recorded_bytes)
@@ -217,7 +217,7 @@ def _attempt(context: CallContext) -> NextAttempt:
 @Endpoint("deleteJob", "DELETE /jobs/{job}", "jobs:delete", queries=(PROJECT,), lane="write")
 def _delete(context: CallContext) -> Deleted:
     """Delete a job and all its data."""
-    context.ask(DeleteJob(job_ref(context)))
+    context.ask(DeleteJob(make_job_ref(context)))
     return Deleted(deleted=True)
 
 
@@ -237,7 +237,7 @@ def _delete(context: CallContext) -> Deleted:
 )
 def _phases(context: CallContext) -> JobPhases:
     """The phases of a job and how long each took."""
-    return context.ask(PhasesQuestion(job_ref(context)))
+    return context.ask(PhasesQuestion(make_job_ref(context)))
 
 
 @Endpoint(
@@ -257,4 +257,4 @@ def _phases(context: CallContext) -> JobPhases:
 )
 def _quality(context: CallContext) -> JobQuality:
     """Show how complete the stored data of a job is."""
-    return context.ask(QualityQuestion(job_ref(context)))
+    return context.ask(QualityQuestion(make_job_ref(context)))

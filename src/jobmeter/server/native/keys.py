@@ -5,14 +5,14 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from jobmeter.access.decide import key_project
+from jobmeter.access.decide import choose_key_project
 from jobmeter.access.keys import change_policies, create_key, revoke_key
 from jobmeter.access.policy import MOST_POLICIES, SYSTEM_POLICIES, encode_policies
 from jobmeter.access.principal import Role
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import WhoAmI
 from jobmeter.query.administration import KeyPoliciesQuestion, KeysQuestion
-from jobmeter.server.native.bodies import Deleted, copied
+from jobmeter.server.native.bodies import Deleted, copy_fields
 from jobmeter.server.native.endpoint import CallContext, Endpoint
 
 _MOST_NAME = 100
@@ -120,7 +120,7 @@ _OWN_POLICY = {
 @Endpoint("listKeys", "GET /keys", "keys:read")
 def _list(context: CallContext) -> KeyList:
     """List keys."""
-    return KeyList([copied(KeyBody, key) for key in context.ask(KeysQuestion())])
+    return KeyList([copy_fields(KeyBody, key) for key in context.ask(KeysQuestion())])
 
 
 def _encode_policies(given: Sequence[str | OwnPolicy]) -> str:
@@ -150,14 +150,14 @@ def _create(context: CallContext) -> CreatedKeyBody:
     """
     services = context.services
     new_key = context.decode_body(NewKey)
-    project = key_project(context.principal, new_key.project)
+    project = choose_key_project(context.principal, new_key.project)
     if new_key.role is None and not new_key.policies:
         raise InvalidRequestError("a key needs a role, policies, or both", "role")
     policies, role = _encode_policies(new_key.policies), Role(new_key.role or Role.ADMIN)
     actor, vault, clock = context.principal.id, services.vault, services.clock
     made = create_key(services.registry, vault, clock, new_key.name, role, project, policies, actor=actor)
     names = tuple(one if isinstance(one, str) else one.name for one in new_key.policies)
-    return copied(CreatedKeyBody, made, policies=names)
+    return copy_fields(CreatedKeyBody, made, policies=names)
 
 
 @Endpoint(
@@ -169,12 +169,14 @@ def _change(context: CallContext) -> KeyBody:
     All of them, from its next call on; other servers follow within a second. A key keeps at least one policy.
     """
     services, key = context.services, context.path["key"]
-    key_project(context.principal)  # refuses callers that may not create keys: they could extend their own access
+    choose_key_project(
+        context.principal
+    )  # refuses callers that may not create keys: they could extend their own access
     policies = _encode_policies(context.decode_body(NewPolicies).policies)
     whose, actor = context.scope.projects, context.principal.id
     changed = change_policies(services.registry, services.clock, key, policies, whose, actor=actor)
     services.authenticator.forget(key)
-    return copied(KeyBody, changed)
+    return copy_fields(KeyBody, changed)
 
 
 @Endpoint("revokeKey", "DELETE /keys/{key}", "keys:write")
@@ -208,4 +210,4 @@ def _whoami(context: CallContext) -> WhoAmI:
     """Show the calling key."""
     who, credential = context.principal, context.request.credential
     expires = credential.key.expires if credential and credential.key else None
-    return copied(WhoAmI, who, expires=expires)
+    return copy_fields(WhoAmI, who, expires=expires)

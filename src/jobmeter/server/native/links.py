@@ -10,8 +10,8 @@ from jobmeter.model.answers import Shared
 from jobmeter.model.job import Job
 from jobmeter.query.administration import LinksQuestion
 from jobmeter.query.request import HeadQuestion
-from jobmeter.server.native.bodies import Deleted, copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.bodies import Deleted, copy_fields
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, make_job_ref
 from jobmeter.wire.mlflow.names import check_joinable
 
 
@@ -43,7 +43,7 @@ class LinkList(msgspec.Struct, frozen=True):
 
 
 def _job(context: CallContext) -> Job:
-    return context.ask(HeadQuestion(job_ref(context)))
+    return context.ask(HeadQuestion(make_job_ref(context)))
 
 
 def _life_seconds(context: CallContext) -> int:
@@ -72,15 +72,15 @@ def _create(context: CallContext) -> LinkBody:
     seconds = _life_seconds(context)
     vault, clock = services.vault, services.clock
     made = create_link(services.registry, vault, clock, job.project, job.id, context.principal, seconds)
-    return copied(LinkBody, made, public_url=services.public_url)
+    return copy_fields(LinkBody, made, public_url=services.public_url)
 
 
 @Endpoint("listJobLinks", "GET /jobs/{job}/links", "share:write", queries=(PROJECT,), lane="control")
 def _list(context: CallContext) -> LinkList:
     """List the valid links to a job."""
     services = context.services
-    found = [open_link(services.vault, key) for key in context.ask(LinksQuestion(job_ref(context)))]
-    return LinkList([copied(LinkBody, link, public_url=services.public_url) for link in found])
+    found = [open_link(services.vault, key) for key in context.ask(LinksQuestion(make_job_ref(context)))]
+    return LinkList([copy_fields(LinkBody, link, public_url=services.public_url) for link in found])
 
 
 @Endpoint("endJobLink", "DELETE /jobs/{job}/links/{link}", "share:write", queries=(PROJECT,), lane="control")
@@ -104,7 +104,7 @@ def _share(context: CallContext) -> Shared:
     The holder may read this job's metrics until the token expires, and nothing else.
     """
     seconds = _life_seconds(context)
-    made = context.ask(ShareQuestion(job_ref(context), seconds))
+    made = context.ask(ShareQuestion(make_job_ref(context), seconds))
     return Shared(token=made.token, expires=made.expires_ms)
 
 
@@ -115,7 +115,7 @@ def _run_token(context: CallContext) -> Shared:
     The holder may write and read these runs until the token expires in a year or the key is revoked, and nothing else.
     The job need not exist yet. A job whose id is too long for the id of a run is refused.
     """
-    services, ref = context.services, job_ref(context)
+    services, ref = context.services, make_job_ref(context)
     check_joinable(ref.id)
     token, expires_ms = issue(services.vault, context.principal, services.clock.now_ms(), ref.id, ref.project)
     return Shared(token=token, expires=expires_ms)

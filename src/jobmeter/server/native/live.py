@@ -22,9 +22,9 @@ from jobmeter.query.request import By, HeadQuestion, JobRef, MetricQuery
 from jobmeter.registry.conditions import OPEN_FINDING
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.bodies import LineBody, Timelines, copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.metrics import LINE_FORMATS, LineBodies, requested_metrics
+from jobmeter.server.native.bodies import LineBody, Timelines, copy_fields
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, make_job_ref
+from jobmeter.server.native.metrics import LINE_FORMATS, LineBodies, check_metrics
 from jobmeter.server.services import Services
 
 BACK_BUCKETS, BACK_MS = 4, 30 * SECOND
@@ -122,11 +122,11 @@ _TEXT = (
 def _follow_job(context: CallContext) -> Feed:
     """Follow a job while it runs."""
     given = context.arguments
-    metrics = requested_metrics(given.read_texts("metric")) or CORE_METRICS
+    metrics = check_metrics(given.read_texts("metric")) or CORE_METRICS
     step_ms = given.read_choice("step", STEPS, "5s")
     by = given.read_choice("by", _BY, By.DEVICE.value)
     bodies = given.read_choice("format", LINE_FORMATS, "json")
-    job = context.ask(HeadQuestion(job_ref(context)))
+    job = context.ask(HeadQuestion(make_job_ref(context)))
     ref = JobRef(job.id, job.project)
     question = partial(_job_now, context.services, context.scope, ref, metrics, step_ms, by, bodies)
     return Feed(("job", ref, context.scope, metrics, step_ms, by, bodies), question, context.renew)
@@ -140,7 +140,9 @@ def _job_now(
     span = TimeRange(max(floor_to(now_ms - max(BACK_BUCKETS * step_ms, BACK_MS), step_ms), 0), now_ms + 1)
     query = MetricQuery(subject=ref, metrics=metrics, range=span, step_ms=step_ms, by=by)
     result = services.executor.run(query, scope)
-    body = LiveJob(now_ms, copied(JobBody, job), span.start_ms, span.end_ms, step_ms, by.value, *bodies(result.lines))
+    body = LiveJob(
+        now_ms, copy_fields(JobBody, job), span.start_ms, span.end_ms, step_ms, by.value, *bodies(result.lines)
+    )
     return Update(msgspec.json.encode(body), last=job.state.finished)
 
 
@@ -165,7 +167,7 @@ def _jobs_now(services: Services, scope: Scope) -> Update:
     changed = executor.run(JobFilter(sort="updated", limit=NEWEST), scope)
     found = {(job.project, job.id): job for job in (*running.jobs, *changed.jobs)}
     use = [JobUse(job.id, job.project, _use(services, scope, job)) for job in running.jobs[:MEASURED]]
-    bodies = [copied(JobBody, job) for job in found.values()]
+    bodies = [copy_fields(JobBody, job) for job in found.values()]
     troubled = _find_troubled(services, scope)
     body = LiveJobs(
         services.clock.now_ms(),

@@ -14,8 +14,8 @@ from jobmeter.query.logs import LogLinesQuestion
 from jobmeter.query.request import HeadQuestion, JobRef, LogQuestion, NodeRecordsQuestion, NodeRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import RANGE, REPLICA
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref
-from jobmeter.server.native.logs import SEARCH, LogLineBody, LogList, base_question, line_body
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, make_job_ref, make_node_ref
+from jobmeter.server.native.logs import SEARCH, LogLineBody, LogList, build_question, make_line_body
 from jobmeter.server.native.node_logs import STREAM, NodeLogList
 from jobmeter.server.services import Services
 
@@ -75,7 +75,7 @@ class NewestLines:
         start_ns, counts = question.start_ns, list[LineCount]()
         if len(newest) == MOST_LINES:
             start_ns, counts = self._count_lines(question, newest)
-        lines = [line_body(line) for line in reversed(newest)]
+        lines = [make_line_body(line) for line in reversed(newest)]
         return LineWindow(None if start_ns is None else start_ns // 1_000_000, lines, counts)
 
     def _count_lines(self, question: LogQuestion, newest: list[LogLine]) -> tuple[int, list[LineCount]]:
@@ -121,10 +121,10 @@ _FOLLOWED = tuple(query for query in SEARCH if query not in RANGE)
 def _follow_job(context: CallContext) -> Feed:
     """Follow the log of a job while it runs."""
     services, scope = context.services, context.scope
-    job = context.ask(HeadQuestion(job_ref(context)))
+    job = context.ask(HeadQuestion(make_job_ref(context)))
     ref = JobRef(job.id, job.project)
     question = replace(
-        base_question(context, ref, MOST_LINES), replicas=frozenset(context.arguments.read_texts("replica"))
+        build_question(context, ref, MOST_LINES), replicas=frozenset(context.arguments.read_texts("replica"))
     )
     newest = NewestLines(services, scope, question)
     return Feed(("logs", question, scope), partial(_job_now, services, scope, ref, newest), context.renew)
@@ -151,9 +151,9 @@ def _job_now(services: Services, scope: Scope, ref: JobRef, newest: NewestLines)
 def _follow_node(context: CallContext) -> Feed:
     """Follow the system log of a node."""
     services, scope = context.services, context.scope
-    ref = node_ref(context)
+    ref = make_node_ref(context)
     context.ask(NodeRecordsQuestion(ref))
-    question = base_question(context, ref, MOST_LINES)
+    question = build_question(context, ref, MOST_LINES)
     newest = NewestLines(services, scope, question)
     return Feed(("logs", question, scope), partial(_node_now, ref, newest), context.renew)
 

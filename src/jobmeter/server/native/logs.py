@@ -10,17 +10,17 @@ from msgspec.structs import replace
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.job import Job
-from jobmeter.model.line_level import level_in
-from jobmeter.model.log import LogLine, LogPage, level_of
+from jobmeter.model.line_level import find_level
+from jobmeter.model.log import LogLine, LogPage, parse_level
 from jobmeter.model.log_query import parse_log_query, parse_severity
 from jobmeter.model.syslog import WORDS
 from jobmeter.model.time import MAX_TIME_MS, NS_PER_MS, parse_time_ns
 from jobmeter.query.logs import LogLinesQuestion
 from jobmeter.query.request import HeadQuestion, JobRef, LogQuestion, NodeRef
 from jobmeter.server.native.arguments import RANGE, REPLICA, QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, make_job_ref, read_json
 from jobmeter.server.native.jobs import MAX_OFFSET
-from jobmeter.wire.json_shape import shape_of
+from jobmeter.wire.json_shape import count_json
 
 T = TypeVar("T")
 MAX_LINES = 1_000
@@ -134,8 +134,8 @@ def _read(context: CallContext) -> LogList | Stream:
     found = answer_lines(context, partial(_question, context))
     if isinstance(found, Stream):
         return found
-    job = context.ask(HeadQuestion(job_ref(context)))
-    return LogList(job.id, job.project, [line_body(line) for line in found.lines], found.total, found.total_bytes)
+    job = context.ask(HeadQuestion(make_job_ref(context)))
+    return LogList(job.id, job.project, [make_line_body(line) for line in found.lines], found.total, found.total_bytes)
 
 
 def answer_lines(context: CallContext, question: Callable[[int], LogQuestion]) -> LogPage | Stream:
@@ -152,14 +152,14 @@ def answer_lines(context: CallContext, question: Callable[[int], LogQuestion]) -
 def _question(context: CallContext, limit: int) -> LogQuestion:
     given = context.arguments
     return replace(
-        base_question(context, job_ref(context), limit),
+        build_question(context, make_job_ref(context), limit),
         node=given.read_text("node"),
         replicas=frozenset(given.read_texts("replica")),
         attempt=given.read_integer("attempt", 0, 0, 2**31 - 1) if given.read_text("attempt") else None,
     )
 
 
-def base_question(context: CallContext, ref: JobRef | NodeRef, limit: int) -> LogQuestion:
+def build_question(context: CallContext, ref: JobRef | NodeRef, limit: int) -> LogQuestion:
     """Build the question from the parameters that logs of jobs and nodes share: ``SEARCH`` and ``PAGE``."""
     given = context.arguments
     start, end, since = _time(context, "start"), _time(context, "end"), given.read_duration("since")
@@ -196,13 +196,13 @@ def _parse_least_level(word: str) -> Level | None:
 
 
 def _level(word: str) -> Level:
-    level = level_of(word)
+    level = parse_level(word)
     if level is None:
         raise InvalidRequestError(f"level {word[:100]!r} is not one of {', '.join(WORDS)}", "level")
     return level
 
 
-def line_body(line: LogLine) -> LogLineBody:
+def make_line_body(line: LogLine) -> LogLineBody:
     """Convert a line to the form of an answer."""
     return LogLineBody(
         time=line.time_ns // NS_PER_MS,
@@ -228,7 +228,7 @@ def _text(pages: Iterable[list[LogLine]]) -> Iterator[bytes]:
 def _json_lines(pages: Iterable[list[LogLine]]) -> Iterator[bytes]:
     encoder = msgspec.json.Encoder()
     for lines in pages:
-        yield encoder.encode_lines(line_body(line) for line in lines)
+        yield encoder.encode_lines(make_line_body(line) for line in lines)
 
 
 _FORMATS = {
@@ -261,7 +261,7 @@ def _push(context: CallContext) -> Pushed:
     KiB is truncated and marked. Without `level`, a line gets the level that its text states, if any. The job must
     exist: by a record or its samples.
     """
-    job = context.ask(HeadQuestion(job_ref(context)))
+    job = context.ask(HeadQuestion(make_job_ref(context)))
     now_ns = context.services.clock.now_ms() * NS_PER_MS
     lines = [_make_line(line, job, now_ns + at) for at, line in enumerate(read_pushed_lines(context, PushBody).lines)]
     return store_lines(context, lines)
@@ -277,7 +277,7 @@ def store_lines(context: CallContext, lines: list[LogLine]) -> Pushed:
 def read_pushed_lines(context: CallContext, kind: type[T]) -> T:
     """Read the lines that a program pushes. Raises LimitExceededError (field ``lines``) for too many lines."""
     body = context.read_plain_body()
-    shape = shape_of(body)
+    shape = count_json(body)
     shape.check(2, context.services.settings.limits.request_lines, "lines")
     context.call.take(shape.read_bytes)
     return read_json(body, kind)
@@ -285,7 +285,7 @@ def read_pushed_lines(context: CallContext, kind: type[T]) -> T:
 
 def _make_line(line: PushedLine, job: Job, now_ns: int) -> LogLine:
     return LogLine(
-        time_ns=moment_ns(line.time, line.time_ns, now_ns),
+        time_ns=choose_moment(line.time, line.time_ns, now_ns),
         text=line.text,
         job=job.id,
         project=job.project,
@@ -293,11 +293,11 @@ def _make_line(line: PushedLine, job: Job, now_ns: int) -> LogLine:
         attempt=line.attempt,
         node=line.node,
         stream=line.stream,
-        level=level_in(line.text) if line.level in {None, ""} else _level(str(line.level)),
+        level=find_level(line.text) if line.level in {None, ""} else _level(str(line.level)),
     )
 
 
-def moment_ns(time: int | str | None, time_ns: int | str | None, now_ns: int) -> int:
+def choose_moment(time: int | str | None, time_ns: int | str | None, now_ns: int) -> int:
     """Time of a pushed line in epoch nanoseconds; ``now_ns`` if the line has none."""
     if time_ns is not None:
         digits = str(time_ns)

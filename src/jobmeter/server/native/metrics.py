@@ -14,7 +14,7 @@ from jobmeter.kernel import points as kernel
 from jobmeter.model.catalog import CATALOG, Aggregate, find
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange
-from jobmeter.query.defaults import CORE_METRICS, default_range, default_step
+from jobmeter.query.defaults import CORE_METRICS, choose_range, choose_step
 from jobmeter.query.latest import LatestQuestion
 from jobmeter.query.request import (
     By,
@@ -34,7 +34,15 @@ from jobmeter.query.request import (
 from jobmeter.server.native import export
 from jobmeter.server.native.arguments import CLUSTER, DEVICE, REPLICA, Arguments, QueryArguments
 from jobmeter.server.native.bodies import LatestList, LineBody, MetricNames, MetricsBody, NodeMetricsBody, Timelines
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Operation, Stream, job_ref, node_ref
+from jobmeter.server.native.endpoint import (
+    PROJECT,
+    CallContext,
+    Endpoint,
+    Operation,
+    Stream,
+    make_job_ref,
+    make_node_ref,
+)
 
 MAX_METRICS = 100
 _JOB_BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
@@ -69,7 +77,7 @@ _HOW = (
 )
 
 
-def requested_metrics(given: Sequence[str]) -> tuple[str, ...]:
+def check_metrics(given: Sequence[str]) -> tuple[str, ...]:
     """Check the requested metrics. Raises InvalidRequestError (field ``metric``) for too many or an unknown one."""
     if len(given) > MAX_METRICS:
         raise InvalidRequestError(f"at most {MAX_METRICS} metrics can be requested at once, got {len(given)}", "metric")
@@ -98,7 +106,7 @@ class _How(TypedDict):
 
 def _parse_options(given: Arguments, by: Mapping[str, By], default: By) -> _How:
     return {
-        "metrics": requested_metrics(given.read_texts("metric")),
+        "metrics": check_metrics(given.read_texts("metric")),
         "by": given.read_choice("by", by, default),
         "statistic": given.read_choice("statistic", _STATISTICS, Statistic.MEAN),
         "aggregate": given.read_choice("aggregate", _AGGREGATES, "mean") if given.read_text("aggregate") else None,
@@ -135,10 +143,10 @@ def _job_metrics(context: CallContext) -> Operation:
     how, replicas = _parse_options(given, _JOB_BY, By.REPLICA), frozenset(given.read_texts("replica"))
     answer = given.read_choice("format", _FORMATS, "json")
     step_ms, (start, end, since) = given.read_duration("step"), given.read_times()
-    job = yield from ask(HeadQuestion(job_ref(context)))
+    job = yield from ask(HeadQuestion(make_job_ref(context)))
     now_ms = context.services.clock.now_ms()
-    span = default_range(job, now_ms, start=start, end=end, since=since, step_ms=step_ms)
-    step_ms = step_ms or default_step(span)
+    span = choose_range(job, now_ms, start=start, end=end, since=since, step_ms=step_ms)
+    step_ms = step_ms or choose_step(span)
     query = MetricQuery(subject=JobRef(job.id, job.project), range=span, step_ms=step_ms, replicas=replicas, **how)
     if isinstance(answer, _Json):
         body = yield from ask(EncodedQuestion(query, answer.form))
@@ -172,7 +180,7 @@ def _node_metrics(context: CallContext) -> Answer | Stream:
     given = context.arguments
     span, how = _node_range(context), _parse_options(given, _NODE_BY, By.NODE)
     query = MetricQuery(
-        subject=node_ref(context), range=span, step_ms=given.read_duration("step") or default_step(span), **how
+        subject=make_node_ref(context), range=span, step_ms=given.read_duration("step") or choose_step(span), **how
     )
     answer = given.read_choice("format", _FORMATS, "json")
     return answer(context.ask(query), context.path["node"])
@@ -185,13 +193,13 @@ class LinesAsAnswered(NamedTuple):
     timelines: Timelines
 
 
-def line_bodies(lines: Sequence[Line]) -> LinesAsAnswered:
+def encode_lines(lines: Sequence[Line]) -> LinesAsAnswered:
     """Encode lines as pairs of times and values."""
     points = map(msgspec.Raw, kernel.encode(*_columns(lines)))
     return LinesAsAnswered([LineBody(*name, of) for name, of in zip(_names(lines), points, strict=True)], msgspec.UNSET)
 
 
-def line_columns(lines: Sequence[Line]) -> LinesAsAnswered:
+def encode_columns(lines: Sequence[Line]) -> LinesAsAnswered:
     """Encode lines as bare values with shared times: less text, and fewer objects for clients with many points."""
     ends, time, value = _columns(lines)
     spans = list(itertools.pairwise([0, *ends]))
@@ -205,7 +213,7 @@ def line_columns(lines: Sequence[Line]) -> LinesAsAnswered:
 
 
 LineBodies = Callable[[Sequence[Line]], LinesAsAnswered]
-LINE_FORMATS: Mapping[str, LineBodies] = {"json": line_bodies, "columns": line_columns}
+LINE_FORMATS: Mapping[str, LineBodies] = {"json": encode_lines, "columns": encode_columns}
 
 
 def _names(lines: Sequence[Line]) -> Sequence[LineName]:
@@ -256,8 +264,8 @@ ENCODERS: Mapping[str, Encoder] = {name: form.encode_job for name, form in _JSON
 """Encoders of the executor, by form."""
 _FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
     **_JSON,
-    "csv": export.csv,
-    "parquet": export.parquet,
+    "csv": export.write_csv,
+    "parquet": export.write_parquet,
 }
 
 
@@ -275,9 +283,9 @@ _FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
 def _read_latest(context: CallContext) -> LatestList:
     """Read the newest values of a job."""
     given = context.arguments
-    metrics = requested_metrics(given.read_texts("metric"))
+    metrics = check_metrics(given.read_texts("metric"))
     by = given.read_choice("by", _JOB_BY, By.REPLICA)
-    return LatestList(context.ask(LatestQuestion(job_ref(context), metrics, by)))
+    return LatestList(context.ask(LatestQuestion(make_job_ref(context), metrics, by)))
 
 
 @Endpoint("listJobMetrics", "GET /jobs/{job}/metrics/names", "metrics:read", queries=(PROJECT,), by_resource=True)
@@ -286,6 +294,6 @@ def _list_measured(context: CallContext) -> MetricNames:
 
     Those measured over its life, and those derived from them.
     """
-    job = context.ask(HeadQuestion(job_ref(context)))
+    job = context.ask(HeadQuestion(make_job_ref(context)))
     names = context.ask(MeasuredNamesQuestion(JobRef(job.id, job.project)))
     return MetricNames(job.id, job.project, names)

@@ -7,7 +7,7 @@ import msgspec
 
 from jobmeter.access.decide import write_project
 from jobmeter.errors import InvalidRequestError, NotFoundError
-from jobmeter.model.line_level import level_in
+from jobmeter.model.line_level import find_level
 from jobmeter.model.log import LogLine
 from jobmeter.model.record import NodeRecord, Records
 from jobmeter.model.series import check_name
@@ -15,24 +15,24 @@ from jobmeter.model.syslog import (
     FACILITIES,
     SEVERITIES,
     WORDS,
-    facility_of,
-    level_of_severity,
-    priority_of,
-    severity_of,
+    convert_severity,
+    parse_facility,
+    parse_priority,
+    parse_severity_word,
 )
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.query.request import NodeRecordsQuestion, NodeRef
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, node_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, make_node_ref
 from jobmeter.server.native.logs import (
     PAGE,
     SEARCH,
     LogLineBody,
     Pushed,
     answer_lines,
-    base_question,
-    line_body,
-    moment_ns,
+    build_question,
+    choose_moment,
+    make_line_body,
     read_pushed_lines,
     store_lines,
 )
@@ -67,11 +67,11 @@ def _read(context: CallContext) -> NodeLogList | Stream:
     Lines of the kernel, the journal and the files that the node's agent is configured to read, ordered by time. Output
     of jobs' processes is under the jobs.
     """
-    ref = node_ref(context)
-    found = answer_lines(context, partial(base_question, context, ref))
+    ref = make_node_ref(context)
+    found = answer_lines(context, partial(build_question, context, ref))
     if isinstance(found, Stream):
         return found
-    return NodeLogList(ref.name, [line_body(line) for line in found.lines], found.total, found.total_bytes)
+    return NodeLogList(ref.name, [make_line_body(line) for line in found.lines], found.total, found.total_bytes)
 
 
 class PushedNodeLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -132,18 +132,18 @@ def _is_recorded(context: CallContext, ref: NodeRef) -> bool:
 
 def _line(line: PushedNodeLine, node: str, project: str, now_ns: int) -> LogLine:
     facility, severity = _facility(line.facility), _severity(line.severity)
-    stated = priority_of(line.text)
+    stated = parse_priority(line.text)
     if stated is not None:  # the form in which a syslog daemon forwards a line
         facility, severity = facility or stated[0], stated[1] if severity is None else severity
     return LogLine(
-        time_ns=moment_ns(line.time, line.time_ns, now_ns),
+        time_ns=choose_moment(line.time, line.time_ns, now_ns),
         text=line.text,
         job=line.job,
         project=project,
         replica=line.replica,
         node=node,
         stream=line.stream,
-        level=level_in(line.text) if severity is None else level_of_severity(severity),
+        level=find_level(line.text) if severity is None else convert_severity(severity),
         facility=facility or "user",
         severity=severity,
         tag=line.tag,
@@ -154,7 +154,7 @@ def _facility(given: int | str) -> str:
     """Return the name of a pushed facility, empty for none."""
     if given == "":
         return ""
-    name = facility_of(str(given))
+    name = parse_facility(str(given))
     if name is None:
         raise InvalidRequestError(
             f"facility {str(given)[:40]!r} is not 0 to 23 or one of {', '.join(FACILITIES)}", "facility"
@@ -165,7 +165,7 @@ def _facility(given: int | str) -> str:
 def _severity(given: int | str | None) -> int | None:
     if given is None or given == "":
         return None
-    number = severity_of(str(given))
+    number = parse_severity_word(str(given))
     if number is None:
         raise InvalidRequestError(
             f"severity {str(given)[:40]!r} is not 0 to 7 or one of {', '.join(WORDS)}", "severity"

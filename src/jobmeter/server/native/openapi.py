@@ -40,7 +40,7 @@ _ERRORS = {
 }
 
 
-def document(base: str, endpoints: Sequence[Endpoint]) -> bytes:
+def make_document(base: str, endpoints: Sequence[Endpoint]) -> bytes:
     """Describe all endpoints below ``base`` as JSON."""
     bodies = [endpoint.body for endpoint in endpoints if endpoint.body is not None]
     kinds = [*bodies, *(endpoint.answer_kind for endpoint in endpoints), ProblemBody]

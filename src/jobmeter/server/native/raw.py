@@ -11,32 +11,32 @@ from jobmeter.kernel import rows as kernel
 from jobmeter.query.readings import Readings
 from jobmeter.query.selected_series import SeriesPart
 from jobmeter.server.native.endpoint import Stream
-from jobmeter.server.native.export import attachment
+from jobmeter.server.native.export import make_attachment_header
 
 ROWS = 65_536
 """Approximate samples in one piece of text."""
 Texts = Sequence[str]
 
 
-def csv(found: Readings, name: str) -> Stream:
+def write_csv(found: Readings, name: str) -> Stream:
     """Write CSV ``time,replica,device,value``, one row per sample, with further columns to distinguish series.
 
     ``metric`` comes first if the question has several names. ``node``, ``attempt`` and ``labels`` come last if a series
     has no replica, belongs to a later attempt, or has labels.
     """
-    return Stream(_csv(found), "text/csv; charset=utf-8", attachment(name, "csv"))
+    return Stream(_csv(found), "text/csv; charset=utf-8", make_attachment_header(name, "csv"))
 
 
-def json(found: Readings, name: str) -> Stream:
+def write_json(found: Readings, name: str) -> Stream:
     """Write a JSON object per line: time, metric, replica, node, device, attempt, labels (an object), value."""
-    return Stream(_json(found), "application/x-ndjson", attachment(name, "jsonl"))
+    return Stream(_json(found), "application/x-ndjson", make_attachment_header(name, "jsonl"))
 
 
-def parquet(found: Readings, name: str) -> Stream:
+def write_parquet(found: Readings, name: str) -> Stream:
     """Write Parquet ``time metric replica node device attempt labels value``; labels are JSON text."""
     from jobmeter.server.native import arrow  # noqa: PLC0415 - Arrow is 30 MiB, which most servers are never requested
 
-    return Stream(arrow.samples(found), "application/vnd.apache.parquet", attachment(name, "parquet"))
+    return Stream(arrow.write_samples(found), "application/vnd.apache.parquet", make_attachment_header(name, "parquet"))
 
 
 def _csv(found: Readings) -> Generator[bytes]:
@@ -48,7 +48,7 @@ def _csv(found: Readings) -> Generator[bytes]:
     if any(one.attempt for one in series):
         ends.append(("attempt", lambda entry: str(entry.series.attempt)))
     if any(one.labels for one in series):
-        ends.append(("labels", lambda entry: _quote(labels(entry))))
+        ends.append(("labels", lambda entry: _quote(encode_labels(entry))))
     header = f"{first}time,replica,device,value{''.join(f',{name}' for name, _ in ends)}\n".encode()
     rows = _texts(
         found,
@@ -83,7 +83,7 @@ def _members(entry: SeriesPart) -> str:
     return f',{msgspec.json.encode(writers).decode()[1:-1]},"value":'
 
 
-def labels(entry: SeriesPart) -> str:
+def encode_labels(entry: SeriesPart) -> str:
     """Return the labels of a series as JSON text, empty without labels."""
     return msgspec.json.encode(dict(entry.series.labels)).decode() if entry.series.labels else ""
 

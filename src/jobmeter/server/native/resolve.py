@@ -7,7 +7,7 @@ from jobmeter.model.job import Condition, Job, JobFilter, Operator
 from jobmeter.model.job_answers import JobBody
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.bodies import copy_fields
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 
 LAST = "last"
@@ -79,4 +79,4 @@ def _resolve(context: CallContext) -> JobBody:
     text = context.arguments.read_text("job")
     if len(text) > _LONGEST:
         raise InvalidRequestError(f"job has {len(text)} characters, more than {_LONGEST}", "job")
-    return copied(JobBody, find_job(context, text))
+    return copy_fields(JobBody, find_job(context, text))

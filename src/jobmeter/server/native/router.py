@@ -49,7 +49,7 @@ from jobmeter.server.native import (
     usage,
     view_calls,
 )
-from jobmeter.server.native.api_page import HEADERS, api_page
+from jobmeter.server.native.api_page import HEADERS, make_api_page
 from jobmeter.server.native.arguments import Arguments
 from jobmeter.server.native.endpoint import (
     SMALL_BODY,
@@ -58,10 +58,10 @@ from jobmeter.server.native.endpoint import (
     Operation,
     Result,
     Stream,
-    endpoints_of,
+    list_endpoints,
     run_authorised,
 )
-from jobmeter.server.native.openapi import document
+from jobmeter.server.native.openapi import make_document
 from jobmeter.server.pipeline import NOTHING, Handler, PublicHandler, ServedRequest
 from jobmeter.server.services import Services
 
@@ -95,7 +95,7 @@ _MODULES = (
     status,
 )
 """Modules of endpoints, in the order of the documentation."""
-ENDPOINTS: Sequence[Endpoint] = tuple(one for module in _MODULES for one in endpoints_of(module))
+ENDPOINTS: Sequence[Endpoint] = tuple(one for module in _MODULES for one in list_endpoints(module))
 """Every route of our own API."""
 _NO_ARGUMENTS = Arguments({}, ())
 _DAMAGE = AllDamageQuestion()
@@ -115,7 +115,7 @@ class NativeHandler:
         self._arguments = _NO_ARGUMENTS
         self._spent: QueryCost | None = None
 
-    def project(self, call: Call) -> str | None:
+    def find_project(self, call: Call) -> str | None:
         """Return the project that the call names."""
         endpoint = self._endpoint
         if call.query or endpoint.allowed:
@@ -123,7 +123,7 @@ class NativeHandler:
         named = self._path.get("project") or (self._arguments.read_text("project") if endpoint.of_project else "")
         return check_project(named) if named else None
 
-    def from_memory(self, request: ServedRequest) -> Answer | Awaitable[Answer] | None:
+    def answer_from_memory(self, request: ServedRequest) -> Answer | Awaitable[Answer] | None:
         """Answer from memory; None when a worker has to continue."""
         services, endpoint = self.services, self._endpoint
         context = self._context(request)
@@ -210,14 +210,16 @@ class NativeRouter:
 
     async def _show(self, exchange: Exchange) -> None:
         described = await self._serve_description(exchange.call)
-        self._page = self._page or await self._services.lanes.control.run(partial(api_page, described))
+        self._page = self._page or await self._services.lanes.control.run(partial(make_api_page, described))
         await exchange.reply(Answer(200, self._page, HEADERS, "text/html; charset=utf-8"))
 
     async def _serve_description(self, call: Call) -> bytes:
         if call.method not in {"GET", "HEAD"}:
             raise NotFoundError("the API description is read-only: use GET", "method", "GET, HEAD")
         # Built on first use: it takes longer than the rest of the start.
-        self._document = self._document or await self._services.lanes.control.run(partial(document, BASE, ENDPOINTS))
+        self._document = self._document or await self._services.lanes.control.run(
+            partial(make_document, BASE, ENDPOINTS)
+        )
         return self._document
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.query.defaults import default_range
+from jobmeter.query.defaults import choose_range
 from jobmeter.query.readings import Readings, ReadingsQuestion
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.server.native import raw
 from jobmeter.server.native.arguments import DEVICE, REPLICA, QueryArguments
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref
-from jobmeter.server.native.metrics import METRIC, TIMES, requested_metrics
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, make_job_ref
+from jobmeter.server.native.metrics import METRIC, TIMES, check_metrics
 from jobmeter.server.pipeline import export_slot
 
 PATIENCE_SECONDS = 60.0
@@ -31,7 +31,11 @@ class SampleBody(msgspec.Struct, frozen=True):
     value: float
 
 
-_FORMATS: Mapping[str, Callable[[Readings, str], Stream]] = {"json": raw.json, "csv": raw.csv, "parquet": raw.parquet}
+_FORMATS: Mapping[str, Callable[[Readings, str], Stream]] = {
+    "json": raw.write_json,
+    "csv": raw.write_csv,
+    "parquet": raw.write_parquet,
+}
 
 
 HEADING = "metrics"
@@ -67,11 +71,11 @@ def _samples(context: CallContext) -> Stream:
     finished job, the last hour of a running one.
     """
     given = context.arguments
-    metrics = requested_metrics(given.read_texts("metric"))
+    metrics = check_metrics(given.read_texts("metric"))
     answer = given.read_choice("format", _FORMATS, "json")
-    job = context.ask(HeadQuestion(job_ref(context)))
+    job = context.ask(HeadQuestion(make_job_ref(context)))
     start, end, since = given.read_times()
-    span = default_range(job, context.services.clock.now_ms(), start=start, end=end, since=since)
+    span = choose_range(job, context.services.clock.now_ms(), start=start, end=end, since=since)
     question = ReadingsQuestion(
         ref=JobRef(job.id, job.project),
         metrics=metrics,

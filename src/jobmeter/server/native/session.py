@@ -4,7 +4,7 @@ import msgspec
 
 from jobmeter.access.session import LIFE_MS
 from jobmeter.access.signatures import LINK, SESSION, TOKENS
-from jobmeter.access.signatures.session import cookie_name, is_over_tls
+from jobmeter.access.signatures.session import is_over_tls, name_cookie
 from jobmeter.dialects.base import Answer
 from jobmeter.model.time import SECOND
 from jobmeter.server.native.bodies import Deleted
@@ -76,5 +76,5 @@ def _link(context: CallContext) -> Answer:
 
 def _cookie(context: CallContext, value: str, seconds: int) -> tuple[str, str]:
     secure = is_over_tls(context.call)
-    text = f"{cookie_name(context.call, secure=secure)}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict"
+    text = f"{name_cookie(context.call, secure=secure)}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict"
     return ("set-cookie", f"{text}; Secure" if secure else text)

@@ -6,9 +6,9 @@ from jobmeter.errors import NotFoundError
 from jobmeter.model.answers import ShipperBody, ShipperList
 from jobmeter.model.shipper import Shipper
 from jobmeter.query.administration import ShippersQuestion
-from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.bodies import copy_fields
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-from jobmeter.ship.shipping import lag_seconds, shipper_project
+from jobmeter.ship.shipping import compute_lag, find_project
 
 
 class NewShipper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,14 +19,14 @@ class NewShipper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logstore: str
 
 
-def shipper_body(shipper: Shipper, now_ms: int) -> ShipperBody:
+def make_shipper_body(shipper: Shipper, now_ms: int) -> ShipperBody:
     """Convert a shipper to the form of an answer."""
-    return copied(
+    return copy_fields(
         ShipperBody,
         shipper,
         project=shipper.project or None,
         state="failing" if shipper.error else "shipping",
-        lag_seconds=lag_seconds(shipper, now_ms),
+        lag_seconds=compute_lag(shipper, now_ms),
     )
 
 
@@ -41,7 +41,7 @@ def _list(context: CallContext) -> ShipperList:
     """
     now_ms = context.services.clock.now_ms()
     found = context.ask(ShippersQuestion())
-    return ShipperList(shippers=[shipper_body(one, now_ms) for one in found])
+    return ShipperList(shippers=[make_shipper_body(one, now_ms) for one in found])
 
 
 @Endpoint(
@@ -61,13 +61,13 @@ def _create(context: CallContext) -> ShipperBody:
     """
     new_shipper = context.decode_body(NewShipper)
     made = context.services.shipping.create(
-        shipper_project(context.scope),
+        find_project(context.scope),
         new_shipper.resource_group,
         new_shipper.sink_project,
         new_shipper.logstore,
         context.principal.id,
     )
-    return shipper_body(made, context.services.clock.now_ms())
+    return make_shipper_body(made, context.services.clock.now_ms())
 
 
 def _find_shipper(context: CallContext) -> Shipper:
@@ -81,7 +81,7 @@ def _find_shipper(context: CallContext) -> Shipper:
 @Endpoint("getShipper", "GET /shippers/{shipper}", "shippers:read", queries=(PROJECT,))
 def _show(context: CallContext) -> ShipperBody:
     """Show a log shipper with its state and its lag."""
-    return shipper_body(_find_shipper(context), context.services.clock.now_ms())
+    return make_shipper_body(_find_shipper(context), context.services.clock.now_ms())
 
 
 @Endpoint("deleteShipper", "DELETE /shippers/{shipper}", "shippers:write", queries=(PROJECT,), lane="write")
@@ -91,4 +91,4 @@ def _delete(context: CallContext) -> ShipperBody:
     Returns the deleted shipper. Queued lines are no longer shipped; stored lines stay.
     """
     gone = context.services.shipping.delete(_find_shipper(context), context.principal.id)
-    return shipper_body(gone, context.services.clock.now_ms())
+    return make_shipper_body(gone, context.services.clock.now_ms())

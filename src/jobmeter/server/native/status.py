@@ -14,7 +14,7 @@ from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.query.administration import RetentionQuestion, StatisticsQuestion
 from jobmeter.server.backup import back_up
-from jobmeter.server.native.bodies import Deleted, copied
+from jobmeter.server.native.bodies import Deleted, copy_fields
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream
 from jobmeter.store.damage import DamagedPart
 
@@ -56,7 +56,7 @@ def _status(context: CallContext) -> Status:
         version=__version__,
         kernel=KERNEL.missing or "loaded",
         processes=services.telemetry.processes,
-        uptime_seconds=round(services.telemetry.uptime_seconds(), 3),
+        uptime_seconds=round(services.telemetry.uptime_seconds, 3),
         rows=found.rows,
         bytes=found.bytes,
         window=found.window,
@@ -73,7 +73,7 @@ def _status(context: CallContext) -> Status:
 
 def _describe_damage(part: DamagedPart) -> DamagedBody:
     start, end = (None, None) if part.span is None else (part.span.start_ms, part.span.end_ms)
-    return copied(DamagedBody, part, part=part.name, start=start, end=end)
+    return copy_fields(DamagedBody, part, part=part.name, start=start, end=end)
 
 
 @Endpoint(
@@ -172,18 +172,18 @@ def _list(context: CallContext) -> RetentionList:
     names = sorted({one.name for one in found} | ({context.project} if context.project else set()))
     each = context.ask(RetentionQuestion(tuple(names)))
     rows = [_row(name, own, default) for name, own in zip(names, each, strict=True)]
-    return copied(RetentionList, default, projects=rows)
+    return copy_fields(RetentionList, default, projects=rows)
 
 
 def _row(name: str, found: Retention, default: Retention) -> ProjectRetention:
-    return copied(ProjectRetention, found, project=name, own=found != default)
+    return copy_fields(ProjectRetention, found, project=name, own=found != default)
 
 
 @Endpoint("getRetention", "GET /projects/{project}/retention", "server:admin")
 def _retention(context: CallContext) -> RetentionBody:
     """Show the retention of a project."""
     [found] = context.ask(RetentionQuestion((context.path["project"],)))
-    return copied(RetentionBody, found)
+    return copy_fields(RetentionBody, found)
 
 
 @Endpoint(
@@ -202,7 +202,7 @@ def _set_retention(context: CallContext) -> RetentionBody:
     for field in RetentionBody.__struct_fields__:
         if not 1 <= getattr(days, field) <= MAX_DAYS:
             raise InvalidRequestError(f"{field} must be from 1 to {MAX_DAYS} days", field)
-    context.services.registry.set_retention(context.path["project"], copied(Retention, days))
+    context.services.registry.set_retention(context.path["project"], copy_fields(Retention, days))
     return days
 
 

@@ -154,7 +154,7 @@ def _report(context: CallContext) -> AgentRequests:
             node=node,
             cluster=report.cluster,
             time=now_ms,
-            verdict=verdict_of(answered.checks),
+            verdict=combine_checks(answered.checks),
             checks=answered.checks,
             stacks=answered.stacks,
         )
@@ -175,7 +175,7 @@ def _is_check_bounded(check: TaskCheck) -> bool:
     return is_short and len(check.processes) <= MOST_PROCESSES
 
 
-def verdict_of(checks: list[TaskCheck]) -> Verdict:
+def combine_checks(checks: list[TaskCheck]) -> Verdict:
     """Combine checks: fault if any found one; healthy if at least one worked and none found a fault; else unknown."""
     states = {one.status for one in checks}
     if states & {CheckStatus.WARNING, CheckStatus.CRITICAL}:

@@ -13,7 +13,7 @@ from jobmeter.model.time import NS_PER_MS
 from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, SpanCondition, SpanFilter, TraceFilter, TraceOrder
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.bodies import copy_fields
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 
 _DIGITS = frozenset("0123456789abcdef")
@@ -147,12 +147,12 @@ def _spans(context: CallContext) -> SpanList:
 
 
 def _trace(one: Trace) -> TraceBody:
-    return copied(TraceBody, one, start=one.start_ns // NS_PER_MS, start_ns=str(one.start_ns))
+    return copy_fields(TraceBody, one, start=one.start_ns // NS_PER_MS, start_ns=str(one.start_ns))
 
 
 def _span(one: Span) -> SpanBody:
     attributes, events, links = one.dropped
-    return copied(
+    return copy_fields(
         SpanBody,
         one,
         start=one.start_ns // NS_PER_MS,
@@ -160,8 +160,8 @@ def _span(one: Span) -> SpanBody:
         duration_ns=one.end_ns - one.start_ns,
         scope=one.scope.name,
         scope_version=one.scope.version,
-        events=[copied(SpanEventBody, event, time_ns=str(event.time_ns)) for event in one.events],
-        links=[copied(SpanLinkBody, link) for link in one.links],
+        events=[copy_fields(SpanEventBody, event, time_ns=str(event.time_ns)) for event in one.events],
+        links=[copy_fields(SpanLinkBody, link) for link in one.links],
         dropped_attributes=attributes,
         dropped_events=events,
         dropped_links=links,

@@ -7,11 +7,11 @@ from jobmeter.model.answers import UsageBody, UsageRow
 from jobmeter.model.usage import Usage
 from jobmeter.query.administration import UsageQuestion
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.bodies import copy_fields
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 
 
-def amount(value: Decimal | None) -> str | None:
+def format_amount(value: Decimal | None) -> str | None:
     """Format an amount in plain digits: no exponent, no trailing zeros."""
     if value is None:
         return None
@@ -52,18 +52,18 @@ def _usage(context: CallContext) -> UsageBody:
         charge=services.prices.charge.value,
         calls=sum(one.calls for one in found),
         failed=sum(one.failed for one in found),
-        cost=amount(sum((bill.cost or Decimal(0) for _, bill in rows), Decimal(0))) or "0",
+        cost=format_amount(sum((bill.cost or Decimal(0) for _, bill in rows), Decimal(0))) or "0",
         usage=[_row(one, bill) for one, bill in rows],
     )
 
 
 def _row(one: Usage, bill: Bill) -> UsageRow:
-    return copied(
+    return copy_fields(
         UsageRow,
         one,
         pricing=bill.pricing.value,
         free=bill.free,
         free_left=bill.free_left,
-        unit_price=amount(bill.unit),
-        cost=amount(bill.cost),
+        unit_price=format_amount(bill.unit),
+        cost=format_amount(bill.cost),
     )

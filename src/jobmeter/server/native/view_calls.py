@@ -10,8 +10,8 @@ from jobmeter.model.order import make_natural_key
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.request import JobQuestion
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.bodies import copy_fields
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, make_job_ref
 
 
 class CallBody(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ def _calls(context: CallContext) -> CallList:
     The calls are not executed; they contain a placeholder for the key.
     """
     given = context.arguments
-    found = context.ask(JobQuestion(job_ref(context)))
+    found = context.ask(JobQuestion(make_job_ref(context)))
     start, end = given.read_time("start"), given.read_time("end")
     if start is None or end is None or not 0 <= start < end <= MAX_TIME_MS:
         raise InvalidRequestError("give start and end, with the end after the start", "start")
@@ -69,5 +69,5 @@ def _calls(context: CallContext) -> CallList:
     replica = given.read_text("replica") or (names[0] if names else "")
     step_ms = given.read_integer("step", 60, 1, MAX_TIME_MS // SECOND) * SECOND
     view = View(job=found.job, metric=metric, span=TimeRange(start, end), step_ms=step_ms, replica=replica)
-    calls = [copied(CallBody, call, api=title) for title, call in view_calls(view)]
+    calls = [copy_fields(CallBody, call, api=title) for title, call in view_calls(view)]
     return CallList(found.job.id, found.job.project, calls)

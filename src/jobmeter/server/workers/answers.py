@@ -9,7 +9,6 @@ them before the worker sends the answer. The worker forwards every other call, a
 import asyncio
 import logging
 import os
-from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -21,7 +20,6 @@ from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.call import Call, Claim, ClaimKind, Scheme
 from jobmeter.access.forwarded import TrustedProxies, parse_public_url
 from jobmeter.access.limit import Budget, parse_budget, parse_rates
-from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.principal import Scope
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import JobmeterError
@@ -34,7 +32,7 @@ from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import AsgiScope, Exchange, Message, Receive, Reply, Send
 from jobmeter.server.native.metrics import ENCODERS
 from jobmeter.server.pipeline import Handler, PublicHandler, ServedRequest, answer_from_memory, check_headers, finish
-from jobmeter.server.routing import routers_of
+from jobmeter.server.routing import list_routers
 from jobmeter.server.services import Services
 from jobmeter.server.workers.admissions import Admissions, NotedNonces, NotedRates
 from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult, Counts, LookupResult, SamplesStored
@@ -61,14 +59,17 @@ _SEARCHES_A_SECOND, _SEARCHES_AT_ONCE = 50, 200
 """Rate limit and burst of a worker's searches. A search costs the storage process more than an answer."""
 _MOST_WAITING = 100
 """Largest number of waiting and running searches."""
-_BODY_BYTES = 8 * 2**20
-"""Bytes of all bodies that a worker reads at a time. A body counts twice: as announced, and as read."""
-_BODY_SECONDS = 1.0
-"""Seconds that a worker waits for a body before it forwards the call."""
 
 
 class _KeyAuthenticator(Authenticator):
-    """Authenticator of a key's token and signature: every other credential needs parts of the storage process."""
+    """Authenticator of a key's token and signature: every other credential needs parts of the storage process.
+
+    ``search`` runs a function on the thread of the searches, once at a time for each name.
+    """
+
+    def __init__(self, *parts: Any, search: Callable[[Hashable, Callable[[], object]], None]) -> None:  # noqa: ANN401
+        super().__init__(*parts)
+        self._search = search
 
     def find(self, call: Call, schemes: Sequence[Scheme]) -> tuple[Scheme, Claim]:
         scheme, claim = super().find(call, schemes)
@@ -76,32 +77,9 @@ class _KeyAuthenticator(Authenticator):
             raise OwnerNeededError(claim.kind)
         return scheme, claim
 
-
-class _ReadBody:
-    """Small body of a call, which the worker reads itself. A forwarded call receives the same messages again."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._messages: list[Message] = []
-
-    async def is_complete(self) -> bool:
-        """Read the body. False if the client has disconnected, or if the rest of the body does not arrive soon."""
-        try:
-            async with asyncio.timeout(_BODY_SECONDS):
-                while not self._messages or self._messages[-1].get("more_body", False):
-                    self._messages.append(await self._receive())
-        except TimeoutError:
-            return False
-        return bool(self._messages[-1]["type"] == "http.request")
-
-    def again(self) -> Receive:
-        """Return a function that receives the messages from the first one on."""
-        waiting = deque(self._messages)
-
-        async def receive() -> Message:
-            return waiting.popleft() if waiting else await self._receive()
-
-        return receive
+    def _renew_soon(self, name: bytes | str) -> None:
+        # So calls need not be forwarded each second, when the key expires.
+        self._search(name, lambda: self._load(name))
 
 
 class _OwnCall(msgspec.Struct, eq=False):
@@ -113,20 +91,19 @@ class _OwnCall(msgspec.Struct, eq=False):
     handler: Handler
     began: float
 
-    @property
-    def body_bytes(self) -> int:
-        """Announced bytes of a small body that the worker may read; 0 for any other body."""
-        call = self.exchange.call
-        length = call.get_header("content-length")
-        if not (length.isascii() and length.isdigit() and len(length) < 9):
-            return 0
-        others = ("transfer-encoding", "content-encoding", "expect")
-        is_small = int(length) <= self.handler.memory_bytes and not any(call.get_header(name) for name in others)
-        return int(length) if is_small else 0
-
     def authenticated(self) -> None:
         """Keep the connection open after the answer: its client has a key."""
         self.scope["extensions"]["jobmeter.call"]["authenticated"]()
+
+
+def _make_receive(body: bytes, receive: Receive) -> Receive:
+    """Return a function that receives this body before anything else."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return receive_again
 
 
 class _NotingExecutor(Executor):
@@ -175,6 +152,7 @@ class WorkerAnswers:
             cast("Any", nonces),
             owned,
             lambda: window.revisions.get_revision((KEYS,)),
+            search=self._begin,
         )
         self._pipeline = WorkerPipeline(channel, settings.limits)
         parts: dict[str, Any] = dict.fromkeys(Services.__struct_fields__, owned)
@@ -195,9 +173,8 @@ class WorkerAnswers:
         )
         budget = parse_budget(settings.query_budgets)
         self._has_budget = bool(budget.rows or budget.seconds)
-        self._memory = MemoryBudget(_BODY_BYTES)
         proxies = TrustedProxies.parse(settings.trusted_proxies)
-        self._edge = Edge(routers_of(services), owned, owned, settings.limits.body_bytes, owned, proxies)
+        self._edge = Edge(list_routers(services), owned, owned, settings.limits.body_bytes, owned, proxies)
         self._proxies = proxies
         self._thread = ThreadPoolExecutor(1, "jobmeter-searches")
         self._allowance = TokenBucket(_SEARCHES_A_SECOND, _SEARCHES_AT_ONCE, self._clock.monotonic())
@@ -224,7 +201,7 @@ class WorkerAnswers:
         if scope["method"] in _METHODS and not self._window.ended:
             own = self._read_own_call(scope, receive, send)
             if own is not None and own.exchange.has_body:
-                answer = self._answer_with_body(own, receive) if self._may_read_body(own) else None
+                answer = self._answer_with_body(own, receive)
             elif own is not None:
                 answer = self._answer(own, receive)
         if answer is None:
@@ -241,41 +218,37 @@ class WorkerAnswers:
         return _OwnCall(scope, exchange, ServedRequest(exchange, router.name), handler, began)
 
     def _may_read_body(self, own: _OwnCall) -> bool:
-        """Return True if the worker may read the body: that of a question, or of a caller who may write.
+        """Return True if the worker may read a small body: that of a question, or of a caller who may write.
 
         A call whose rate is limited is forwarded: another call may begin before its body is complete.
         """
-        if not own.body_bytes or own.handler.rule.is_question:
-            return bool(own.body_bytes)
+        if not own.exchange.has_arrived or own.handler.rule.is_question:
+            return own.exchange.has_arrived
         self._admissions.clear()
         self._executor.missed = None
         own.request.rule = own.handler.rule
         try:
-            known = check_headers(own.handler.services, own.request, own.handler.project, from_memory=True)
+            known = check_headers(own.handler.services, own.request, own.handler.find_project, from_memory=True)
         except (JobmeterError, OwnerNeededError):
             return False
         if not known:
             self._prepare(own)
         return known and self._admissions.request(own.request.principal, None) is None
 
-    async def _answer_with_body(self, own: _OwnCall, receive: Receive) -> Reply | Receive:
-        body, exchange = _ReadBody(receive), own.exchange
-        answer, memory = None, self._memory.open_account()
-        try:
-            memory.take(own.body_bytes)
-            if await body.is_complete():
-                exchange.receive = body.again()
-                await exchange.read_body(own.handler.memory_bytes, memory)
-                answer = self._answer(own, body.again())
-        except JobmeterError:
-            pass  # the storage process reports the error to the client
-        finally:
-            memory.close()
-            exchange.close()
-        if answer is None:
-            self._send_counts()
-            return body.again()
-        return answer if isinstance(answer, Reply) else await answer
+    def _answer_with_body(self, own: _OwnCall, receive: Receive) -> Reply | Awaitable[Reply | Receive] | None:
+        """Answer a call whose whole body has arrived; every other call with a body is forwarded."""
+        exchange = own.exchange
+        if not self._may_read_body(own) or not exchange.take_arrived_body(own.handler.memory_bytes, None):
+            return None
+        again = _make_receive(exchange.call.body, receive)
+        answer = self._answer(own, again)
+        exchange.close()
+        return self._give_back(again) if answer is None else answer
+
+    async def _give_back(self, receive: Receive) -> Receive:
+        """Return the function that receives the body of a call to forward."""
+        self._send_counts()
+        return receive
 
     def _answer(self, own: _OwnCall, receive: Receive) -> Reply | Awaitable[Reply | Receive] | None:
         """Answer from memory; None if the storage process has to answer. ``receive`` is for a call to forward."""

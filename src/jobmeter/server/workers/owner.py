@@ -23,7 +23,7 @@ from jobmeter.server.workers.frames import (
     SeriesLookup,
 )
 from jobmeter.store.base import Store
-from jobmeter.store.window.revisions import KEYS, key_of
+from jobmeter.store.window.revisions import KEYS, compute_key
 from jobmeter.store.window.store import WindowedStore
 
 
@@ -40,7 +40,7 @@ def raise_jobs(store: Store, jobs: Collection[str] | None) -> None:
     if jobs is None:
         store.window.revisions.raise_all()
     else:
-        store.window.revisions.raise_some([key_of(job) for job in jobs])
+        store.window.revisions.raise_some([compute_key(job) for job in jobs])
 
 
 class OwnedRecords:

@@ -144,7 +144,7 @@ class WorkerPool:
         self._bound.close()
         for gateway in self._gateways:
             gateway.channel.send(Stop())
-        await asyncio.wait(lives, timeout=stopping.seconds_left())
+        await asyncio.wait(lives, timeout=stopping.seconds_left)
         for gateway in self._gateways:
             gateway.channel.cut()
         await asyncio.wait(lives)

@@ -32,7 +32,7 @@ from jobmeter.store.base import SeriesSelector, StoreMemory
 from jobmeter.store.cache import Cache
 from jobmeter.store.channel import Channel
 from jobmeter.store.damage import DamagedPart
-from jobmeter.store.window.revisions import Revisions, key_of
+from jobmeter.store.window.revisions import Revisions, compute_key
 from jobmeter.store.window.shared import SharedWindow
 
 T = TypeVar("T")
@@ -162,7 +162,7 @@ class WorkerJobs:
         return entry[1].answer
 
     def _revision(self, lookup: JobLookup) -> Hashable:
-        return self._revisions.get_revision((key_of(lookup.job),))
+        return self._revisions.get_revision((compute_key(lookup.job),))
 
 
 class WorkerRegistry:

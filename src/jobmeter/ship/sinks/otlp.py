@@ -7,7 +7,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.ship.http import PostSink
 from jobmeter.ship.line import ShippedLine
-from jobmeter.ship.protobuf import encode_number, fixed64, octets, read, text
+from jobmeter.ship.protobuf import encode_bytes, encode_fixed64, encode_number, encode_text, read
 
 _NUMBERS = {"debug": 5, "info": 9, "warn": 13, "error": 17}
 """Severity numbers: https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber."""
@@ -34,30 +34,30 @@ class OtlpSink(PostSink):
 
     def _encode_resources(self, lines: Sequence[ShippedLine]) -> Iterator[bytes]:
         for resource, own in groupby(lines, self._describe_resource):
-            records = b"".join(octets(2, _record(line)) for line in own)
-            scope = octets(2, octets(1, text(1, "jobmeter")) + records)
-            yield octets(1, octets(1, resource) + scope)
+            records = b"".join(encode_bytes(2, _record(line)) for line in own)
+            scope = encode_bytes(2, encode_bytes(1, encode_text(1, "jobmeter")) + records)
+            yield encode_bytes(1, encode_bytes(1, resource) + scope)
 
     def _describe_resource(self, line: ShippedLine) -> bytes:
         own = {name: line.attributes[key] for key, name in _RESOURCE.items() if key in line.attributes}
-        return b"".join(octets(1, _pair(name, value)) for name, value in {**own, **self._labels}.items())
+        return b"".join(encode_bytes(1, _pair(name, value)) for name, value in {**own, **self._labels}.items())
 
 
 def _record(line: ShippedLine) -> bytes:
-    parts = [fixed64(1, line.line.time_ns)]
+    parts = [encode_fixed64(1, line.line.time_ns)]
     if line.level:
-        parts += [encode_number(2, _NUMBERS[line.level]), text(3, line.level.upper())]
-    parts.append(octets(5, text(1, line.line.text)))
+        parts += [encode_number(2, _NUMBERS[line.level]), encode_text(3, line.level.upper())]
+    parts.append(encode_bytes(5, encode_text(1, line.line.text)))
     for key, value in line.attributes.items():
         if key not in _RESOURCE:
-            parts.append(octets(6, _pair(_RECORD.get(key, f"jobmeter.{key}"), value)))
-    parts.append(octets(6, _pair("log.record.uid", str(line.number))))
-    parts.append(fixed64(11, line.arrived * NS_PER_MS))
+            parts.append(encode_bytes(6, _pair(_RECORD.get(key, f"jobmeter.{key}"), value)))
+    parts.append(encode_bytes(6, _pair("log.record.uid", str(line.number))))
+    parts.append(encode_fixed64(11, line.arrived * NS_PER_MS))
     return b"".join(parts)
 
 
 def _pair(name: str, value: str) -> bytes:
-    return text(1, name) + octets(2, text(1, value))
+    return encode_text(1, name) + encode_bytes(2, encode_text(1, value))
 
 
 def _count_rejected(body: bytes) -> int:

@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import zstandard
 
-from jobmeter.model.time import SystemClock, iso
+from jobmeter.model.time import SystemClock, format_iso
 from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.http import HttpSink, check_reply
 from jobmeter.ship.line import ShippedLine
-from jobmeter.ship.sink import Origin, SinkError, SinkRefusedError, SinkSettings, access_key
+from jobmeter.ship.sink import Origin, SinkError, SinkRefusedError, SinkSettings, get_access_key
 
 
 class S3Sink(HttpSink):
@@ -27,7 +27,7 @@ class S3Sink(HttpSink):
 
     def __init__(self, settings: SinkSettings, guard: DestinationPolicy, origin: Origin) -> None:
         """Raise ConfigurationError for an invalid URL or a missing access key."""
-        self._key = access_key(settings)
+        self._key = get_access_key(settings)
         super().__init__(settings, guard)
         self._region = settings.region
         bucket = f"/{settings.bucket}" if settings.bucket else ""
@@ -39,7 +39,7 @@ class S3Sink(HttpSink):
         """Put the lines as an object. Returns 0: no line is refused."""
         body = zstandard.ZstdCompressor(level=3).compress(b"".join(line.encode() + b"\n" for line in lines))
         first = lines[0]
-        day = iso(first.arrived)[:10].replace("-", "/")
+        day = format_iso(first.arrived)[:10].replace("-", "/")
         path = quote(f"{self._base}{day}/{self._shipper}-{first.number:020}.jsonl.zst", safe="/-_.~")
         headers = {"Host": self._endpoint.host_header, "Content-Type": "application/zstd"}
         signed = sign_headers(path, headers, body, self._key, self._region, SystemClock().now_ms())
@@ -57,7 +57,7 @@ def sign_headers(
 
     https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html.
     """
-    moment = iso(now_ms)[:19].replace("-", "").replace(":", "") + "Z"
+    moment = format_iso(now_ms)[:19].replace("-", "").replace(":", "") + "Z"
     digest = hashlib.sha256(body).hexdigest()
     signed = {**headers, "x-amz-content-sha256": digest, "x-amz-date": moment}
     lowered = sorted((name.lower(), value.strip()) for name, value in signed.items())

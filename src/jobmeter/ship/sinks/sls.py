@@ -19,8 +19,8 @@ from jobmeter.model.time import SystemClock
 from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.http import HttpSink, SinkEndpoint, SinkReply, check_reply
 from jobmeter.ship.line import ShippedLine
-from jobmeter.ship.protobuf import encode_number, fixed32, octets, text
-from jobmeter.ship.sink import Origin, SinkError, SinkRefusedError, SinkSettings, access_key
+from jobmeter.ship.protobuf import encode_bytes, encode_fixed32, encode_number, encode_text
+from jobmeter.ship.sink import Origin, SinkError, SinkRefusedError, SinkSettings, get_access_key
 
 _REFUSED = frozenset({"PostBodyInvalid", "PostBodyTooLarge", "InvalidLogSize"})
 _SECOND_NS = 1_000_000_000
@@ -35,7 +35,7 @@ class SlsSink(HttpSink):
 
     def __init__(self, settings: SinkSettings, guard: DestinationPolicy, origin: Origin) -> None:
         """Raise ConfigurationError for an invalid URL or a missing access key."""
-        self._key = access_key(settings)
+        self._key = get_access_key(settings)
         super().__init__(settings, guard)
         region = self._endpoint
         self._host = f"{origin.project}.{region.host_header}"
@@ -47,8 +47,8 @@ class SlsSink(HttpSink):
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
         """Put the lines. Returns the number of permanently refused lines."""
-        group = b"".join(octets(1, _log(line)) for line in lines)
-        group += text(3, lines[0].resource_group) + text(4, "jobmeter")
+        group = b"".join(encode_bytes(1, _log(line)) for line in lines)
+        group += encode_text(3, lines[0].resource_group) + encode_text(4, "jobmeter")
         body = pa.compress(group, codec="lz4_raw", asbytes=True)
         headers = {
             "Host": self._host,
@@ -98,9 +98,9 @@ def _log(line: ShippedLine) -> bytes:
     contents = {"content": line.line.text, **line.attributes, **level, "number": str(line.number)}
     parts = [
         encode_number(1, seconds),
-        *(octets(2, text(1, name) + text(2, value)) for name, value in contents.items()),
+        *(encode_bytes(2, encode_text(1, name) + encode_text(2, value)) for name, value in contents.items()),
     ]
-    return b"".join((*parts, fixed32(4, rest)))
+    return b"".join((*parts, encode_fixed32(4, rest)))
 
 
 def _code(reply: SinkReply) -> str:

@@ -26,7 +26,7 @@ class _File(NamedTuple):
     size: int
 
 
-def tables(folder: Path, database: str) -> frozenset[str]:
+def list_tables(folder: Path, database: str) -> frozenset[str]:
     """Return the tables of a database in a backup, after checking that each file of the backup exists.
 
     Raises ConfigurationError naming the first file that is missing or has another size.

@@ -14,14 +14,14 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import SPECIAL, NamePart, Series
 from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import DAY, Clock
-from jobmeter.store.base import SeriesPage, SeriesPlace, SeriesSelector, names_of
-from jobmeter.store.clickhouse.descriptors import Descriptors, select, series_of_row
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.base import SeriesPage, SeriesPlace, SeriesSelector, list_names
+from jobmeter.store.clickhouse.descriptors import Descriptors, make_series, select
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.new_jobs import NewJobs
 from jobmeter.store.clickhouse.order import run_starts
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.sql import PARAMETERS, pieces
+from jobmeter.store.clickhouse.sql import PARAMETERS, iterate_pieces
 
 NAMELESS = "nameless"
 """Row of ``progress`` with the time before which there may be samples of series without a descriptor."""
@@ -100,11 +100,11 @@ class Catalog:
                     new = (rows < 0) | (self._days[rows] == 0)
             return new
 
-    def nameless(self, ids: Uint64s) -> Bools:
+    def find_nameless(self, ids: Uint64s) -> Bools:
         """Return bool[k]: the series that have no descriptor in the engine."""
         found = [np.empty(0, np.uint64)]
-        for some in pieces(ids.tolist()):
-            with translated("read series"), self._read.client() as client:
+        for some in iterate_pieces(ids.tolist()):
+            with translate_failures("read series"), self._read.borrow_client() as client:
                 sql = "SELECT DISTINCT series FROM series WHERE series IN {ids:Array(UInt64)}"
                 columns = client.query(sql, parameters={"ids": list(some)}).result_columns
             found.append(np.array(columns[0] if columns else [], np.uint64))
@@ -112,7 +112,7 @@ class Catalog:
 
     def note_nameless(self, until_ms: int) -> None:
         """Note durably that before a time there may be samples of series without a descriptor."""
-        with translated("note which samples have no names"), self._read.client() as client:
+        with translate_failures("note which samples have no names"), self._read.borrow_client() as client:
             sql = "INSERT INTO progress SELECT {name:String}, {until:Int64}"
             client.command(sql, parameters={"name": NAMELESS, "until": until_ms})
         with self._lock:
@@ -130,7 +130,7 @@ class Catalog:
 
     def _read_all(self) -> None:
         waiting = self._pending().list_descriptors()
-        with translated("read series"), self._read.client() as client:
+        with translate_failures("read series"), self._read.borrow_client() as client:
             sql = "SELECT DISTINCT job, series FROM series LIMIT {most:UInt64}"
             columns = client.query(sql, parameters={"most": _MOST_CACHED + 1}).result_columns
             sql = "SELECT max(value) FROM progress WHERE name = {name:String}"
@@ -154,7 +154,7 @@ class Catalog:
             added: Uint64s = ids[new]
             return added
 
-    def missing(
+    def find_missing(
         self, batches: Sequence[SampleBatch], retention: Retention, *, seeks_new: bool = True
     ) -> "MissingDescriptors":
         """Return the descriptors that must be written with some batches.
@@ -229,23 +229,23 @@ class Catalog:
         if new is not None:
             found.update(((one.job_key, one.id), one) for one in new)
         for conditions, parameters in _questions(selector) if new is None else ():
-            with translated("read series"), self._read.client() as client:
+            with translate_failures("read series"), self._read.borrow_client() as client:
                 rows = client.query(
                     f"SELECT job, series, {', '.join(_COLUMNS)} FROM series WHERE {conditions} AND {self.shown} "
                     "LIMIT 1 BY job, series LIMIT {most:UInt64}",
                     parameters=parameters | {"most": selector.limit + 1},
                 ).result_rows
-            found.update(((row[0], row[1]), series_of_row(row[2:])) for row in rows)
+            found.update(((row[0], row[1]), make_series(row[2:])) for row in rows)
             if len(found) > selector.limit:
                 break
         if len(found) > selector.limit:
             raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
         return list(found.values())
 
-    def live(self, since_ms: int, most: int, place: SeriesPlace) -> SeriesPage:
+    def list_live(self, since_ms: int, most: int, place: SeriesPlace) -> SeriesPage:
         """Return a page of series that may have samples since a time, from the engine alone."""
         day, job, series = place
-        with translated("read series"), self._read.client() as client:
+        with translate_failures("read series"), self._read.borrow_client() as client:
             found = client.query(
                 _LIVE.format(shown=self.shown), parameters={"day": day, "job": job, "series": series, "most": most + 1}
             )
@@ -259,13 +259,13 @@ class Catalog:
                 following = (int(row[0]), 0, 0) if row[1] else None
         return SeriesPage(SeriesKeys(jobs[:most], ids[:most]), following)
 
-    def names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
+    def list_names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
         """Return the distinct names of a field in the matching series, sorted."""
-        found = {name for one in self._list_waiting(selector) for name in names_of(one, part)}
+        found = {name for one in self._list_waiting(selector) for name in list_names(one, part)}
         found = {name for name in found if name and name.startswith(prefix)}
         column = _PARTS.get(part, part.value)
         for conditions, parameters in _questions(selector):
-            with translated("read names"), self._read.client() as client:
+            with translate_failures("read names"), self._read.borrow_client() as client:
                 rows = client.query(
                     f"SELECT DISTINCT toString({column}) AS name FROM series WHERE {conditions} AND {self.shown} "
                     "AND name != '' AND startsWith(name, {prefix:String}) ORDER BY name LIMIT {most:UInt64}",
@@ -321,7 +321,7 @@ def _questions(selector: SeriesSelector) -> Iterator[tuple[str, dict[str, Any]]]
         ("(cluster, node)", "Array(Tuple(String, String))", selector.nodes, _NODES),
     ]
     given = [(column, kind, sorted(set(values)), most) for column, kind, values, most in lists if values is not None]
-    for parts in product(*(pieces(values, most) for _, _, values, most in given)):
+    for parts in product(*(iterate_pieces(values, most) for _, _, values, most in given)):
         conditions = [f"{column} IN {{list{n}:{kind}}}" for n, (column, kind, _, _) in enumerate(given)]
         parameters: dict[str, Any] = {f"list{n}": list(part) for n, part in enumerate(parts)}
         if selector.metrics is None and not selector.special:

@@ -8,20 +8,20 @@ from clickhouse_connect.driver.client import Client
 
 from jobmeter.kernel.decimals import Decimals
 from jobmeter.model.batch import Uint64s
-from jobmeter.store.clickhouse.descriptors import blocks
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.descriptors import encode_blocks
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.insert_fence import InsertFence
-from jobmeter.store.clickhouse.native import Column, encode, parts
+from jobmeter.store.clickhouse.native import Column, encode, encode_parts
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rows import (
     DAYS,
     InsertBlock,
     SampleRuns,
-    descriptors_of,
     join_runs,
-    portions,
+    list_descriptors,
     split_by_days,
+    split_rows,
 )
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 
@@ -83,7 +83,7 @@ class DirectInserts:
 
     def append(self, group: Sequence[SampleRuns]) -> None:
         """Insert the rows; on return the engine has them."""
-        with translated("keep samples"), self._pool.client() as client:
+        with translate_failures("keep samples"), self._pool.borrow_client() as client:
             _describe(client, group)
             for block in _blocks(group, join_runs, self._decimals):
                 client.raw_insert("samples", _COLUMNS, encode(block), fmt="Native")
@@ -112,7 +112,7 @@ class DirectInserts:
 class Flusher:
     """Inserts the rows of a journal into the engine, sorted and deduplicated, so that the engine need not."""
 
-    def __init__(self, pool: Pool, body: Callable[[Sequence[Column]], Body] = parts) -> None:
+    def __init__(self, pool: Pool, body: Callable[[Sequence[Column]], Body] = encode_parts) -> None:
         """``body`` encodes a block: in pieces, or as a whole that an HTTP client can send again."""
         self._pool = pool
         self._body = body
@@ -120,7 +120,7 @@ class Flusher:
 
     def __call__(self, group: Sequence[SampleRuns], fence: InsertFence | None = None) -> None:
         """Insert the rows, unless a ``fence`` refuses them. They are durable on return."""
-        with translated("keep samples"), self._pool.client() as client:
+        with translate_failures("keep samples"), self._pool.borrow_client() as client:
             _describe(client, group)
             for block in _blocks(group, sort_dedupe, self._decimals):
                 if fence is None:
@@ -132,7 +132,7 @@ class Flusher:
 
 def _describe(client: Client, group: Sequence[SampleRuns]) -> None:
     """Insert the descriptors of some rows before the rows, which cannot be found without them."""
-    for lines in blocks(descriptors_of(group)):
+    for lines in encode_blocks(list_descriptors(group)):
         client.raw_insert("series", None, lines, fmt="JSONEachRow")
 
 
@@ -140,7 +140,7 @@ def _blocks(
     group: Sequence[SampleRuns], tabulate: Callable[[Sequence[SampleRuns]], InsertBlock], decimals: Decimals
 ) -> Iterator[Sequence[Column]]:
     """Yield blocks of bounded length and a bounded number of days, the rows of each sample in order."""
-    for part in chain.from_iterable(portions(day, _MOST_ROWS) for day in split_by_days(group, _ROWS, _DAYS)):
+    for part in chain.from_iterable(split_rows(day, _MOST_ROWS) for day in split_by_days(group, _ROWS, _DAYS)):
         table = tabulate(part)
         for first in range(0, len(table), _ROWS):
             some = table.take(slice(first, first + _ROWS))

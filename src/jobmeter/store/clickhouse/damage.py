@@ -16,8 +16,8 @@ from time import monotonic
 
 from jobmeter.errors import JobmeterError
 from jobmeter.model.time import DAY, SECOND, TimeRange
-from jobmeter.store.clickhouse.failures import find_damaged_part, translated
-from jobmeter.store.clickhouse.part_files import job_range, row_count, time_range
+from jobmeter.store.clickhouse.failures import find_damaged_part, translate_failures
+from jobmeter.store.clickhouse.part_files import read_job_range, read_row_count, read_time_range
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.segments import parse_lost_rows
 from jobmeter.store.clickhouse.target import EngineTarget
@@ -78,11 +78,11 @@ class Damage:
         with self._lock:
             self._unreadable[found[:2]] = part
             self._parts = (*(one for one in self._parts if (one.table, one.name) != found[:2]), part)[:_MOST]
-        _log.error("%s", advice(part))
+        _log.error("%s", make_advice(part))
 
     def _list_detached(self) -> Iterator[DamagedPart]:
         sql = _DETACHED.format(source=self._system("detached_parts"), most=_MOST)
-        with translated("list its damaged parts"), self._pool.client() as client:
+        with translate_failures("list its damaged parts"), self._pool.borrow_client() as client:
             rows = client.query(sql).result_rows
         for table, name, reason, place in rows:
             plain = name.removeprefix(f"{reason}_")
@@ -96,7 +96,7 @@ class Damage:
         if not self._unreadable:
             return
         sql = _ACTIVE.format(source=self._system("parts"))
-        with translated("list its damaged parts"), self._pool.client() as client:
+        with translate_failures("list its damaged parts"), self._pool.borrow_client() as client:
             rows = client.query(sql, parameters={"names": [name for _, name in self._unreadable]}).result_rows
         active = {(str(table), str(name)) for table, name in rows}
         with self._lock:
@@ -123,7 +123,10 @@ class Damage:
             return replace(part, span=span)
         folder = Path(part.place)
         return replace(
-            part, rows=row_count(folder), span=time_range(folder) or span, jobs=job_range(folder, part.table)
+            part,
+            rows=read_row_count(folder),
+            span=read_time_range(folder) or span,
+            jobs=read_job_range(folder, part.table),
         )
 
     def _system(self, table: str) -> str:
@@ -131,7 +134,7 @@ class Damage:
         return f"clusterAllReplicas('{self._target.cluster}', {name})" if self._target.cluster else name
 
 
-def advice(part: DamagedPart) -> str:
+def make_advice(part: DamagedPart) -> str:
     """Return the log message: the loss, and the action to take."""
     if part.table == "journal":
         return (

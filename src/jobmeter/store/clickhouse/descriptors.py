@@ -62,7 +62,7 @@ class Descriptors(msgspec.Struct, frozen=True, eq=False):
         """Parse descriptors from lines separated by line feeds."""
         rows = _READER.decode_lines(text)
         return cls(
-            [series_of_row(msgspec.structs.astuple(row)[2:-2]) for row in rows],
+            [make_series(msgspec.structs.astuple(row)[2:-2]) for row in rows],
             np.array([row.job for row in rows], np.uint64),
             np.array([row.series for row in rows], np.uint64),
             np.array([row.last_day for row in rows], np.int64),
@@ -70,7 +70,7 @@ class Descriptors(msgspec.Struct, frozen=True, eq=False):
         )
 
     @classmethod
-    def joined(cls, several: "Sequence[Descriptors]") -> Self:
+    def concatenate(cls, several: "Sequence[Descriptors]") -> Self:
         """Concatenate descriptors."""
         job, ids, days = (np.concatenate([getattr(one, name) for one in several]) for name in ("job", "ids", "days"))
         every = list(chain.from_iterable(one.series for one in several))
@@ -98,7 +98,7 @@ def select(several: Sequence[Descriptors], selector: SeriesSelector) -> Iterator
         yield from filter(matches, (one.series[place] for place in np.flatnonzero(chosen).tolist()))
 
 
-def series_of_row(row: Sequence[Any]) -> Series:
+def make_series(row: Sequence[Any]) -> Series:
     """Return the series of a row's columns from ``metric`` to ``labels``."""
     metric, project, cluster, node, device, job, replica, attempt, labels = row
     return Series(
@@ -114,7 +114,7 @@ def series_of_row(row: Sequence[Any]) -> Series:
     )
 
 
-def blocks(several: Sequence[Descriptors]) -> Iterator[bytes]:
+def encode_blocks(several: Sequence[Descriptors]) -> Iterator[bytes]:
     """Yield the rows as blocks of bounded length in the engine's format JSONEachRow."""
     lines = chain.from_iterable(one.lines for one in several)
     while part := list(islice(lines, _LINES)):

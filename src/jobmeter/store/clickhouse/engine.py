@@ -31,8 +31,9 @@ from jobmeter.store.base import (
 )
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import CommitLog, DirectInserts, Flusher
-from jobmeter.store.clickhouse.damage import Damage, advice
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.damage import Damage, make_advice
+from jobmeter.store.clickhouse.failures import translate_failures
+from jobmeter.store.clickhouse.insert_fence import fence_server
 from jobmeter.store.clickhouse.journal import Journal
 from jobmeter.store.clickhouse.led_tables import make_table_commands, send_to_no_leader
 from jobmeter.store.clickhouse.lock import FolderLock
@@ -58,7 +59,7 @@ from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 from jobmeter.store.clickhouse.servers import ServerRows, ServerTable
 from jobmeter.store.clickhouse.shard_record import read_place_records, require_whole
-from jobmeter.store.clickhouse.shared_replicas import SharedReplicaSet, joined_replicas
+from jobmeter.store.clickhouse.shared_replicas import SharedReplicaSet, join_replicas
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.write_gate import WriteGate
@@ -108,9 +109,8 @@ class ClickHouseStore:
     ) -> None:
         """``journals``: the folder for the journal of a ClickHouse node; without it the node commits each request.
 
-        ``peer_listen``: address for the other servers of the node, see ``parse_listen``. ``open_group`` opens
-        the table of the servers that share a registry, for replicas of several servers. Unless ``joinable``, no other
-        server may use the replicas, now or until this one has ended.
+        ``peer_listen``: address for the other servers of the node, see ``parse_listen``. ``open_group`` opens the table
+        of the servers that share a registry, for replicas. Unless ``joinable``, no other server may use these.
 
         ``discard`` gives up the journals of other servers that cannot be reached. ``for_move`` opens an engine whose
         data were moved elsewhere, too.
@@ -169,9 +169,9 @@ class ClickHouseStore:
             self.commit_log = self.node_log
             self._join(self.node_log, (read, marks), clock, journal, discard=discard)
             if not self._for_move:
-                require_usable(write, target)  # again: a move checks first which servers have joined
+                require_usable(write, target)  # again: moves and growth check first which servers have joined
             if not target.shard:
-                require_whole(write, target)  # again, likewise
+                require_whole(write, target)
         else:
             self.commit_log = self._open_log(target, write)
         self.reader = SampleReader(read, self.commit_log.get_pending)
@@ -206,7 +206,7 @@ class ClickHouseStore:
             self._nodes = Nodes(target)
         elif target.journaled:
             read_place_records(target)  # servers of several shards are no replicas
-            self._nodes = self.replicas = joined_replicas(
+            self._nodes = self.replicas = join_replicas(
                 target, self._clock, journals, self._open_group, discard=discard, beside_others=self._joinable
             )
         if self._nodes is not None:
@@ -255,7 +255,7 @@ class ClickHouseStore:
         """
         if journals is None or not self.target.journaled or not self.target.journal:
             return None
-        with translated("read its identity"), write.client() as client:
+        with translate_failures("read its identity"), write.borrow_client() as client:
             sql = "SELECT toString(uuid) FROM system.tables WHERE database = currentDatabase() AND name = 'servers'"
             (row,) = client.query(sql).result_rows
         folder = journals / (str(row[0]) if self.replicas is None else self.replicas.identity)
@@ -272,15 +272,16 @@ class ClickHouseStore:
             self.peers = PeerService(listen, self.target.places, journal, log, read_clock)
             self.peers.followed.intent = self.rollup_state.intent
             log.connect(self.peers, self, make_table_commands(self))
-        pool = self._pool(1, _MEMBERSHIP_SILENCE_SECONDS)
-        table: ServerRows = ServerTable(pool, clock) if shared is None else shared.servers
+        table: ServerRows = shared.servers if shared else ServerTable(self._pool(1, _MEMBERSHIP_SILENCE_SECONDS), clock)
         shares = self.replicas is None or shared is not None
         membership = self.membership = NodeMembership(
             table, log, journal, peers=self.peers, shares=shares, direct=shared is None
         )
         log.valid_until = membership.valid_until
-        if self.replicas is None:
-            log.number = lambda: membership.number
+        if shared is not None:
+            log.fence = lambda: shared.fence
+        elif self.replicas is None:
+            log.fence = lambda: fence_server(membership.number)
         if self.peers is not None:
             self.peers.followed.may_sign = membership.is_current
         self.membership.join(discard=discard)
@@ -297,16 +298,16 @@ class ClickHouseStore:
     def _bind_parts(self) -> None:
         """Make methods of the parts methods of the store."""
         catalog = self.catalog
-        self.lacks_descriptor, self.find, self.list_names = catalog.lacks_descriptor, catalog.find, catalog.names
+        self.lacks_descriptor, self.find, self.list_names = catalog.lacks_descriptor, catalog.find, catalog.list_names
         self.use_series = catalog.use_series
         self.read = self.reader.read
         lookup = self._lookup
         self.read_buckets, self.read_previous, self.read_last_times = (
             lookup.read_buckets,
-            lookup.previous,
-            lookup.last_times,
+            lookup.read_previous,
+            lookup.read_last_times,
         )
-        self.find_rolled_up_ranges = self.rollup_job.rolled_up_ranges
+        self.find_rolled_up_ranges = self.rollup_job.find_rolled_up_ranges
         maintenance = self.maintenance
         self.backup = maintenance.backup
         self.list_damaged = self._damage.list_parts
@@ -315,7 +316,7 @@ class ClickHouseStore:
     def _warm(self, read: Pool) -> None:
         """Run trivial statements: the first ones after a start of the engine take many times as long."""
         # Two connections: while the window is filled over one, the first query does not wait for another.
-        with suppress(JobmeterError), read.client(), read.client():
+        with suppress(JobmeterError), read.borrow_client(), read.borrow_client():
             pass
         keys, span = SeriesKeys(np.zeros(1, np.uint64), np.zeros(1, np.uint64)), TimeRange(0, 1)
         with suppress(JobmeterError):  # the next statement reports it
@@ -360,17 +361,17 @@ class ClickHouseStore:
             return
         log = self.node_log
         if log is None or log.has_mirror:  # the mirror forwards, and waits for followers
-            with self._gate.writing(), self._committing:
+            with self._gate.admit_write(), self._committing:
                 self._append(batches, retention, self.commit_log)
         elif log.forward(batches, retention):
-            with log.confirmed(), self._gate.writing(), self._committing:
+            with log.confirmed(), self._gate.admit_write(), self._committing:
                 self._append(batches, retention, log)
 
     def _append(self, batches: Sequence[SampleBatch], retention: Retention, log: CommitLog) -> None:
-        intent = self.rollup_state.intent_for(min(batch.span[0] for batch in batches))
+        intent = self.rollup_state.compute_intent(min(batch.span[0] for batch in batches))
         with self._beginning:  # no other call stores samples of a new series before ``begin``
             # The log of a node does not use new series, and commits do not wait for an unreachable node.
-            missing = self.catalog.missing(batches, retention, seeks_new=self.node_log is None)
+            missing = self.catalog.find_missing(batches, retention, seeks_new=self.node_log is None)
             if len(missing.new) and any(batch.span[0] < intent for batch in batches):
                 log.begin(missing.new)
         group = [SampleRuns.from_batch(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
@@ -389,11 +390,11 @@ class ClickHouseStore:
         if place == NEWEST and self.commit_log is not None:
             with suppress(JobmeterError):
                 self.commit_log.flush()
-        return self.catalog.live(since_ms, most, place)
+        return self.catalog.list_live(since_ms, most, place)
 
     def read_imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
         """Return all samples of series that were imported lately in buckets; None if they are not in memory."""
-        return self._get_pending().buckets(keys, span, step_ms)
+        return self._get_pending().read_buckets(keys, span, step_ms)
 
     def roll_up(self, until_ms: int) -> int:
         """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
@@ -429,7 +430,7 @@ class ClickHouseStore:
 
     def restore(self, directory: Path) -> None:
         """Restore a backup into an empty store. Raises ConflictError beside other servers."""
-        if self.membership is not None and self.membership.others():
+        if self.membership is not None and self.membership.list_others():
             raise ConflictError("other servers use this engine: stop them, restore the backup, and start them again")
         self.maintenance.restore(directory)
 
@@ -440,7 +441,7 @@ class ClickHouseStore:
         """Return the sizes of the stored data. A rewritten sample counts twice until its copies are merged."""
         states = {} if self.replicas is None else self.replicas.list_states()
         role = "" if self.membership is None else self.membership.role
-        return replace(self.maintenance.statistics(), damaged=self._damage.refresh(), replicas=states, role=role)
+        return replace(self.maintenance.read_statistics(), damaged=self._damage.refresh(), replicas=states, role=role)
 
     def move(self, order: MoveOrder) -> Iterator[MoveLine]:
         """Move all data to another engine. See ``StoreAdministration.move``."""
@@ -448,7 +449,7 @@ class ClickHouseStore:
 
     def move_source(self) -> MoveSource:
         """Return this engine as one from which rows are moved."""
-        others = (lambda: ()) if self.membership is None else self.membership.others
+        others = (lambda: ()) if self.membership is None else self.membership.list_others
         return MoveSource(self.maintenance, others, self.replicas)
 
     def cancel_move(self) -> str:
@@ -495,5 +496,5 @@ def _damage(target: EngineTarget, read: Pool, write: Pool, journal: Path | None)
     for pool in (read, write):
         pool.watch(damage.note)
     for part in damage.refresh():
-        _log.error("%s", advice(part))
+        _log.error("%s", make_advice(part))
     return damage

@@ -35,7 +35,7 @@ _WORDS = (
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
+def translate_failures(doing: str) -> Iterator[None]:
     """Translate the engine's errors; ``doing`` completes "the telemetry engine cannot ..."."""
     try:
         yield

@@ -22,7 +22,7 @@ class FollowedRows:
         with self._lock:
             return tuple(self._blocks)
 
-    def pending(self) -> Pending:
+    def get_pending(self) -> Pending:
         """Return the rows for readers."""
         return Pending(self.list_blocks())
 

@@ -127,7 +127,7 @@ class Followers:
         for link in self._targets:
             link.ping()
 
-    def added(self, group: Sequence[SampleRuns]) -> None:
+    def note_added(self, group: Sequence[SampleRuns]) -> None:
         """Send rows that the journal has now. The journal adds nothing else meanwhile."""
         with self._changed:
             if self._targets or self._members:  # a follower whose connection has ended counts until it is dropped
@@ -136,7 +136,7 @@ class Followers:
                 runs = [pack_runs(rows, self._lists) for rows in group]
                 self._send_all(Copy(self._position, self._lists.epoch, self.intent(), runs))
 
-    def flushed(self, blocks: int) -> None:
+    def note_flushed(self, blocks: int) -> None:
         """Send that the engine has the oldest rows of the journal."""
         with self._changed:
             self._send_all(Flushed(blocks))
@@ -147,7 +147,7 @@ class Followers:
             self._position += 1
             self._send_all(CompleteReplicas(self._position, record))
 
-    def changed(self, jobs: Sequence[int] | None, *, dropped: bool, records: Sequence[str] = ()) -> None:
+    def send_change(self, jobs: Sequence[int] | None, *, dropped: bool, records: Sequence[str] = ()) -> None:
         """Send that other data changed. ``records`` are the ids of jobs whose records changed."""
         with self._changed:
             self._position += 1

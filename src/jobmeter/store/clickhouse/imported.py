@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from jobmeter.kernel.sort_dedupe import BUCKET, Buckets, bucketed
+from jobmeter.kernel.sort_dedupe import BUCKET, Buckets, make_buckets
 from jobmeter.model.batch import Bools, BucketColumns, SeriesKeys, Uint64s
 from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange
 from jobmeter.store.clickhouse.order import Positions
@@ -55,7 +55,7 @@ class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
             if not len(ours):
                 continue
             runs = section.own_runs(ours, section.rows.series[ours])
-            found, wrong = bucketed([runs], _ALWAYS, HOUR, len(section.rows))
+            found, wrong = make_buckets([runs], _ALWAYS, HOUR, len(section.rows))
             lost = np.append(lost, wrong)
             parts.append(found)
             size += len(found)
@@ -67,11 +67,11 @@ class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
         lost = np.append(lost, clashing)
         return ImportedSeries(np.setdiff1d(self.ids, lost), hours[~np.isin(hours["owner"], lost)])
 
-    def without(self, other: "ImportedSeries", left: "ImportedSeries") -> "ImportedSeries":
+    def subtract(self, other: "ImportedSeries", left: "ImportedSeries") -> "ImportedSeries":
         """Return these series with the hours of ``left``, without the series of ``other`` that ``left`` lacks."""
         return ImportedSeries(np.setdiff1d(self.ids, np.setdiff1d(other.ids, left.ids)), left.hours)
 
-    def buckets(
+    def read_buckets(
         self, sections: Sequence[JournalBlock], keys: SeriesKeys, span: TimeRange, step_ms: int
     ) -> BucketColumns | None:
         """Return the samples of some series in buckets, without the increases of counters.
@@ -91,7 +91,7 @@ class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
         if cut.any() or (len(hours) and step_ms % HOUR):
             return None
         runs = [section.select_runs(keys) for section in sections]
-        waiting, wrong = bucketed(runs, (span.start_ms, span.end_ms), step_ms, _MOST_BUCKETS)
+        waiting, wrong = make_buckets(runs, (span.start_ms, span.end_ms), step_ms, _MOST_BUCKETS)
         if len(wrong):
             return None
         merged, clashing = _merge_buckets([hours, waiting], step_ms) if len(hours) else (waiting, ())

@@ -41,6 +41,10 @@ class InsertFence(NamedTuple):
         )
 
 
+def no_fence() -> InsertFence | None:
+    """Return None: no other server can expel this one."""
+
+
 def fence_server(number: int) -> InsertFence:
     """Return the fence of one of several servers of a ClickHouse server: its state in the table of servers."""
     return InsertFence(f"(SELECT max(state) FROM servers WHERE id = {number}) > 0", f"jobmeter server {number}")

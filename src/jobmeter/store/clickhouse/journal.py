@@ -43,11 +43,11 @@ _RETRY_AFTER_MS = 1_000
 class CopyStream(Protocol):
     """Receives the changes of the rows that wait. No call waits for another server."""
 
-    def added(self, group: Sequence[SampleRuns]) -> None:
+    def note_added(self, group: Sequence[SampleRuns]) -> None:
         """Take rows that wait from now on."""
         ...
 
-    def flushed(self, blocks: int) -> None:
+    def note_flushed(self, blocks: int) -> None:
         """Note that the engine has the oldest rows: as many members of groups."""
         ...
 
@@ -195,7 +195,7 @@ class Journal:
             found = {"rows": self._rows, "bytes": self._bytes, "flushes": self._flushes, "failures": self._failures}
         return found | {
             "series": sum(len(one.ids) for one in self.get_pending().list_descriptors()),
-            "disk": self.segments.bytes(),
+            "disk": self.segments.count_bytes(),
         }
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ class Journal:
             self._bytes += sum(one.rows.bytes for one in sections)
             self._fresh += rows
             if self._copies is not None:
-                self._copies.added([one.rows for one in sections])
+                self._copies.note_added([one.rows for one in sections])
             if first or self._is_due():
                 self._changed.notify_all()
 
@@ -274,15 +274,15 @@ class Journal:
             self._note_failure(error)
             raise
         self._removable = paths
-        self.segments.flushed()
+        self.segments.note_flushed()
         with self._changed:
             # Rows are only ever added behind these.
             del self._waiting[: len(sections)]
             if self._copies is not None and sections:
-                self._copies.flushed(len(sections))
+                self._copies.note_flushed(len(sections))
             # Series that began after ``forget`` may be among these rows, too.
             same = forgotten == self._forgotten
-            self._imported = self._imported.without(before, stored) if same else imported.NOTHING
+            self._imported = self._imported.subtract(before, stored) if same else imported.NOTHING
             self._rows -= sum(len(section.rows) for section in sections)
             self._bytes -= sum(section.rows.bytes for section in sections)
             self._failed = None

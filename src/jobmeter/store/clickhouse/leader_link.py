@@ -69,7 +69,7 @@ class LeaderLink(PeerLink):
             future = self._begin(number, pack_batches(number, batches, retention, self._sent))
         _wait(future, _APPEND_SECONDS)
 
-    def command(self, name: str, argument: int | None, content: bytes = b"") -> int:
+    def run_command(self, name: str, argument: int | None, content: bytes = b"") -> int:
         """Run a command of the leader. Return its result. Raises as ``append``."""
         with self._sending:
             number = next(self._call_numbers)

@@ -30,7 +30,7 @@ _NAMES: tuple[tuple[str, Callable[[LogSource], str]], ...] = (
 )
 
 
-def blocks(batch: LogBatch, raw_days: int) -> Iterator[bytes]:
+def encode_blocks(batch: LogBatch, raw_days: int) -> Iterator[bytes]:
     """Yield the lines as Arrow streams of bounded length and a bounded number of days.
 
     An insert may touch at most 100 partitions. Lines of one day stay in order: the last copy of a line wins.

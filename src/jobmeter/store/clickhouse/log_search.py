@@ -36,7 +36,7 @@ class LogCondition(msgspec.Struct):
         return f"{{{name}:{kind}}}"
 
 
-def condition(query: LogQuery, job: str) -> LogCondition:
+def make_condition(query: LogQuery, job: str) -> LogCondition:
     """Return the condition of a query for lines of ``job``, or of a system log if that is empty."""
     made = LogCondition()
     made.sql = f"({_sql(query, job, made)})"

@@ -17,9 +17,9 @@ from jobmeter.model.log_batch import LEVEL_CODES, LEVELS, LogBatch
 from jobmeter.model.retention import Retention
 from jobmeter.model.syslog import SEVERITIES
 from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.led_tables import LINES, SendRows, send_to_no_leader
-from jobmeter.store.clickhouse.log_search import LEVEL, SETTINGS, SEVERITY, condition
+from jobmeter.store.clickhouse.log_search import LEVEL, SETTINGS, SEVERITY, make_condition
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import ReadMeter, SampleReader
 from jobmeter.store.clickhouse.write_gate import WriteGate
@@ -57,10 +57,10 @@ class LogTable:
         """Insert the lines; on return they are on disk."""
         if not lines or self._send(LINES, 0, lambda: (list(lines), retention)):
             return
-        from jobmeter.store.clickhouse.log_blocks import blocks  # noqa: PLC0415 - loads Arrow, 30 MiB, for lines alone
+        from jobmeter.store.clickhouse.log_blocks import encode_blocks  # noqa: PLC0415 - loads Arrow, 30 MiB, for lines alone
 
-        with self._gate.writing(), translated("keep log lines"), self._writes.client() as client:
-            for block in blocks(LogBatch.from_lines(lines), retention.raw_days):
+        with self._gate.admit_write(), translate_failures("keep log lines"), self._writes.borrow_client() as client:
+            for block in encode_blocks(LogBatch.from_lines(lines), retention.raw_days):
                 client.raw_insert("logs", None, block, fmt="ArrowStream")
 
     def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
@@ -103,7 +103,7 @@ class LogTable:
         if where.searches:
             settings |= {"max_rows_to_read": meter.rows, "read_overflow_mode": "throw", **SETTINGS}
         try:
-            with translated("read log lines"), self._pool.client() as client:
+            with translate_failures("read log lines"), self._pool.borrow_client() as client:
                 rows: Sequence[_Row] = client.query(sql, parameters=where.parameters, settings=settings).result_rows
         except LimitExceededError as error:
             rows_read = getattr(error.__cause__, "code", None) == _TOO_MANY_ROWS
@@ -167,7 +167,7 @@ class _Where(msgspec.Struct, frozen=True):
         conditions = [sql for sql, _, _ in present]
         parameters = {name: value for _, name, value in present}
         if selector.query is not None:
-            found = condition(selector.query, selector.job)
+            found = make_condition(selector.query, selector.job)
             conditions.append(found.sql)
             parameters |= found.parameters
         searches = selector.query is not None or bool(selector.contains)

@@ -9,13 +9,13 @@ from jobmeter.model.batch import BucketColumns, Float64s, Int64s, SampleColumns,
 from jobmeter.model.time import DAY, HOUR, TimeRange, floor_to
 from jobmeter.store.base import ReadBudget, Tier
 from jobmeter.store.clickhouse.decimals import FIRST, LAST, MAXIMUM, MINIMUM, SUM, VALUE
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.order import Order, Positions, find_latest
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.reader import KEYS, Columns, ReadMeter, SampleReader, key_parameters
+from jobmeter.store.clickhouse.reader import KEYS, Columns, ReadMeter, SampleReader, make_key_parameters
 from jobmeter.store.clickhouse.rollup_state import RollupState
-from jobmeter.store.clickhouse.sql import key_pieces, pieces
+from jobmeter.store.clickhouse.sql import iterate_key_pieces, iterate_pieces
 
 _TABLES = {Tier.MINUTE: "minutes", Tier.HOUR: "hours"}
 _BUCKET = f"count, {SUM}, {MINIMUM}, {MAXIMUM}, {FIRST}, first_time, {LAST}, last_time, increase, elapsed"
@@ -72,8 +72,8 @@ class Lookup:
             "ORDER BY job, series, time"
         )
         blocks: list[Columns] = []
-        for some in key_pieces(order.keys):
-            parameters = key_parameters(some) | {"start": span.start_ms, "end": span.end_ms}
+        for some in iterate_key_pieces(order.keys):
+            parameters = make_key_parameters(some) | {"start": span.start_ms, "end": span.end_ms}
             blocks += self._reader.read_blocks(sql, parameters, meter)
         if not blocks:
             return _buckets([np.empty(0, np.uint32), *(np.empty(0, kind) for kind in _BUCKET_TYPES[1:])])
@@ -87,12 +87,12 @@ class Lookup:
             columns = [column[by_index] for column in columns]
         return _buckets(columns)
 
-    def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
+    def read_previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """Return each series' last sample before a time. Looks back an hour, a day, then to the beginning."""
         waiting = self._pending().find_previous(keys, before_ms)
         found = self._find_previous(keys, before_ms, ReadMeter.start(budget))
         found.put_newer(waiting)
-        return found.columns()
+        return found.make_columns()
 
     def _find_previous(self, keys: SeriesKeys, before_ms: int, meter: ReadMeter) -> "_Found":
         found = _Found(len(keys))
@@ -107,14 +107,14 @@ class Lookup:
         self._look(_LAST_HOUR, keys, found, (0, floor_to(before_ms, HOUR)), meter, late)
         return found
 
-    def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
+    def read_last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the times of the first and the last sample of each job key that has samples."""
         rows: list[Sequence[int]] = list(self._pending().list_times(jobs))
         done = self._rollup_state.done()
-        late = sorted(hour for _, hour in self._rollup_state.marked(jobs))
+        late = sorted(hour for _, hour in self._rollup_state.find_marked(jobs))
         spans = [(done, 2**62)] + ([(late[0], min(late[-1] + HOUR, done))] if late else [])
-        with translated("read the times of jobs"), self._pool.client() as client:
-            for part in pieces(sorted(set(jobs))):
+        with translate_failures("read the times of jobs"), self._pool.borrow_client() as client:
+            for part in iterate_pieces(sorted(set(jobs))):
                 rows += client.query(_TIMES_ROLLED, parameters={"jobs": list(part)}).result_rows
                 for start, end in spans:
                     parameters = {"jobs": list(part), "start": start, "end": end}
@@ -128,8 +128,8 @@ class Lookup:
     def _has_any_sample(self, keys: SeriesKeys, found: "_Found", before_ms: int, meter: ReadMeter) -> bool:
         """Return True if a missing series has any sample before a time. Most have none: their job started later."""
         missing = found.find_missing()
-        for some in key_pieces(keys.select(missing)):
-            parameters = key_parameters(some) | {"start": 0, "end": before_ms}
+        for some in iterate_key_pieces(keys.select(missing)):
+            parameters = make_key_parameters(some) | {"start": 0, "end": before_ms}
             for _ in self._reader.read_blocks(_ANYTHING, parameters, meter):
                 return True
         return False
@@ -147,8 +147,8 @@ class Lookup:
         places = found.find_missing() if places is None else places
         sought = keys.select(places)
         order = Order.from_keys(sought)
-        for some in key_pieces(sought):
-            parameters = key_parameters(some) | {"start": between[0], "end": between[1]}
+        for some in iterate_key_pieces(sought):
+            parameters = make_key_parameters(some) | {"start": between[0], "end": between[1]}
             for series, time, value in self._reader.read_blocks(sql, parameters, meter):
                 found.put_later(places[order.index_rows(series, sought)], time, value)
 
@@ -180,7 +180,7 @@ class _Found:
         self._time[positions[chosen]] = time[chosen]
         self._value[positions[chosen]] = value[chosen]
 
-    def columns(self) -> SampleColumns:
+    def make_columns(self) -> SampleColumns:
         there = np.flatnonzero(self._time >= 0)
         return SampleColumns(there.astype(np.uint32), self._time[there], self._value[there])
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from jobmeter.errors import ConfigurationError, ConflictError, UnavailableError
 from jobmeter.store.base import StoreStatistics
-from jobmeter.store.clickhouse.backup_files import LIST, tables
+from jobmeter.store.clickhouse.backup_files import LIST, list_tables
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import CommitLog
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState, copy_states
@@ -57,7 +57,7 @@ class Maintenance:
         """Delete a job. On return no read finds its rows; the disk space is freed in the background."""
         with self._pause_for_change():
             for table in _DATA:
-                with translated("delete a job"), self.pool.client() as client:
+                with translate_failures("delete a job"), self.pool.borrow_client() as client:
                     # Not awaited: it visits every part, and reads apply pending mutations (apply_mutations_on_fly).
                     client.command(
                         f"ALTER TABLE {self._name_stored(table)}{make_cluster_clause(self.target)} "
@@ -69,11 +69,11 @@ class Maintenance:
         """Delete everything, and start as on the first start."""
         with self._pause_for_change():
             for table in (*_SIZED, "progress", "marks"):
-                with translated("erase its tables"), self.pool.client() as client:
+                with translate_failures("erase its tables"), self.pool.borrow_client() as client:
                     client.command(f"TRUNCATE TABLE {self._name_stored(table)}{make_cluster_clause(self.target)}")
             self.rollup_state.reload()
 
-    def statistics(self) -> StoreStatistics:
+    def read_statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data, samples in the journal included.
 
         During a flush, samples on their way from the journal to the engine count twice.
@@ -99,7 +99,7 @@ class Maintenance:
         if self.target.cluster:
             read = f"clusterAllReplicas('{self.target.cluster}', {read})"
         names = {name_stored_table(table, self.target): table for table in _SIZED}
-        with translated("count its rows"), self.pool.client() as client:
+        with translate_failures("count its rows"), self.pool.borrow_client() as client:
             found = client.query(
                 f"SELECT table, {', '.join(counted)} FROM {read} WHERE database = currentDatabase() {condition} "
                 "AND table IN {tables:Array(String)} GROUP BY table",
@@ -114,7 +114,7 @@ class Maintenance:
         folder = _make_absolute(directory)
         if self.target.exclusive:
             _make_empty(folder)
-        with self._rollup_job.paused():
+        with self._rollup_job.pause():
             self._commit_log.flush()
             for name, tables in _PARTS:
                 self._run("back up", "BACKUP", "TO", folder / name, tables)
@@ -126,7 +126,7 @@ class Maintenance:
         with self._pause_for_change():
             if self._is_occupied():
                 raise ConflictError("a backup is restored into an empty store only, this one has samples")
-            with translated("restore"), self.pool.client() as client:
+            with translate_failures("restore"), self.pool.borrow_client() as client:
                 for table in ("progress", "marks"):
                     client.command(f"TRUNCATE TABLE {table}{make_cluster_clause(self.target)}")
             for name, names in present.items():
@@ -146,7 +146,7 @@ class Maintenance:
             self.rollup_state.reload()
 
     @contextmanager
-    def refusing(
+    def refuse_writes(
         self, reason: str = "the stored data are being moved: try again in some seconds"
     ) -> Iterator[Callable[[], None]]:
         """Refuse writes inside the block, with everything in the engine.
@@ -154,7 +154,7 @@ class Maintenance:
         After the function that the block gets was called, writes are refused for ever.
         """
         left = threading.Event()
-        with self._rollup_job.paused():  # writes go on until a running roll-up has ended
+        with self._rollup_job.pause():  # writes go on until a running roll-up has ended
             before = self._gate.close(reason)
         try:
             self.flush()
@@ -168,7 +168,7 @@ class Maintenance:
 
         After a failure too: a part of the tables may have changed.
         """
-        with self._rollup_job.paused(), self._gate.writing():
+        with self._rollup_job.pause(), self._gate.admit_write():
             self._commit_log.flush()
             try:
                 yield
@@ -183,14 +183,14 @@ class Maintenance:
             return wanted  # the folder is on another machine
         if not (folder / name / LIST).is_file():
             raise ConflictError(f"{folder} has no backup of a telemetry store")
-        found = tables(folder / name, self.target.database)
+        found = list_tables(folder / name, self.target.database)
         for table in wanted:
             if self._name_stored(table) not in found and table not in _LATER:
                 raise ConfigurationError(f"the backup in {folder / name} is not complete: it has no table {table}")
         return [table for table in wanted if self._name_stored(table) in found]
 
     def _is_occupied(self) -> bool:
-        with translated("restore"), self.pool.client() as client:
+        with translate_failures("restore"), self.pool.borrow_client() as client:
             return any(client.query(f"SELECT 1 FROM {table} LIMIT 1").result_rows for table in _DATA)
 
     def _run(self, doing: str, verb: str, preposition: str, folder: Path, tables: Sequence[str]) -> None:
@@ -198,7 +198,7 @@ class Maintenance:
         listed = ", ".join(f"TABLE {self.target.database}.{name}" for name in names)
         options = " SETTINGS allow_non_empty_tables = 1, allow_different_table_def = 1" if verb == "RESTORE" else ""
         place = str(folder).replace("\\", "\\\\").replace("'", "\\'")
-        with translated(doing), self.pool.client() as client:
+        with translate_failures(doing), self.pool.borrow_client() as client:
             client.command(f"{verb} {listed}{make_cluster_clause(self.target)} {preposition} File('{place}'){options}")
 
     def _name_stored(self, table: str) -> str:

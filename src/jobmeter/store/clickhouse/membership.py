@@ -125,7 +125,7 @@ class NodeMembership:
     @property
     def role(self) -> str:
         """Role of this server among the servers of the engine, as a phrase for operators."""
-        return describe_role(self._duties.role, 0 if self._peers is None else len(self._peers.followers()))
+        return describe_role(self._duties.role, 0 if self._peers is None else len(self._peers.list_followers()))
 
     @property
     def number(self) -> int:
@@ -249,7 +249,7 @@ class NodeMembership:
         self._table.write(row)
         self._row = replace(row, state=LIVE)
 
-    def others(self) -> Sequence[ServerRow]:
+    def list_others(self) -> Sequence[ServerRow]:
         """Return the rows of the other servers that have neither stopped nor been expelled."""
         return [one for one in self._table.read() if one.id != self.number and one.state == LIVE]
 
@@ -276,7 +276,7 @@ class NodeMembership:
         return True
 
     def _has_successors(self, row: ServerRow) -> bool:
-        followers = [one for one in self.others() if one.leader == row.id]
+        followers = [one for one in self.list_others() if one.leader == row.id]
         self._silence.expel(followers)
         return bool(followers)
 
@@ -302,7 +302,7 @@ class NodeMembership:
         _log.warning("other servers took this one for dead: it joins them again")
         self._stop_following()
         if self._peers is not None:
-            for one in self._peers.followers():
+            for one in self._peers.list_followers():
                 self._peers.drop(one.server)
         self._duties.drop_copies()
         row = self._make_row()
@@ -324,7 +324,7 @@ class NodeMembership:
             self._duties.note_alone(alone=False)
         self._peers.welcome(frozenset(one.id for one in living))
         if drop_silent(self._peers, self._table, others, self._row.id, self._now):
-            members = {one.server for one in self._peers.followers()}
+            members = {one.server for one in self._peers.list_followers()}
             self._silence.expel([one for one in living if one.id not in members])
             self._silence.await_expelled(others)
             if not others and not members:
@@ -333,7 +333,10 @@ class NodeMembership:
     def _leave_lead(self, others: Sequence[ServerRow]) -> None:
         if self._peers is not None:
             self._peers.refuse()
-            if not drop_silent(self._peers, self._table, others, self._row.id, self._now) or self._peers.followers():
+            if (
+                not drop_silent(self._peers, self._table, others, self._row.id, self._now)
+                or self._peers.list_followers()
+            ):
                 return
         self._confirmed = self._now()
         self._duties.be_among_others()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jobmeter.model.time import MAX_TIME_MS, Clock, TimeRange
 from jobmeter.store.clickhouse.catalog import NAMELESS
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.damage import DamagedPart
@@ -38,7 +38,7 @@ def mend(parts: Sequence[DamagedPart], pool: Pool, target: EngineTarget, clock: 
     lost = [part for part in parts if part.table in _MENDED and part.reason.startswith("broken")]
     if not lost or not target.exclusive:
         return False
-    with translated("mark hours whose roll-ups are lost"), pool.client() as client:
+    with translate_failures("mark hours whose roll-ups are lost"), pool.borrow_client() as client:
         recorded = {str(row[0]) for row in client.query("SELECT DISTINCT name FROM progress").result_rows}
         fresh = {name: part for part in lost if (name := _name(part)) not in recorded}
         for name, part in fresh.items():

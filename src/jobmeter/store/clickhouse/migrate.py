@@ -6,7 +6,7 @@ from clickhouse_connect.driver.client import Client
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import Clock
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.migrations import MIGRATIONS, OLDEST, Migration
 from jobmeter.store.clickhouse.schema import Spread, TableSchema, create, make_cluster_clause
 from jobmeter.store.clickhouse.target import EngineTarget
@@ -21,7 +21,7 @@ _JOURNAL = TableSchema(
 
 def create_database(client: Client, target: EngineTarget) -> None:
     """Create the database if it does not exist; ``client`` is connected without one."""
-    with translated("create its database"):
+    with translate_failures("create its database"):
         client.command(f"CREATE DATABASE IF NOT EXISTS {target.database}{make_cluster_clause(target)}")
 
 
@@ -31,7 +31,7 @@ def migrate(client: Client, target: EngineTarget, clock: Clock) -> int:
     Every statement may run again, so that an interrupted change, or one that two servers apply at once, ends complete.
     Raises ConfigurationError if the database was made by a newer program, or by one before ``OLDEST``.
     """
-    with translated("migrate its schema"):
+    with translate_failures("migrate its schema"):
         for statement in create(_JOURNAL, target):
             client.command(statement)
         missing = list_missing(client, target)
@@ -51,7 +51,7 @@ def migrate(client: Client, target: EngineTarget, clock: Clock) -> int:
 
 def list_missing(client: Client, target: EngineTarget) -> Sequence[Migration]:
     """Return the changes that a database lacks. Raises ConfigurationError as ``migrate``."""
-    with translated("read its schema"):
+    with translate_failures("read its schema"):
         rows = client.query("SELECT DISTINCT number FROM migrations ORDER BY number").result_rows
     applied = {int(row[0]) for row in rows}
     newest = max(applied, default=0)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from jobmeter.errors import ConfigurationError, ConflictError, InvalidRequestError, JobmeterError, UnavailableError
 from jobmeter.model.move import MovedTable, MoveLine, MoveOrder, MoveReport, MoveStep
 from jobmeter.model.time import Clock
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.maintenance import Maintenance
 from jobmeter.store.clickhouse.migrate import create_database, migrate
@@ -37,7 +37,7 @@ class MoveSource(NamedTuple):
     replicas: ReplicaSet | None
 
     @contextmanager
-    def opened(self) -> Iterator[EngineTables]:
+    def open_tables(self) -> Iterator[EngineTables]:
         """Open the tables: of one replica, because the states of partitions differ between replicas."""
         target = self.maintenance.target
         if self.replicas is not None:
@@ -104,7 +104,7 @@ class StoreMove:
         for copying in self._copying:
             yield from (MoveLine(step=step) for step in copying.passes())
         with ExitStack() as stack:
-            leaving = [stack.enter_context(source.maintenance.refusing()) for source, _ in self._sources]
+            leaving = [stack.enter_context(source.maintenance.refuse_writes()) for source, _ in self._sources]
             began = self._clock.monotonic()
             for copying in self._copying:
                 copying.is_quiet = True
@@ -119,7 +119,7 @@ class StoreMove:
                 mark_arrival(destination.pool, identity, COMPLETE)
             refused_ms = round(1_000 * (self._clock.monotonic() - began))
         tables = [
-            _describe_table(table, add_up(copying.agreed_on(table) for copying in self._copying))
+            _describe_table(table, add_up(copying.find_agreed_sum(table) for copying in self._copying))
             for table in self._tables
         ]
         copied = sum(copying.copied for copying in self._copying)
@@ -177,7 +177,7 @@ class StoreMove:
         count = len(self._destinations)
         for number, destination in enumerate(self._destinations, 1):
             if count > 1:
-                with translated("note its shard"), destination.pool.client() as client:
+                with translate_failures("note its shard"), destination.pool.borrow_client() as client:
                     write_record(client, ShardRecord(identity, number, 0, count))
 
 
@@ -229,7 +229,7 @@ def is_made(target: EngineTarget) -> bool:
         return target.path.is_dir()
     client = connect(target, None)
     try:
-        with translated("be asked for its databases"):
+        with translate_failures("be asked for its databases"):
             sql = "SELECT 1 FROM system.databases WHERE name = {name:String}"
             return bool(client.query(sql, parameters={"name": target.database}).result_rows)
     finally:
@@ -271,7 +271,7 @@ def move(sources: Sequence[MoveSource], own: EngineTarget, order: MoveOrder, clo
             if not source.maintenance.moving.acquire(blocking=False):
                 raise ConflictError("the stored data are being moved already: wait for the end of that move")
             stack.callback(source.maintenance.moving.release)
-        opened = [(source, stack.enter_context(source.opened())) for source in sources]
+        opened = [(source, stack.enter_context(source.open_tables())) for source in sources]
         destinations: list[EngineTables] = []
         for shard in target.split():
             one = shard.with_server(shard.places[0]) if len(shard.places) > 1 and not shard.cluster else shard

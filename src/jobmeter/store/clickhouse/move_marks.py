@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.target import EngineTarget
 
@@ -33,7 +33,7 @@ class MoveMarks(NamedTuple):
 
 def read_marks(pool: Pool) -> MoveMarks:
     """Read the marks of an engine."""
-    with translated("read its marks"), pool.client() as client:
+    with translate_failures("read its marks"), pool.borrow_client() as client:
         rows = [(str(name), int(value)) for name, value in client.query(_READ).result_rows]
     return MoveMarks(
         {name.removeprefix(_ARRIVAL): value for name, value in rows if name.startswith(_ARRIVAL)},
@@ -69,5 +69,5 @@ def require_usable(pool: Pool, target: EngineTarget) -> None:
 
 
 def _write(pool: Pool, name: str, value: int) -> None:
-    with translated("write its marks"), pool.client() as client:
+    with translate_failures("write its marks"), pool.borrow_client() as client:
         client.command(_WRITE, parameters={"name": name, "value": value})

@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.schema import make_cluster_clause, name_stored_table
 from jobmeter.store.clickhouse.target import EngineTarget
@@ -39,7 +39,7 @@ class TableSlices(NamedTuple):
         conditions = [is_on(self.table, shard, count) for shard, count in (source, destination) if count > 1]
         return self._replace(where=" AND ".join((self.where, *conditions)))
 
-    def alive(self, at_seconds: int) -> str:
+    def make_alive_condition(self, at_seconds: int) -> str:
         """Return the condition for the moved rows that expire after a time."""
         return f"{self.where} AND {self.expires} > {at_seconds}" if self.expires else self.where
 
@@ -132,7 +132,7 @@ class EngineTables:
         rows = self._query(
             f"SELECT {table.partition} AS part, {table.number} AS slice, count(), "
             f"sum(cityHash64({self._names(table)})) FROM {table.table} FINAL "
-            f"WHERE {table.alive(at_seconds)}{some} GROUP BY part, slice",
+            f"WHERE {table.make_alive_condition(at_seconds)}{some} GROUP BY part, slice",
             {},
         )
         found: dict[str, dict[int, SliceSum]] = {name: {} for name in partitions}
@@ -144,21 +144,24 @@ class EngineTables:
     def copy(self, table: TableSlices, number: int, at_seconds: int, other: "EngineTables") -> None:
         """Insert the rows of a slice that expire after a time into another engine, each once."""
         names = self._names(table)
-        sql = f"SELECT {names} FROM {table.table} FINAL WHERE {table.number} = {number} AND {table.alive(at_seconds)}"
-        with translated("be read for the move"), self.pool.client() as client:
+        sql = (
+            f"SELECT {names} FROM {table.table} FINAL WHERE {table.number} = {number} AND "
+            f"{table.make_alive_condition(at_seconds)}"
+        )
+        with translate_failures("be read for the move"), self.pool.borrow_client() as client:
             stream: Any = client.raw_stream(sql, fmt="Native")
             with closing(stream):
                 other.insert(table, names.split(", "), _pieces(stream))
 
     def insert(self, table: TableSlices, names: Sequence[str], body: Generator[bytes]) -> None:
         """Insert rows in the format Native. They are durable on return."""
-        with translated("keep the moved rows"), self.pool.client() as client:
+        with translate_failures("keep the moved rows"), self.pool.borrow_client() as client:
             client.raw_insert(table.table, list(names), body, fmt="Native")
 
     def erase(self, table: TableSlices, numbers: Sequence[int]) -> None:
         """Delete the rows of some slices. On return no read finds them; rows that are inserted later stay."""
         some = ", ".join(map(str, numbers))
-        with translated("delete rows before they are moved again"), self.pool.client() as client:
+        with translate_failures("delete rows before they are moved again"), self.pool.borrow_client() as client:
             client.command(
                 f"ALTER TABLE {self._name_stored(table)}{make_cluster_clause(self.target)} "
                 f"DELETE WHERE {table.number} IN ({some}) "
@@ -174,7 +177,7 @@ class EngineTables:
         return table.table if table.table in _EVERYWHERE else name_stored_table(table.table, self.target)
 
     def _query(self, sql: str, parameters: dict[str, Any]) -> Sequence[Sequence[Any]]:
-        with translated("compare its rows"), self.pool.client() as client:
+        with translate_failures("compare its rows"), self.pool.borrow_client() as client:
             rows: Sequence[Sequence[Any]] = client.query(sql, parameters=parameters).result_rows
         return rows
 

@@ -26,10 +26,10 @@ _TYPES = {
 
 def encode(columns: Sequence[Column]) -> bytes:
     """Encode columns of equal length as one block."""
-    return b"".join(parts(columns))
+    return b"".join(encode_parts(columns))
 
 
-def parts(columns: Sequence[Column]) -> Generator[bytes]:
+def encode_parts(columns: Sequence[Column]) -> Generator[bytes]:
     """Yield the block in pieces, a column at a time, so that memory holds a large block only once."""
     yield encode_varint(len(columns)) + encode_varint(len(columns[0][1]))
     for name, values in columns:

@@ -17,7 +17,7 @@ from jobmeter.model.time import MAX_TIME_MS, read_clock
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.followed_rows import FollowedRows, make_batch
-from jobmeter.store.clickhouse.insert_fence import InsertFence, fence_server
+from jobmeter.store.clickhouse.insert_fence import no_fence
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.leader_link import LeaderLink
 from jobmeter.store.clickhouse.native import encode
@@ -45,9 +45,9 @@ _NO_ROLE = "the servers of the telemetry engine are agreeing on the one that lea
 class NodeLog:
     """Commit log of a ClickHouse node, which also has the ``Duties`` of ``membership``.
 
-    ``check``, ``valid_until`` and ``number`` belong to ``NodeMembership``, set once the server has a membership, as
-    ``peers`` is. ``number`` is 0 where no other server can expel this one. ``writing`` is locked while a commit runs:
-    the role changes between two commits only.
+    ``check`` and ``valid_until`` belong to ``NodeMembership``, set once the server has a membership, as ``peers`` is.
+    ``fence`` is that of inserts; None where no other server can expel this one. ``writing`` is locked while a commit
+    runs: the role changes between two commits only.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class NodeLog:
         self.role = ServerRole.IDLE
         self.writing = threading.Lock()
         self.check: Callable[[], None] = accept_all
-        self.number: Callable[[], int] = lambda: 0
+        self.fence = no_fence
         self.valid_until: Callable[[], float] = lambda: float("inf" if self.role is ServerRole.LEADER else "-inf")
         self.peers: PeerService | None = None
         self.damaged = False
@@ -216,13 +216,13 @@ class NodeLog:
 
     def run_command(self, name: str, argument: int | None, content: bytes = b"") -> int | None:
         """Run a command of the leader's store. Return None if this server does not follow one."""
-        return self._leader().command(name, argument, content) if self.role is ServerRole.FOLLOWER else None
+        return self._leader().run_command(name, argument, content) if self.role is ServerRole.FOLLOWER else None
 
     def send_rows(self, name: str, shipper: int, rows: Callable[[], object]) -> bool:
         """Have the leader store rows of another table. See ``SendRows``."""
         if self.role is not ServerRole.FOLLOWER:
             return False
-        self._leader().command(name, shipper, msgspec.msgpack.encode(rows()))
+        self._leader().run_command(name, shipper, msgspec.msgpack.encode(rows()))
         return True
 
     def _leader(self) -> LeaderLink:
@@ -269,7 +269,7 @@ class NodeLog:
         """
         if self.peers is not None and self.role is ServerRole.LEADER:
             with self.confirmed():
-                self.peers.followed.changed(jobs, dropped=dropped, records=records)
+                self.peers.followed.send_change(jobs, dropped=dropped, records=records)
 
     def append(self, group: Sequence[SampleRuns]) -> None:
         """Make the rows durable: in the journal, or in the node."""
@@ -284,7 +284,7 @@ class NodeLog:
     def get_pending(self) -> Pending:
         """Return the durable rows that may not be in the node yet."""
         if self.role is ServerRole.FOLLOWER:
-            return self._copies.pending()
+            return self._copies.get_pending()
         return NOTHING if self._journal is None else self._journal.get_pending()
 
     def flush(self, before_ms: int | None = None) -> None:
@@ -448,7 +448,7 @@ class NodeLog:
             before = state.intent()
             hours = set[JobHour]().union(*(rows.find_late_hours(MAX_TIME_MS + 1) for rows in groups))
             state.mark_before({pair for pair in hours if pair[1] < before})
-            self._flusher(groups, self._find_fence(leads=True))
+            self._flusher(groups, self.fence())
             intent = state.intent()
             state.mark_after({pair for pair in hours if pair[1] < intent}, _NEVER)
 
@@ -490,14 +490,8 @@ class NodeLog:
         if leads:
             self.check()  # an expelled leader may have been frozen: newer rows may be in the node
         state.write_marks()
-        self._flusher(group, self._find_fence(leads=leads))
-
-    def _find_fence(self, *, leads: bool) -> InsertFence | None:
-        """Return the fence of inserts. An expelled server inserts its journal without one, once nobody else does."""
-        if self._replicas is not None:
-            return self._replicas.fence
-        number = self.number() if leads else 0
-        return fence_server(number) if number else None
+        # An expelled server inserts its journal without a fence, once nobody else inserts.
+        self._flusher(group, self.fence() if leads or self._replicas is not None else None)
 
     def _parts(self) -> tuple[RollupState, Catalog]:
         if self._state is None or self._catalog is None:

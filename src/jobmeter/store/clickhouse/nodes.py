@@ -15,7 +15,7 @@ from urllib3.exceptions import HTTPError
 
 from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.store.clickhouse.pool import WRITE_SILENCE_SECONDS, connect
-from jobmeter.store.clickhouse.target import EngineTarget, Place, is_true, place_name
+from jobmeter.store.clickhouse.target import EngineTarget, Place, format_place, is_true
 
 _log = logging.getLogger(__name__)
 PING_SECONDS = 1.0
@@ -46,7 +46,7 @@ class Nodes:
     def start(self) -> None:
         """Start the threads."""
         for place in self.target.places:
-            self._begin(f"jobmeter-node-{place_name(place)}", partial(self._watch, place))
+            self._begin(f"jobmeter-node-{format_place(place)}", partial(self._watch, place))
 
     def stop(self) -> None:
         """End the threads, after the checks that run."""
@@ -102,7 +102,7 @@ class Nodes:
             fresh = place not in self._down
             self._down |= {place}
         if fresh:
-            _log.warning("%s does not answer: %s", place_name(place), error)
+            _log.warning("%s does not answer: %s", format_place(place), error)
 
     def greet(self, place: Place, client: Client) -> None:
         """Handle that a server answers again. No question goes to it before, while another one answers."""
@@ -131,7 +131,7 @@ class Nodes:
                 _close(client)
                 client = None
             except Exception:  # noqa: BLE001 - without this thread the server would never be used again
-                _log.exception("%s cannot be checked", place_name(place))
+                _log.exception("%s cannot be checked", format_place(place))
             else:
                 self.note_answer(place)
         _close(client)
@@ -142,7 +142,7 @@ class Nodes:
             fresh = place in self._down
             self._down -= {place}
         if fresh:
-            _log.info("%s answers again", place_name(place))
+            _log.info("%s answers again", format_place(place))
 
 
 class NodesClient:
@@ -196,7 +196,7 @@ class NodesClient:
 def _probe(probes: PoolManager, target: EngineTarget) -> None:
     """Raise an error unless a server answers. A failure leaves nothing in the log, unlike a failure to connect."""
     scheme = "https" if target.is_secure else "http"
-    url = f"{scheme}://{place_name(target.places[0])}/ping"
+    url = f"{scheme}://{format_place(target.places[0])}/ping"
     probes.request("GET", url, retries=False, timeout=_PING_SILENCE_SECONDS)
 
 

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import SampleColumns, SeriesKeys, Uint32s, Uint64s
+from jobmeter.model.batch import SeriesKeys, Uint32s, Uint64s
 
 Positions = NDArray[np.intp]
 
@@ -45,31 +45,14 @@ def run_starts(values: NDArray[np.generic]) -> Positions:
     return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1]))) if len(values) else np.empty(0, np.intp)
 
 
-def mark_last_rows(index: NDArray[np.generic], time: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-    """Mark the last row of each run of equal (index, time); None if every run has a single row."""
-    again = time[1:] == time[:-1]
-    if not again.any():
-        return None
-    again &= index[1:] == index[:-1]
-    if not again.any():
-        return None
-    return np.append(~again, True)
-
-
 def find_latest(index: NDArray[np.generic], time: NDArray[np.int64], block: NDArray[np.uint64]) -> Positions | None:
     """Return the row of the highest block in each run of equal (index, time); None if every run has a single row.
 
     Rows of equal (index, time) follow one another, in any order of their blocks.
     """
-    single = mark_last_rows(index, time)
-    if single is None:
+    again = (time[1:] == time[:-1]) & (index[1:] == index[:-1])
+    if not again.any():
         return None
-    ends = np.flatnonzero(single)
+    ends = np.flatnonzero(np.append(~again, True))
     run = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=-1))
     return np.lexsort((block, run))[ends]
-
-
-def sort_by_index(columns: SampleColumns) -> SampleColumns:
-    """Sort the rows by index; rows of one index stay in their order."""
-    order = np.argsort(columns.index, kind="stable")
-    return columns.select(order)

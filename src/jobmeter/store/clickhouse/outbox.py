@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from jobmeter.model.shipper import OutboxRow
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.led_tables import OUTBOX, TRIM, SendRows, send_to_no_leader
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.schema import make_cluster_clause, name_stored_table
@@ -32,7 +32,7 @@ class OutboxTable:
         """Store rows. On return they are durable."""
         if self._send(OUTBOX, shipper, lambda: list(rows)):
             return
-        with self._gate.writing(), translated("keep lines to ship"), self._write.client() as client:
+        with self._gate.admit_write(), translate_failures("keep lines to ship"), self._write.borrow_client() as client:
             for start in range(0, len(rows), _LINES):
                 block = b"\n".join(_encode_row(shipper, row) for row in rows[start : start + _LINES])
                 client.raw_insert("outbox", None, block, fmt="JSONEachRow")
@@ -45,7 +45,7 @@ class OutboxTable:
             "ORDER BY job, number LIMIT 1 BY number LIMIT {lines:UInt32}"
         )
         parameters = {"shipper": shipper, "after": after, "lines": lines}
-        with translated("read lines to ship"), self._read.client() as client:
+        with translate_failures("read lines to ship"), self._read.borrow_client() as client:
             found = client.query(sql, parameters=parameters).result_rows
         rows: list[OutboxRow] = []
         taken = 0
@@ -62,7 +62,11 @@ class OutboxTable:
             return
         bound = "" if until is None else f" AND number <= {int(until)}"
         table = f"{name_stored_table('outbox', self._target)}{make_cluster_clause(self._target)}"
-        with self._gate.writing(), translated("delete shipped lines"), self._write.client() as client:
+        with (
+            self._gate.admit_write(),
+            translate_failures("delete shipped lines"),
+            self._write.borrow_client() as client,
+        ):
             client.command(f"ALTER TABLE {table} DELETE WHERE job = {int(shipper)}{bound} SETTINGS mutations_sync = 0")
 
 

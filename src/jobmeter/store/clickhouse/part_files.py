@@ -22,7 +22,7 @@ _KEY = {"samples": _SAMPLE_KEY, "minutes": _SAMPLE_KEY, "hours": _SAMPLE_KEY, "s
 """Formats of the key of one mark, the job first, for tables whose key has numbers alone."""
 
 
-def row_count(part: Path) -> int | None:
+def read_row_count(part: Path) -> int | None:
     """Return the number of rows of the part."""
     try:
         return int((part / "count.txt").read_text(encoding="ascii"))
@@ -30,7 +30,7 @@ def row_count(part: Path) -> int | None:
         return None
 
 
-def time_range(part: Path) -> TimeRange | None:
+def read_time_range(part: Path) -> TimeRange | None:
     """Return the time range of its rows, in milliseconds."""
     try:
         first, last = struct.unpack("<qq", (part / "minmax_time.idx").read_bytes())
@@ -39,7 +39,7 @@ def time_range(part: Path) -> TimeRange | None:
     return TimeRange(first, last + 1) if 0 <= first <= last < MAX_TIME_MS else None
 
 
-def job_range(part: Path, table: str) -> tuple[int, int] | None:
+def read_job_range(part: Path, table: str) -> tuple[int, int] | None:
     """Return the lowest and the highest job key of its rows."""
     key = _KEY.get(table.removesuffix("_local"))
     if key is None:

@@ -45,7 +45,7 @@ class PeerPlace(msgspec.Struct, frozen=True):
         except msgspec.DecodeError:
             return None
 
-    def text(self) -> str:
+    def format(self) -> str:
         """Return the text for the column ``peer``."""
         return msgspec.json.encode(self).decode()
 
@@ -118,7 +118,7 @@ def make_server_context(folder: Path) -> tuple[ssl.SSLContext, str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_cert_chain(path)
-    return context, digest(certificate.public_bytes(serialization.Encoding.DER))
+    return context, compute_digest(certificate.public_bytes(serialization.Encoding.DER))
 
 
 def make_client_context() -> ssl.SSLContext:
@@ -130,7 +130,7 @@ def make_client_context() -> ssl.SSLContext:
     return context
 
 
-def digest(certificate: bytes) -> str:
+def compute_digest(certificate: bytes) -> str:
     """Return the digest of a certificate in DER."""
     return hashlib.sha256(certificate).hexdigest()
 

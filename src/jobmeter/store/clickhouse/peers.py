@@ -17,7 +17,7 @@ from jobmeter.store.clickhouse.peer_link import CopiedRows, PeerLoop
 from jobmeter.store.clickhouse.peer_messages import Hello, Join
 from jobmeter.store.clickhouse.peer_place import (
     PeerPlace,
-    digest,
+    compute_digest,
     find_own_address,
     is_wildcard,
     make_client_context,
@@ -48,7 +48,7 @@ class PeerService:
         secret = make_secret()
         self._loop = PeerLoop()
         self.followed = followed = Followers(self._loop, rows, now, secret)
-        self.welcome, self.followers = followed.welcome, followed.followers
+        self.welcome, self.list_followers = followed.welcome, followed.followers
         self.drop, self.refuse = followed.drop, followed.refuse
         self._leader: LeaderLink | None = None
         self.renew: Callable[[], None] = lambda: None
@@ -63,7 +63,7 @@ class PeerService:
             ) from error
         port = self._server.sockets[0].getsockname()[1]
         seen = find_own_address(engine) if is_wildcard(host) else host
-        self._place = PeerPlace(seen, port, certificate, secret).text()
+        self._place = PeerPlace(seen, port, certificate, secret).format()
         self._loop.call(self._ping)
 
     @property
@@ -138,7 +138,7 @@ class PeerService:
         )
         transport, _ = await asyncio.wait_for(connecting, CONNECT_SECONDS)
         socket = transport.get_extra_info("ssl_object")
-        if digest(socket.getpeercert(binary_form=True) or b"") != place.certificate:
+        if compute_digest(socket.getpeercert(binary_form=True) or b"") != place.certificate:
             raise ConnectionError("another program answers there")
         link.send(Hello(number, place.secret))
         return await asyncio.wait_for(link.accepted, CONNECT_SECONDS)

@@ -11,8 +11,7 @@ from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.time import TimeRange
 from jobmeter.store.clickhouse import imported
 from jobmeter.store.clickhouse.descriptors import Descriptors
-from jobmeter.store.clickhouse.order import mark_last_rows
-from jobmeter.store.clickhouse.rows import JournalBlock, descriptors_of
+from jobmeter.store.clickhouse.rows import JournalBlock, list_descriptors
 
 PIECE_ROWS = 65_536
 """Rows of one piece for a reader, about."""
@@ -29,18 +28,18 @@ class Pending:
 
     def list_descriptors(self) -> list[Descriptors]:
         """Return the descriptors of series that the engine may not have yet."""
-        return descriptors_of([section.rows for section in self._sections])
+        return list_descriptors([section.rows for section in self._sections])
 
-    def buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
-        """Return all samples of some series in buckets, also those in the engine; see ``ImportedSeries.buckets``."""
+    def read_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
+        """Return all samples of some series in buckets, the engine's too; see ``ImportedSeries.read_buckets``."""
         sections = [section for section in self._sections if section.meets(span)]
-        return self._imported.buckets(sections, keys, span, step_ms)
+        return self._imported.read_buckets(sections, keys, span, step_ms)
 
     def select_samples(self, keys: SeriesKeys, span: TimeRange) -> SampleColumns:
         """Return the samples of some series in a span, sorted by (index, time), each once."""
         found = [runs for section in self._sections if (runs := section.select(keys, span)) is not None]
         if not found:
-            return SampleColumns.empty()
+            return SampleColumns.make_empty()
         runs = found[0] if len(found) == 1 else SeriesSlices(*map(np.concatenate, zip(*found, strict=True)))
         return _sort_runs(runs, len(keys))
 
@@ -85,7 +84,7 @@ class Pending:
 NOTHING = Pending(())
 
 
-def overlaid(stream: Iterator[SampleColumns], pieces: Iterator[SampleColumns]) -> Iterator[SampleColumns]:
+def merge_streams(stream: Iterator[SampleColumns], pieces: Iterator[SampleColumns]) -> Iterator[SampleColumns]:
     """Merge a stream with pieces, both sorted by (index, time).
 
     A row of a piece replaces an equal one of the stream.
@@ -122,22 +121,11 @@ def _cut(columns: SampleColumns, part: slice) -> SampleColumns:
 def _merge_parts(parts: Sequence[SampleColumns]) -> SampleColumns:
     """Merge the rows of all parts in order. Of equal samples the one of the later part stays."""
     joined = SampleColumns.concatenate(parts)
-    return _sort_rows(joined.index, joined.time, joined.value)
+    runs = SeriesSlices(joined.index.astype(np.int64), np.ones(len(joined), np.int64), joined.time, joined.value)
+    return _sort_runs(runs, int(joined.index.max()) + 1)
 
 
 def _sort_runs(runs: SeriesSlices, series: int) -> SampleColumns:
     """Sort the rows by (index, time), the index being the run's slot. Of equal samples the last one stays."""
     ordered = kernel.sort_dedupe([runs], series, origin=False)
     return SampleColumns(np.repeat(np.arange(series, dtype=np.uint32), ordered.sizes), ordered.time, ordered.value)
-
-
-def _sort_rows(
-    index: "np.typing.NDArray[np.uint32]", time: "np.typing.NDArray[np.int64]", value: "np.typing.NDArray[np.float64]"
-) -> SampleColumns:
-    """Sort the rows by (index, time). Of rows that are equal in both the last one stays."""
-    order = np.lexsort((time, index))
-    index, time, value = index[order], time[order], value[order]
-    keep = mark_last_rows(index, time)
-    if keep is not None:
-        index, time, value = index[keep], time[keep], value[keep]
-    return SampleColumns(index, time, value)

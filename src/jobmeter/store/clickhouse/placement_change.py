@@ -16,7 +16,7 @@ from contextlib import ExitStack, closing, contextmanager
 from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.engine import ClickHouseStore
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.moved_tables import TABLES, EngineTables
 from jobmeter.store.clickhouse.nodes import SILENCE_SECONDS
 from jobmeter.store.clickhouse.pool import Pool
@@ -149,7 +149,7 @@ class PlacementChange:
             there = EngineTables(pool, target)
             for number in self._sources:
                 engine = self._engines[number]
-                here = stack.enter_context(engine.move_source().opened())
+                here = stack.enter_context(engine.move_source().open_tables())
                 ways = (number, self._before), (shard, self._after)
                 tables = [table.select_shards(*ways) for table in TABLES if table.table in NUMBERS]
                 found.append((number, SliceCopy(here, there, self._clock, engine.maintenance.flush, tables)))
@@ -162,7 +162,7 @@ class PlacementChange:
 
     def _check(self, replicas: ReplicaSet, copies: _Copies, number: int) -> None:
         """Copy until each complete replica of a destination has all rows. No repair ends meanwhile."""
-        with replicas.statements.exclusive():
+        with replicas.statements.lock_exclusive():
             for _, copying in copies:
                 copying.is_quiet = True
                 self._follow(copying.copy_until_equal())
@@ -184,7 +184,7 @@ class PlacementChange:
     def _note(self, version: int, count: int) -> None:
         for number, engine in enumerate(self._engines, 1):
             record = self._record._replace(number=number, version=version, shards=count)
-            with translated("note its shard"), engine.maintenance.pool.client() as client:
+            with translate_failures("note its shard"), engine.maintenance.pool.borrow_client() as client:
                 write_record(client, record)
         if count == self._before:
             self._record = self._record._replace(version=version)
@@ -203,14 +203,14 @@ def _refusing(engines: Sequence[ClickHouseStore]) -> Iterator[Callable[[], None]
     with ExitStack() as stack:
         leaving = ExitStack()
         for engine in engines:
-            leaving.callback(stack.enter_context(engine.maintenance.refusing(reason)))
+            leaving.callback(stack.enter_context(engine.maintenance.refuse_writes(reason)))
         yield leaving.close
 
 
 def drop_moved(engine: ClickHouseStore, shard: int, count: int) -> None:
     """Delete the rows that belong to other shards. On return no read finds them."""
     for table in NUMBERS:
-        with translated("drop rows that were moved"), engine.maintenance.pool.client() as client:
+        with translate_failures("drop rows that were moved"), engine.maintenance.pool.borrow_client() as client:
             client.command(
                 f"ALTER TABLE {table} DELETE WHERE NOT ({is_on(table, shard, count)}) SETTINGS mutations_sync = 0"
             )

@@ -78,7 +78,7 @@ class Pool:
         self._give_back(client)
 
     @contextmanager
-    def client(self) -> Iterator[Client]:
+    def borrow_client(self) -> Iterator[Client]:
         """Yield a connection for the block. Raises UnavailableError if none becomes free in time."""
         if not self._slots.acquire(timeout=self._wait_seconds):
             raise UnavailableError("the telemetry engine is busy: every connection is in use")
@@ -202,7 +202,7 @@ class _Absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     @contextmanager
-    def during(self, name: str) -> Iterator[None]:
+    def hide(self, name: str) -> Iterator[None]:
         """Hide a module that is not loaded yet from this thread."""
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
@@ -222,7 +222,7 @@ def _load_engine() -> None:
     Other threads may load Arrow meanwhile.
     """
     if "chdb.state" not in sys.modules:
-        with _absent.during("pyarrow"):
+        with _absent.hide("pyarrow"):
             import_module("chdb.state")
 
 

@@ -12,11 +12,11 @@ from jobmeter.model.batch import SampleColumns, SeriesKeys
 from jobmeter.model.time import TimeRange
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse.decimals import VALUE
-from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.order import Order, find_latest, sort_by_index
-from jobmeter.store.clickhouse.pending import Pending, overlaid
+from jobmeter.store.clickhouse.failures import translate_failures
+from jobmeter.store.clickhouse.order import Order, find_latest
+from jobmeter.store.clickhouse.pending import Pending, merge_streams
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.sql import key_pieces
+from jobmeter.store.clickhouse.sql import iterate_key_pieces
 from jobmeter.store.meter import BudgetMeter
 
 _BUFFER = 2_000_000
@@ -34,7 +34,7 @@ class ReadMeter(BudgetMeter):
 
     def make_settings(self) -> dict[str, Any]:
         """Return the engine's settings for the rest of the budget. Raises QueryTimeoutError if no time is left."""
-        return {"max_execution_time": f"{self.seconds_left():.3f}", "timeout_overflow_mode": "throw"}
+        return {"max_execution_time": f"{self.compute_seconds_left():.3f}", "timeout_overflow_mode": "throw"}
 
 
 class SampleReader:
@@ -59,7 +59,7 @@ class SampleReader:
         self, sql: str, parameters: dict[str, Any], meter: ReadMeter, settings: Mapping[str, Any] = _DEFAULTS
     ) -> Generator[Columns]:
         """Yield the blocks of an answer as columns. Closing the iterator stops the engine's work."""
-        with translated("read samples"), self._pool.client() as client:
+        with translate_failures("read samples"), self._pool.borrow_client() as client:
             every = {**meter.make_settings(), **settings}
             stream = client.query_column_block_stream(sql, parameters=parameters, settings=every)
             with stream as blocks:
@@ -70,10 +70,10 @@ class SampleReader:
 
     def _stream(self, span: TimeRange, order: Order, meter: ReadMeter) -> Generator[SampleColumns]:
         first, same = 0, order.same
-        for some in key_pieces(order.keys):
+        for some in iterate_key_pieces(order.keys):
             # Take the pending rows first: they may reach the engine meanwhile, and are then read twice.
             waiting = _meter_pieces(self._pending().split(some, span), meter)
-            for block in overlaid(self._read_indexed(some, span, meter), waiting):
+            for block in merge_streams(self._read_indexed(some, span, meter), waiting):
                 index = block.index + np.uint32(first) if first else block.index
                 if not same:
                     index = order.position[index].astype(np.uint32)
@@ -88,7 +88,7 @@ class SampleReader:
     def _read_unique(self, keys: SeriesKeys, span: TimeRange, meter: ReadMeter) -> Generator[Columns]:
         """Yield rows in the engine's order, without older copies of a sample. A block waits for the next one."""
         waiting: Columns | None = None
-        parameters = key_parameters(keys) | {"start": span.start_ms, "end": span.end_ms}
+        parameters = make_key_parameters(keys) | {"start": span.start_ms, "end": span.end_ms}
         for block in self.read_blocks(_READ, parameters, meter, _STREAMED):
             following = block
             if waiting is not None:
@@ -129,8 +129,8 @@ class SampleReader:
     def _groups(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: ReadMeter) -> list[tuple[int, int]]:
         """Return runs of consecutive keys with about ``_BUFFER`` rows at most; one key may have more."""
         counts = np.bincount(self._pending().select_samples(keys, span).index, minlength=len(keys))
-        for some in key_pieces(order.keys):
-            parameters = key_parameters(some) | {"start": span.start_ms, "end": span.end_ms}
+        for some in iterate_key_pieces(order.keys):
+            parameters = make_key_parameters(some) | {"start": span.start_ms, "end": span.end_ms}
             for series, count in self.read_blocks(_COUNT, parameters, meter):
                 counts[order.index_rows(series, keys)] += count.astype(np.int64)
         edges = [0]
@@ -144,7 +144,7 @@ class SampleReader:
         return list(pairwise(edges))
 
 
-def key_parameters(keys: SeriesKeys) -> dict[str, Any]:
+def make_key_parameters(keys: SeriesKeys) -> dict[str, Any]:
     """Return the parameters of ``KEYS``."""
     return {"jobs": keys.list_jobs(), "ids": keys.series.tolist()}
 
@@ -171,6 +171,7 @@ def _drop_older_copies(columns: Columns) -> Columns:
 
 
 def _sort_blocks(blocks: Iterable[SampleColumns]) -> Iterator[SampleColumns]:
+    """Yield the rows of all blocks by index; rows of one index stay in their order."""
     joined = SampleColumns.concatenate([*blocks])
     if len(joined):
-        yield sort_by_index(joined)
+        yield joined.select(np.argsort(joined.index, kind="stable"))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from jobmeter.model.batch import Bools, Uint64s
 from jobmeter.store.clickhouse.descriptors import Descriptors
-from jobmeter.store.clickhouse.rows import SampleRuns, descriptors_of
+from jobmeter.store.clickhouse.rows import SampleRuns, list_descriptors
 from jobmeter.store.clickhouse.segment_content import Loss, SegmentContent
 from jobmeter.store.clickhouse.segments import Segments
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 class SeriesNames(Protocol):
     """The series that the engine can name. Used only after damage."""
 
-    def nameless(self, ids: Uint64s) -> Bools:
+    def find_nameless(self, ids: Uint64s) -> Bools:
         """Return bool[k]: the series that have no descriptor in the engine."""
         ...
 
@@ -47,11 +47,11 @@ def recover(segments: Segments, names: SeriesNames) -> Recovered:
     loose = [one for _, content in found for one in content.descriptors]
     damaged = any(content.lost.rows for _, content in found)
     if damaged:
-        described = [one.ids for one in (*descriptors_of(groups), *loose)]
+        described = [one.ids for one in (*list_descriptors(groups), *loose)]
         _quarantine(segments, found, np.concatenate([np.empty(0, np.uint64), *described]), names)
     if loose and groups:
         first = groups[0]
-        groups[0] = replace(first, descriptors=Descriptors.joined([*descriptors_of([first]), *loose]))
+        groups[0] = replace(first, descriptors=Descriptors.concatenate([*list_descriptors([first]), *loose]))
     return Recovered(groups, damaged)
 
 
@@ -63,7 +63,7 @@ def _quarantine(
         np.concatenate([rows.series for _, content in found for rows in content.groups] or [described[:0]])
     )
     unknown = every[~np.isin(every, described)]
-    unknown = unknown[names.nameless(unknown)] if len(unknown) else unknown
+    unknown = unknown[names.find_nameless(unknown)] if len(unknown) else unknown
     until_ms = 0
     for path, content in found:
         nameless = 0

@@ -11,13 +11,13 @@ from contextlib import ExitStack, closing
 
 from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.model.time import Clock
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.moved_tables import TABLES, EngineTables, TableSlices
 from jobmeter.store.clickhouse.nodes import SILENCE_SECONDS
 from jobmeter.store.clickhouse.pool import Pool, connect
 from jobmeter.store.clickhouse.replicas import ReplicaSet
 from jobmeter.store.clickhouse.slice_copy import SliceCopy
-from jobmeter.store.clickhouse.target import Place, place_name
+from jobmeter.store.clickhouse.target import Place, format_place
 
 _log = logging.getLogger(__name__)
 REPAIR_SECONDS = 1.0
@@ -64,7 +64,7 @@ class ReplicaRepair:
                 except JobmeterError as error:
                     self._say(place, error.message)
                 except Exception:  # noqa: BLE001 - without this thread no replica would become complete
-                    _log.exception("%s cannot be repaired", place_name(place))
+                    _log.exception("%s cannot be repaired", format_place(place))
                 else:
                     self._said.pop(place, None)
                     continue
@@ -74,12 +74,12 @@ class ReplicaRepair:
         """Log a message once."""
         if not self._over.is_set() and self._said.get(place) != message:
             self._said[place] = message
-            _log.warning("%s is not complete yet: %s", place_name(place), message)
+            _log.warning("%s is not complete yet: %s", format_place(place), message)
 
     def _repair(self, place: Place) -> None:
         replicas = self._replicas
         began = self._clock.monotonic()
-        replica_id = replicas.prepared(place)
+        replica_id = replicas.prepare_schema(place)
         source = next(iter(replicas.list_readable()), None)
         if source is None or not replicas.is_up(source):
             raise UnavailableError("no replica that has all data answers")
@@ -91,16 +91,16 @@ class ReplicaRepair:
             waiting = [place]
             copying = SliceCopy(here, there, self._clock, lambda: self._require_idle(waiting), _REPLICATED)
             self._run_steps(copying.passes(), place, None)
-            with replicas.statements.exclusive():
+            with replicas.statements.lock_exclusive():
                 if source not in replicas.list_readable():
-                    raise UnavailableError(f"{place_name(source)}, from which it gets rows, lacks rows itself")
+                    raise UnavailableError(f"{format_place(source)}, from which it gets rows, lacks rows itself")
                 copying.is_quiet = True
                 waiting.append(source)  # where a former leader may still run a statement
                 self._run_steps(copying.copy_until_equal(), place, self._clock.monotonic() + _PAUSE_SECONDS)
                 self._require_running()
                 replicas.include(place, replica_id)
         took = self._clock.monotonic() - began
-        _log.info("%s has all data: %d rows were copied to it in %.1f s", place_name(place), copying.copied, took)
+        _log.info("%s has all data: %d rows were copied to it in %.1f s", format_place(place), copying.copied, took)
 
     def _pool(self, place: Place) -> Pool:
         return Pool(self._replicas.target.with_server(place), 1, silence_seconds=SILENCE_SECONDS)
@@ -123,7 +123,7 @@ class ReplicaRepair:
         A server that was frozen goes on with the statements that it had received.
         """
         for target in map(self._replicas.target.with_server, places):
-            with translated("list its statements"), closing(connect(target, None, SILENCE_SECONDS)) as client:
+            with translate_failures("list its statements"), closing(connect(target, None, SILENCE_SECONDS)) as client:
                 (row,) = client.query(_RUNNING, parameters={"database": target.database}).result_rows
             if int(row[0]):
                 raise UnavailableError(f"{target.name} still runs statements from before")

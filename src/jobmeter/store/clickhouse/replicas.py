@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.time import Clock
-from jobmeter.store.clickhouse.failures import find_damaged_part, translated
+from jobmeter.store.clickhouse.failures import find_damaged_part, translate_failures
 from jobmeter.store.clickhouse.group_record import GROUP_OWNER, GroupRecord
 from jobmeter.store.clickhouse.migrate import create_database, migrate
 from jobmeter.store.clickhouse.nodes import LOST, SILENCE_SECONDS, Nodes, NodesClient
@@ -34,8 +34,8 @@ from jobmeter.store.clickhouse.replica_state import (
     read_content,
     write_record,
 )
-from jobmeter.store.clickhouse.servers import LIVE, ServerTable, other_server
-from jobmeter.store.clickhouse.target import EngineTarget, Place, place_name
+from jobmeter.store.clickhouse.servers import LIVE, ServerTable, describe_other_server
+from jobmeter.store.clickhouse.target import EngineTarget, Place, format_place
 from jobmeter.store.statement_lock import StatementLock
 
 _log = logging.getLogger(__name__)
@@ -102,9 +102,9 @@ class ReplicaSet(Nodes):
         self._ids = {place: one.id for place, one in contents.items()} | {chosen: content.id}
         identity, number = (newest.identity, newest.number) if newest else (content.data, 0)
         self._record = ReplicaSetState(
-            identity=identity, owner=owner, number=number + 1, complete={content.id: place_name(chosen)}
+            identity=identity, owner=owner, number=number + 1, complete={content.id: format_place(chosen)}
         )
-        with translated("note its replicas"):
+        with translate_failures("note its replicas"):
             self._save([place for place in contents if self._ids[place]], None)
 
     def _contents(self) -> tuple[dict[Place, ReplicaContent], dict[Place, Exception]]:
@@ -124,7 +124,8 @@ class ReplicaSet(Nodes):
         other = content.record is not None and newest is not None and content.record.identity != newest.identity
         if other or (newest is not None and content.data and content.record is None):
             raise ConfigurationError(
-                f"{place_name(place)} has other data in the database {self.target.database}: name another database, or "
+                f"{format_place(place)} has other data in the database {self.target.database}: name "
+                "another database, or "
                 "drop that one there, so that it is filled from the other replicas"
             )
 
@@ -157,13 +158,13 @@ class ReplicaSet(Nodes):
         with closing(Pool(self.target.with_server(place), 1, silence_seconds=SILENCE_SECONDS)) as pool:
             rows = [row for row in ServerTable(pool, self._clock).read() if row.state == LIVE]
         if rows:
-            raise UnavailableError(other_server(rows))
+            raise UnavailableError(describe_other_server(rows))
 
-    def prepared(self, place: Place) -> str:
+    def prepare_schema(self, place: Place) -> str:
         """Give a server this program's schema, unless it has other data. Return its ID."""
         with (
             closing(connect(self.target.with_server(place), None, SILENCE_SECONDS)) as client,
-            translated("read its replicas"),
+            translate_failures("read its replicas"),
         ):
             content = read_content(client, self.target)
         self.require_ours(place, content, self._record)
@@ -175,7 +176,7 @@ class ReplicaSet(Nodes):
         ``record`` is written before the schema: a server with a schema and without a record has other data.
         """
         target = self.target.with_server(place)
-        with closing(connect(target, None, SILENCE_SECONDS)) as client, translated("note its replicas"):
+        with closing(connect(target, None, SILENCE_SECONDS)) as client, translate_failures("note its replicas"):
             create_database(client, target)
             create_record(client, target)
             if record is not None:
@@ -197,7 +198,7 @@ class ReplicaSet(Nodes):
     def list_states(self) -> dict[str, int]:
         """Return for each replica 1 if it answers and has all data, else 0."""
         readable = set(self.list_readable())
-        return {place_name(place): int(place in readable and self.is_up(place)) for place in self.target.places}
+        return {format_place(place): int(place in readable and self.is_up(place)) for place in self.target.places}
 
     def gave_no_answer(self, error: Exception) -> bool:
         """Return True if another replica may answer: this one is away, has lost its disk, or has a damaged part."""
@@ -208,13 +209,13 @@ class ReplicaSet(Nodes):
         if find_damaged_part(error) is None:
             super().lose(place, error)
         elif self._exclude(place):
-            _log.error("%s has a damaged part, and is compared with the other replicas: %s", place_name(place), error)
+            _log.error("%s has a damaged part, and is compared with the other replicas: %s", format_place(place), error)
 
     def greet(self, place: Place, client: Client) -> None:
         """Exclude a replica that came back without some of its parts."""
         content = read_content(client, self.target)
         if content.broken and content.id in self._record.complete and self._exclude(place):
-            _log.error("%s came back without %d broken parts", place_name(place), content.broken)
+            _log.error("%s came back without %d broken parts", format_place(place), content.broken)
 
     def _exclude(self, place: Place) -> bool:
         """Note durably that a replica lacks rows. Return False if no other replica has all data and answers."""
@@ -238,7 +239,7 @@ class ReplicaSet(Nodes):
         verb = sql.split(None, 1)[0].upper()
         if verb == "BACKUP":
             return self.read(client, call)
-        with self.statements.shared() if verb == "INSERT" else self.statements.exclusive():
+        with self.statements.lock_shared() if verb == "INSERT" else self.statements.lock_exclusive():
             complete = self.list_readable()
             places = [place for place in complete if self.is_up(place)] or complete
             # A copy of a folder of one machine: the other replicas get its rows later.
@@ -293,15 +294,15 @@ class ReplicaSet(Nodes):
                 )
             self._record = replace(record, number=record.number + 1, complete=complete)
             self._is_saved = False
-            with translated("note which replicas have all data"):
+            with translate_failures("note which replicas have all data"):
                 self._save(self.list_readable(), client)
 
     def include(self, place: Place, replica_id: str) -> None:
         """Note durably that a replica has all data. No statement runs meanwhile."""
         client = NodesClient(self, self.target.database, SILENCE_SECONDS)
         try:
-            with self._recording, translated("note which replicas have all data"):
-                complete = self._record.complete | {replica_id: place_name(place)}
+            with self._recording, translate_failures("note which replicas have all data"):
+                complete = self._record.complete | {replica_id: format_place(place)}
                 record = replace(self._record, number=self._record.number + 1, complete=complete)
                 write_record(client.connect_to(place), self.target, record)
                 self._record, before = record, self._record
@@ -339,4 +340,4 @@ class ReplicaSet(Nodes):
 
 def list_places(places: Iterable[Place]) -> str:
     """Return the names of servers for a message."""
-    return ", ".join(map(place_name, places))
+    return ", ".join(map(format_place, places))

@@ -115,7 +115,7 @@ class ServerPeers(Protocol):
         """Let these servers follow this one, and no others."""
         ...
 
-    def followers(self) -> Sequence[ServerLink]:
+    def list_followers(self) -> Sequence[ServerLink]:
         """Return the followers without which nothing is acknowledged."""
         ...
 

@@ -12,11 +12,11 @@ from jobmeter.errors import JobmeterError
 from jobmeter.model.catalog import METRICS, Kind
 from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.store.clickhouse import rollup_sql
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rollup_state import LateHour, RollupState
 from jobmeter.store.clickhouse.rows import JobHour
-from jobmeter.store.clickhouse.sql import pieces
+from jobmeter.store.clickhouse.sql import iterate_pieces
 from jobmeter.store.clickhouse.write_gate import WriteGate
 
 _ROWS = 2_000_000
@@ -52,25 +52,25 @@ class RollupJob:
         self._running = threading.Lock()
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Prevent roll-ups inside the block."""
         with self._running:
             yield
 
     def roll_up(self, until_ms: int) -> int:
         """Compute marked hours, earliest first because later hours refer back to them, then new hours."""
-        with self._running, self._gate.writing():
+        with self._running, self._gate.admit_write():
             marked = self._roll_marked()
             return marked + self._roll_new(floor_to(until_ms, HOUR))
 
-    def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+    def find_rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """Return whole hours before ``done``, without marked ones and those whose reference a mark may change."""
         end = min(floor_to(span.end_ms, HOUR), self._state.done())
         start = ceil_to(span.start_ms, HOUR)
         if start >= end:
             return []
         # A mark changes its own hour and later ones.
-        marked = {pair for pair in self._state.marked(jobs) if pair[1] < end}
+        marked = {pair for pair in self._state.find_marked(jobs) if pair[1] < end}
         works = _group_hours(marked)
         # A counter may also have a new reference between two marked hours.
         holes = {hour for work in works for hour in range(work.start, work.end, HOUR)}
@@ -128,7 +128,7 @@ class RollupJob:
         # From here on writers mark their new samples of these hours; earlier samples are visible now.
         self._state.raise_intent(until_ms)
         self._flush(until_ms)
-        with translated("roll up"), self._pool.client() as client:
+        with translate_failures("roll up"), self._pool.borrow_client() as client:
             parameters = {"start": start, "end": until_ms}
             rows = client.query(rollup_sql.HOURS_WITH_DATA, parameters=parameters).result_rows
         hours = [int(row[0]) for row in rows]
@@ -140,14 +140,14 @@ class RollupJob:
     def _compute(self, work: _Work) -> None:
         """Compute hours in batches with a bounded number of samples; a larger hour is split by series."""
         for parameters, scope in _scopes(work):
-            with translated("roll up"), self._pool.client() as client:
-                sql = rollup_sql.scoped(rollup_sql.COUNTS, scope)
+            with translate_failures("roll up"), self._pool.borrow_client() as client:
+                sql = rollup_sql.restrict(rollup_sql.COUNTS, scope)
                 counts = [
                     (int(hour), int(count)) for hour, count in client.query(sql, parameters=parameters).result_rows
                 ]
                 for start, end, shares in _portions(counts):
                     portion = parameters | {"start": start, "end": end}
-                    sql = rollup_sql.scoped(rollup_sql.ROLLED_BEFORE, scope)
+                    sql = rollup_sql.restrict(rollup_sql.ROLLED_BEFORE, scope)
                     again = bool(client.query(sql, parameters=portion).result_rows)
                     for share in range(shares):
                         _replace(client, portion, scope, (share, shares), again=again)
@@ -155,8 +155,8 @@ class RollupJob:
     def _find_following(self, work: _Work) -> set[JobHour]:
         found: set[JobHour] = set()
         for parameters, scope in _scopes(work):
-            with translated("roll up"), self._pool.client() as client:
-                sql = rollup_sql.scoped(rollup_sql.FOLLOWING, scope)
+            with translate_failures("roll up"), self._pool.borrow_client() as client:
+                sql = rollup_sql.restrict(rollup_sql.FOLLOWING, scope)
                 rows = client.query(sql, parameters=parameters).result_rows
             found.update((int(job), int(hour)) for job, hour in rows)
         return found
@@ -168,7 +168,7 @@ def _replace(client: Client, parameters: dict[str, Any], scope: str, share: tupl
     if shares > 1:
         parameters = parameters | {"shares": shares, "share": number}
         scope = f"{scope} AND {rollup_sql.SCOPE_SHARE}"
-    for statement in (rollup_sql.minutes, rollup_sql.hours):
+    for statement in (rollup_sql.make_minutes_statement, rollup_sql.make_hours_statement):
         client.command(statement(scope, again=again), parameters=parameters)
 
 
@@ -191,7 +191,7 @@ def _scopes(work: _Work) -> Iterator[tuple[dict[str, Any], str]]:
     if work.jobs is None:
         yield parameters, "1"
         return
-    for part in pieces(work.jobs, _JOBS):
+    for part in iterate_pieces(work.jobs, _JOBS):
         yield parameters | {"jobs": list(part)}, rollup_sql.SCOPE_JOBS
 
 

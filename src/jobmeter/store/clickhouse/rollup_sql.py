@@ -107,16 +107,16 @@ SELECT DISTINCT job, next FROM (
 )"""
 
 
-def scoped(sql: str, scope: str) -> str:
+def restrict(sql: str, scope: str) -> str:
     """Restrict the statement to a scope (an expression over ``job`` and ``series``)."""
     return sql.replace("@scope", scope)
 
 
-def minutes(scope: str, *, again: bool) -> str:
+def make_minutes_statement(scope: str, *, again: bool) -> str:
     """Return the statement for the minutes of a span from its samples; ``again`` if they were computed before."""
-    return scoped(_MINUTES.replace("@keep", _KEEP_MINUTES if again else "1"), scope)
+    return restrict(_MINUTES.replace("@keep", _KEEP_MINUTES if again else "1"), scope)
 
 
-def hours(scope: str, *, again: bool) -> str:
+def make_hours_statement(scope: str, *, again: bool) -> str:
     """Return the statement for the hours of a span from its minutes; ``again`` if they were computed before."""
-    return scoped(_HOURS.replace("@keep", _KEEP_HOURS if again else "1"), scope)
+    return restrict(_HOURS.replace("@keep", _KEEP_HOURS if again else "1"), scope)

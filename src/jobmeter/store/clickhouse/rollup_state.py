@@ -19,11 +19,11 @@ import msgspec
 import numpy as np
 
 from jobmeter.model.time import HOUR, MINUTE, Clock, floor_to
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.native import encode
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rows import JobHour
-from jobmeter.store.clickhouse.sql import pieces
+from jobmeter.store.clickhouse.sql import iterate_pieces
 from jobmeter.store.clickhouse.target import EngineTarget
 
 _QUORUM = {"insert_quorum": "auto", "insert_quorum_parallel": 0}
@@ -79,7 +79,7 @@ class RollupState:
         self._last_intent = intent = self._read_progress()["intent"]
         return intent
 
-    def intent_for(self, earliest_ms: int) -> int:
+    def compute_intent(self, earliest_ms: int) -> int:
         """Return ``intent`` for samples that are not visible yet; for new samples, among others, the last one read.
 
         Roll-ups begin later than ``_NEW_MS`` after a sample. So for new samples it is enough that the caller compares
@@ -174,7 +174,7 @@ class RollupState:
         with self._lock:
             return bool(self._standing)
 
-    def marked(self, jobs: Sequence[int]) -> set[JobHour]:
+    def find_marked(self, jobs: Sequence[int]) -> set[JobHour]:
         """Return the marked hours of some jobs."""
         pairs = frozenset(jobs)
         if not self._is_alone():
@@ -223,7 +223,7 @@ class RollupState:
 
         Without roll-ups, the first hour of the samples; on the first start, the current hour.
         """
-        with translated("read how far roll-ups are"), self.pool.client() as client:
+        with translate_failures("read how far roll-ups are"), self.pool.borrow_client() as client:
             times = [
                 client.query(f"SELECT {which}(time) FROM {table} HAVING count() > 0").result_rows
                 for which, table in (("max", "hours"), ("min", "samples"))
@@ -236,7 +236,7 @@ class RollupState:
 
     def select_progress(self) -> dict[str, int]:
         """Read from the engine how far roll-ups are, by name."""
-        with translated("read how far roll-ups are"), self.pool.client() as client:
+        with translate_failures("read how far roll-ups are"), self.pool.borrow_client() as client:
             rows = client.query("SELECT name, max(value) FROM progress GROUP BY name", settings=self._read_settings)
         return {str(name): int(value) for name, value in rows.result_rows}
 
@@ -259,8 +259,8 @@ class RollupState:
 
     def _read_marks(self, jobs: Sequence[int] | None) -> list[LateHour]:
         found: list[LateHour] = []
-        with translated("read which hours are marked"), self.pool.client() as client:
-            for part in [None] if jobs is None else pieces(sorted(set(jobs))):
+        with translate_failures("read which hours are marked"), self.pool.borrow_client() as client:
+            for part in [None] if jobs is None else iterate_pieces(sorted(set(jobs))):
                 condition = "" if part is None else "WHERE job IN {jobs:Array(UInt64)}"
                 rows = client.query(
                     f"SELECT job, hour, id FROM marks {condition} GROUP BY job, hour, id HAVING max(cleared) = 0",
@@ -280,7 +280,7 @@ def copy_states(states: Sequence[RollupState], pool: Pool) -> None:
 
 
 def _store_progress(pool: Pool, values: Mapping[str, int], settings: Mapping[str, Any]) -> None:
-    with translated("note how far roll-ups are"), pool.client() as client:
+    with translate_failures("note how far roll-ups are"), pool.borrow_client() as client:
         client.command(
             "INSERT INTO progress SELECT name, value "
             "FROM system.one ARRAY JOIN {names:Array(String)} AS name, {values:Array(Int64)} AS value",
@@ -303,5 +303,5 @@ def _store_marks(pool: Pool, marks: Sequence[LateHour], cleared: int, at_ms: int
         ]
     )
     columns = ["job", "hour", "id", "cleared", "at"]
-    with translated("mark late samples"), pool.client() as client:
+    with translate_failures("mark late samples"), pool.borrow_client() as client:
         client.raw_insert("marks", columns, body, fmt="Native", settings=dict(settings))

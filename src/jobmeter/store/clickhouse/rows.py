@@ -133,7 +133,7 @@ class JournalBlock:
             return None
         rows, count = self.rows, self.rows.count[chosen]
         slots = np.repeat(np.arange(len(keys)), hits)
-        found = SeriesSlices(slots, count, *gathered(rows.time, rows.value, rows.find_starts()[chosen], count))
+        found = SeriesSlices(slots, count, *gather_rows(rows.time, rows.value, rows.find_starts()[chosen], count))
         return found if span.start_ms <= self.start_ms and self.end_ms <= span.end_ms else _cut_runs(found, span)
 
     def select_runs(self, keys: SeriesKeys) -> OwnedRuns:
@@ -188,7 +188,7 @@ class InsertBlock(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.time)
 
-    def columns(self) -> list[NDArray[np.generic]]:
+    def list_columns(self) -> list[NDArray[np.generic]]:
         """Return all columns: job, series, time, value, days."""
         return [self.job, self.series, self.time, self.value, *self.days]
 
@@ -206,16 +206,16 @@ def join_runs(group: Sequence[SampleRuns]) -> InsertBlock:
         np.concatenate([np.repeat(rows.series, rows.count) for rows in group]),
         np.concatenate([rows.time for rows in group]),
         np.concatenate([rows.value for rows in group]),
-        tuple(np.repeat(days_of(group, name), lengths) for name in DAYS),
+        tuple(np.repeat(list_days(group, name), lengths) for name in DAYS),
     )
 
 
-def descriptors_of(group: Sequence[SampleRuns]) -> list[Descriptors]:
+def list_descriptors(group: Sequence[SampleRuns]) -> list[Descriptors]:
     """Return all descriptors that come with some rows."""
     return [rows.descriptors for rows in group if rows.descriptors is not None]
 
 
-def days_of(group: Sequence[SampleRuns], name: str) -> NDArray[np.uint16]:
+def list_days(group: Sequence[SampleRuns], name: str) -> NDArray[np.uint16]:
     """Return the retention, in days of a kind, of each member of a group."""
     return np.fromiter((getattr(rows.retention, name) for rows in group), np.uint16, len(group))
 
@@ -230,10 +230,10 @@ def split_by_days(group: Sequence[SampleRuns], rows: int, days: int) -> Iterator
     Whole days stay together, because the engine makes a file set of each day of each part: a part has at most ``rows``
     rows or lies on a single day.
     """
-    cuts = [_DayCut.of(one) for one in group]
+    cuts = [_DayCut.from_rows(one) for one in group]
     total = Counter[int]()
     for cut in cuts:
-        total.update(cut.rows_by_day())
+        total.update(cut.count_rows_by_day())
     chosen, size = list[int](), 0
     for day, count in sorted(total.items()):
         if chosen and (size + count > rows or len(chosen) == days):
@@ -245,7 +245,7 @@ def split_by_days(group: Sequence[SampleRuns], rows: int, days: int) -> Iterator
         yield _select_days(cuts, chosen)
 
 
-def portions(group: Sequence[SampleRuns], rows: int) -> Iterator[list[SampleRuns]]:
+def split_rows(group: Sequence[SampleRuns], rows: int) -> Iterator[list[SampleRuns]]:
     """Split a group into consecutive portions of about ``rows`` rows: the rows that reach the number end a portion."""
     portion, size = list[SampleRuns](), 0
     for one in group:
@@ -259,7 +259,7 @@ def portions(group: Sequence[SampleRuns], rows: int) -> Iterator[list[SampleRuns
 
 
 def _select_days(cuts: "Sequence[_DayCut]", days: Sequence[int]) -> list[SampleRuns]:
-    return [rows for cut in cuts if (rows := cut.between(days[0], days[-1])) is not None]
+    return [rows for cut in cuts if (rows := cut.cut_days(days[0], days[-1])) is not None]
 
 
 class _DayCut(msgspec.Struct, frozen=True, eq=False):
@@ -274,7 +274,7 @@ class _DayCut(msgspec.Struct, frozen=True, eq=False):
     count: Int64s
 
     @classmethod
-    def of(cls, rows: SampleRuns) -> Self:
+    def from_rows(cls, rows: SampleRuns) -> Self:
         first, last = (time // DAY for time in rows.span)
         if first == last:
             return cls(rows, np.array([first]), np.zeros(1, np.intp), np.array([len(rows)]))
@@ -284,11 +284,11 @@ class _DayCut(msgspec.Struct, frozen=True, eq=False):
         start = np.flatnonzero(begins)
         return cls(rows, day[start], start, np.diff(start, append=len(day)))
 
-    def rows_by_day(self) -> dict[int, int]:
+    def count_rows_by_day(self) -> dict[int, int]:
         days, place = np.unique(self.day, return_inverse=True)
         return dict(zip(days.tolist(), np.bincount(place, self.count).astype(int).tolist(), strict=True))
 
-    def between(self, first: int, last: int) -> SampleRuns | None:
+    def cut_days(self, first: int, last: int) -> SampleRuns | None:
         """Return the rows of some days, both included; None for no rows."""
         chosen = (self.day >= first) & (self.day <= last)
         if chosen.all():
@@ -297,11 +297,11 @@ class _DayCut(msgspec.Struct, frozen=True, eq=False):
             return None
         rows, start, count = self.rows, self.start[chosen], self.count[chosen]
         run = np.searchsorted(rows.find_starts(), start, "right") - 1
-        time, value = gathered(rows.time, rows.value, start, count)
+        time, value = gather_rows(rows.time, rows.value, start, count)
         return SampleRuns(SeriesKeys(rows.job[run], rows.series[run]), count, time, value, rows.retention)
 
 
-def gathered(time: Int64s, value: Float64s, starts: Positions, count: Int64s) -> tuple[Int64s, Float64s]:
+def gather_rows(time: Int64s, value: Float64s, starts: Positions, count: Int64s) -> tuple[Int64s, Float64s]:
     """Return the rows of some runs, run after run: ``count`` rows of each, from ``starts`` on."""
     if int(count.sum()) >= _LONG_RUN * len(starts):
         parts = [slice(start, start + length) for start, length in zip(starts.tolist(), count.tolist(), strict=True)]

@@ -124,7 +124,7 @@ class Segments:
         self._sealed = self.writer.total
         return list(self._full)
 
-    def flushed(self) -> None:
+    def note_flushed(self) -> None:
         """Note that the engine has the rows from before the last ``seal``. May be called from any thread."""
         self.writer.note_flushed(self._sealed)
 
@@ -138,7 +138,7 @@ class Segments:
         for path in set(paths).intersection(self._full):
             self._full.remove(path)  # in place: another thread may start a segment meanwhile
 
-    def bytes(self) -> int:
+    def count_bytes(self) -> int:
         """Return the size of all files. May be called from any thread."""
         size = 0
         for path in list(self._full):

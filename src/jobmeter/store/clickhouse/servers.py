@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from jobmeter.model.time import DAY, Clock
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.insert_fence import fence_server
 from jobmeter.store.clickhouse.pool import Pool
 
@@ -60,7 +60,7 @@ class ServerRow(msgspec.Struct, frozen=True):
     leader: int = 0
 
 
-def other_server(rows: Sequence[ServerRow]) -> str:
+def describe_other_server(rows: Sequence[ServerRow]) -> str:
     """Return the message for a start beside other servers."""
     hosts = ", ".join(sorted({row.host for row in rows}))
     return (
@@ -144,7 +144,7 @@ class ServerTable:
 
     def read(self) -> Sequence[ServerRow]:
         """Return the servers that have not departed, each with its newest description."""
-        with translated("read which servers use it"), self._pool.client() as client:
+        with translate_failures("read which servers use it"), self._pool.borrow_client() as client:
             rows = client.query(_READ, parameters={"departed": DEPARTED}).result_rows
         return [
             ServerRow(
@@ -155,7 +155,7 @@ class ServerTable:
 
     def get_state(self, number: int) -> int:
         """Return the state of a server; ``LIVE`` for an unknown one."""
-        with translated("read which servers use it"), self._pool.client() as client:
+        with translate_failures("read which servers use it"), self._pool.borrow_client() as client:
             (row,) = client.query(_STATE, parameters={"id": number}).result_rows
         return int(row[0])
 
@@ -168,20 +168,20 @@ class ServerTable:
     def is_inserting(self, number: int) -> bool:
         """Return True while the engine runs an insert of a server."""
         parameters = {"mark": fence_server(number).mark}
-        with translated("read which servers use it"), self._pool.client() as client:
+        with translate_failures("read which servers use it"), self._pool.borrow_client() as client:
             (row,) = client.query(_INSERTS, parameters=parameters).result_rows
         return bool(row[0])
 
     def write(self, row: ServerRow) -> None:
         """Store a row. On return it is durable and visible."""
         parameters = msgspec.structs.asdict(row) | {"journals": int(row.journals), "at": self._clock.now_ms()}
-        with translated("note which servers use it"), self._pool.client() as client:
+        with translate_failures("note which servers use it"), self._pool.borrow_client() as client:
             client.command(_WRITE, parameters=parameters)
 
     def forget_old(self) -> None:
         """Delete the rows of servers that departed more than a day ago, if there are many."""
         before = self._clock.now_ms() - DAY
-        with translated("forget old servers"), self._pool.client() as client:
+        with translate_failures("forget old servers"), self._pool.borrow_client() as client:
             (row,) = client.query(_OLD, parameters={"departed": DEPARTED, "before": before}).result_rows
             if int(row[0]) > _MOST_OLD:
                 client.command(_FORGET.format(departed=DEPARTED, before=before))

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from clickhouse_connect.driver.client import Client
 
 from jobmeter.errors import ConfigurationError, UnavailableError
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.nodes import LOST, SILENCE_SECONDS
 from jobmeter.store.clickhouse.pool import Pool, connect
-from jobmeter.store.clickhouse.target import EngineTarget, place_name
+from jobmeter.store.clickhouse.target import EngineTarget, format_place
 
 _SHARD, _SHARDS = "shard of ", "shards of "
 _MOST = 1 << 10
@@ -88,7 +88,8 @@ def read_place_records(target: EngineTarget) -> list[ShardRecord | None]:
         expected = target.shard or 1
         if record is not None and record.number != expected:
             raise ConfigurationError(
-                f"{place_name(place)} is shard {record.number} of its store, and --store names it as shard {expected}: "
+                f"{format_place(place)} is shard {record.number} of its store, and --store names it as "
+                f"shard {expected}: "
                 "name the hosts of all shards, in the order of their numbers, and the option shards"
             )
         found.append(record)
@@ -97,7 +98,7 @@ def read_place_records(target: EngineTarget) -> list[ShardRecord | None]:
 
 def require_whole(pool: Pool, target: EngineTarget) -> None:
     """Raise ConfigurationError if the servers of a whole store are one of several shards."""
-    with translated("read its record"), pool.client() as client:
+    with translate_failures("read its record"), pool.borrow_client() as client:
         record = read_record(client, target.database)
     if record is not None and (record.number, record.shards) != (1, 1):
         raise ConfigurationError(
@@ -120,6 +121,6 @@ def require_same(before: ShardRecord | None, now: ShardRecord | None) -> None:
         raise UnavailableError("another server changed the number of shards: start this one again")
 
 
-def newest(records: Sequence[ShardRecord | None]) -> ShardRecord | None:
+def find_newest(records: Sequence[ShardRecord | None]) -> ShardRecord | None:
     """Return the record with the highest version."""
     return max((one for one in records if one is not None), key=lambda one: one.version, default=None)

@@ -12,15 +12,15 @@ from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.server_group import OpenGroup, open_no_group
 from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.engine import ClickHouseStore
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.move import move
 from jobmeter.store.clickhouse.moved_tables import EngineTables
 from jobmeter.store.clickhouse.peer_place import OFF
 from jobmeter.store.clickhouse.placement_change import PlacementChange, drop_moved
 from jobmeter.store.clickhouse.shard_record import (
     ShardRecord,
+    find_newest,
     has_tables,
-    newest,
     read_place_records,
     read_record,
     require_one_store,
@@ -55,7 +55,7 @@ def open_shards(
     targets = target.split()
     records = [record for one in targets for record in read_place_records(one)]
     require_one_store(records)
-    stored = newest(records)
+    stored = find_newest(records)
     count = target.keep or len(targets)
     changes = has_tables(targets[0]) if stored is None else stored.shards != count or stored.moves
     begin = partial(
@@ -178,12 +178,12 @@ def _await_record(engine: ClickHouseStore) -> ShardRecord:
 
 
 def _read(engine: ClickHouseStore) -> ShardRecord | None:
-    with translated("read its shard"), engine.maintenance.pool.client() as client:
+    with translate_failures("read its shard"), engine.maintenance.pool.borrow_client() as client:
         return read_record(client, engine.target.database)
 
 
 def _write(engine: ClickHouseStore, record: ShardRecord) -> None:
-    with translated("note its shard"), engine.maintenance.pool.client() as client:
+    with translate_failures("note its shard"), engine.maintenance.pool.borrow_client() as client:
         write_record(client, record)
 
 

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from jobmeter.errors import UnavailableError
 from jobmeter.model.server_group import OpenGroup, ServerGroup
 from jobmeter.model.time import Clock
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.group_record import GROUP_OWNER, GroupRecord, GroupServerTable
 from jobmeter.store.clickhouse.insert_fence import InsertFence, begin_term, fence_writer, read_term
 from jobmeter.store.clickhouse.journal_owner import has_ended
@@ -42,7 +42,7 @@ from jobmeter.store.clickhouse.replica_state import (
 )
 from jobmeter.store.clickhouse.replicas import ReplicaSet, list_places
 from jobmeter.store.clickhouse.servers import LIVE
-from jobmeter.store.clickhouse.target import EngineTarget, Place, place_name
+from jobmeter.store.clickhouse.target import EngineTarget, Place, format_place
 
 _log = logging.getLogger(__name__)
 _NOT_LEADING = "this server does not lead, so it does not write to the telemetry engine: try again"
@@ -143,7 +143,7 @@ class SharedReplicaSet(ReplicaSet):
             self._require_unused(chosen)
         identity, number = (newest.identity, newest.number) if newest else (content.data, 0)
         self._ids = {place: one.id for place, one in contents.items()} | {chosen: content.id}
-        complete = {content.id: place_name(chosen)}
+        complete = {content.id: format_place(chosen)}
         record = ReplicaSetState(identity=identity, owner=GROUP_OWNER, number=number + 1, complete=complete)
         self._file = GroupRecord(self._group, identity)
         self._record = record = self._file.create(record)
@@ -171,16 +171,17 @@ class SharedReplicaSet(ReplicaSet):
             term = self._begin_term([one for one, found in contents.items() if found.data or one == chosen], record)
             with self._recording:
                 self._ids |= {place: one.id for place, one in contents.items()} | {chosen: content.id}
-                complete = {content.id: place_name(chosen)}
+                complete = {content.id: format_place(chosen)}
                 self._record = replace(record, owner=GROUP_OWNER, number=record.number + 1, complete=complete)
                 self._is_saved = False
-                with translated("note which replicas have all data"):
+                with translate_failures("note which replicas have all data"):
                     self._save([place for place in contents if self._ids[place]], None)
+                self._announced = self._record  # who follows later gets it when it joins
                 self._is_writer, self._term = True, term
 
     def _begin_term(self, places: Iterable[Place], record: ReplicaSetState) -> int:
         """Have some replicas refuse the inserts of former writers. Return the new term."""
-        with ExitStack() as stack, translated("begin to write to its replicas"):
+        with ExitStack() as stack, translate_failures("begin to write to its replicas"):
             clients = [
                 stack.enter_context(
                     closing(connect(self.target.with_server(one), self.target.database, SILENCE_SECONDS))
@@ -235,6 +236,9 @@ class SharedReplicaSet(ReplicaSet):
 
     def _keep(self, ids: Collection[str], client: NodesClient) -> None:
         super()._keep(ids, client)
+        self._announce_once()
+
+    def _announce_once(self) -> None:
         record = self._record
         if record is not self._announced:
             self.announce(record)
@@ -244,7 +248,7 @@ class SharedReplicaSet(ReplicaSet):
         """Note durably that a replica has all data. Followers that do not confirm may read it later."""
         super().include(place, replica_id)
         with suppress(UnavailableError):
-            self.announce(self._record)
+            self._announce_once()
 
     def list_stale(self) -> Sequence[Place]:
         """Return the replicas that this server should repair."""
@@ -262,7 +266,7 @@ class SharedReplicaSet(ReplicaSet):
             return bool(others) and others != complete
 
 
-def joined_replicas(
+def join_replicas(
     target: EngineTarget,
     clock: Clock,
     journals: Path | None,
@@ -279,7 +283,7 @@ def joined_replicas(
     number = f".{target.shard}" if target.shard > 1 else ""
     file = None if journals is None else RecordFile(journals / f"{target.database}{number}.replicas")
     if len(target.places) == 1 and not target.shard and (file is None or file.read() is None):
-        with closing(connect(target, None)) as client, translated("read its replicas"):
+        with closing(connect(target, None)) as client, translate_failures("read its replicas"):
             if not read_content(client, target).id:
                 return None
     group = open_group() if file is not None and target.journal else None

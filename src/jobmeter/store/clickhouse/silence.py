@@ -62,7 +62,7 @@ def drop_silent(
     Return False if this server is expelled itself.
     """
     rows = {one.id: one for one in others}
-    for link in peers.followers():
+    for link in peers.list_followers():
         row = rows.get(link.server)
         if row is None:  # it has departed
             peers.drop(link.server)
@@ -89,7 +89,7 @@ def find_fence(role: ServerRole, peers: ServerPeers | None, now: float) -> float
     if role is ServerRole.LEADER:
         if peers is None:
             return float("inf")
-        signs = [one.confirmed for one in peers.followers() if not one.is_expelled]
+        signs = [one.confirmed for one in peers.list_followers() if not one.is_expelled]
         return min([now, *signs]) + FENCE_SECONDS  # a new follower may come at any time
     link = peers.leader if peers is not None and role is ServerRole.FOLLOWER else None
     return float("-inf") if link is None or link.is_closed else link.confirmed + FENCE_SECONDS

@@ -131,7 +131,7 @@ class SliceCopy:
                 self._equal[table.table, name] = _EqualPartition(state, add_up(here.values()))
         return differing, add_up(one for sums in source.values() for one in sums.values())
 
-    def agreed_on(self, table: TableSlices) -> SliceSum:
+    def find_agreed_sum(self, table: TableSlices) -> SliceSum:
         """Return the sum of the rows of a table on which both engines agreed."""
         return add_up(equal.total for (name, _), equal in self._equal.items() if name == table.table)
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel import sort_dedupe as kernel
 from jobmeter.model.batch import Int64s, SeriesKeys
-from jobmeter.store.clickhouse.rows import DAYS, InsertBlock, SampleRuns, days_of
+from jobmeter.store.clickhouse.rows import DAYS, InsertBlock, SampleRuns, list_days
 
 
 def sort_dedupe(group: Sequence[SampleRuns]) -> InsertBlock:
@@ -22,7 +22,7 @@ def sort_dedupe(group: Sequence[SampleRuns]) -> InsertBlock:
     runs = [kernel.SeriesSlices(slots[id(rows.keys)], rows.count, rows.time, rows.value) for rows in group]
     rows = kernel.sort_dedupe(runs, len(keys), origin=mixed)
     days = tuple(_days_of_rows(group, name, rows) for name in DAYS)
-    job, series = (kernel.repeated(numbers, rows.sizes) for numbers in (keys.job, keys.series))
+    job, series = (np.repeat(numbers, rows.sizes) for numbers in (keys.job, keys.series))
     return InsertBlock(job, series, rows.time, rows.value, days)
 
 
@@ -40,5 +40,5 @@ def _order_keys(lists: Sequence[SeriesKeys]) -> tuple[SeriesKeys, list[Int64s]]:
 
 
 def _days_of_rows(group: Sequence[SampleRuns], name: str, rows: kernel.Ordered) -> NDArray[np.uint16]:
-    days = days_of(group, name)
+    days = list_days(group, name)
     return np.full(len(rows.time), days[0], np.uint16) if rows.origin is None else days[rows.origin]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from jobmeter.model.series import job_key
+from jobmeter.model.series import compute_job_key
 from jobmeter.model.span import KINDS, STATUSES
 from jobmeter.model.trace_filter import Holder, SpanCondition, SpanFilter, SpanOperator, TraceFilter, TraceOrder
 
@@ -35,7 +35,7 @@ def select_total(selector: TraceFilter, shown: str) -> Statement:
     return f"SELECT count() FROM ({grouped})", parameters
 
 
-def spans_sql(selector: SpanFilter, limit: int) -> Statement:
+def make_spans_statement(selector: SpanFilter, limit: int) -> Statement:
     """Return the statement for the spans of some traces, duplicates included."""
     parts: list[_Part] = [("trace IN {traces:Array(String)}", {"traces": sorted(selector.traces)})]
     if selector.projects is not None:
@@ -63,7 +63,7 @@ def _list_row_conditions(selector: TraceFilter) -> Iterator[_Part]:
     if selector.projects is not None:
         yield "project IN {projects:Array(String)}", {"projects": sorted(selector.projects)}
     if selector.job and selector.projects is not None:
-        keys = [job_key(project, selector.job) for project in sorted(selector.projects)]
+        keys = [compute_job_key(project, selector.job) for project in sorted(selector.projects)]
         yield "job IN {jobs:Array(UInt64)}", {"jobs": keys}
     elif selector.job:
         yield "job_id = {job_id:String}", {"job_id": selector.job}

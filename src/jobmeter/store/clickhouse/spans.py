@@ -11,18 +11,18 @@ import msgspec
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import job_key
+from jobmeter.model.series import compute_job_key
 from jobmeter.model.span import KINDS, STATUSES, Span, SpanDetail, Trace, TracePage
 from jobmeter.model.time import DAY, NS_PER_MS
 from jobmeter.model.trace_filter import PAGE_BYTES, SpanFilter, TraceFilter
 from jobmeter.store.base import ReadBudget
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.led_tables import SPANS, SendRows, send_to_no_leader
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import ReadMeter
-from jobmeter.store.clickhouse.span_sql import list_sql, select_total, spans_sql
+from jobmeter.store.clickhouse.span_sql import list_sql, make_spans_statement, select_total
 from jobmeter.store.clickhouse.write_gate import WriteGate
-from jobmeter.wire.otlp.values import text_of
+from jobmeter.wire.otlp.values import convert_text
 
 _SPANS = 50_000
 _BYTES = 16 * 2**20
@@ -47,7 +47,7 @@ class SpanTable:
         """Insert the spans; on return they are on disk."""
         if not spans or self._send(SPANS, 0, lambda: (list(spans), retention)):
             return
-        with self._gate.writing(), translated("keep spans"), self._writes.client() as client:
+        with self._gate.admit_write(), translate_failures("keep spans"), self._writes.borrow_client() as client:
             for block in _blocks(spans, retention.raw_days):
                 client.raw_insert("spans", None, block, fmt="JSONEachRow")
 
@@ -64,7 +64,7 @@ class SpanTable:
         """Return one page of spans, each span once."""
         meter, limit = ReadMeter.start(budget), selector.limit
         while selector.traces and selector.limit:
-            rows = self._query(*spans_sql(selector, limit + 1), meter, budget)
+            rows = self._query(*make_spans_statement(selector, limit + 1), meter, budget)
             once = {tuple(row[:5]): row for row in rows}
             # Copies of the last span may continue in unread rows.
             if len(rows) <= limit or len(once) > selector.limit:
@@ -81,7 +81,7 @@ class SpanTable:
             "result_overflow_mode": "throw",
         }
         try:
-            with translated("read spans"), self._pool.client() as client:
+            with translate_failures("read spans"), self._pool.borrow_client() as client:
                 rows: Sequence[Sequence[Any]] = client.query(sql, parameters=parameters, settings=settings).result_rows
         except LimitExceededError as error:
             raise LimitExceededError(
@@ -167,7 +167,7 @@ def _row(span: Span, raw_days: int) -> dict[str, Any]:
         dropped=span.dropped,
     )
     return {
-        "job": job_key(span.project, span.job),
+        "job": compute_job_key(span.project, span.job),
         "start_ns": span.start_ns,
         "trace": span.trace,
         "span": span.span,
@@ -184,8 +184,8 @@ def _row(span: Span, raw_days: int) -> dict[str, Any]:
         "status": _STATUSES[span.status],
         "message": span.message,
         "events": len(span.events),
-        "attributes": {key: text_of(value) for key, value in span.attributes.items()},
-        "resource": {key: text_of(value) for key, value in span.resource.items()},
+        "attributes": {key: convert_text(value) for key, value in span.attributes.items()},
+        "resource": {key: convert_text(value) for key, value in span.resource.items()},
         "detail": msgspec.json.encode(detail).decode(),
         "raw_days": raw_days,
     }

@@ -60,7 +60,7 @@ class EngineTarget:
     @property
     def name(self) -> str:
         """The name for messages, without the password."""
-        hosts = ",".join(map(place_name, self.places))
+        hosts = ",".join(map(format_place, self.places))
         shards = f"?shards={self.shards}" if self.shards > 1 else ""
         return f"chdb://{self.path}" if self.path else f"clickhousedb://{hosts}/{self.database}{shards}"
 
@@ -90,7 +90,7 @@ def is_true(option: str) -> bool:
     return option.lower() in {"1", "true", "yes"}
 
 
-def place_name(place: Place) -> str:
+def format_place(place: Place) -> str:
     """Return ``HOST:PORT``, the host in brackets if it is an IPv6 address."""
     host, port = place
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -179,7 +179,7 @@ def _places(parts: Sequence[SplitResult], default_port: int) -> tuple[Place, ...
             raise ConfigurationError(_NO_HOST)
         place = (one.hostname, port)
         if place in places:
-            raise ConfigurationError(f"the store names {place_name(place)} twice")
+            raise ConfigurationError(f"the store names {format_place(place)} twice")
         places.append(place)
     return tuple(places)
 

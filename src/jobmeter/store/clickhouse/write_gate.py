@@ -18,7 +18,7 @@ class WriteGate:
         self._reason = ""
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def admit_write(self) -> Iterator[None]:
         """Run a write inside the block. Raises UnavailableError while the gate is closed."""
         with self._changed:
             self.check()

@@ -39,6 +39,7 @@ class Shard:
         self.name = f"shard {number} of {count} of the telemetry store"
         self._opening = opening
         self._engine: ShardEngine | None = None
+        self._reason = ""
         self._threads = ThreadPoolExecutor(_THREADS, f"jobmeter-shard-{number}")
 
     @property
@@ -52,8 +53,14 @@ class Shard:
         return self._engine is not None and self._engine.answers()
 
     def open(self) -> ShardEngine:
-        """Open the engine. Raises what its constructor raises."""
-        self._engine = engine = self._opening()
+        """Open the engine. Raises what its constructor raises, and logs a new reason why it cannot be opened."""
+        try:
+            self._engine = engine = self._opening()
+        except UnavailableError as error:
+            if error.message != self._reason:
+                self._reason = error.message
+                _log.warning("%s is not open yet: %s", self.name, error.message)
+            raise
         return engine
 
     def call(self, work: Callable[[ShardEngine], _Found], *, journaled: bool = False) -> _Found:
@@ -130,7 +137,7 @@ class ShardSet:
     @contextmanager
     def placed(self) -> Iterator[int]:
         """Return the number of shards that have rows. It does not change during the block. Do not nest blocks."""
-        with self._lock.shared():
+        with self._lock.lock_shared():
             yield self.count
 
     def change(self, count: int, work: Callable[[], None], seconds: float) -> None:
@@ -139,7 +146,7 @@ class ShardSet:
         Raises UnavailableError, and changes nothing, if running calls take longer than some seconds. An error of the
         function leaves the new number.
         """
-        with self._lock.exclusive(seconds):
+        with self._lock.lock_exclusive(seconds):
             self.count = count
             work()
 

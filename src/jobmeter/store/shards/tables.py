@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.log_batch import LogBatch
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import job_key
+from jobmeter.model.series import compute_job_key
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span, Trace, TracePage
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter, TraceOrder
@@ -40,7 +40,7 @@ class ShardedLogs:
 
     def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
         """Return one page of the lines of a job or a node."""
-        number = job_key(selector.project, selector.job) if selector.job else number_node(selector.node)
+        number = compute_job_key(selector.project, selector.job) if selector.job else number_node(selector.node)
         with self._set.placed() as count:
             return self._shards[find_shard(number, count)].call(lambda engine: engine.logs.read(selector, budget))
 

@@ -29,7 +29,10 @@ class ShardUse:
     def __init__(self, placement: ShardSet) -> None:
         self._placement = placement
         self._uses: dict[int, EngineUse] = {}
-        self._alone = _Agreement(len(placement.shards))
+        self._counting = threading.Lock()  # guards the next three attributes
+        self._alone: dict[int, bool] = {}
+        self._listeners: list[Callable[[bool], None]] = []
+        self._announced = False
         self._trusted: dict[int, bool] = {}
         self._trusting = threading.Lock()
         self._memory: MirroredMemory | None = None
@@ -44,11 +47,22 @@ class ShardUse:
             if self._memory is not None:
                 use.mirror(ShardMemory(self._memory, shard.engine, partial(self._trust, number)))
             self._uses[number] = use
-            use.watch(partial(self._alone.note, number))
+            use.watch(partial(self._note_alone, number))
 
     def watch(self, changed: Callable[[bool], None]) -> None:
-        """Call a function with True while no other server uses any shard, now and after each change."""
-        self._alone.watch(changed)
+        """Call a function with True while no other server uses any shard and all are open, now and after changes."""
+        with self._counting:
+            self._listeners.append(changed)
+            changed(self._announced)
+
+    def _note_alone(self, number: int, alone: bool) -> None:
+        with self._counting:
+            self._alone[number] = alone
+            every = len(self._alone) == len(self._placement.shards) and all(self._alone.values())
+            if every != self._announced:
+                self._announced = every
+                for listener in self._listeners:
+                    listener(every)
 
     @property
     def is_following(self) -> bool:
@@ -103,11 +117,10 @@ class ShardUse:
 
         A server that uses its cached records is in the groups of all shards. So any one of them reaches it.
         """
-        for use in list(self._uses.values()):
-            if use.membership() is not None:
-                use.announce(jobs)
-                return
-        raise UnavailableError("the servers agree on the ones that lead the shards: try again", _RETRY_AFTER_MS)
+        uses = list(self._uses.values())
+        member = next((use for use in uses if use.membership() is not None), None)
+        for use in uses if member is None else (member,):
+            use.announce(jobs)
 
     def hear(self, drop: Callable[[Sequence[str]], None]) -> None:
         """Call a function with the ids of jobs whose records another server has changed."""
@@ -124,33 +137,6 @@ class ShardUse:
             else:
                 return
         raise failure
-
-
-class _Agreement:
-    """Statements about a number of shards, of which listeners hear whether all are true."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._lock = threading.Lock()
-        self._found: dict[int, bool] = {}
-        self._listeners: list[Callable[[bool], None]] = []
-        self._announced = False
-
-    def note(self, number: int, found: bool) -> None:
-        """Note the statement about one shard."""
-        with self._lock:
-            self._found[number] = found
-            every = len(self._found) == self._count and all(self._found.values())
-            if every != self._announced:
-                self._announced = every
-                for listener in self._listeners:
-                    listener(every)
-
-    def watch(self, changed: Callable[[bool], None]) -> None:
-        """Call a function now and after each change."""
-        with self._lock:
-            self._listeners.append(changed)
-            changed(self._announced)
 
 
 class ShardMemory:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.kernel.library import interface
+from jobmeter.kernel.library import read_interface
 
 _FIXED_BYTES = 192 * 2**20
 FOREVER = 2**63 - 1
@@ -48,14 +48,14 @@ class Arena:
         arena = cls(mmap.mmap(-1 if descriptor is None else descriptor, size), descriptor)
         if descriptor is not None:
             weakref.finalize(arena, os.close, descriptor)
-        arena.header[:] = interface(), bound, os.getpid(), FOREVER
+        arena.header[:] = read_interface(), bound, os.getpid(), FOREVER
         return arena
 
     @classmethod
     def open(cls, descriptor: int) -> Self:
         """Map the arena of another process, for reading. Raises ValueError if another version wrote it."""
         arena = cls(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), None)
-        if int(arena.header[HeaderField.ABI]) != interface():
+        if int(arena.header[HeaderField.ABI]) != read_interface():
             raise ValueError("the window belongs to a process of another version: start both from one installation")
         return arena
 

@@ -16,22 +16,22 @@ def merge(pages: Pages, rows: SeriesRows, own: Int64s, index: Int64s, time: Int6
     """
     head = _heads(index)
     earliest, latest = time[head], time[np.roll(head, -1)]
-    begin = pages.page_of(rows.first_page[own], rows.last_page[own], earliest)
+    begin = pages.find_page(rows.first_page[own], rows.last_page[own], earliest)
     position, written = pages.follow_chains(begin, latest)
-    of, old_time, old_value = pages.content(written)
+    of, old_time, old_value = pages.read_content(written)
     index, time, value = sort_samples(
         np.concatenate([position[of], index]), np.concatenate([old_time, time]), np.concatenate([old_value, value])
     )
-    starts = page_starts(index, time)
+    starts = find_page_starts(index, time)
     more = np.bincount(index[starts], minlength=len(own)) - np.bincount(position, minlength=len(own))
     fits = np.cumsum(more) <= pages.left
     if not fits.all():
         there, chosen = fits[position], fits[index]
         position, written = position[there], written[there]
         index, time, value = index[chosen], time[chosen], value[chosen]
-        starts = page_starts(index, time)
+        starts = find_page_starts(index, time)
 
-    with rows.marks.writing(own[fits]):
+    with rows.marks.mark_writing(own[fits]):
         behind = np.full(len(own), NO_PAGE, np.int32)
         behind[position] = pages.following[written]  # of several pages of a chain the last one wins
         pages.give_back(written[written != begin[position]])
@@ -65,7 +65,7 @@ def sort_samples(index: Int64s, time: Int64s, value: Float64s) -> tuple[Int64s, 
     return index[last], time[last], value[last]
 
 
-def page_starts(index: Int64s, time: Int64s) -> Int64s:
+def find_page_starts(index: Int64s, time: Int64s) -> Int64s:
     """Return the page starts among samples sorted by (index, time), int64[k]; a page has one index."""
     starts = _heads(index)
     # The samples of a page must not be too far apart in time.

@@ -22,12 +22,12 @@ FURTHEST = 2**31 - 1
 """Most milliseconds from the base time of a page to its last sample."""
 
 
-def pages_within(bound: int) -> int:
+def count_pages(bound: int) -> int:
     """Return the number of pages of a window of ``bound`` bytes."""
     return max(bound // PAGE_BYTES, 4)
 
 
-def rows_within(bound: int) -> int:
+def count_rows(bound: int) -> int:
     """Return the most rows of a table with a window of ``bound`` bytes: some are left for series outside."""
     return bound // ROW_BYTES + MOST
 
@@ -97,7 +97,7 @@ class Pages:
         order = np.argsort(position, kind="stable")
         return position[order], np.concatenate(found)[order]
 
-    def page_of(self, first: Int32s, last: Int32s, time: Int64s) -> Int32s:
+    def find_page(self, first: Int32s, last: Int32s, time: Int64s) -> Int32s:
         """Return the page of each chain in which a sample at that time belongs, int32[k].
 
         A chain is the pages from ``first`` to ``last``.
@@ -112,12 +112,12 @@ class Pages:
             at = at[page[at] != last[at]]
         return page
 
-    def newest(self, pages: Int32s) -> Int64s:
+    def find_newest(self, pages: Int32s) -> Int64s:
         """Return the time of the last sample of each page, int64[k] ms. No page may be empty."""
         newest: Int64s = self.base[pages] + self.distance[pages.astype(np.int64) * PAGE + self.filled[pages] - 1]
         return newest
 
-    def content(self, pages: Int32s) -> tuple[Int64s, Int64s, Float64s]:
+    def read_content(self, pages: Int32s) -> tuple[Int64s, Int64s, Float64s]:
         """Return the samples of pages, page after page: the position in ``pages``, time and value of each."""
         filled = self.filled[pages].astype(np.int64)
         position = np.repeat(np.arange(len(pages)), filled)
@@ -176,12 +176,12 @@ class SeriesRows:
         """Return every row in use."""
         return np.flatnonzero(self._there[: self._table.end])
 
-    def still_there(self, rows: Int64s) -> Int64s:
+    def select_used(self, rows: Int64s) -> Int64s:
         """Return the given rows that are in use now."""
         there: Int64s = rows[self._there[rows]]
         return there
 
-    def of_job(self, job: int) -> Int64s:
+    def find_job_rows(self, job: int) -> Int64s:
         """Return the rows of a job's series."""
         end = self._table.end
         return np.flatnonzero(self._there[:end] & (self.job[:end] == np.uint64(job)))
@@ -189,7 +189,7 @@ class SeriesRows:
     def add_all(self, keys: SeriesKeys, since_ms: int) -> Int64s:
         """Add rows without samples for distinct series that have none. Return their numbers, int64[k]."""
         rows = self._table.assign_rows(keys.series)
-        with self.marks.writing(rows):
+        with self.marks.mark_writing(rows):
             self.job[rows] = keys.job
             self.since[rows], self.last[rows] = since_ms, _NEVER
             self.first_page[rows] = self.last_page[rows] = NO_PAGE
@@ -200,7 +200,7 @@ class SeriesRows:
 
     def remove(self, rows: Int64s) -> None:
         """Remove these series; the caller returns their pages."""
-        with self.marks.writing(rows):
+        with self.marks.mark_writing(rows):
             self._there[rows] = False
         self._count -= len(rows)
         self._generation[0] += len(rows)
@@ -211,7 +211,7 @@ class PageWriter:
 
     def __init__(self, pages: Pages, rows: SeriesRows) -> None:
         self._stock = pages.stock
-        self._at = kernel.places_of(
+        self._at = kernel.list_places(
             [
                 *(pages.distance, pages.value, pages.base, pages.following, pages.filled, pages.free),
                 *(rows.first_page, rows.last_page, rows.last, rows.since, rows.written, rows.mark),

@@ -39,7 +39,7 @@ class WindowReads:
         self._rows = rows
         columns = pages.distance, pages.value, pages.base, pages.following, pages.filled
         # The arrays never move.
-        self._at = kernel.pages_of([*columns, rows.first_page, rows.since, rows.mark], pages.size)
+        self._at = kernel.list_pages([*columns, rows.first_page, rows.since, rows.mark], pages.size)
 
     def _consistent(self, keys: SeriesKeys, answer: Callable[[FoundRows], T | None]) -> T | None:
         """Return an answer from the rows of these series that no write changed meanwhile."""
@@ -64,7 +64,7 @@ class WindowReads:
         def answer(found: FoundRows) -> SampleColumns | None:
             rows = found.rows[first:]
             if not len(rows):
-                return SampleColumns.empty()
+                return SampleColumns.make_empty()
             since = self._rows.since
             if not found.whole or int(since[rows[0]]) > begin_ms:
                 return None
@@ -115,7 +115,7 @@ class WindowReads:
         at, ends = self._at, (span.start_ms, span.end_ms)
         if span.start_ms == span.end_ms:
             return None
-        return self._consistent(keys, lambda found: kernel.lines(at, found.place, grid, ends, step_ms, most))
+        return self._consistent(keys, lambda found: kernel.average_lines(at, found.place, grid, ends, step_ms, most))
 
     def write_revision(self, keys: SeriesKeys) -> int | None:
         """Return the number of the last write to these series, at any time; None if the window lacks any of them."""

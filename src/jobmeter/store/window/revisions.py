@@ -12,12 +12,12 @@ SLOTS = 1 << 16
 """Number of slots. Keys with one slot are raised together."""
 
 
-def key_of(name: str) -> int:
+def compute_key(name: str) -> int:
     """Return the key of a name, equal in every process."""
     return zlib.crc32(name.encode())
 
 
-KEYS = key_of("/keys")
+KEYS = compute_key("/keys")
 """Key of the revision of all credentials. No job has this id, because ids contain no slash."""
 
 

@@ -10,7 +10,7 @@ from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import SECOND, read_clock
 from jobmeter.store.window.arena import Arena, HeaderField
-from jobmeter.store.window.pages import Pages, SeriesRows, pages_within, rows_within
+from jobmeter.store.window.pages import Pages, SeriesRows, count_pages, count_rows
 from jobmeter.store.window.read import FoundRows, WindowReads
 from jobmeter.store.window.revisions import Revisions
 
@@ -36,8 +36,8 @@ class SharedWindow(WindowReads):
         self.owner = owner
         self.revisions = Revisions(arena.take)
         bound = int(arena.header[HeaderField.BOUND])
-        pages = Pages(pages_within(bound), arena.take)
-        super().__init__(pages, SeriesRows(SeriesTable(rows_within(bound), arena.take)))
+        pages = Pages(count_pages(bound), arena.take)
+        super().__init__(pages, SeriesRows(SeriesTable(count_rows(bound), arena.take)))
 
     @classmethod
     def open(cls, descriptor: int) -> Self:

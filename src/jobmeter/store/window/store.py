@@ -337,7 +337,7 @@ class WindowedStore:
             parts = [(first, first + 1, own), (first + 1, len(keys), span)]
         for begin, end, part in parts:
             if begin < end:
-                for block in self._engine.read(keys.select(slice(begin, end)), part, left.left()):
+                for block in self._engine.read(keys.select(slice(begin, end)), part, left.compute_rest()):
                     left.take(len(block))
                     yield SampleColumns(block.index + np.uint32(begin), block.time, block.value)
 
@@ -367,8 +367,7 @@ class WindowedStore:
 
     def roll_up(self, until_ms: int) -> int:
         """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
-        # From here on earlier samples may belong to rolled-up hours; until the hours are known, all of them count as
-        # such.
+        # Until the hours are known, all earlier samples count as those of rolled-up hours.
         self._immutable_ms = max(until_ms, self._immutable_ms)
         hours = 1
         try:
@@ -403,8 +402,7 @@ class WindowedStore:
     def _take_in(self, batches: Sequence[SampleBatch]) -> set[int]:
         """Add series that are not in the window, with their samples in the engine. Return their jobs.
 
-        A single query serves all batches: a query takes some milliseconds, whatever its size. A server that also
-        follows adds them later: its leader must not wait for the engine.
+        A single query serves all batches. A server that also follows adds them later: its leader must not wait.
         """
         if self.engine_use is not None and self.engine_use.is_following:
             return self._want(batches)
@@ -439,7 +437,7 @@ class WindowedStore:
         new = self._engine.lacks_descriptor(keys, since_ms)
         if new.any():
             fresh = keys.select(new)
-            self.window.adopt(fresh, SampleColumns.empty(), since_ms, now_ms)
+            self.window.adopt(fresh, SampleColumns.make_empty(), since_ms, now_ms)
             keys = keys.select(~new)
         parts = [keys] if len(keys) else []
         while parts:

@@ -20,8 +20,8 @@ from jobmeter.store.window.pages import (
     Pages,
     PageWriter,
     SeriesRows,
-    pages_within,
-    rows_within,
+    count_pages,
+    count_rows,
 )
 from jobmeter.store.window.read import FoundRows, WindowReads
 from jobmeter.store.window.revisions import Revisions
@@ -53,8 +53,8 @@ class Window(WindowReads):
         self._bound = bound
         self._arena = Arena.create(bound)
         self.revisions = Revisions(self._arena.take)
-        pages = Pages(pages_within(bound), self._arena.take)
-        self.series = SeriesTable(rows_within(bound), self._arena.take)
+        pages = Pages(count_pages(bound), self._arena.take)
+        self.series = SeriesTable(count_rows(bound), self._arena.take)
         super().__init__(pages, SeriesRows(self.series))
         self._appends = PageWriter(self._pages, self._rows)
         self._lock = self.series.lock
@@ -118,7 +118,7 @@ class Window(WindowReads):
             there = of != NO_ROW
             self._write(of[there], columns.time[there], columns.value[there])
             self._writes += 1
-            with self._rows.marks.writing(added):
+            with self._rows.marks.mark_writing(added):
                 self._rows.since[added], self._rows.written[added] = since_ms, self._writes
 
     def write_all(self, batches: Sequence[SampleBatch], now_ms: int) -> None:
@@ -146,7 +146,7 @@ class Window(WindowReads):
             # Raise the number again: a reader may have read it before these samples.
             self._writes += 1
             late = rows_found[rest.index]
-            with self._rows.marks.writing(late):
+            with self._rows.marks.mark_writing(late):
                 self._rows.written[late] = self._writes
         self._shrink(now_ms)
 
@@ -163,7 +163,7 @@ class Window(WindowReads):
     def drop_job(self, job: int) -> None:
         """Drop every series of a job."""
         with self._lock:
-            self._remove(self._rows.of_job(job))
+            self._remove(self._rows.find_job_rows(job))
 
     def clear(self) -> None:
         """Drop every series."""
@@ -179,7 +179,7 @@ class Window(WindowReads):
             everything = self._rows.list_rows()
         for start in range(0, len(everything), _SWEPT):
             with self._lock:
-                rows = self._rows.still_there(everything[start : start + _SWEPT])
+                rows = self._rows.select_used(everything[start : start + _SWEPT])
                 gone = self._rows.last[rows] < now_ms - DAY
                 self._remove(rows[gone])
                 self._expire(rows[~gone], now_ms - self.length_ms)
@@ -195,7 +195,7 @@ class Window(WindowReads):
             old = np.zeros(len(rows_found), np.bool_)
             old[index[~recent]] = True
             stale = rows_found[old & (rows_found >= 0)]
-            with self._rows.marks.writing(stale):
+            with self._rows.marks.mark_writing(stale):
                 since[stale] = np.maximum(since[stale], keep_from)
             index, time, value = index[recent], time[recent], value[recent]
         rows = rows_found[index]
@@ -220,10 +220,10 @@ class Window(WindowReads):
         while len(rows):
             rows = rows[rows_found.first_page[rows] >= 0]
             page = rows_found.first_page[rows]
-            newest = pages.newest(page)
+            newest = pages.find_newest(page)
             old = newest < keep_from_ms
             rows, page = rows[old], page[old]
-            with rows_found.marks.writing(rows):
+            with rows_found.marks.mark_writing(rows):
                 rows_found.since[rows] = np.maximum(rows_found.since[rows], newest[old] + 1)
                 rows_found.first_page[rows] = pages.following[page]
                 rows_found.last_page[rows[pages.following[page] < 0]] = NO_PAGE

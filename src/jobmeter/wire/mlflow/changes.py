@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.series import is_name
-from jobmeter.model.time import MAX_TIME_MS, iso
+from jobmeter.model.time import MAX_TIME_MS, format_iso
 from jobmeter.wire.mlflow.names import (
     ATTEMPT,
     DEFAULT_ID,
@@ -24,10 +24,10 @@ from jobmeter.wire.mlflow.names import (
     USER,
     check_key,
     check_text,
-    experiment_name,
-    place_of,
+    parse_experiment_id,
+    parse_run,
 )
-from jobmeter.wire.mlflow.runs import Run, path
+from jobmeter.wire.mlflow.runs import Run, make_path
 from jobmeter.wire.mlflow.values import KeyValue, MetricValue
 
 
@@ -41,7 +41,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[KeyValue, ...] = ()
 
 
-def texts(given: Sequence[KeyValue]) -> dict[str, str]:
+def check_tags(given: Sequence[KeyValue]) -> dict[str, str]:
     """Return checked tags. Raises InvalidRequestError."""
     if len(given) > MOST_TAGS:
         raise LimitExceededError(f"A batch may have {MOST_TAGS} tags, this one has {len(given)}.", "tags")
@@ -51,7 +51,7 @@ def texts(given: Sequence[KeyValue]) -> dict[str, str]:
 def tag(run: Run, key: str, value: str) -> dict[str, Any]:
     """Return the entry of a run's record that sets a tag. Raises InvalidRequestError."""
     check_text(value, MAX_TAG, "value")
-    return {path("runs", run.id, "tags", check_key(key, "key")): value}
+    return {make_path("runs", run.id, "tags", check_key(key, "key")): value}
 
 
 def check_active(run: Run) -> None:
@@ -67,10 +67,10 @@ def check_time(value: int | None, field: str) -> int | None:
     return value
 
 
-def experiment_of(given: NewRun) -> tuple[str, str]:
+def find_experiment(given: NewRun) -> tuple[str, str]:
     """Return the id and the name of an experiment. Raises NotFoundError."""
     experiment = given.experiment_id or DEFAULT_ID
-    name = experiment_name(experiment)
+    name = parse_experiment_id(experiment)
     if name is None:
         raise NotFoundError(f"No Experiment with id={experiment[:300]} exists", "experiment", experiment)
     return experiment, name
@@ -78,12 +78,12 @@ def experiment_of(given: NewRun) -> tuple[str, str]:
 
 def make_run(run: str, given: NewRun, *, project: str, caller: str, now_ms: int, local: bool) -> Run:
     """Return a new run with an id. Raises InvalidRequestError or NotFoundError for a wrong field."""
-    experiment, tags = experiment_of(given)[0], texts(given.tags)
-    run_name = given.run_name or tags.get(RUN_NAME) or f"run-{iso(now_ms)[:19]}"
+    experiment, tags = find_experiment(given)[0], check_tags(given.tags)
+    run_name = given.run_name or tags.get(RUN_NAME) or f"run-{format_iso(now_ms)[:19]}"
     return Run(
         id=run,
         project=project,
-        job=place_of(run).job,
+        job=parse_run(run).job,
         experiment=experiment,
         status="RUNNING",
         user=check_text(given.user_id or tags.get(USER, "") or caller, MAX_TAG, "user_id")[:256],
@@ -96,13 +96,13 @@ def make_run(run: str, given: NewRun, *, project: str, caller: str, now_ms: int,
     )
 
 
-def entries(run: Run) -> dict[str, Any]:
+def make_entries(run: Run) -> dict[str, Any]:
     """Return the entries that record a new run and its experiment."""
     stored = msgspec.to_builtins(replace(run, id="", project="", job=""))
-    return {path("runs", run.id): stored, path("experiments", run.experiment): True}
+    return {make_path("runs", run.id): stored, make_path("experiments", run.experiment): True}
 
 
-def logged(
+def make_batch_entries(
     run: Run, metrics: Sequence[MetricValue], params: Sequence[KeyValue], tags: Sequence[KeyValue]
 ) -> dict[str, Any]:
     """Return the entries that a batch sets. Raises InvalidRequestError, also for too many values."""
@@ -111,7 +111,7 @@ def logged(
             raise LimitExceededError(f"A batch may have {most} {name}, this one has {len(given)}.", name)
     check_active(run)
     values = _params(run, params)
-    for key, value in texts(tags).items():
+    for key, value in check_tags(tags).items():
         values |= tag(run, key, value)
     return values
 
@@ -125,13 +125,16 @@ def make_update(run: Run, status: str, end_time: int | None, run_name: str) -> d
         if state is None:
             raise InvalidRequestError(f"status {status[:64]!r} is not one of {', '.join(STATES)}", "status")
         end = check_time(end_time, "end_time")
-        values |= {path("runs", run.id, "status"): status, path("runs", run.id, "end"): end if state.finished else None}
+        values |= {
+            make_path("runs", run.id, "status"): status,
+            make_path("runs", run.id, "end"): end if state.finished else None,
+        }
     return values
 
 
-def deleted(run: Run) -> dict[str, Any]:
+def mark_deleted(run: Run) -> dict[str, Any]:
     """Return the entries that mark a run as deleted; empty if the run is deleted already."""
-    return {} if run.deleted else {path("runs", run.id, "deleted"): True}
+    return {} if run.deleted else {make_path("runs", run.id, "deleted"): True}
 
 
 def _params(run: Run, params: Sequence[KeyValue]) -> dict[str, Any]:
@@ -146,7 +149,7 @@ def _params(run: Run, params: Sequence[KeyValue]) -> dict[str, Any]:
                 f"{before[:100]!r} for run ID={run.id!r}. Attempted logging new value {value[:100]!r}.",
                 "params",
             )
-    return {path("runs", run.id, "params", key): given[key] for key in given if key not in run.params}
+    return {make_path("runs", run.id, "params", key): given[key] for key in given if key not in run.params}
 
 
 def _name(text: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobmeter.errors import InvalidRequestError, NotFoundError
-from jobmeter.wire.mlflow.names import experiment_id, experiment_name
+from jobmeter.wire.mlflow.names import make_experiment_id, parse_experiment_id
 from jobmeter.wire.mlflow.values import KeyValue
 
 VERSION = "3.17.0"
@@ -22,7 +22,7 @@ def check_plain(artifact_location: str, tags: Sequence[KeyValue]) -> None:
 
 def name_experiment(experiment: str) -> str:
     """Return the name of the experiment with an id. Raises NotFoundError."""
-    name = experiment_name(experiment)
+    name = parse_experiment_id(experiment)
     if name is None:
         raise NotFoundError(
             f"No Experiment with id={experiment[:300]} exists: ids of Jobmeter contain the name",
@@ -32,9 +32,9 @@ def name_experiment(experiment: str) -> str:
     return name
 
 
-def experiment_body(name: str) -> dict[str, Any]:
+def make_experiment_body(name: str) -> dict[str, Any]:
     """Return MLflow's ``Experiment``."""
-    experiment = experiment_id(name)
+    experiment = make_experiment_id(name)
     return {
         "experiment_id": experiment,
         "name": name,

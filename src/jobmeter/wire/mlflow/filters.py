@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.wire.mlflow.runs import Run, info
+from jobmeter.wire.mlflow.runs import Run, make_info
 from jobmeter.wire.mlflow.values import LoggedPoint
 
 MAX_FILTER, MAX_CLAUSES, MAX_ORDER = 10_000, 100, 100
@@ -66,7 +66,7 @@ class Clause(NamedTuple):
 
     def fits(self, run: Run, metrics: Mapping[str, LoggedPoint]) -> bool:
         """Return True if the run meets the condition. An absent value meets only IS NULL."""
-        found = value_of(self.column, run, metrics)
+        found = get_value(self.column, run, metrics)
         if self.comparator in _NULLS:
             return (found is None) == (self.comparator == "IS NULL")
         if found is None:
@@ -132,7 +132,7 @@ def meets_all(clauses: Sequence[Clause], run: Run, metrics: Mapping[str, LoggedP
     return all(clause.fits(run, metrics) for clause in clauses)
 
 
-def metric_keys(columns: Iterable[SearchColumn]) -> frozenset[str]:
+def list_metric_keys(columns: Iterable[SearchColumn]) -> frozenset[str]:
     """Return the names of the metrics among columns."""
     return frozenset(column.key for column in columns if column.kind == METRIC)
 
@@ -147,18 +147,18 @@ def sort(
     return found
 
 
-def value_of(column: SearchColumn, run: Run, metrics: Mapping[str, LoggedPoint]) -> Any:  # noqa: ANN401 - a text or a number
+def get_value(column: SearchColumn, run: Run, metrics: Mapping[str, LoggedPoint]) -> Any:  # noqa: ANN401 - a text or a number
     """Return the value of a column; None if the run lacks it."""
     if column.kind == METRIC:
         point = metrics.get(column.key)
         return None if point is None else float(point.value)
     if column.kind == ATTRIBUTE:
-        return info(run).get(column.key)
+        return make_info(run).get(column.key)
     return (run.params if column.kind == PARAM else run.tags).get(column.key)
 
 
 def _rank(order: SearchOrder, metrics: Mapping[str, Mapping[str, LoggedPoint]], run: Run) -> tuple[bool, Any]:
-    value = value_of(order.column, run, metrics.get(run.id, {}))
+    value = get_value(order.column, run, metrics.get(run.id, {}))
     infinity = math.inf if order.ascending else -math.inf
     absent = value is None or (isinstance(value, float) and math.isnan(value))
     if absent:

@@ -76,7 +76,7 @@ def check_text(text: str, most: int, field: str) -> str:
     return text
 
 
-def metric_of(key: str) -> tuple[str, str]:
+def convert_key(key: str) -> tuple[str, str]:
     """Return our metric for MLflow's name, and the value of ``KEY_LABEL``; empty if the metric alone gives the name."""
     if _PLAIN.fullmatch(key):
         return APP + key, ""
@@ -97,7 +97,7 @@ def unescape(text: str) -> str | None:
     return found if escape(found) == text else None
 
 
-def experiment_id(name: str) -> str:
+def make_experiment_id(name: str) -> str:
     """Return the id of an experiment, which contains its name. Raises InvalidRequestError."""
     if not name.strip() or not name.isprintable():
         raise InvalidRequestError("Invalid experiment name: give a name in printable characters.", "name")
@@ -105,13 +105,13 @@ def experiment_id(name: str) -> str:
     return DEFAULT_ID if name == DEFAULT_NAME else _EXPERIMENT + escape(name)
 
 
-def experiment_name(text: str) -> str | None:
+def parse_experiment_id(text: str) -> str | None:
     """Return the name of the experiment with that id; None for a text that is no such id."""
     if text == DEFAULT_ID:
         return DEFAULT_NAME
     name = unescape(text[len(_EXPERIMENT) :]) if text.startswith(_EXPERIMENT) else None
     try:
-        return name if name and experiment_id(name) == text else None
+        return name if name and make_experiment_id(name) == text else None
     except InvalidRequestError:
         return None
 
@@ -132,13 +132,13 @@ def run_id(job: str, unique: str) -> str:
 
 def check_joinable(job: str) -> None:
     """Raise InvalidRequestError for a job whose id does not fit into the id of a run."""
-    if not place_of(run_id(job, "0" * 12)).joined:
+    if not parse_run(run_id(job, "0" * 12)).joined:
         raise InvalidRequestError(
             f"the job id {job[:128]!r} does not fit into the id of an MLflow run: give the job a shorter id", "job"
         )
 
 
-def place_of(run: str) -> RunPlace:
+def parse_run(run: str) -> RunPlace:
     """Return the job of a run from the run's id."""
     outer, joint, _ = run.rpartition(_JOINT)
     job = unescape(outer) or unescape(outer.removeprefix(_FIRST)) if joint else None

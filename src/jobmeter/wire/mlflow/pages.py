@@ -12,7 +12,7 @@ MOST_HISTORY = 25_000
 """Largest number of values in one answer."""
 
 
-def page_of(members: Sequence[T], token: str, size: int) -> tuple[Sequence[T], dict[str, Any]]:
+def cut_page(members: Sequence[T], token: str, size: int) -> tuple[Sequence[T], dict[str, Any]]:
     """Return the members of a page, and the field with the next page's token if there is a next page.
 
     Raises InvalidRequestError for a token that is not from an answer.

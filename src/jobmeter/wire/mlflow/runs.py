@@ -47,12 +47,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"mlruns/{self.experiment}/{self.id}/artifacts" if self.local else f"mlflow-artifacts:/{self.id}"
 
 
-def path(*names: str) -> str:
+def make_path(*names: str) -> str:
     """Return the key in ``extra`` of a value in nested objects; see ``JobRecord``."""
     return "/".join(name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
-def runs_of(job: Job) -> Iterator[Run]:
+def iterate_runs(job: Job) -> Iterator[Run]:
     """Yield the runs in a job's record. Skips entries of other writers in another form."""
     given = job.extra.get(NAME, {}).get("runs")
     for run, fields in given.items() if isinstance(given, dict) else ():
@@ -62,7 +62,7 @@ def runs_of(job: Job) -> Iterator[Run]:
             continue
 
 
-def info(run: Run) -> dict[str, Any]:
+def make_info(run: Run) -> dict[str, Any]:
     """Return MLflow's ``RunInfo``."""
     return {
         "run_id": run.id,
@@ -78,10 +78,10 @@ def info(run: Run) -> dict[str, Any]:
     }
 
 
-def body(run: Run, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def make_body(run: Run, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return MLflow's ``Run`` with the newest value of each metric."""
     return {
-        "info": info(run),
+        "info": make_info(run),
         "data": {"metrics": metrics, "params": _pairs(run.params), "tags": _pairs(run.tags)},
         "inputs": {},
     }

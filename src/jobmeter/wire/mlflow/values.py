@@ -14,7 +14,7 @@ import msgspec
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.series import Series
 from jobmeter.model.time import MAX_TIME_MS
-from jobmeter.wire.mlflow.names import APP, KEY_LABEL, RUN_LABEL, STEP, VALUE_LABEL, check_key, metric_of
+from jobmeter.wire.mlflow.names import APP, KEY_LABEL, RUN_LABEL, STEP, VALUE_LABEL, check_key, convert_key
 from jobmeter.wire.mlflow.runs import Run
 
 SPECIAL = ("NaN", "Infinity", "-Infinity")
@@ -55,19 +55,19 @@ class LoggedPoint(NamedTuple):
         return {"key": self.key, "value": self.value, "timestamp": self.time, "step": self.step}
 
 
-def points_of(values: Sequence[MetricValue]) -> list[LoggedPoint]:
+def check_points(values: Sequence[MetricValue]) -> list[LoggedPoint]:
     """Return checked values in order, each at its own time; see ``spread``. Raises InvalidRequestError."""
     return spread([_point(value) for value in values])
 
 
-def rows_of(run: Run, points: Iterable[LoggedPoint]) -> dict[Series, dict[int, float]]:
+def make_rows(run: Run, points: Iterable[LoggedPoint]) -> dict[Series, dict[int, float]]:
     """Return the samples of values: numbers by time for each series."""
     rows: dict[Series, dict[int, float]] = defaultdict(dict)
     for point in points:
         special = point.value if isinstance(point.value, str) else ""
         rows[step_series(run, point.key, special)][point.time] = point.step
         if not isinstance(point.value, str):
-            rows[value_series(run, point.key)][point.time] = point.value
+            rows[make_series(run, point.key)][point.time] = point.value
         if point.step and not point.key.startswith(_SYSTEM):
             rows[_series(run, _PROGRAM_STEP)][point.time] = point.step
     return rows
@@ -85,9 +85,9 @@ def spread(points: Iterable[LoggedPoint]) -> list[LoggedPoint]:
     return found
 
 
-def value_series(run: Run, key: str) -> Series:
+def make_series(run: Run, key: str) -> Series:
     """Return the series of a metric's finite values."""
-    metric, label = metric_of(key)
+    metric, label = convert_key(key)
     return _series(run, metric, *(((KEY_LABEL, label),) if label else ()), (RUN_LABEL, run.id))
 
 

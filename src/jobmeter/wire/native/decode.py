@@ -20,12 +20,12 @@ from jobmeter.kernel import samples as kernel
 from jobmeter.kernel.samples import ScannedSamples
 from jobmeter.model.batch import SampleBatch, Uint32s
 from jobmeter.model.log_batch import LogBatch
-from jobmeter.model.memory import Take, unlimited
-from jobmeter.model.record import Records, check_records, invalid_record
+from jobmeter.model.memory import Take, reserve_unlimited
+from jobmeter.model.record import Records, check_records, make_record_error
 from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, check_series, make_at_place
 from jobmeter.model.series_table import SeriesTable
 from jobmeter.settings import Limits
-from jobmeter.wire.json_shape import shape_of
+from jobmeter.wire.json_shape import count_json
 from jobmeter.wire.native.frame import HEADER, MAGIC, MAX_PLAIN, MAX_SENT, VERSION, Codec, FrameKind
 from jobmeter.wire.native.lenient_json import decode_lenient
 from jobmeter.wire.native.log_columns import decode_lines
@@ -106,7 +106,7 @@ def decode(
     body: bytes,
     project: str = DEFAULT_PROJECT,
     limits: Limits | None = None,
-    take: Take = unlimited,
+    take: Take = reserve_unlimited,
     cache: SeriesListCache | None = None,
 ) -> Decoded:
     """Decode all frames of a body; ``project`` replaces an empty project of a descriptor or a stream.
@@ -129,7 +129,7 @@ def decode(
             series_left -= len(found.series)
             decoded.batches.append(_batch(payload, layout, found))
         elif head.kind == RECORDS:
-            shape = shape_of(payload)
+            shape = count_json(payload)
             shape.check(_RECORD_DEPTH, records_left, "records")
             records_left -= shape.opened[_RECORD_DEPTH]
             take(shape.recorded_bytes)
@@ -137,7 +137,7 @@ def decode(
             decoded.records.append(records)
             decoded.unknown.extend(unknown)
         else:
-            shape = shape_of(payload)
+            shape = count_json(payload)
             shape.check(_LINE_DEPTH, lines_left, "lines")
             take(shape.read_bytes)
             lines, unknown = decode_lines(payload, project, lines_left)
@@ -318,7 +318,7 @@ def _records(payload: bytes) -> tuple[Records, tuple[str, ...]]:
     try:
         records, unknown = decode_lenient(payload, Records)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise invalid_record(error) from error
+        raise make_record_error(error) from error
     except UnicodeDecodeError as error:
         raise InvalidRequestError("a frame of records is not UTF-8", "records") from error
     return check_records(records), unknown
@@ -349,7 +349,7 @@ def _get_cached_list(cache: SeriesListCache, project: str, layout: _Layout) -> L
 
 
 def _columns(payload: bytes, layout: _Layout) -> ScannedSamples:
-    columns = kernel.columns(payload, layout.end, layout.series, layout.samples)
+    columns = kernel.copy_columns(payload, layout.end, layout.series, layout.samples)
     if columns is None:
         raise InvalidRequestError(f"the counts of the series do not add up to {layout.samples}", "series")
     return columns

@@ -21,12 +21,12 @@ _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 
 
-def samples_frame(samples: Iterable[Sample]) -> bytes:
+def make_samples_frame(samples: Iterable[Sample]) -> bytes:
     """Return one frame with these samples, grouped by series in the order in which the series first appear."""
     return write_frame(FrameKind.SAMPLES, encode_samples(samples))
 
 
-def records_frame(records: Records) -> bytes:
+def make_records_frame(records: Records) -> bytes:
     """Return one frame with these records."""
     return write_frame(FrameKind.RECORDS, msgspec.json.encode(records))
 
@@ -48,7 +48,7 @@ def encode_samples(samples: Iterable[Sample]) -> bytes:
             columns[0].append(time_ms)
             columns[1].append(value)
     counts = [len(times) for times, _ in grouped.values()]
-    texts = map(descriptor, grouped)
+    texts = map(encode_descriptor, grouped)
     return b"".join(
         (
             struct.pack("<II", len(counts), sum(counts)),
@@ -73,7 +73,7 @@ def count_samples(frame: Frame) -> int:
 
 
 @lru_cache(maxsize=16_384)
-def descriptor(series: Series) -> bytes:
+def encode_descriptor(series: Series) -> bytes:
     """Return the descriptor of a series: its names, each after its length."""
     names = [
         series.metric,

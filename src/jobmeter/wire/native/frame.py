@@ -91,7 +91,7 @@ def read_frame(data: bytes | memoryview, offset: int = 0) -> tuple[Frame, int] |
         ) from error
 
 
-def unpacked(frame: Frame) -> bytes:
+def unpack(frame: Frame) -> bytes:
     """Return the decompressed payload of a frame that Jobmeter wrote; empty for other codecs and damaged data."""
     if frame.codec is Codec.ZSTD:
         return b""

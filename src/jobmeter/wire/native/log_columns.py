@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.log_batch import LEVEL_CODES, LogBatch, LogSource, times
+from jobmeter.model.log_batch import LEVEL_CODES, LogBatch, LogSource, make_times
 from jobmeter.wire.native.lenient_json import decode_lenient
 from jobmeter.wire.native.logs import LinesPayload, StreamLines
 
@@ -40,7 +40,7 @@ def _columns(streams: Sequence[StreamLines], project: str) -> LogBatch:
     return LogBatch(
         [_source(stream, project) for stream in streams],
         np.repeat(np.arange(len(streams), dtype=np.uint32), counts),
-        times([line.time_ns for line in lines]),
+        make_times([line.time_ns for line in lines]),
         np.array([0 if line.level is None else LEVEL_CODES[line.level] for line in lines], np.uint8),
         [line.text for line in lines],
     )

@@ -10,7 +10,7 @@ import msgspec
 
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
-from jobmeter.wire.native.frame import Frame, FrameKind, unpacked, write_frame
+from jobmeter.wire.native.frame import Frame, FrameKind, unpack, write_frame
 
 
 class _Line(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -44,7 +44,7 @@ class LinesPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     streams: list[StreamLines]
 
 
-def logs_frame(lines: Iterable[LogLine]) -> bytes:
+def make_logs_frame(lines: Iterable[LogLine]) -> bytes:
     """Return one frame with these lines. An empty project means that of the key."""
     return write_frame(FrameKind.LOGS, encode_lines(lines))
 
@@ -60,7 +60,7 @@ def encode_lines(lines: Iterable[LogLine]) -> bytes:
     return msgspec.json.encode(LinesPayload(list(streams.values())))
 
 
-def line_times(frame: Frame) -> list[int]:
+def read_line_times(frame: Frame) -> list[int]:
     """Return the times in ns of the lines of a frame that Jobmeter wrote.
 
     Empty for other kinds of frames and for damaged data.
@@ -68,7 +68,7 @@ def line_times(frame: Frame) -> list[int]:
     if frame.kind is not FrameKind.LOGS:
         return []
     try:
-        streams = msgspec.json.decode(unpacked(frame), type=LinesPayload).streams
+        streams = msgspec.json.decode(unpack(frame), type=LinesPayload).streams
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
     return [line.time_ns for stream in streams for line in stream.lines]

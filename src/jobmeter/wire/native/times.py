@@ -5,8 +5,8 @@ import sys
 from array import array
 
 from jobmeter.model.time import NS_PER_MS
-from jobmeter.wire.native.frame import Frame, FrameKind, read_frame, unpacked
-from jobmeter.wire.native.logs import line_times
+from jobmeter.wire.native.frame import Frame, FrameKind, read_frame, unpack
+from jobmeter.wire.native.logs import read_line_times
 
 _COUNTS = struct.Struct("<II")
 _SAMPLE = 16
@@ -26,8 +26,8 @@ def find_newest_time(body: bytes) -> int:
 
 def _find_newest(frame: Frame) -> int:
     if frame.kind is FrameKind.LOGS:
-        return max(line_times(frame), default=0) // NS_PER_MS
-    plain = unpacked(frame) if frame.kind is FrameKind.SAMPLES else b""
+        return max(read_line_times(frame), default=0) // NS_PER_MS
+    plain = unpack(frame) if frame.kind is FrameKind.SAMPLES else b""
     if not plain:
         return 0
     _, count = _COUNTS.unpack_from(plain)

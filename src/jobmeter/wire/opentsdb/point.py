@@ -51,7 +51,7 @@ class Column(NamedTuple):
     highest: float
 
 
-def column_of(metric: str, tags: Mapping[str, str], project: str | None) -> Column:
+def make_column(metric: str, tags: Mapping[str, str], project: str | None) -> Column:
     """Return the series of a metric and its tags. Raises RefusedError that names the invalid part."""
     if not metric:
         raise PointRefusedError("Metric name was empty", "name")
@@ -109,7 +109,7 @@ def _series(metric: str, tags: Mapping[str, str], project: str | None) -> Series
     )
 
 
-def time_of(value: object) -> int:
+def parse_time(value: object) -> int:
     """Convert a time in seconds or milliseconds, a number or its text, to milliseconds. Raises RefusedError.
 
     Seconds with three decimals (``1364410924.250``) are legal too.
@@ -135,7 +135,7 @@ def time_of(value: object) -> int:
     return moment
 
 
-def number_of(value: object) -> float:
+def parse_number(value: object) -> float:
     """Return the value as a number, from a number or its text. Raises RefusedError."""
     if isinstance(value, str):
         number = _parse_number(value)
@@ -199,11 +199,11 @@ class Points:
         """
         column = self._columns.get(key)
         if column is None:
-            column = column_of(metric, tags, self._project)
+            column = make_column(metric, tags, self._project)
             if len(self._columns) >= _MOST_CACHED:
                 self._columns.clear()
             self._columns[key] = column
-        moment, number = time_of(time), number_of(value)
+        moment, number = parse_time(time), parse_number(value)
         if not column.lowest <= number <= column.highest:
             raise PointRefusedError(
                 f"{metric} {number!r} is outside of [{column.lowest:g}, {column.highest:g}]: is its unit right?",

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.memory import Take, unlimited
-from jobmeter.wire.json_shape import shape_of
+from jobmeter.model.memory import Take, reserve_unlimited
+from jobmeter.wire.json_shape import count_json
 
 _DESCRIBED_BYTES = 256
 """Bytes of an answer for each rejected data point, beside the data point itself."""
@@ -43,7 +43,7 @@ _ARRAY = msgspec.json.Decoder(list[DataPoint])
 _ONE = msgspec.json.Decoder(DataPoint)
 
 
-def decode(body: bytes, most: int, take: Take = unlimited) -> Sequence[DataPoint]:
+def decode(body: bytes, most: int, take: Take = reserve_unlimited) -> Sequence[DataPoint]:
     """Return the data points of a body. ``take`` is called with the bytes that they need, before they are made.
 
     ``take`` may raise. Raises InvalidRequestError if the body is not JSON of data points, LimitExceededError for more
@@ -52,7 +52,7 @@ def decode(body: bytes, most: int, take: Take = unlimited) -> Sequence[DataPoint
     stripped = body.lstrip()
     if not stripped:
         raise InvalidRequestError("Missing request content", "body")
-    shape = shape_of(body)
+    shape = count_json(body)
     shape.check(1, most, "points")
     take(shape.read_bytes + shape.opened[1] * _DESCRIBED_BYTES)
     try:

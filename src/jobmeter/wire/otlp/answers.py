@@ -6,7 +6,7 @@ https://github.com/googleapis/googleapis/blob/master/google/rpc/error_details.pr
 
 import msgspec
 
-from jobmeter.wire.otlp.values import part
+from jobmeter.wire.otlp.values import encode_part
 from jobmeter.wire.protobuf import encode_varint
 
 _PARTIAL, _REJECTED, _MESSAGE = 0x0A, 0x08, 0x12
@@ -16,7 +16,7 @@ _DELAY, _SECONDS, _NANOS = 0x0A, 0x08, 0x10
 RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
 
-def response(rejected: int, message: str, *, json: bool, field: str = "rejectedDataPoints") -> bytes:
+def encode_response(rejected: int, message: str, *, json: bool, field: str = "rejectedDataPoints") -> bytes:
     """Return the answer to an accepted request; ``rejected`` counts its rejected data points.
 
     ``field`` names other items than data points. A message with ``rejected`` 0 is a warning. Without both the answer is
@@ -28,18 +28,18 @@ def response(rejected: int, message: str, *, json: bool, field: str = "rejectedD
     if not (rejected or message):
         return b""
     count = bytes((_REJECTED,)) + encode_varint(rejected) if rejected else b""
-    return part(_PARTIAL, count + part(_MESSAGE, message.encode()))
+    return encode_part(_PARTIAL, count + encode_part(_MESSAGE, message.encode()))
 
 
-def status(code: int, message: str, retry_after_ms: int | None = None, *, json: bool = False) -> bytes:
+def encode_status(code: int, message: str, retry_after_ms: int | None = None, *, json: bool = False) -> bytes:
     """Return a failure; ``code`` is a gRPC code, ``retry_after_ms`` the delay before the next attempt."""
     if json:
         found: dict[str, object] = {"code": code, "message": message}
         if retry_after_ms is not None:
             found["details"] = [{"@type": RETRY_INFO, "retryDelay": f"{retry_after_ms / 1000:g}s"}]
         return msgspec.json.encode(found)
-    details = b"" if retry_after_ms is None else part(_DETAILS, _retry_info(retry_after_ms))
-    return bytes((_CODE,)) + encode_varint(code) + part(_MESSAGE, message.encode()) + details
+    details = b"" if retry_after_ms is None else encode_part(_DETAILS, _retry_info(retry_after_ms))
+    return bytes((_CODE,)) + encode_varint(code) + encode_part(_MESSAGE, message.encode()) + details
 
 
 def _retry_info(after_ms: int) -> bytes:
@@ -47,4 +47,4 @@ def _retry_info(after_ms: int) -> bytes:
     delay = (bytes((_SECONDS,)) + encode_varint(seconds) if seconds else b"") + (
         bytes((_NANOS,)) + encode_varint(rest * 1_000_000) if rest else b""
     )
-    return part(_TYPE_URL, RETRY_INFO.encode()) + part(_VALUE, part(_DELAY, delay))
+    return encode_part(_TYPE_URL, RETRY_INFO.encode()) + encode_part(_VALUE, encode_part(_DELAY, delay))

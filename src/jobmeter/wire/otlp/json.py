@@ -15,7 +15,7 @@ import msgspec
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.wire.otlp import protobuf
 from jobmeter.wire.otlp.shapes import Shapes
-from jobmeter.wire.otlp.values import MOST_DEEP, part
+from jobmeter.wire.otlp.values import MOST_DEEP, encode_part
 from jobmeter.wire.otlp.written import WrittenTelemetry
 from jobmeter.wire.protobuf import encode_varint
 
@@ -31,12 +31,12 @@ _MOST_BYTES = 64 * 2**20
 MOST_OBJECTS = 2_000_000
 
 
-def text(tag: int) -> Write:
+def make_text_encoder(tag: int) -> Write:
     """Encode a text; an empty text is absent."""
-    return lambda value: part(tag, value.encode()) if value else b""
+    return lambda value: encode_part(tag, value.encode()) if value else b""
 
 
-def varint(tag: int) -> Write:
+def make_varint_encoder(tag: int) -> Write:
     """Encode a whole number or a truth value; 0 is absent."""
     head = bytes((tag,))
     return lambda value: head + encode_varint(value % 2**64) if value else b""
@@ -48,47 +48,47 @@ def encode_fixed(tag: int, form: str) -> Write:
     return lambda value: head + pack(value)
 
 
-def bits32(tag: int) -> Write:
+def make_bits32_encoder(tag: int) -> Write:
     """Encode the lowest 32 bits of a number, in fixed length."""
     head = encode_varint(tag)
     return lambda value: head + struct.pack("<I", value % 2**32)
 
 
-def packed(tag: int, form: str) -> Write:
+def make_packed_encoder(tag: int, form: str) -> Write:
     """Encode numbers of fixed length, packed."""
-    return lambda values: part(tag, struct.pack(f"<{len(values)}{form}", *values))
+    return lambda values: encode_part(tag, struct.pack(f"<{len(values)}{form}", *values))
 
 
-def identifier(tag: int) -> Write:
+def make_identifier_encoder(tag: int) -> Write:
     """Encode an id. An id of zeros is absent; invalid digits become an id that every reader rejects."""
 
     def write(digits: str) -> bytes:
         try:
-            return part(tag, unhexlify(digits)) if digits.strip("0") else b""
+            return encode_part(tag, unhexlify(digits)) if digits.strip("0") else b""
         except ValueError:
-            return part(tag, _NO_ID)
+            return encode_part(tag, _NO_ID)
 
     return write
 
 
-def message(tag: int) -> Write:
+def make_message_encoder(tag: int) -> Write:
     """Encode a message."""
-    return lambda sent: part(tag, encode(sent))
+    return lambda sent: encode_part(tag, encode(sent))
 
 
-def messages(tag: int) -> Write:
+def make_messages_encoder(tag: int) -> Write:
     """Encode messages, each as a field."""
-    return lambda sent: b"".join([part(tag, encode(one)) for one in sent])
+    return lambda sent: b"".join([encode_part(tag, encode(one)) for one in sent])
 
 
-def pairs(tag: int) -> Write:
+def make_pairs_encoder(tag: int) -> Write:
     """Encode attributes, each as a field."""
-    return lambda sent: b"".join([part(tag, _pair(one, 0)) for one in sent])
+    return lambda sent: b"".join([encode_part(tag, _pair(one, 0)) for one in sent])
 
 
 def attribute_value(tag: int) -> Write:
     """Encode an AnyValue."""
-    return lambda sent: part(tag, _encode_any(sent, 0))
+    return lambda sent: encode_part(tag, _encode_any(sent, 0))
 
 
 class OtlpMessage(msgspec.Struct, rename="camel", gc=False):
@@ -103,11 +103,11 @@ class AnyValue(OtlpMessage):
 
     array_value: "Values | None" = None
     kvlist_value: "KeyValues | None" = None
-    bytes_value: Annotated[bytes | None, lambda value: part(0x3A, value)] = None
+    bytes_value: Annotated[bytes | None, lambda value: encode_part(0x3A, value)] = None
     double_value: Annotated[float | None, encode_fixed(0x21, "d")] = None
     bool_value: Annotated[bool | None, lambda value: bytes((0x10, value))] = None
     int_value: Annotated[int | None, lambda value: b"\x18" + encode_varint(_bits(value))] = None
-    string_value: Annotated[str | None, lambda value: part(0x0A, value.encode())] = None
+    string_value: Annotated[str | None, lambda value: encode_part(0x0A, value.encode())] = None
 
 
 class Values(OtlpMessage):
@@ -132,15 +132,15 @@ class KeyValues(OtlpMessage):
 class OtlpResource(OtlpMessage):
     """A resource."""
 
-    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x0A)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x0A)] = None
 
 
 class OtlpScope(OtlpMessage):
     """An instrumentation scope."""
 
-    name: Annotated[str | None, text(0x0A)] = None
-    version: Annotated[str | None, text(0x12)] = None
-    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x1A)] = None
+    name: Annotated[str | None, make_text_encoder(0x0A)] = None
+    version: Annotated[str | None, make_text_encoder(0x12)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x1A)] = None
 
 
 class _NumberPoint(OtlpMessage):
@@ -148,18 +148,18 @@ class _NumberPoint(OtlpMessage):
     time_unix_nano: Annotated[int | None, encode_fixed(0x19, "Q")] = None
     as_double: Annotated[float | None, encode_fixed(0x21, "d")] = None
     as_int: Annotated[int | None, encode_fixed(0x31, "q")] = None
-    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x3A)] = None
-    flags: Annotated[int | None, varint(0x40)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x3A)] = None
+    flags: Annotated[int | None, make_varint_encoder(0x40)] = None
 
 
 class _HistogramPoint(OtlpMessage):
     time_unix_nano: Annotated[int | None, encode_fixed(0x19, "Q")] = None
     count: Annotated[int | None, encode_fixed(0x21, "Q")] = None
     sum: Annotated[float | None, encode_fixed(0x29, "d")] = None
-    bucket_counts: Annotated[list[int] | None, packed(0x32, "Q")] = None
-    explicit_bounds: Annotated[list[float] | None, packed(0x3A, "d")] = None
-    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x4A)] = None
-    flags: Annotated[int | None, varint(0x50)] = None
+    bucket_counts: Annotated[list[int] | None, make_packed_encoder(0x32, "Q")] = None
+    explicit_bounds: Annotated[list[float] | None, make_packed_encoder(0x3A, "d")] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x4A)] = None
+    flags: Annotated[int | None, make_varint_encoder(0x50)] = None
 
 
 class _Quantile(OtlpMessage):
@@ -171,39 +171,39 @@ class _SummaryPoint(OtlpMessage):
     time_unix_nano: Annotated[int | None, encode_fixed(0x19, "Q")] = None
     count: Annotated[int | None, encode_fixed(0x21, "Q")] = None
     sum: Annotated[float | None, encode_fixed(0x29, "d")] = None
-    quantile_values: Annotated[list[_Quantile] | None, messages(0x32)] = None
-    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x3A)] = None
-    flags: Annotated[int | None, varint(0x40)] = None
+    quantile_values: Annotated[list[_Quantile] | None, make_messages_encoder(0x32)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x3A)] = None
+    flags: Annotated[int | None, make_varint_encoder(0x40)] = None
 
 
 class _Points(OtlpMessage, Generic[P]):
-    data_points: Annotated[list[P] | None, messages(0x0A)] = None
-    aggregation_temporality: Annotated[int | None, varint(0x10)] = None
-    is_monotonic: Annotated[bool | None, varint(0x18)] = None
+    data_points: Annotated[list[P] | None, make_messages_encoder(0x0A)] = None
+    aggregation_temporality: Annotated[int | None, make_varint_encoder(0x10)] = None
+    is_monotonic: Annotated[bool | None, make_varint_encoder(0x18)] = None
 
 
 class _Metric(OtlpMessage):
-    name: Annotated[str | None, text(0x0A)] = None
-    unit: Annotated[str | None, text(0x1A)] = None
-    gauge: Annotated[_Points[_NumberPoint] | None, message(0x2A)] = None
-    sum: Annotated[_Points[_NumberPoint] | None, message(0x3A)] = None
-    histogram: Annotated[_Points[_HistogramPoint] | None, message(0x4A)] = None
-    exponential_histogram: Annotated[_Points[OtlpMessage] | None, message(0x52)] = None
-    summary: Annotated[_Points[_SummaryPoint] | None, message(0x5A)] = None
+    name: Annotated[str | None, make_text_encoder(0x0A)] = None
+    unit: Annotated[str | None, make_text_encoder(0x1A)] = None
+    gauge: Annotated[_Points[_NumberPoint] | None, make_message_encoder(0x2A)] = None
+    sum: Annotated[_Points[_NumberPoint] | None, make_message_encoder(0x3A)] = None
+    histogram: Annotated[_Points[_HistogramPoint] | None, make_message_encoder(0x4A)] = None
+    exponential_histogram: Annotated[_Points[OtlpMessage] | None, make_message_encoder(0x52)] = None
+    summary: Annotated[_Points[_SummaryPoint] | None, make_message_encoder(0x5A)] = None
 
 
 class _ScopeMetrics(OtlpMessage):
-    scope: Annotated[OtlpScope | None, message(0x0A)] = None
-    metrics: Annotated[list[_Metric] | None, messages(0x12)] = None
+    scope: Annotated[OtlpScope | None, make_message_encoder(0x0A)] = None
+    metrics: Annotated[list[_Metric] | None, make_messages_encoder(0x12)] = None
 
 
 class _ResourceMetrics(OtlpMessage):
-    resource: Annotated[OtlpResource | None, message(0x0A)] = None
-    scope_metrics: Annotated[list[_ScopeMetrics] | None, messages(0x12)] = None
+    resource: Annotated[OtlpResource | None, make_message_encoder(0x0A)] = None
+    scope_metrics: Annotated[list[_ScopeMetrics] | None, make_messages_encoder(0x12)] = None
 
 
 class _Request(OtlpMessage):
-    resource_metrics: Annotated[list[_ResourceMetrics] | None, messages(0x0A)] = None
+    resource_metrics: Annotated[list[_ResourceMetrics] | None, make_messages_encoder(0x0A)] = None
 
 
 def decode(data: bytes, shapes: Shapes | None = None) -> WrittenTelemetry:
@@ -248,7 +248,9 @@ def _fields(shape: type[OtlpMessage]) -> list[tuple[str, str, Write]]:
 
 
 def _pair(pair: OtlpKeyValue, deep: int) -> bytes:
-    return (part(_KEY, pair.key.encode()) if pair.key else b"") + part(_VALUE, _encode_any(pair.value, deep))
+    return (encode_part(_KEY, pair.key.encode()) if pair.key else b"") + encode_part(
+        _VALUE, _encode_any(pair.value, deep)
+    )
 
 
 def _encode_any(value: AnyValue | None, deep: int) -> bytes:
@@ -256,11 +258,13 @@ def _encode_any(value: AnyValue | None, deep: int) -> bytes:
     if value is None or deep > MOST_DEEP:
         return b""
     if value.array_value is not None:
-        return part(
-            _ARRAY, b"".join([part(_ITEM, _encode_any(one, deep + 1)) for one in value.array_value.values or ()])
+        return encode_part(
+            _ARRAY, b"".join([encode_part(_ITEM, _encode_any(one, deep + 1)) for one in value.array_value.values or ()])
         )
     if value.kvlist_value is not None:
-        return part(_MAP, b"".join([part(_ITEM, _pair(one, deep + 1)) for one in value.kvlist_value.values or ()]))
+        return encode_part(
+            _MAP, b"".join([encode_part(_ITEM, _pair(one, deep + 1)) for one in value.kvlist_value.values or ()])
+        )
     return encode(value)
 
 

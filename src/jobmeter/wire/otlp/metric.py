@@ -28,7 +28,7 @@ class MetricPoint(msgspec.Struct, frozen=True):
     sum: float | None
 
 
-def refusal(temporality: int) -> str:
+def find_refusal(temporality: int) -> str:
     """Return the reason to reject a sum or a histogram of that temporality; empty if there is no reason.
 
     Deltas (changes since the last export) are not stored: a repeated or lost delta would make every later total wrong.
@@ -36,7 +36,7 @@ def refusal(temporality: int) -> str:
     return "" if temporality == CUMULATIVE else "delta" if temporality == _DELTA else "temporality"
 
 
-def number(into: Builder, header: WrittenHeader, own: bytes, time_ns: int, flags: int, value: float | None) -> None:
+def add_number(into: Builder, header: WrittenHeader, own: bytes, time_ns: int, flags: int, value: float | None) -> None:
     """Add a data point of a gauge or a sum."""
     if flags & NO_VALUE:
         into.stale += 1
@@ -46,7 +46,9 @@ def number(into: Builder, header: WrittenHeader, own: bytes, time_ns: int, flags
         into.add_head(header, own, time_ns, value)
 
 
-def histogram(into: Builder, named: Named, point: MetricPoint, counts: Sequence[int], bounds: Sequence[float]) -> None:
+def add_histogram(
+    into: Builder, named: Named, point: MetricPoint, counts: Sequence[int], bounds: Sequence[float]
+) -> None:
     """Add a data point of a histogram with explicit bounds: ``_count``, ``_sum``, and ``_bucket`` with ``le``."""
     if point.flags & NO_VALUE:
         into.stale += 1
@@ -64,7 +66,7 @@ def histogram(into: Builder, named: Named, point: MetricPoint, counts: Sequence[
     _add_bucket(into, named, point, ("le", "+Inf"), point.count)
 
 
-def summary(into: Builder, named: Named, point: MetricPoint, quantiles: Sequence[tuple[float, float]]) -> None:
+def add_summary(into: Builder, named: Named, point: MetricPoint, quantiles: Sequence[tuple[float, float]]) -> None:
     """Add a data point of a summary: ``_count``, ``_sum``, and the quantiles under the metric's own name."""
     if point.flags & NO_VALUE:
         into.stale += 1

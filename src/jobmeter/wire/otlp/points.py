@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.wire.otlp.values import attributes, text_of, utf8
-from jobmeter.wire.protobuf import fields, make_damage_error, varint
+from jobmeter.wire.otlp.values import convert_text, decode_text, parse_attributes
+from jobmeter.wire.protobuf import iterate_fields, make_damage_error, read_varint
 
 MOST_POINTS = 10_000
 """Most data points of a request."""
@@ -67,18 +67,18 @@ def _read_protobuf(data: bytes) -> Iterator[MetricNumber | None]:
 
 
 def _parts(data: bytes, at: int, end: int, wanted: int) -> Iterator[tuple[int, int]]:
-    return ((content, stop) for tag, _, content, stop in fields(data, at, end) if tag == wanted)
+    return ((content, stop) for tag, _, content, stop in iterate_fields(data, at, end) if tag == wanted)
 
 
 def _metric(data: bytes, at: int, end: int) -> Iterator[MetricNumber | None]:
     name, bodies = "", []
-    for tag, _, content, stop in fields(data, at, end):
+    for tag, _, content, stop in iterate_fields(data, at, end):
         if tag == _NAME:
-            name = utf8(data[content:stop], "body")
+            name = decode_text(data[content:stop], "body")
         elif tag in {_GAUGE, _SUM, _HISTOGRAM} or tag in _OTHERS:
             bodies.append((tag, content, stop))
     for kind, content, stop in bodies:
-        temporality = [varint(data, at, end)[0] for at, end in _parts(data, content, stop, _TEMPORALITY)]
+        temporality = [read_varint(data, at, end)[0] for at, end in _parts(data, content, stop, _TEMPORALITY)]
         storable = kind == _GAUGE or (kind in {_SUM, _HISTOGRAM} and temporality[-1:] == [CUMULATIVE])
         for point in _parts(data, content, stop, _FIRST):
             if not storable:
@@ -92,7 +92,7 @@ def _metric(data: bytes, at: int, end: int) -> Iterator[MetricNumber | None]:
 def _number(name: str, point: bytes) -> MetricNumber | None:
     time_ns = flags = 0
     value: float | None = None
-    for tag, _, content, stop in fields(point, 0, len(point)):
+    for tag, _, content, stop in iterate_fields(point, 0, len(point)):
         if tag == _TIME:
             (time_ns,) = _UNSIGNED.unpack_from(point, content)
         elif tag == _AS_DOUBLE:
@@ -100,16 +100,16 @@ def _number(name: str, point: bytes) -> MetricNumber | None:
         elif tag == _AS_INT:
             value = float(_SIGNED.unpack_from(point, content)[0])
         elif tag == _FLAGS:
-            flags, _ = varint(point, content, stop)
+            flags, _ = read_varint(point, content, stop)
     if value is None or flags & _NO_VALUE:
         return None
-    return MetricNumber(name, time_ns, value, attributes(point, _ATTRIBUTES))
+    return MetricNumber(name, time_ns, value, parse_attributes(point, _ATTRIBUTES))
 
 
 def _histogram(name: str, point: bytes) -> Iterator[MetricNumber | None]:
     time_ns = count = flags = 0
     total: float | None = None
-    for tag, _, content, stop in fields(point, 0, len(point)):
+    for tag, _, content, stop in iterate_fields(point, 0, len(point)):
         if tag == _TIME:
             (time_ns,) = _UNSIGNED.unpack_from(point, content)
         elif tag == _COUNT:
@@ -117,11 +117,11 @@ def _histogram(name: str, point: bytes) -> Iterator[MetricNumber | None]:
         elif tag == _TOTAL:
             (total,) = _DOUBLE.unpack_from(point, content)
         elif tag == _HISTOGRAM_FLAGS:
-            flags, _ = varint(point, content, stop)
+            flags, _ = read_varint(point, content, stop)
     if flags & _NO_VALUE:
         yield None
         return
-    own = attributes(point, _HISTOGRAM_ATTRIBUTES)
+    own = parse_attributes(point, _HISTOGRAM_ATTRIBUTES)
     yield MetricNumber(f"{name}_count", time_ns, float(count), own)
     if total is not None:
         yield MetricNumber(f"{name}_sum", time_ns, total, own)
@@ -167,5 +167,5 @@ def _attributes_of_json(point: dict[str, Any]) -> dict[str, str]:
     found = {}
     for pair in (point.get("attributes") or ())[:128]:
         value = next(iter((pair.get("value") or {"": None}).values()), None)
-        found[str(pair.get("key") or "")] = text_of(value)
+        found[str(pair.get("key") or "")] = convert_text(value)
     return {key: text for key, text in found.items() if text}

@@ -10,7 +10,7 @@ from jobmeter.kernel.otlp import ScannedRow, ScannedTelemetry, scan
 from jobmeter.wire.otlp import metric
 from jobmeter.wire.otlp.metric import MetricPoint
 from jobmeter.wire.otlp.shapes import LEAST, RequestShape, Shapes
-from jobmeter.wire.otlp.values import part
+from jobmeter.wire.otlp.values import encode_part
 from jobmeter.wire.otlp.written import (
     AS_DOUBLE,
     AS_INT,
@@ -25,7 +25,7 @@ from jobmeter.wire.otlp.written import (
     WrittenOwner,
     WrittenTelemetry,
 )
-from jobmeter.wire.protobuf import Field, fields, make_damage_error, varint
+from jobmeter.wire.protobuf import Field, iterate_fields, make_damage_error, read_varint
 
 _FIXED = struct.Struct("<Q")
 _DOUBLE = struct.Struct("<d")
@@ -56,12 +56,12 @@ def decode(data: bytes, shapes: Shapes | None = None) -> WrittenTelemetry:
     walk = _Walk(data, shapes.numbers)
     scanned = scan(data, MOST_PARTS, MOST_OWN)
     if scanned is None:
-        walk.request()
+        walk.read_request()
         return walk.into.finish()
     lasting = len(scanned.own) >= LEAST and scanned.plain
     shape = shapes.get(scanned.shape) if lasting else None
     if shape is None:
-        walk.scanned(scanned)
+        walk.read_scanned(scanned)
         if not lasting:
             return walk.into.finish()
         shape = RequestShape.from_request(walk.into)
@@ -76,13 +76,13 @@ class _Walk:
         self.into = Builder(data, numbers)
         self._data = data
 
-    def request(self) -> None:
+    def read_request(self) -> None:
         """Read the whole request."""
         for tag, _, at, end in self._read_fields(0, len(self._data)):
             if tag == _FIRST:
                 self._read_resource(at, end)
 
-    def scanned(self, found: ScannedTelemetry) -> None:
+    def read_scanned(self, found: ScannedTelemetry) -> None:
         """Read the whole request from the result of the compiled scan."""
         data = self._data
         resources: dict[Span, tuple[bytes, bytes]] = {}
@@ -108,7 +108,7 @@ class _Walk:
         """Add a gauge or a sum whose data points all have the usual form."""
         into, data = self.into, self._data
         summed = row.kind == _SUM
-        reason = metric.refusal(row.temporality) if summed else ""
+        reason = metric.find_refusal(row.temporality) if summed else ""
         if reason:
             into.refuse(reason, row.points)
             return
@@ -121,7 +121,7 @@ class _Walk:
         keys.extend([prefix + data[begin:stop] for begin, stop in zip(begins, stops, strict=True)])
 
     def _read_fields(self, at: int, end: int) -> Iterator[Field]:
-        for one in fields(self._data, at, end):
+        for one in iterate_fields(self._data, at, end):
             self.into.count()
             yield one
 
@@ -165,24 +165,24 @@ class _Walk:
         """Return the spans of the data points, the aggregation temporality, and True for a monotonic sum."""
         data, found, temporality, monotonic = self._data, [], 0, False
         for begin, end in spans:
-            for tag, _, content, stop in fields(data, begin, end):
+            for tag, _, content, stop in iterate_fields(data, begin, end):
                 if tag == _DATA_POINT:
                     found.append((content, stop))
                 elif tag == _TEMPORALITY:
-                    temporality, _ = varint(data, content, stop)
+                    temporality, _ = read_varint(data, content, stop)
                 elif tag == _MONOTONIC:
-                    monotonic = varint(data, content, stop)[0] != 0
+                    monotonic = read_varint(data, content, stop)[0] != 0
         self.into.count(len(found))
         return found, temporality, monotonic
 
-    def gauge(self, named: Named, spans: Sequence[Span]) -> None:
+    def add_gauge(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a gauge."""
         self._read_numbers(self.into.find_header(named, WrittenKind.GAUGE), self._find_points(spans)[0])
 
     def sum(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a sum: a counter if it is monotonic."""
         points, temporality, monotonic = self._find_points(spans)
-        reason = metric.refusal(temporality)
+        reason = metric.find_refusal(temporality)
         if reason:
             self.into.refuse(reason, len(points))
         else:
@@ -190,10 +190,10 @@ class _Walk:
                 self.into.find_header(named, WrittenKind.COUNTER if monotonic else WrittenKind.GAUGE), points
             )
 
-    def histogram(self, named: Named, spans: Sequence[Span]) -> None:
+    def add_histogram(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a histogram with explicit bounds."""
         points, temporality, _ = self._find_points(spans)
-        reason = metric.refusal(temporality)
+        reason = metric.find_refusal(temporality)
         if reason:
             self.into.refuse(reason, len(points))
             return
@@ -201,26 +201,26 @@ class _Walk:
             point, values = self._read_point(at, end, _HISTOGRAM_ATTRIBUTES, _HISTOGRAM_FLAGS)
             counts = [value for (value,) in _FIXED.iter_unpack(values.get(_COUNTS, b""))]
             bounds = [value for (value,) in _DOUBLE.iter_unpack(values.get(_BOUNDS, b""))]
-            metric.histogram(self.into, named, point, counts, bounds)
+            metric.add_histogram(self.into, named, point, counts, bounds)
 
-    def exponential(self, named: Named, spans: Sequence[Span]) -> None:  # noqa: ARG002 - as the others
+    def reject_exponential(self, named: Named, spans: Sequence[Span]) -> None:  # noqa: ARG002 - as the others
         """Reject an exponential histogram."""
         self.into.refuse("exponential-histogram", len(self._find_points(spans)[0]))
 
-    def summary(self, named: Named, spans: Sequence[Span]) -> None:
+    def add_summary(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a summary."""
         for at, end in self._find_points(spans)[0]:
             point, _ = self._read_point(at, end, ATTRIBUTES, _FLAGS)
             quantiles = [
                 self._read_quantile(begin, stop)
-                for tag, _, begin, stop in fields(self._data, at, end)
+                for tag, _, begin, stop in iterate_fields(self._data, at, end)
                 if tag == _QUANTILES
             ]
-            metric.summary(self.into, named, point, quantiles)
+            metric.add_summary(self.into, named, point, quantiles)
 
     def _read_quantile(self, at: int, end: int) -> tuple[float, float]:
         found = {_QUANTILE: 0.0, _QUANTILE_VALUE: 0.0}
-        for tag, _, content, _ in fields(self._data, at, end):
+        for tag, _, content, _ in iterate_fields(self._data, at, end):
             if tag in found:
                 (found[tag],) = _DOUBLE.unpack_from(self._data, content)
         return found[_QUANTILE], found[_QUANTILE_VALUE]
@@ -233,7 +233,7 @@ class _Walk:
         packed: dict[int, list[bytes]] = {}
         for tag, _, content, stop in self._read_fields(at, end):
             if tag == attributes:
-                own.append(part(ATTRIBUTES, data[content:stop]))
+                own.append(encode_part(ATTRIBUTES, data[content:stop]))
             elif tag == _TIME:
                 (time_ns,) = _FIXED.unpack_from(data, content)
             elif tag == _COUNT:
@@ -241,7 +241,7 @@ class _Walk:
             elif tag == _TOTAL:
                 (total,) = _DOUBLE.unpack_from(data, content)
             elif tag == flagged:
-                flags, _ = varint(data, content, stop)
+                flags, _ = read_varint(data, content, stop)
             elif tag in _PACKED:
                 packed.setdefault(_PACKED[tag], []).append(_eights(data[content:stop], tag, attributes))
         point = MetricPoint(b"".join(own), time_ns, flags, count, total)
@@ -270,7 +270,7 @@ class _Walk:
         value: float | None = None
         for tag, _, content, stop in self._read_fields(at, end):
             if tag == ATTRIBUTES:
-                own.append(part(ATTRIBUTES, data[content:stop]))
+                own.append(encode_part(ATTRIBUTES, data[content:stop]))
             elif tag == _TIME:
                 (time_ns,) = _FIXED.unpack_from(data, content)
             elif tag == AS_DOUBLE:
@@ -278,8 +278,8 @@ class _Walk:
             elif tag == AS_INT:
                 value = float(_WHOLE.unpack_from(data, content)[0])
             elif tag == _FLAGS:
-                flags, _ = varint(data, content, stop)
-        metric.number(self.into, header, b"".join(own), time_ns, flags, value)
+                flags, _ = read_varint(data, content, stop)
+        metric.add_number(self.into, header, b"".join(own), time_ns, flags, value)
 
 
 def _find_usual_attributes(data: bytes, begin: int, end: int) -> int:
@@ -306,9 +306,9 @@ def _eights(content: bytes, tag: int, attributes: int) -> bytes:
 
 _PACKED = {_COUNTS: _COUNTS, _COUNT_ALONE: _COUNTS, _BOUNDS: _BOUNDS, _BOUND_ALONE: _BOUNDS}
 _READERS: dict[int, Callable[[_Walk, Named, Sequence[Span]], None]] = {
-    _GAUGE: _Walk.gauge,
+    _GAUGE: _Walk.add_gauge,
     _SUM: _Walk.sum,
-    _HISTOGRAM: _Walk.histogram,
-    _EXPONENTIAL: _Walk.exponential,
-    _SUMMARY: _Walk.summary,
+    _HISTOGRAM: _Walk.add_histogram,
+    _EXPONENTIAL: _Walk.reject_exponential,
+    _SUMMARY: _Walk.add_summary,
 }

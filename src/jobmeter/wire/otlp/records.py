@@ -9,7 +9,7 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.span import Attributes, SpanScope
-from jobmeter.wire.otlp.telemetry import Sent, TelemetryFields, TelemetryRefusedError, collect, scopes, to_plain
+from jobmeter.wire.otlp.telemetry import Sent, TelemetryFields, TelemetryRefusedError, collect, list_scopes, simplify
 from jobmeter.wire.otlp.values import read_any_value
 
 _TIME, _NUMBER, _TEXT, _BODY, _ATTRIBUTES = 0x09, 0x10, 0x1A, 0x2A, 0x32
@@ -35,10 +35,10 @@ class OtlpRecord(msgspec.Struct, frozen=True, kw_only=True):
 def decode(data: bytes, most: int) -> Sent[OtlpRecord]:
     """Return the records of a request, at most ``most``. Raises as ``jobmeter.wire.otlp.spans.decode``."""
     sent: Sent[OtlpRecord] = Sent(most)
-    return collect(sent, scopes(data, sent), record, repeated=False)
+    return collect(sent, list_scopes(data, sent), parse_record, repeated=False)
 
 
-def record(data: bytes, resource: Attributes, scope: SpanScope) -> OtlpRecord:  # noqa: ARG001 - as of spans
+def parse_record(data: bytes, resource: Attributes, scope: SpanScope) -> OtlpRecord:  # noqa: ARG001 - as of spans
     """Parse the message of a record. Raises RefusedError."""
     found = TelemetryFields(data)
     return OtlpRecord(
@@ -55,7 +55,7 @@ def record(data: bytes, resource: Attributes, scope: SpanScope) -> OtlpRecord:  
 
 def _body(message: bytes) -> Any:  # noqa: ANN401 - any value of JSON
     try:
-        return to_plain(read_any_value(message, 0, len(message)))
+        return simplify(read_any_value(message, 0, len(message)))
     except InvalidRequestError as error:
         if error.field == "body":
             raise

@@ -6,7 +6,7 @@ https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentelemetry/pr
 from typing import TypeVar
 
 from jobmeter.model.span import KINDS, STATUSES, Attributes, Span, SpanEvent, SpanLink, SpanScope
-from jobmeter.wire.otlp.telemetry import Sent, TelemetryFields, TelemetryRefusedError, check_many, collect, scopes
+from jobmeter.wire.otlp.telemetry import Sent, TelemetryFields, TelemetryRefusedError, check_many, collect, list_scopes
 
 T = TypeVar("T")
 
@@ -25,10 +25,10 @@ def decode(data: bytes, most: int) -> Sent[Span]:
     Raises InvalidRequestError (field ``body``) for any other message, LimitExceededError for too much content.
     """
     sent: Sent[Span] = Sent(most)
-    return collect(sent, scopes(data, sent), span, repeated=True)
+    return collect(sent, list_scopes(data, sent), parse_span, repeated=True)
 
 
-def span(data: bytes, resource: Attributes, scope: SpanScope) -> Span:
+def parse_span(data: bytes, resource: Attributes, scope: SpanScope) -> Span:
     """Parse the message of a span. Raises RefusedError."""
     found = TelemetryFields(data)
     status, events, links = (

@@ -10,8 +10,8 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.span import MOST_BYTES, MOST_PARTS, Attributes, SpanScope
-from jobmeter.wire.otlp.values import pair, utf8
-from jobmeter.wire.protobuf import fields, varint
+from jobmeter.wire.otlp.values import decode_text, parse_pair
+from jobmeter.wire.protobuf import iterate_fields, read_varint
 
 T = TypeVar("T")
 
@@ -92,14 +92,14 @@ def check_many(count: int) -> None:
         raise TelemetryRefusedError("too-many-parts")
 
 
-def to_plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+def simplify(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
     """Return the value in a form that JSON can hold: a number that is not finite becomes a text."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, list):
-        return [to_plain(one) for one in value]
+        return [simplify(one) for one in value]
     if isinstance(value, dict):
-        return {key: to_plain(one) for key, one in value.items()}
+        return {key: simplify(one) for key, one in value.items()}
     return value
 
 
@@ -110,7 +110,7 @@ class TelemetryFields:
         """Raises InvalidRequestError (field ``body``), or RefusedError for too many fields."""
         self._data = data
         self._places: dict[int, list[Span]] = {}
-        for number, (tag, _, content, stop) in enumerate(fields(data, 0, len(data))):
+        for number, (tag, _, content, stop) in enumerate(iterate_fields(data, 0, len(data))):
             if number >= _MOST_FIELDS:
                 raise TelemetryRefusedError("too-many-parts")
             self._places.setdefault(tag, []).append((content, stop))
@@ -124,11 +124,11 @@ class TelemetryFields:
 
     def read_text(self, tag: int) -> str:
         """Return the text of a field."""
-        return utf8(self.read_content(tag), "body")
+        return decode_text(self.read_content(tag), "body")
 
     def count(self, tag: int) -> int:
         """Return the whole number of a varint field, truncated to 32 bits."""
-        return varint(self._data, *self._places[tag][-1])[0] & 0xFFFF_FFFF if tag in self._places else 0
+        return read_varint(self._data, *self._places[tag][-1])[0] & 0xFFFF_FFFF if tag in self._places else 0
 
     def read_fixed(self, tag: int) -> int:
         """Return the whole number of a field of fixed length."""
@@ -147,8 +147,8 @@ class TelemetryFields:
         found: dict[str, Any] = {}
         try:
             for at, end in self._places.get(tag, ()):
-                key, value = pair(self._data, at, end)
-                found[key] = to_plain(value)
+                key, value = parse_pair(self._data, at, end)
+                found[key] = simplify(value)
         except InvalidRequestError as error:
             if error.field == "body":
                 raise
@@ -161,7 +161,7 @@ _ATTRIBUTES, _NAME, _VERSION, _SCOPE_ATTRIBUTES = 0x0A, 0x0A, 0x12, 0x1A
 _FIRST, _SECOND = 0x0A, 0x12
 
 
-def scopes(data: bytes, sent: Sent[Any]) -> Iterator[Scoped]:
+def list_scopes(data: bytes, sent: Sent[Any]) -> Iterator[Scoped]:
     """Yield the scopes of a request in protocol buffers; each counts as an item of ``sent``.
 
     Requests of spans and of log records have the same form.
@@ -207,7 +207,7 @@ def collect(sent: Sent[T], scopes: Iterable[Scoped], make: Make[T], *, repeated:
 def _places(data: bytes, at: int, end: int, sent: Sent[Any]) -> tuple[list[Span], list[Span]]:
     """Return the spans of the fields 1 and 2 of a message."""
     first, second = list[Span](), list[Span]()
-    for number, (tag, _, content, stop) in enumerate(fields(data, at, end)):
+    for number, (tag, _, content, stop) in enumerate(iterate_fields(data, at, end)):
         sent.check(number)
         if tag == _FIRST:
             first.append((content, stop))

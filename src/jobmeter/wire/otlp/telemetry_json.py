@@ -13,72 +13,72 @@ from jobmeter.wire.otlp.json import (
     OtlpResource,
     OtlpScope,
     attribute_value,
-    bits32,
     encode,
     encode_fixed,
-    identifier,
-    message,
-    messages,
-    pairs,
+    make_bits32_encoder,
+    make_identifier_encoder,
+    make_message_encoder,
+    make_messages_encoder,
+    make_pairs_encoder,
+    make_text_encoder,
+    make_varint_encoder,
     read,
-    text,
-    varint,
 )
-from jobmeter.wire.otlp.records import OtlpRecord, record
-from jobmeter.wire.otlp.spans import span
+from jobmeter.wire.otlp.records import OtlpRecord, parse_record
+from jobmeter.wire.otlp.spans import parse_span
 from jobmeter.wire.otlp.telemetry import Scoped, Sent, collect
 
 
 class _Event(OtlpMessage):
     time_unix_nano: Annotated[int | None, encode_fixed(0x09, "Q")] = None
-    name: Annotated[str | None, text(0x12)] = None
-    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x1A)] = None
-    dropped_attributes_count: Annotated[int | None, varint(0x20)] = None
+    name: Annotated[str | None, make_text_encoder(0x12)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x1A)] = None
+    dropped_attributes_count: Annotated[int | None, make_varint_encoder(0x20)] = None
 
 
 class _Link(OtlpMessage):
-    trace_id: Annotated[str | None, identifier(0x0A)] = None
-    span_id: Annotated[str | None, identifier(0x12)] = None
-    trace_state: Annotated[str | None, text(0x1A)] = None
-    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x22)] = None
-    dropped_attributes_count: Annotated[int | None, varint(0x28)] = None
-    flags: Annotated[int | None, bits32(0x35)] = None
+    trace_id: Annotated[str | None, make_identifier_encoder(0x0A)] = None
+    span_id: Annotated[str | None, make_identifier_encoder(0x12)] = None
+    trace_state: Annotated[str | None, make_text_encoder(0x1A)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x22)] = None
+    dropped_attributes_count: Annotated[int | None, make_varint_encoder(0x28)] = None
+    flags: Annotated[int | None, make_bits32_encoder(0x35)] = None
 
 
 class _Status(OtlpMessage):
-    message: Annotated[str | None, text(0x12)] = None
-    code: Annotated[int | None, varint(0x18)] = None
+    message: Annotated[str | None, make_text_encoder(0x12)] = None
+    code: Annotated[int | None, make_varint_encoder(0x18)] = None
 
 
 class _Span(OtlpMessage):
-    trace_id: Annotated[str | None, identifier(0x0A)] = None
-    span_id: Annotated[str | None, identifier(0x12)] = None
-    trace_state: Annotated[str | None, text(0x1A)] = None
-    parent_span_id: Annotated[str | None, identifier(0x22)] = None
-    name: Annotated[str | None, text(0x2A)] = None
-    kind: Annotated[int | None, varint(0x30)] = None
+    trace_id: Annotated[str | None, make_identifier_encoder(0x0A)] = None
+    span_id: Annotated[str | None, make_identifier_encoder(0x12)] = None
+    trace_state: Annotated[str | None, make_text_encoder(0x1A)] = None
+    parent_span_id: Annotated[str | None, make_identifier_encoder(0x22)] = None
+    name: Annotated[str | None, make_text_encoder(0x2A)] = None
+    kind: Annotated[int | None, make_varint_encoder(0x30)] = None
     start_time_unix_nano: Annotated[int | None, encode_fixed(0x39, "Q")] = None
     end_time_unix_nano: Annotated[int | None, encode_fixed(0x41, "Q")] = None
-    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x4A)] = None
-    dropped_attributes_count: Annotated[int | None, varint(0x50)] = None
-    events: Annotated[list[_Event] | None, messages(0x5A)] = None
-    dropped_events_count: Annotated[int | None, varint(0x60)] = None
-    links: Annotated[list[_Link] | None, messages(0x6A)] = None
-    dropped_links_count: Annotated[int | None, varint(0x70)] = None
-    status: Annotated[_Status | None, message(0x7A)] = None
-    flags: Annotated[int | None, bits32(0x85)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x4A)] = None
+    dropped_attributes_count: Annotated[int | None, make_varint_encoder(0x50)] = None
+    events: Annotated[list[_Event] | None, make_messages_encoder(0x5A)] = None
+    dropped_events_count: Annotated[int | None, make_varint_encoder(0x60)] = None
+    links: Annotated[list[_Link] | None, make_messages_encoder(0x6A)] = None
+    dropped_links_count: Annotated[int | None, make_varint_encoder(0x70)] = None
+    status: Annotated[_Status | None, make_message_encoder(0x7A)] = None
+    flags: Annotated[int | None, make_bits32_encoder(0x85)] = None
 
 
 class _Record(OtlpMessage):
     time_unix_nano: Annotated[int | None, encode_fixed(0x09, "Q")] = None
     observed_time_unix_nano: Annotated[int | None, encode_fixed(0x59, "Q")] = None
-    severity_number: Annotated[int | None, varint(0x10)] = None
-    severity_text: Annotated[str | None, text(0x1A)] = None
+    severity_number: Annotated[int | None, make_varint_encoder(0x10)] = None
+    severity_text: Annotated[str | None, make_text_encoder(0x1A)] = None
     body: Annotated[AnyValue | None, attribute_value(0x2A)] = None
-    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x32)] = None
-    trace_id: Annotated[str | None, identifier(0x4A)] = None
-    span_id: Annotated[str | None, identifier(0x52)] = None
-    event_name: Annotated[str | None, text(0x62)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x32)] = None
+    trace_id: Annotated[str | None, make_identifier_encoder(0x4A)] = None
+    span_id: Annotated[str | None, make_identifier_encoder(0x52)] = None
+    event_name: Annotated[str | None, make_text_encoder(0x62)] = None
 
 
 class _ScopeItems(OtlpMessage):
@@ -119,7 +119,7 @@ def decode_spans(data: bytes, most: int) -> Sent[Span]:
     sent: Sent[Span] = Sent(most)
     parts = read(data, _Request).resource_spans or ()
     scopes = [(part, scope, scope.spans or ()) for part in parts for scope in part.scope_spans or ()]
-    return collect(sent, _scopes(sent, scopes, _Span), span, repeated=True)
+    return collect(sent, _scopes(sent, scopes, _Span), parse_span, repeated=True)
 
 
 def decode_records(data: bytes, most: int) -> Sent[OtlpRecord]:
@@ -127,7 +127,7 @@ def decode_records(data: bytes, most: int) -> Sent[OtlpRecord]:
     sent: Sent[OtlpRecord] = Sent(most)
     parts = read(data, _Request).resource_logs or ()
     scopes = [(part, scope, scope.log_records or ()) for part in parts for scope in part.scope_logs or ()]
-    return collect(sent, _scopes(sent, scopes, _Record), record, repeated=False)
+    return collect(sent, _scopes(sent, scopes, _Record), parse_record, repeated=False)
 
 
 def _scopes(

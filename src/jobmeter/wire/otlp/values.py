@@ -11,7 +11,7 @@ import struct
 import msgspec
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.wire.protobuf import encode_varint, fields, varint
+from jobmeter.wire.protobuf import encode_varint, iterate_fields, read_varint
 
 MOST_ATTRIBUTES = 128
 """Most attributes of one resource, scope or data point; SDKs have the same limit."""
@@ -24,31 +24,31 @@ _STRING, _BOOL, _INT, _FLOAT, _ARRAY, _MAP, _BYTES = 0x0A, 0x10, 0x18, 0x21, 0x2
 Value = str | bool | int | float | list[object] | dict[str, object] | None
 
 
-def part(tag: int, content: bytes) -> bytes:
+def encode_part(tag: int, content: bytes) -> bytes:
     """Encode a field of bytes with its tag (below 128)."""
     size = len(content)
     return (bytes((tag, size)) if size < 128 else bytes((tag,)) + encode_varint(size)) + content
 
 
-def attributes(raw: bytes, tag: int) -> dict[str, str]:
+def parse_attributes(raw: bytes, tag: int) -> dict[str, str]:
     """Return the attributes in the fields ``tag`` of a message, as texts. Attributes without a value are left out.
 
     Raises InvalidRequestError (field ``labels``, or ``body`` for an invalid message).
     """
     found: dict[str, str] = {}
-    for one, _, at, end in fields(raw, 0, len(raw)):
+    for one, _, at, end in iterate_fields(raw, 0, len(raw)):
         if one != tag:
             continue
-        key, value = pair(raw, at, end, 0)
+        key, value = parse_pair(raw, at, end, 0)
         if key in found:
             raise InvalidRequestError(f"attribute {key[:64]!r} is there twice", "labels")
         if len(found) == MOST_ATTRIBUTES:
             raise InvalidRequestError(f"more than {MOST_ATTRIBUTES} attributes", "labels")
-        found[key] = text_of(value)
+        found[key] = convert_text(value)
     return {key: text for key, text in found.items() if text}
 
 
-def text_of(value: Value) -> str:
+def convert_text(value: Value) -> str:
     """Convert a value to text: a string stays, a missing value is empty, any other value is JSON."""
     if value is None:
         return ""
@@ -59,7 +59,7 @@ def text_of(value: Value) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def utf8(raw: bytes, field: str) -> str:
+def decode_text(raw: bytes, field: str) -> str:
     """Decode a text. Raises InvalidRequestError that names ``field``."""
     try:
         return raw.decode()
@@ -67,15 +67,15 @@ def utf8(raw: bytes, field: str) -> str:
         raise InvalidRequestError("a text is not UTF-8", field) from error
 
 
-def pair(data: bytes, at: int, end: int, deep: int = 0) -> tuple[str, Value]:
+def parse_pair(data: bytes, at: int, end: int, deep: int = 0) -> tuple[str, Value]:
     """Return the key and the value of a KeyValue. Raises InvalidRequestError (field ``labels``)."""
     key, value = b"", (0, 0)
-    for tag, _, content, stop in fields(data, at, end):
+    for tag, _, content, stop in iterate_fields(data, at, end):
         if tag == _KEY:
             key = data[content:stop]
         elif tag == _VALUE:
             value = content, stop
-    return utf8(key, "labels"), read_any_value(data, *value, deep)
+    return decode_text(key, "labels"), read_any_value(data, *value, deep)
 
 
 def read_any_value(data: bytes, at: int, end: int, deep: int = 0) -> Value:
@@ -83,9 +83,9 @@ def read_any_value(data: bytes, at: int, end: int, deep: int = 0) -> Value:
     if deep > MOST_DEEP:
         raise InvalidRequestError(f"an attribute is nested deeper than {MOST_DEEP} levels", "labels")
     value: Value = None
-    for tag, _, content, stop in fields(data, at, end):
+    for tag, _, content, stop in iterate_fields(data, at, end):
         if tag == _STRING:
-            value = utf8(data[content:stop], "labels")
+            value = decode_text(data[content:stop], "labels")
         elif tag in {_BOOL, _INT}:
             value = _read_integer(data, tag, content, stop)
         elif tag == _FLOAT:
@@ -93,16 +93,16 @@ def read_any_value(data: bytes, at: int, end: int, deep: int = 0) -> Value:
         elif tag == _BYTES:
             value = base64.b64encode(data[content:stop]).decode()
         elif tag == _ARRAY:
-            inner = fields(data, content, stop)
+            inner = iterate_fields(data, content, stop)
             value = [read_any_value(data, begin, until, deep + 1) for one, _, begin, until in inner if one == _KEY]
         elif tag == _MAP:
-            inner = fields(data, content, stop)
-            value = dict(pair(data, begin, until, deep + 1) for one, _, begin, until in inner if one == _KEY)
+            inner = iterate_fields(data, content, stop)
+            value = dict(parse_pair(data, begin, until, deep + 1) for one, _, begin, until in inner if one == _KEY)
     return value
 
 
 def _read_integer(data: bytes, tag: int, at: int, end: int) -> int | bool:
-    whole, _ = varint(data, at, end)
+    whole, _ = read_varint(data, at, end)
     if tag == _BOOL:
         return whole != 0
     return whole - 2**64 if whole >= 2**63 else whole

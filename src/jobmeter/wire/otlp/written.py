@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s, Uint32s
 from jobmeter.model.time import NS_PER_MS
-from jobmeter.wire.otlp.values import attributes, utf8
-from jobmeter.wire.protobuf import fields
+from jobmeter.wire.otlp.values import decode_text, parse_attributes
+from jobmeter.wire.protobuf import iterate_fields
 
 MOST_PARTS = 1_000_000
 """Most messages in one request: data points, metrics, buckets, and so on."""
@@ -109,7 +109,7 @@ class WrittenOwner:
         if self._read is None:
             resource, scope = self._sent
             try:
-                self._read = attributes(resource, _RESOURCE_ATTRIBUTES), _scope(scope)
+                self._read = parse_attributes(resource, _RESOURCE_ATTRIBUTES), _scope(scope)
             except InvalidRequestError as error:
                 self._read = error
         if isinstance(self._read, InvalidRequestError):
@@ -163,21 +163,21 @@ class WrittenTelemetry:
         owner, name, unit = header.named
         if len(name) > _LONGEST_NAME or len(unit) > _LONGEST_NAME:
             raise InvalidRequestError(f"a name may have {_LONGEST_NAME} bytes", "metric")
-        own = attributes(self.keys[at][_WIDTH:], ATTRIBUTES)
+        own = parse_attributes(self.keys[at][_WIDTH:], ATTRIBUTES)
         if header.extra[0]:
             own[header.extra[0]] = header.extra[1]
-        full_name = utf8(name, "metric") + header.suffix if name else ""
-        return Described(full_name, utf8(unit, "metric"), header.kind, *owner.parse_words(), own)
+        full_name = decode_text(name, "metric") + header.suffix if name else ""
+        return Described(full_name, decode_text(unit, "metric"), header.kind, *owner.parse_words(), own)
 
 
 def _scope(raw: bytes) -> Scope:
     name = version = b""
-    for tag, _, at, end in fields(raw, 0, len(raw)):
+    for tag, _, at, end in iterate_fields(raw, 0, len(raw)):
         if tag == _SCOPE_NAME:
             name = raw[at:end]
         elif tag == _SCOPE_VERSION:
             version = raw[at:end]
-    return utf8(name, "labels"), utf8(version, "labels"), attributes(raw, _SCOPE_ATTRIBUTES)
+    return decode_text(name, "labels"), decode_text(version, "labels"), parse_attributes(raw, _SCOPE_ATTRIBUTES)
 
 
 class Builder:

@@ -34,10 +34,10 @@ def is_safe(folder: str, user: int) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid in {0, user} and not found.st_mode & 0o022
 
 
-def sockets(value: str | None, user: int) -> list[str]:
+def list_sockets(value: str | None, user: int) -> list[str]:
     """Return the addresses to send to, for the value of ``JOBMETER_SOCKET``. An abstract one begins with a zero."""
     if value:
-        return [address(value)]
+        return [make_address(value)]
     own = find_own_folder(user)
     # Nobody but root can make the shared folder, which may belong to the agent's own user.
     folders = [SHARED_FOLDER, *([own] if own != SHARED_FOLDER and is_safe(own, user) else [])]
@@ -50,6 +50,6 @@ def sockets(value: str | None, user: int) -> list[str]:
     return found[:MOST_SOCKETS]
 
 
-def address(value: str) -> str:
+def make_address(value: str) -> str:
     """Convert a value of ``JOBMETER_SOCKET`` to the address of a socket."""
     return f"\0{value[1:]}" if value.startswith("@") else value

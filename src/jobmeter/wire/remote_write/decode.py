@@ -14,9 +14,9 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel.remote_write import ScannedWrite, scan_1, scan_2
 from jobmeter.kernel.text_table import Texts
 from jobmeter.model.batch import Float64s, Int64s, Uint32s
-from jobmeter.wire.protobuf import fields
-from jobmeter.wire.remote_write.reference import RequestFields, label, read
-from jobmeter.wire.remote_write.symbols import Symbols, references
+from jobmeter.wire.protobuf import iterate_fields
+from jobmeter.wire.remote_write.reference import RequestFields, parse_label, read
+from jobmeter.wire.remote_write.symbols import Symbols, decode_references
 
 MOST_PARTS = 1_000_000
 _SERIES_1, _SYMBOL, _SERIES_2 = 0x0A, 0x22, 0x2A
@@ -46,7 +46,7 @@ def decode_1(data: bytes) -> WrittenSeries:
     """Decode a ``prometheus.WriteRequest``. Metadata is skipped. Raises InvalidRequestError."""
     scanned = scan_1(data, MOST_PARTS)
     if scanned is None:
-        return reference_1(data)
+        return decode_reference_1(data)
     names = Texts(data, scanned.begin, scanned.end)
     return _make_written_series(scanned, names, _make_name_reader(names))
 
@@ -59,7 +59,7 @@ def decode_2(data: bytes, symbol_cache: Symbols | None = None) -> WrittenSeries:
     symbol_cache = Symbols() if symbol_cache is None else symbol_cache
     scanned = scan_2(data, MOST_PARTS)
     if scanned is None:
-        return reference_2(data, symbol_cache)
+        return decode_reference_2(data, symbol_cache)
     symbols = Texts(data, scanned.begin, scanned.end)
     refs, edges = scanned.refs, scanned.edges
     return _make_written_series(
@@ -67,17 +67,17 @@ def decode_2(data: bytes, symbol_cache: Symbols | None = None) -> WrittenSeries:
     )
 
 
-def reference_1(data: bytes) -> WrittenSeries:
+def decode_reference_1(data: bytes) -> WrittenSeries:
     """Decode version 1 in plain Python."""
     found = read(data, _SERIES_1, None, MOST_PARTS)
     return _columns(found, found.names, _make_name_reader(found.names), _HISTOGRAMS_1)
 
 
-def reference_2(data: bytes, symbol_cache: Symbols) -> WrittenSeries:
+def decode_reference_2(data: bytes, symbol_cache: Symbols) -> WrittenSeries:
     """Decode version 2 in plain Python."""
     found = read(data, _SERIES_2, _SYMBOL, MOST_PARTS)
     symbols = Texts(data, *(np.array(places, np.int64) for places in found.symbols))
-    refs, edges = references(found.names, len(symbols))
+    refs, edges = decode_references(found.names, len(symbols))
     keys = _number_symbols(symbol_cache, symbols, refs, edges)
     return _columns(found, keys, _make_symbol_reader(symbols, refs, edges), _HISTOGRAMS_2)
 
@@ -92,7 +92,7 @@ def _number_symbols(symbol_cache: Symbols, symbols: Texts, refs: NDArray[Any], e
 def _make_name_reader(names: Sequence[bytes]) -> Callable[[int], Labels]:
     def labels(place: int) -> Labels:
         name = names[place]
-        return _texts(label(name, begin, stop) for _, _, begin, stop in fields(name, 0, len(name)))
+        return _texts(parse_label(name, begin, stop) for _, _, begin, stop in iterate_fields(name, 0, len(name)))
 
     return labels
 

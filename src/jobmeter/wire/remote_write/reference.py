@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.wire.protobuf import BYTES, fields, varint
+from jobmeter.wire.protobuf import BYTES, iterate_fields, read_varint
 
 _LABELS, _SAMPLE = 0x0A, 0x12
 """Tags of a series that both versions share."""
@@ -35,7 +35,7 @@ def read(data: bytes, series: int, symbol: int | None, most: int) -> RequestFiel
     Raises InvalidRequestError, LimitExceededError for more than ``most`` fields.
     """
     found = RequestFields()
-    for count, (tag, _, at, end) in enumerate(fields(data, 0, len(data)), 1):
+    for count, (tag, _, at, end) in enumerate(iterate_fields(data, 0, len(data)), 1):
         if count > most:
             raise LimitExceededError(f"a request may have {most} series, symbols and other parts", "body")
         if tag == series:
@@ -48,7 +48,7 @@ def read(data: bytes, series: int, symbol: int | None, most: int) -> RequestFiel
 
 def _series(into: RequestFields, data: bytes, at: int, end: int, *, packed: bool) -> None:
     name: list[bytes] = []
-    for tag, begin, content, stop in fields(data, at, end):
+    for tag, begin, content, stop in iterate_fields(data, at, end):
         if tag == _LABELS:
             name.append(data[content if packed else begin : stop])
         elif tag == _LABELS - BYTES and packed:  # references that are not packed are legal too
@@ -66,18 +66,18 @@ def _series(into: RequestFields, data: bytes, at: int, end: int, *, packed: bool
 def _sample(data: bytes, at: int, end: int) -> tuple[float, int]:
     """Return the value and the time of a Sample. Absent fields are 0, unknown fields are ignored."""
     value, time = 0.0, 0
-    for tag, _, content, _ in fields(data, at, end):
+    for tag, _, content, _ in iterate_fields(data, at, end):
         if tag == _VALUE:
             (value,) = _DOUBLE.unpack_from(data, content)
         elif tag == _TIME:
-            time, _ = varint(data, content, end)
+            time, _ = read_varint(data, content, end)
     return value, time - 2**64 if time >= 2**63 else time
 
 
-def label(data: bytes, at: int, end: int) -> tuple[bytes, bytes]:
+def parse_label(data: bytes, at: int, end: int) -> tuple[bytes, bytes]:
     """Return the name and the value of a Label."""
     name = value = b""
-    for tag, _, content, stop in fields(data, at, end):
+    for tag, _, content, stop in iterate_fields(data, at, end):
         if tag == 0x0A:
             name = data[content:stop]
         elif tag == 0x12:

@@ -5,7 +5,7 @@ https://github.com/google/snappy/blob/main/format_description.txt
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.memory import Take
-from jobmeter.wire.protobuf import varint
+from jobmeter.wire.protobuf import read_varint
 
 _BEST = 22
 """Upper bound of the compression ratio: 3 bytes unpack to 64 at most."""
@@ -18,7 +18,7 @@ def unpack(packed: bytes, limit: int, take: Take) -> bytes:
     Raises InvalidRequestError (field ``body``) for an invalid block. Raises LimitExceededError if the block declares
     more than ``limit`` bytes, before memory is allocated.
     """
-    size, at = varint(packed, 0, len(packed))
+    size, at = read_varint(packed, 0, len(packed))
     if size > limit:
         raise LimitExceededError(f"a body may have {limit} bytes after decompression, this one declares {size}", "body")
     if size == 0 and at == len(packed):

@@ -41,7 +41,7 @@ class Symbols:
             return (self._table.add(Texts.from_texts(symbols)) + self._base).astype(np.uint64)
 
 
-def references(parts: Sequence[bytes], count: int) -> tuple[Int64s, Int64s]:
+def decode_references(parts: Sequence[bytes], count: int) -> tuple[Int64s, Int64s]:
     """Decode packed varints of many series: all numbers int64[n], and the start of each series, int64[len(parts) + 1].
 
     Raises InvalidRequestError for a varint that is cut off, or not below ``count``.

@@ -6,7 +6,7 @@ from benchmarks.faults.build import START
 from benchmarks.faults.delays import detection_delay, quantiles
 from benchmarks.faults.generated import FAULTS
 
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.time import MINUTE, SECOND
 
@@ -32,7 +32,7 @@ def test_a_fault_that_begins_late_is_found_as_soon_as_one_that_begins_early():
 
 
 def test_no_delay_is_given_for_what_is_found_after_the_end():
-    running = {rule.name: rule.running for rule in rules()}
+    running = {rule.name: rule.running for rule in list_rules()}
     assert not running["cpu_overrequest"]
     for rule in ("cpu_overrequest", "python_exception"):
         assert detection_delay(FAULTS[rule][0](np.random.default_rng(1)), rule, THRESHOLDS) is None

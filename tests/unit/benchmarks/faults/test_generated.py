@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.thresholds import load
 
 THRESHOLDS = load()
@@ -105,7 +105,7 @@ def by_definition(right, total):
 
 
 def test_every_rule_has_a_fault_that_shows_it():
-    assert {rule.name for rule in rules()} == set(FAULTS)
+    assert {rule.name for rule in list_rules()} == set(FAULTS)
 
 
 def test_scores_count_what_was_found_rightly_wrongly_and_not():

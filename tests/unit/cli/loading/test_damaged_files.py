@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobmeter.cli.loading.files import read
-from jobmeter.cli.loading.load import ImportPlan, Tally, bodies
+from jobmeter.cli.loading.load import ImportPlan, Tally, iterate_bodies
 from jobmeter.cli.loading.rows import BadRowError, RowSource
 from jobmeter.errors import InvalidRequestError
 
@@ -87,7 +87,7 @@ def test_a_damaged_parquet_file_is_read_or_named_as_damaged(
         plan = ImportPlan(files=[str(path)], form="parquet", skip_bad=skip_bad)
         said = ""
         try:
-            for _ in bodies(plan, Tally(), _ignored):
+            for _ in iterate_bodies(plan, Tally(), _ignored):
                 pass
         except InvalidRequestError as error:
             said = error.message

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.cli.loading import frames
-from jobmeter.cli.loading.frames import Encoder, frame
+from jobmeter.cli.loading.frames import Encoder, make_frame
 from jobmeter.cli.loading.rows import BadRowError, RowNames, Rows
 from jobmeter.model.series import Series
 from jobmeter.wire.native.decode import decode
@@ -68,7 +68,7 @@ def test_every_row_arrives_once_in_the_order_of_its_series(samples, compress, mo
         chunks = list(Encoder().encode(rows_of(samples)))
     finally:
         frames.MAX_SERIES = frames_before
-    got = [row for chunk in chunks for row in decoded(frame(chunk.payload, compress=compress))]
+    got = [row for chunk in chunks for row in decoded(make_frame(chunk.payload, compress=compress))]
     wanted = expected(samples)
     assert sorted(map(repr, got)) == sorted(map(repr, wanted))
     for series in {row[0] for row in wanted}:
@@ -80,7 +80,7 @@ def test_many_series_are_sorted_where_they_cannot_be_counted(monkeypatch):
     samples = [("cpu.usage", "", f"n{i}", f"d{i % 7}", f"j{i % 911}", f"r{i}", i, float(i)) for i in range(3000)]
     monkeypatch.setattr(frames, "_DENSE", 100)
     [chunk] = Encoder().encode(rows_of(samples))
-    assert sorted(decoded(frame(chunk.payload, compress=False)), key=lambda row: row[1]) == expected(samples)
+    assert sorted(decoded(make_frame(chunk.payload, compress=False)), key=lambda row: row[1]) == expected(samples)
     assert chunk.jobs == {f"j{i}" for i in range(911)}
 
 
@@ -88,7 +88,7 @@ def test_a_project_is_written_only_when_it_was_requested():
     samples = [("cpu.usage", "", "", "", "j", "r", 1, 1.0)]
     for project, read_as in (("", "own"), ("theirs", "theirs")):
         [chunk] = Encoder(project).encode(rows_of(samples))
-        assert decoded(frame(chunk.payload, compress=False)) == expected(samples, read_as)
+        assert decoded(make_frame(chunk.payload, compress=False)) == expected(samples, read_as)
 
 
 def test_a_row_may_name_its_project():
@@ -96,7 +96,7 @@ def test_a_row_may_name_its_project():
     projects = RowNames(np.array([0, 1, 2], np.int32), ["a", "", "b"])
     rows = dataclasses.replace(rows, names={**rows.names, "project": projects})
     [chunk] = Encoder("theirs").encode(rows)
-    found = {time: series.project for series, time, _ in decoded(frame(chunk.payload, compress=False))}
+    found = {time: series.project for series, time, _ in decoded(make_frame(chunk.payload, compress=False))}
     assert found == {0: "a", 1: "theirs", 2: "b"}
 
 
@@ -104,7 +104,7 @@ def test_rows_with_and_without_a_replica_may_be_one_series():
     samples = [("cpu.usage", "", "", "", "j", name, at, 1.0) for at, name in enumerate(["", "worker-0", ""])]
     [chunk] = Encoder().encode(rows_of(samples))
     assert chunk.series == 1
-    assert decoded(frame(chunk.payload, compress=False)) == expected(samples)
+    assert decoded(make_frame(chunk.payload, compress=False)) == expected(samples)
 
 
 BAD = [

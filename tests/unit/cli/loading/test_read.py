@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from jobmeter.cli.loading import arrow, files
 from jobmeter.cli.loading.rows import BadRowError, Rows, RowSource
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.time import iso
+from jobmeter.model.time import format_iso
 
 ROWS = [
     ("j1", "worker-0", "n1", "gpu0", "gpu.utilization", 1_790_000_000_000, 0.25),
@@ -62,11 +62,11 @@ def test_csv(tmp_path):
 @pytest.mark.parametrize(
     "spell",
     [
-        iso,
-        lambda ms: iso(ms).replace("T", " "),
-        lambda ms: iso(ms).removesuffix("Z"),
-        lambda ms: iso(ms).replace("Z", "+00:00"),
-        lambda ms: iso(ms + 2 * 3_600_000).replace("Z", "+02:00"),
+        format_iso,
+        lambda ms: format_iso(ms).replace("T", " "),
+        lambda ms: format_iso(ms).removesuffix("Z"),
+        lambda ms: format_iso(ms).replace("Z", "+00:00"),
+        lambda ms: format_iso(ms + 2 * 3_600_000).replace("Z", "+02:00"),
     ],
 )
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tests.unit.collect.gpus import PLACE, Gpu, ManualClock, Members, member
 
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
-from jobmeter.collect.accelerators.names import DeviceNames, device_places, node_numbers
+from jobmeter.collect.accelerators.names import DeviceNames, assign_places, number_devices
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
-from jobmeter.collect.accelerators.visible import Partition, numbers_in, scheduler_variables
+from jobmeter.collect.accelerators.visible import Partition, make_scheduler_variables, parse_numbers
 from jobmeter.collect.discover.devices import DeviceSet
 from jobmeter.collect.machine import Machine
 from jobmeter.testing.collector import NOW_MS
@@ -22,14 +22,14 @@ ADDRESSES = st.lists(st.integers(0x01, 0xFE).map("0000:{:02x}:00".format), uniqu
 @given(ADDRESSES, st.data())
 def test_a_device_has_its_nodes_number_in_every_container(addresses, data):
     kept = data.draw(st.lists(st.sampled_from(addresses), unique=True).map(sorted)) if addresses else []
-    found = node_numbers(list(enumerate(kept)), addresses)
+    found = number_devices(list(enumerate(kept)), addresses)
     assert found == {index: addresses.index(pci) for index, pci in enumerate(kept)}
 
 
 @given(ADDRESSES, st.lists(st.tuples(st.sampled_from(["", "0000:ff:00", "0000:05:00"])), max_size=20))
 def test_no_two_devices_have_one_number(addresses, places):
     devices = [(index, pci) for index, (pci,) in enumerate(places)]
-    found = node_numbers(devices, addresses)
+    found = number_devices(devices, addresses)
     assert len(set(found.values())) == len(devices)
     if not addresses:
         assert found == {index: index for index, _ in devices}
@@ -106,21 +106,21 @@ def test_a_gpu_that_disappears_takes_no_name_from_the_others(machine, make_drive
 def test_numbers_stay_over_restarts(addresses, data):
     """Cards disappear one after another, from the driver and from /sys, and the agent restarts each time."""
     uuids = {address: f"GPU-{address}" for address in addresses}
-    places = device_places({}, uuids, addresses)
+    places = assign_places({}, uuids, addresses)
     left = data.draw(st.lists(st.sampled_from(addresses), unique=True, min_size=1).map(sorted)) if addresses else []
     while left:
-        places = device_places(places, {address: uuids[address] for address in left}, left)
-        found = node_numbers(list(enumerate(left)), sorted(places))
+        places = assign_places(places, {address: uuids[address] for address in left}, left)
+        found = number_devices(list(enumerate(left)), sorted(places))
         assert [found[index] for index in range(len(left))] == [addresses.index(address) for address in left]
         left = left[1:]
 
 
 def test_numbers_begin_again_where_the_buses_have_other_numbers():
-    before = device_places({}, {"0000:1a:00": "GPU-a", "0000:1b:00": "GPU-b"}, [])
-    moved = device_places(before, {"0000:2a:00": "GPU-a", "0000:1b:00": "GPU-b"}, [])
+    before = assign_places({}, {"0000:1a:00": "GPU-a", "0000:1b:00": "GPU-b"}, [])
+    moved = assign_places(before, {"0000:2a:00": "GPU-a", "0000:1b:00": "GPU-b"}, [])
     assert moved == {"0000:2a:00": "GPU-a", "0000:1b:00": "GPU-b"}
-    assert device_places(before, {"0000:3a:00": ""}, ["0000:3a:00"]) == {"0000:3a:00": ""}
-    replaced = device_places(before, {"0000:1a:00": "GPU-c", "0000:1b:00": ""}, [])
+    assert assign_places(before, {"0000:3a:00": ""}, ["0000:3a:00"]) == {"0000:3a:00": ""}
+    replaced = assign_places(before, {"0000:1a:00": "GPU-c", "0000:1b:00": ""}, [])
     assert replaced == {"0000:1a:00": "GPU-c", "0000:1b:00": "GPU-b"}
 
 
@@ -141,7 +141,7 @@ def test_names_outlive_the_agent(machine, tmp_path, damage):
 @pytest.mark.parametrize("variable", ["SLURM_STEP_GPUS", "NVIDIA_VISIBLE_DEVICES"])
 def test_numbers_of_the_node_mean_its_devices_in_a_container_with_a_few(variable):
     """The container has the node's devices 2 and 5; its driver numbers them 0 and 1."""
-    variables = (*scheduler_variables(VENDOR.uuid_prefix), *VENDOR.variables)
+    variables = (*make_scheduler_variables(VENDOR.uuid_prefix), *VENDOR.variables)
     parts = [Gpu(20_300, "MIG-3", part=Partition(1, "GPU-b", 3, 0, 0))]
     devices = DeviceSet([Gpu(0, "GPU-a"), Gpu(1, "GPU-b")], variables, number={0: 2, 1: 5}.__getitem__)
     assert devices.list_visible(member("j", devices=((variable, "5,2,0"),))) == [1, 0]
@@ -170,4 +170,4 @@ def test_a_list_of_ranges_names_the_given_numbers_in_its_order(ranges, given_num
         for first, last, wide in ranges
         for number in sorted(given_numbers & set(range(first, (last if wide else first) + 1)))
     ]
-    assert numbers_in(text, given_numbers) == list(dict.fromkeys(expected))
+    assert parse_numbers(text, given_numbers) == list(dict.fromkeys(expected))

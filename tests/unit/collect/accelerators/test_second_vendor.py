@@ -27,13 +27,13 @@ from jobmeter.collect.checks.node import NodeChecks
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.doctor.base import SourceStatus, run_checks
-from jobmeter.collect.doctor.devices import device_checks
+from jobmeter.collect.doctor.devices import list_device_checks
 from jobmeter.collect.machine import Machine
-from jobmeter.collect.registry import JobCollectors, accelerator_collectors
+from jobmeter.collect.registry import JobCollectors, create_accelerator_collectors
 from jobmeter.collect.scheduler.kubernetes.objects import Container, ContainerResources, PodRequests
 from jobmeter.collect.worker import Worker
 from jobmeter.model.job import AllocationSource
-from jobmeter.model.pod import job_of_pod
+from jobmeter.model.pod import make_pod_job
 from jobmeter.model.record import check_event, check_record
 from jobmeter.model.task import CheckStatus, TaskCheck
 from jobmeter.model.time import SystemClock
@@ -62,7 +62,7 @@ class Node:
         self.machine = Machine(**{name: str(root / name) for name in ("proc", "sys", "dev", "run", "var")})
         proc = self.machine.proc
         self.table = ProcessTable(NodeClassifier("n1", proc), proc)
-        self.accelerators = accelerator_collectors(
+        self.accelerators = create_accelerator_collectors(
             NodeIdentity("n1", "c1"),
             self.table,
             SystemClock(),
@@ -121,7 +121,7 @@ class Node:
 
 def doctor(node):
     """The doctor's rows about devices."""
-    return run_checks(device_checks(node.machine), 60.0)
+    return run_checks(list_device_checks(node.machine), 60.0)
 
 
 @pytest.fixture
@@ -267,8 +267,8 @@ def test_the_kubelet_gives_it_the_devices_of_its_resource(vendors, root, two_gpu
         two_gpus.devices[1].set(uuid="ACME-1")  # the UUID of another vendor's device
         kubelet.answer = response("ACME-1_3", resource="acme.example/gpu").SerializeToString()
         node = Node(root, two_gpus, 2)
-        assert {device: job for device, job in node.powers().items() if job} == {"acme1": job_of_pod(UID)}
-        assert node.allocations() == {(job_of_pod(UID), "acme1", "kubelet")}
+        assert {device: job for device, job in node.powers().items() if job} == {"acme1": make_pod_job(UID)}
+        assert node.allocations() == {(make_pod_job(UID), "acme1", "kubelet")}
     finally:
         kubelet.server.stop(0).wait()
 
@@ -339,7 +339,7 @@ def test_a_driver_that_hangs_holds_up_its_vendor_alone(node, hang, no_wait):
     clock = SystemClock()
     assert nvidia.finish(clock.monotonic() + 60).success
     assert not acme.finish(clock.monotonic()).success
-    rows = {row.name: (row.status, row.text) for row in run_checks(device_checks(node.machine), 3.0)}
+    rows = {row.name: (row.status, row.text) for row in run_checks(list_device_checks(node.machine), 3.0)}
     assert rows["nvidia"] == (SourceStatus.OK, "2 GPUs (NVIDIA H200)")
     assert rows["acme"] == (SourceStatus.PROBLEM, "the check did not come back within 3 s")
 

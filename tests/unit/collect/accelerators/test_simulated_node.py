@@ -26,7 +26,7 @@ from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.machine import Machine
-from jobmeter.collect.registry import accelerator_collectors
+from jobmeter.collect.registry import create_accelerator_collectors
 from jobmeter.model.device import DeviceState
 from jobmeter.testing.collector import NOW_MS
 
@@ -51,7 +51,9 @@ class Measuring:
         names = DeviceNames(registry.VENDORS, machine, state)
         hierarchies = Hierarchies(machine.proc, str(root))
         place = NodeIdentity("n1", "c1")
-        self.accelerators = accelerator_collectors(place, self.table, self.clock, hierarchies, names, patience=9.0)
+        self.accelerators = create_accelerator_collectors(
+            place, self.table, self.clock, hierarchies, names, patience=9.0
+        )
 
     def look(self, passed_ms=10_000):
         self.table.refresh()

@@ -18,7 +18,7 @@ from jobmeter.collect.checks.processes import check_processes, check_processes_o
 from jobmeter.collect.discover.member import Member, MembershipSource, Process
 from jobmeter.collect.process.stat import Key, ProcessStat
 from jobmeter.model.task import CHECKS, CheckStatus, TaskCheck
-from jobmeter.server.native.tasks import verdict_of
+from jobmeter.server.native.tasks import combine_checks
 
 
 def put(root, **texts):
@@ -233,7 +233,7 @@ def test_the_agent_has_every_check_that_a_server_requests():
 
 def test_a_node_is_healthy_where_something_was_checked_and_nothing_wrong():
     def verdict(*states):
-        return verdict_of([TaskCheck("x", CheckStatus(state), "") for state in states]).value
+        return combine_checks([TaskCheck("x", CheckStatus(state), "") for state in states]).value
 
     assert verdict("ok", "unavailable") == "healthy"
     assert verdict("ok", "warning") == "fault"

@@ -3,10 +3,10 @@
 import pytest
 from tests.unit.collect.gpus import Bench, Gpu, device_set
 
-from jobmeter.collect.accelerators.names import gpu_name
+from jobmeter.collect.accelerators.names import name_gpu
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.devices import DeviceClaim
-from jobmeter.collect.discover.disagree import HOLD, DisagreementWatch, disagreements
+from jobmeter.collect.discover.disagree import HOLD, DisagreementWatch, find_disagreements
 from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import check_event
@@ -23,7 +23,7 @@ def by(source, *owners):
 
 
 def messages(member, index=1, allocated=None):
-    return [one.message for one in disagreements(DEVICES, {index: [member]}, allocated)]
+    return [one.message for one in find_disagreements(DEVICES, {index: [member]}, allocated)]
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_an_allocation_by_the_kubelet_decides_alone():
 
 
 def test_it_is_reported_once_when_it_lasts_and_again_when_it_comes_again():
-    found = disagreements(DEVICES, {1: [member(("SLURM_JOB_GPUS", "2"))]})
-    watch = DisagreementWatch(NodeIdentity("n1", "c1"), gpu_name)
+    found = find_disagreements(DEVICES, {1: [member(("SLURM_JOB_GPUS", "2"))]})
+    watch = DisagreementWatch(NodeIdentity("n1", "c1"), name_gpu)
     for now_ms in range(HOLD - 1):
         watch.update(now_ms, found)
     watch.update(9, [])

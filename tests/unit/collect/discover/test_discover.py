@@ -9,8 +9,8 @@ from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.clusters import SlurmClusters, read_own_cluster
 from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.environ import NAMES, read_environment
-from jobmeter.collect.discover.environ import local_rank as local_rank_of
-from jobmeter.collect.discover.environ import rank as rank_of
+from jobmeter.collect.discover.environ import find_local_rank as local_rank_of
+from jobmeter.collect.discover.environ import find_rank as rank_of
 from jobmeter.collect.discover.member import MembershipSource
 from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.discover.table import ProcessTable

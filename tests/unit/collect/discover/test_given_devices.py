@@ -14,7 +14,7 @@ from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.disagree import HOLD
-from jobmeter.collect.discover.permitted import DeviceGroups, minors_of
+from jobmeter.collect.discover.permitted import DeviceGroups, parse_minors
 from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.discover.table import ProcessTable
@@ -140,7 +140,7 @@ def node(tmp_path, driver):
     ],
 )
 def test_devices_allowed_by_a_list(text, minors):
-    assert minors_of(text, VENDOR.device_numbers) == minors
+    assert parse_minors(text, VENDOR.device_numbers) == minors
 
 
 def test_an_idle_device_that_a_control_group_permits_is_its_jobs(node):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.collect.discover.groups import pod_place, slurm_place
+from jobmeter.collect.discover.groups import find_pod_place, find_slurm_place
 
 UID = "0a1b2c3d-0001-0002-0003-00000000abcd"
 ID = "dbd988cbf2f53da1be309e368028f59ad28577a3eb0a93623ada44092a93175e"
@@ -21,7 +21,7 @@ _SLICE = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.r
     ],
 )
 def test_slurm_version_1(path, job, step, task, own):
-    place = slurm_place({"memory": path})
+    place = find_slurm_place({"memory": path})
     assert place is not None
     assert (place.job, place.step, place.task) == (job, step, task)
     assert place.groups == ({"memory": path.removesuffix("/inner")} if own else {})
@@ -37,7 +37,7 @@ def test_slurm_version_1(path, job, step, task, own):
     ],
 )
 def test_slurm_version_2(path, job, step, task, own):
-    place = slurm_place({"": path})
+    place = find_slurm_place({"": path})
     assert place is not None
     assert (place.job, place.step, place.task) == (job, step, task)
     assert place.groups == ({"": path} if own else {})
@@ -47,7 +47,7 @@ def test_slurm_version_2(path, job, step, task, own):
     "path", ["/", "/user.slice/user-0.slice", "/slurm", "/slurmstepd.scope", "/system.slice/slurmd.service"]
 )
 def test_other_paths_are_no_task_of_slurm(path):
-    assert slurm_place({"": path, "memory": path}) is None
+    assert find_slurm_place({"": path, "memory": path}) is None
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_other_paths_are_no_task_of_slurm(path):
     ],
 )
 def test_pods(path, own):
-    place = pod_place({"": path})
+    place = find_pod_place({"": path})
     assert place is not None
     assert place.uid == UID
     assert place.groups == {"": own}
@@ -81,7 +81,7 @@ def test_pods(path, own):
     ],
 )
 def test_containers_of_pods(path):
-    place = pod_place({"": f"{path}/init.scope", "memory": path})
+    place = find_pod_place({"": f"{path}/init.scope", "memory": path})
     assert place is not None
     assert (place.uid, place.container) == (UID, ID)
     assert place.groups == {"": path, "memory": path}
@@ -111,16 +111,16 @@ def _layouts():
 
 def test_every_layout_of_kubernetes_names_the_pod_and_the_container():
     paths = list(_layouts())
-    places = [pod_place({"": path}) for path in paths]
+    places = [find_pod_place({"": path}) for path in paths]
     places_of_pod = [place for place in places if place and place.uid.replace("-", "") == UID.replace("-", "")]
     assert [path for path, place in zip(paths, places, strict=True) if place is None or place.container != ID] == []
     assert len(places_of_pod) == len(paths) == 32
 
 
 def test_the_monitor_of_a_container_is_not_in_its_pod():
-    assert pod_place({"": f"{_SLICE}/crio-conmon-{ID}.scope"}) is None
+    assert find_pod_place({"": f"{_SLICE}/crio-conmon-{ID}.scope"}) is None
 
 
 @pytest.mark.parametrize("path", ["/", "/podman/abc", "/kubepods/podx/y", "/tripod0a1b2c3d"])
 def test_other_paths_are_no_pod(path):
-    assert pod_place({"": path}) is None
+    assert find_pod_place({"": path}) is None

@@ -10,7 +10,7 @@ from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.model.device import DeviceState
 from jobmeter.model.job import JobState
-from jobmeter.model.record import check_record, replicas_of
+from jobmeter.model.record import check_record, list_replicas
 
 
 def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
@@ -33,7 +33,7 @@ def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
     check_record(job)
     assert (job.job_id, job.name, job.user, job.type, job.state) == ("21", "t", "a", "Slurm", None)
     assert (job.workspace, job.resource_group) == (None, None), "a user can change his environment"
-    (replica,) = replicas_of(job)
+    (replica,) = list_replicas(job)
     assert (replica.name, replica.rank, replica.node, replica.cluster) == ("worker-2", 2, "n1", "c1")
     assert (replica.start, replica.end, replica.state) == (1795222148_000 + 5_000, None, None)
     assert reporter.take_records(now + 1000).jobs == []
@@ -41,7 +41,7 @@ def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
     table.refresh()
     assert reporter.take_records(now + 30_000).jobs == []
     (job,) = reporter.take_records(now + 70_000).jobs
-    assert (job.state, replicas_of(job)[0].end, replicas_of(job)[0].state) == (None, now + 1000, JobState.UNKNOWN)
+    assert (job.state, list_replicas(job)[0].end, list_replicas(job)[0].state) == (None, now + 1000, JobState.UNKNOWN)
     assert reporter.take_records(now + 90_000).jobs == []
 
 
@@ -56,7 +56,7 @@ def test_a_replica_has_the_rank_of_its_task_where_its_launcher_came_first(tmp_pa
 
     def ranks(now_ms):
         table.refresh()
-        return [(one.name, one.rank) for job in reporter.take_records(now_ms).jobs for one in replicas_of(job)]
+        return [(one.name, one.rank) for job in reporter.take_records(now_ms).jobs for one in list_replicas(job)]
 
     plant_process(tmp_path, 100)
     plant(tmp_path, {"proc/100/cmdline": "mpirun\0python\0train.py\0"})

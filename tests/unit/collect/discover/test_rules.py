@@ -9,7 +9,7 @@ from tests.unit.collect.trees import plant, plant_process
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.classify import NodeClassifier
-from jobmeter.collect.discover.environ import local_rank, rank
+from jobmeter.collect.discover.environ import find_local_rank, find_rank
 from jobmeter.collect.discover.member import MembershipSource
 from jobmeter.collect.discover.rules import (
     LONGEST_COMMAND,
@@ -225,4 +225,4 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     ],
 )
 def test_the_ranks_that_launchers_give(variables, ranks):
-    assert (rank(variables), local_rank(variables)) == ranks
+    assert (find_rank(variables), find_local_rank(variables)) == ranks

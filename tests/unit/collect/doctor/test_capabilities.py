@@ -14,13 +14,13 @@ from jobmeter.collect.doctor.rights import CAPABILITIES
 TRY = """
 import ctypes, json, os, sys
 from jobmeter.collect import files
-from jobmeter.collect.accelerators.registry import vendors
+from jobmeter.collect.accelerators.registry import list_vendors
 from jobmeter.collect.discover.environ import read_environment
 from jobmeter.collect.ends import take_precedence
 from jobmeter.collect.process.stat import read_io
 from jobmeter.collect.syslog.kernel import DEVICE
 
-vendors()  # their modules are imported while Python's own may be read
+list_vendors()  # their modules are imported while Python's own may be read
 mask, process, log = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 system = ctypes.CDLL(None, use_errno=True)
 system.prctl(8, 1, 0, 0, 0)  # PR_SET_KEEPCAPS

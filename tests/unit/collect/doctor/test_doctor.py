@@ -16,17 +16,17 @@ from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.doctor.base import Check, SourceStatus, run_checks
 from jobmeter.collect.doctor.delivery import check_server, check_spool
-from jobmeter.collect.doctor.devices import check_found, device_checks
+from jobmeter.collect.doctor.devices import check_found, list_device_checks
 from jobmeter.collect.doctor.examine import Questions, examine
 from jobmeter.collect.doctor.kernel import check_kernel
 from jobmeter.collect.doctor.processes import check_events
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
 from jobmeter.collect.machine import Machine
-from jobmeter.collect.process_events.counts import ProcessCounts, counts_file
+from jobmeter.collect.process_events.counts import ProcessCounts, make_counts_file
 from jobmeter.collect.process_events.netlink import EventSocket
 from jobmeter.errors import UnauthenticatedError, UnavailableError
-from jobmeter.model.time import iso
+from jobmeter.model.time import format_iso
 
 NAMES = ("CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_SYSLOG")
 V1_MOUNTS = "".join(
@@ -100,9 +100,9 @@ def test_events_of_processes(tmp_path, begins, ends, status, said):
 
 @pytest.mark.parametrize(("problem", "said"), [("", "has missed 1,234"), ("not permitted", "has missed at most 1,234")])
 def test_what_an_agent_has_missed_is_named(tmp_path, problem, said):
-    counts_file(tmp_path).save(ProcessCounts(1_234, 1_795_000_000_000, problem))
+    make_counts_file(tmp_path).save(ProcessCounts(1_234, 1_795_000_000_000, problem))
     (check,) = check_events(tmp_path, Closed, Closed)
-    assert f"since {iso(1_795_000_000_000)} the agent {said} processes" in check.text
+    assert f"since {format_iso(1_795_000_000_000)} the agent {said} processes" in check.text
 
 
 def test_processes_whose_environment_is_hidden_are_counted(machine):
@@ -161,12 +161,12 @@ def test_sources_of_the_kernel_that_are_not_there_or_not_read(machine):
 
 
 def nvidia(machine):
-    return by_name(run_checks(device_checks(machine), 60.0))["nvidia"]
+    return by_name(run_checks(list_device_checks(machine), 60.0))["nvidia"]
 
 
 def test_a_machine_without_devices(machine, make_driver):
     make_driver(0)
-    assert {check.status for check in run_checks(device_checks(machine), 60.0)} == {SourceStatus.ABSENT}
+    assert {check.status for check in run_checks(list_device_checks(machine), 60.0)} == {SourceStatus.ABSENT}
 
 
 def test_gpus_that_are_measured_and_why_others_are_not(machine, driver):
@@ -227,7 +227,7 @@ def test_devices_of_others(machine, make_driver):
     write(Path(machine.sys, "class/drm/card0/device/device"), "0x74a1\n")
     write(Path(machine.sys, "class/drm/card0/device/uevent"), "PCI_SLOT_NAME=0000:09:00.0\n")
     Path(machine.sys, "bus/pci/drivers/amdgpu/0000:09:00.0").mkdir(parents=True)
-    found = by_name(run_checks(device_checks(machine), 60.0))
+    found = by_name(run_checks(list_device_checks(machine), 60.0))
     assert (found["amd"].status, found["amd"].text) == (SourceStatus.OK, "1 GPUs (AMD 0x74a1)")
     assert found["ascend"].text == "no NPU is measured: libdcmi.so cannot be found (library missing)"
 

@@ -23,7 +23,7 @@ from jobmeter.collect.energy.polled import (
     RedfishPower,
     RedfishSettings,
     SensorPower,
-    power_of_text,
+    parse_power,
 )
 from jobmeter.collect.energy.sources import EnergyCollector, EnergyReading, EnergyTotal
 from jobmeter.errors import InvalidRequestError, UnavailableError
@@ -151,7 +151,7 @@ IPMITOOL = """
     ],
 )
 def test_the_power_in_the_output_of_a_program(text, watts):
-    assert power_of_text(text) == watts
+    assert parse_power(text) == watts
 
 
 def test_the_local_controller_gives_the_power(tmp_path):

@@ -9,7 +9,7 @@ from tests.unit.collect.trees import HOST, plant
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.host.cpu import CpuCollector
 from jobmeter.collect.host.disk import DiskCollector
-from jobmeter.collect.host.filesystem import FilesystemCollector, mount_points
+from jobmeter.collect.host.filesystem import FilesystemCollector, parse_mount_points
 from jobmeter.collect.host.load import LoadCollector
 from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.host.network import LinkCollector, NetworkCollector
@@ -401,9 +401,9 @@ def test_a_machine_without_the_hardware_has_no_values(make, tmp_path):
 
 
 def test_mount_points_hold_data_each_once():
-    assert mount_points(HOST["proc/self/mountinfo"].encode()) == ["/dev/shm", "/", "/mnt/data sets"]
-    assert mount_points(b"") == []
-    assert mount_points(b"1 2 0:9 / / rw - overlay o rw\n2 1 0:7 / /x rw - fuse.s3fs s rw\n") == ["/", "/x"]
+    assert parse_mount_points(HOST["proc/self/mountinfo"].encode()) == ["/dev/shm", "/", "/mnt/data sets"]
+    assert parse_mount_points(b"") == []
+    assert parse_mount_points(b"1 2 0:9 / / rw - overlay o rw\n2 1 0:7 / /x rw - fuse.s3fs s rw\n") == ["/", "/x"]
 
 
 @pytest.mark.parametrize("make", [CpuCollector, MemoryCollector, LoadCollector, DiskCollector, NetworkCollector])

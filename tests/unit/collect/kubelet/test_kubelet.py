@@ -8,10 +8,10 @@ from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.member import Member, MembershipSource
-from jobmeter.collect.kubelet.allocated import KubeletAllocations, indices
+from jobmeter.collect.kubelet.allocated import KubeletAllocations, find_indices
 from jobmeter.collect.kubelet.client import PodDevices, PodResources, read_devices
 from jobmeter.errors import UnavailableError
-from jobmeter.model.pod import job_of_pod
+from jobmeter.model.pod import make_pod_job
 from jobmeter.model.record import check_record
 
 UID = "0a1b2c3d-0001-0002-0003-00000000abcd"
@@ -48,7 +48,7 @@ def test_devices_of_resource_claims():
     ],
 )
 def test_ids_of_plug_ins(ids, found):
-    assert indices(VENDOR, ids, [Gpu(0, "GPU-0"), Gpu(1, "GPU-1")]) == found
+    assert find_indices(VENDOR, ids, [Gpu(0, "GPU-0"), Gpu(1, "GPU-1")]) == found
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_where_there_is_no_kubelet(tmp_path):
 
 
 def member(uid, run=0):
-    return Member(owner=Owner(job_of_pod(uid), "worker-0", run), source=MembershipSource.KUBERNETES, pod_id=uid)
+    return Member(owner=Owner(make_pod_job(uid), "worker-0", run), source=MembershipSource.KUBERNETES, pod_id=uid)
 
 
 @pytest.fixture
@@ -120,8 +120,8 @@ def bench(kubelet, tmp_path, make_driver):
 def test_an_idle_device_belongs_to_the_pod_that_was_given_it(bench, kubelet):
     kubelet.answer = response("GPU-1").SerializeToString()
     (bench.folder / f"ml_train-0_{UID}").mkdir()
-    assert bench.owners() == {"gpu0": "", "gpu1": job_of_pod(UID)}
-    assert bench.allocations() == [(job_of_pod(UID), "gpu1", "kubelet")]
+    assert bench.owners() == {"gpu0": "", "gpu1": make_pod_job(UID)}
+    assert bench.allocations() == [(make_pod_job(UID), "gpu1", "kubelet")]
     assert bench.owners(NOW + 5_000)["gpu1"]
     assert kubelet.asked == 1, "asked every ten seconds at most"
     kubelet.answer = Response().SerializeToString()
@@ -134,7 +134,7 @@ def test_the_living_one_of_two_pods_with_one_name_counts(bench, kubelet):
     for uid in (UID, newer):
         (bench.folder / f"ml_train-0_{uid}").mkdir()
     bench.members.append(member(newer, 2))
-    assert bench.owners()["gpu1"] == job_of_pod(newer)
+    assert bench.owners()["gpu1"] == make_pod_job(newer)
 
 
 def test_a_stranger_on_a_device_that_was_given_to_another_counts_as_both(bench, kubelet):
@@ -146,7 +146,7 @@ def test_a_stranger_on_a_device_that_was_given_to_another_counts_as_both(bench, 
     bench.devices[1].run((7, 2**30))
     assert bench.owners()["gpu1"] == "", "of two jobs: measured for nobody"
     assert sorted(bench.allocations()) == [
-        (job_of_pod(UID), "gpu1", "kubelet"),
+        (make_pod_job(UID), "gpu1", "kubelet"),
         (other.owner.job, "gpu1", "process"),
     ]
 

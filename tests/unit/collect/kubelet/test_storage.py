@@ -13,7 +13,7 @@ from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.collect.kubelet.storage import KubeletApi, KubeletSettings, PodStorageCollector
 from jobmeter.errors import InvalidRequestError, UnavailableError
-from jobmeter.model.pod import job_of_pod
+from jobmeter.model.pod import make_pod_job
 from jobmeter.testing.collector import NOW_MS, CollectorContract
 
 RECORDED = Path(__file__).parent / "recorded/summary-1.20.json"
@@ -24,7 +24,7 @@ GIB = 2**30
 
 
 def member(uid=UID, replica="worker-0", attempt=0, **more):
-    owner = Owner(job_of_pod(uid), replica, attempt)
+    owner = Owner(make_pod_job(uid), replica, attempt)
     return Member(owner=owner, source=MembershipSource.KUBERNETES, pod_id=uid, **more)
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from jobmeter.cli.run_summary import sparkline
+from jobmeter.cli.run_summary import draw_sparkline
 from jobmeter.collect.base import NodeIdentity, Owner
-from jobmeter.collect.launch.figures import Figure, RunFigures, StepFigures, traffic_beside
-from jobmeter.collect.launch.plan import LaunchPlan, environments, job_name, make_job_id
+from jobmeter.collect.launch.figures import Figure, RunFigures, StepFigures, collect_traffic
+from jobmeter.collect.launch.plan import LaunchPlan, make_environments, make_job_id, name_job
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, exit_status
 from jobmeter.model.job import JobState
-from jobmeter.model.record import check_event, check_record, replicas_of
+from jobmeter.model.record import check_event, check_record, list_replicas
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import SystemClock
@@ -44,7 +44,7 @@ def plan(replicas=1, **more):
     ],
 )
 def test_a_job_is_named_after_its_script(words, name):
-    assert job_name(words) == name
+    assert name_job(words) == name
 
 
 @pytest.mark.parametrize("name", ["train", "a b/c'd", "", "..", "ü" * 300, "x" * 500])
@@ -57,11 +57,11 @@ def test_an_id_is_unique_readable_and_legal(name):
 
 
 def test_the_environment_of_replicas():
-    first, second = environments(plan(2, attempt=3), {"A": "b", "RANK": "9"})
+    first, second = make_environments(plan(2, attempt=3), {"A": "b", "RANK": "9"})
     assert (first["RANK"], second["RANK"], second["LOCAL_RANK"], second["WORLD_SIZE"]) == ("0", "1", "1", "2")
     assert first["MASTER_PORT"] == second["MASTER_PORT"]
     assert (first["A"], first["JOBMETER_ATTEMPT"], second["JOBMETER_REPLICA"]) == ("b", "3", "worker-1")
-    (alone,) = environments(plan(), {"RANK": "9"})
+    (alone,) = make_environments(plan(), {"RANK": "9"})
     assert alone["RANK"] == "9"
     assert "WORLD_SIZE" not in alone
 
@@ -76,10 +76,10 @@ def test_a_measured_command_does_not_get_our_credentials():
         "HOME": "/root",
     }
     plan = LaunchPlan(job="j", name="j", kind="", command=["x"], user="lin", replicas=2)
-    for found in environments(plan, base):
+    for found in make_environments(plan, base):
         assert "secret" not in repr(found)
         assert (found["JOBMETER_SERVER"], found["HOME"]) == ("http://h:8400", "/root")
-    for found in environments(replace(plan, pass_key=True), base):
+    for found in make_environments(replace(plan, pass_key=True), base):
         assert [name for name, value in found.items() if "secret" in value] == ["JOBMETER_KEY"]
 
 
@@ -96,13 +96,13 @@ def test_records_of_a_run():
         None,
         "p1",
     )
-    assert [r.state for r in replicas_of(start)] == [JobState.RUNNING] * 2
+    assert [r.state for r in list_replicas(start)] == [JobState.RUNNING] * 2
     lives[0].end, lives[0].exit_code = 3000, 0
     lives[1].end, lives[1].exit_code, lives[1].reason = 2500, 137, "out of memory"
     (end,) = recorder.record_end(lives, 3001, stopped=False).jobs
     check_record(end)
     assert (end.state, end.exit_code, end.end, end.error) == (JobState.FAILED, 137, 3001, "worker-1: out of memory")
-    assert [(r.state, r.end, r.exit_code) for r in replicas_of(end)] == [
+    assert [(r.state, r.end, r.exit_code) for r in list_replicas(end)] == [
         (JobState.SUCCEEDED, 3000, 0),
         (JobState.FAILED, 2500, 137),
     ]
@@ -180,8 +180,8 @@ def test_the_figures_of_a_summary():
 
 def test_the_traffic_of_the_machine_is_read_only_with_samples():
     sample = Sample(PLACE.make_node_series("node.network.receive"), 7_000, 1.0)
-    assert traffic_beside([sample], lambda time_ms: [sample._replace(time_ms=time_ms)]) == [sample]
-    assert traffic_beside([], lambda _: [sample]) == []
+    assert collect_traffic([sample], lambda time_ms: [sample._replace(time_ms=time_ms)]) == [sample]
+    assert collect_traffic([], lambda _: [sample]) == []
 
 
 def test_a_counter_counts_from_its_first_sample_unless_its_start_is_recorded():
@@ -225,11 +225,11 @@ def test_the_points_stay_few_however_long_the_job_runs():
     [([], ""), ([0.0], "▁"), ([0.0, 0.0], "▁▁"), ([0.0, 1.0], "▁█"), ([5.0], "█"), ([1.0, 2.0, 4.0], "▃▅█")],
 )
 def test_sparklines(points, drawn):
-    assert sparkline(points) == drawn
+    assert draw_sparkline(points) == drawn
 
 
 def test_a_sparkline_fits():
-    assert len(sparkline([float(i) for i in range(1000)], 24)) == 24
+    assert len(draw_sparkline([float(i) for i in range(1000)], 24)) == 24
 
 
 def test_the_peak_of_a_rate_is_that_of_a_step_of_the_servers_summary():

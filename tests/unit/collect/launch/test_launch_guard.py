@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.collect.launch.session import JobRun, RunLimits
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import escape_invalid
 
 
 def test_a_guard_gives_what_the_work_gives_and_reports_each_kind_of_failure_once():
@@ -67,7 +67,7 @@ def test_no_call_waits_between_the_regular_ticks_and_the_last_tick():
 
 @given(st.binary())
 def test_any_bytes_become_text_that_can_be_written(data):
-    text = valid_text(os.fsdecode(data))
+    text = escape_invalid(os.fsdecode(data))
     assert text.encode().decode() == text
     if b"\xff" in data:
         assert "\\xff" in text
@@ -75,8 +75,8 @@ def test_any_bytes_become_text_that_can_be_written(data):
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_text_stays_as_it_is(text):
-    assert valid_text(text) == text
+    assert escape_invalid(text) == text
 
 
 def test_half_of_a_surrogate_pair_can_be_written():
-    assert valid_text("a\ud800b") == "a\\ud800b"
+    assert escape_invalid("a\ud800b") == "a\\ud800b"

@@ -12,7 +12,7 @@ from jobmeter.collect.launch.lease import RunLease, lease_owner
 from jobmeter.collect.outbox import Outbox
 from jobmeter.errors import UnavailableError
 from jobmeter.model.record import JobRecord, Records, decode_records
-from jobmeter.wire.native.encode import records_frame
+from jobmeter.wire.native.encode import make_records_frame
 
 
 class Server:
@@ -31,7 +31,7 @@ class Server:
 
 def sent(delivery, outbox):
     """Try to send a record; False where the server is away."""
-    outbox.put(records_frame(Records(jobs=[JobRecord(job_id="j")])))
+    outbox.put(make_records_frame(Records(jobs=[JobRecord(job_id="j")])))
     return delivery.flush(60)
 
 
@@ -65,7 +65,7 @@ def test_a_renewal_that_did_not_arrive_is_due_with_the_next_request_and_never_st
     with leased() as (delivery, outbox, server, _):
         server.away = True
         assert not sent(delivery, outbox)
-        assert outbox.size == len(records_frame(Records(jobs=[JobRecord(job_id="j")])))
+        assert outbox.size == len(make_records_frame(Records(jobs=[JobRecord(job_id="j")])))
         server.away = False
         assert sent(delivery, outbox)
     assert renewals(server) == [1]

@@ -16,7 +16,7 @@ from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.spool import Spool
 from jobmeter.model.log import MAX_TEXT_BYTES, LogLine, cut_text
 from jobmeter.wire.native.decode import decode
-from jobmeter.wire.native.logs import logs_frame
+from jobmeter.wire.native.logs import make_logs_frame
 
 S = 1_000_000_000
 
@@ -201,7 +201,7 @@ def test_logs_leave_half_of_the_spool_to_the_samples(tmp_path):
 def test_lines_that_the_spool_gives_up_are_counted(tmp_path):
     spool = Spool(tmp_path / "spool", max_bytes=2_000, segment_bytes=300)
     outbox = Outbox(spool)
-    frame = logs_frame([LogLine(time_ns=at, text="a", job="j") for at in range(2)])
+    frame = make_logs_frame([LogLine(time_ns=at, text="a", job="j") for at in range(2)])
     for _ in range(40):
         outbox.put(frame)
     assert spool.dropped_lines > 0
@@ -211,7 +211,7 @@ def test_lines_that_the_spool_gives_up_are_counted(tmp_path):
 
 
 def test_lines_that_memory_gives_up_are_counted():
-    frame = logs_frame([LogLine(time_ns=at, text="a", job="j") for at in range(2)])
+    frame = make_logs_frame([LogLine(time_ns=at, text="a", job="j") for at in range(2)])
     outbox = Outbox(None, memory_bytes=5 * len(frame))
     for _ in range(8):
         outbox.put(frame)

@@ -26,7 +26,7 @@ from jobmeter.collect.spool import Spool
 from jobmeter.errors import ForbiddenError, LimitExceededError, NotFoundError, UnauthenticatedError, UnavailableError
 from jobmeter.model.extra import merge_extra
 from jobmeter.model.record import MAX_EXTRA_BYTES
-from jobmeter.wire.mlflow.names import metric_of, run_id
+from jobmeter.wire.mlflow.names import convert_key, run_id
 from jobmeter.wire.mlflow.runs import Run
 from jobmeter.wire.mlflow.values import MetricValue
 from jobmeter.wire.native.decode import decode
@@ -213,7 +213,7 @@ def test_the_history_without_a_server_comes_from_the_outbox(logged):
         assert {one.time: (one.step, one.value) for one in found} == by_time
         assert [one.time for one in found] == sorted(by_time)
         assert runs.find_newest(run.id)[key].value == by_time[max(by_time)][1]
-        assert stored[run.id, metric_of(key)[0]] == {time - NOW: value for time, (_, value) in by_time.items()}
+        assert stored[run.id, convert_key(key)[0]] == {time - NOW: value for time, (_, value) in by_time.items()}
 
 
 SERVING = """
@@ -410,7 +410,7 @@ def test_a_resumed_run_keeps_its_replica_attempt_and_params(place):
     run = run_id("train-7", "0" * 12)
     fields = {"experiment": "0", "status": "FINISHED", "start": 5, "node": "n2", "replica": "worker-3", "attempt": 2}
     stored = {"mlflow": {"runs": {run: {**fields, "params": {"lr": "1"}}}}}
-    with mock.patch.object(place.outbox, "on_disk", wraps=place.outbox.on_disk) as readings:
+    with mock.patch.object(place.outbox, "list_stored", wraps=place.outbox.list_stored) as readings:
         for _ in range(3):
             assert place.log(run, "loss", 1.0)[0] == 503, "only the server knows the run"
     assert readings.call_count == 1, "the spool may be large"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobmeter.collect.launch.plan import LaunchPlan, environments
+from jobmeter.collect.launch.plan import LaunchPlan, make_environments
 from jobmeter.collect.launch.tracking import may_track
 
 FOUND = {"MLFLOW_TRACKING_URI": "http://h:8400", "MLFLOW_TRACKING_TOKEN": "jmt_x"}
@@ -18,7 +18,7 @@ def plan(**fields):
 
 
 def test_each_replica_gets_its_tags():
-    found = environments(plan(attempt=3), {"A": "b", **FOUND})
+    found = make_environments(plan(attempt=3), {"A": "b", **FOUND})
     assert [one["MLFLOW_TRACKING_TOKEN"] for one in found] == ["jmt_x"] * 2
     tags = [json.loads(one["MLFLOW_RUN_CONTEXT"]) for one in found]
     assert [one["jobmeter.replica"] for one in tags] == ["worker-0", "worker-1"]
@@ -31,11 +31,11 @@ def test_each_replica_gets_its_tags():
 
 
 def test_without_a_server_for_runs_there_are_no_tags():
-    assert not [name for one in environments(plan(), {}) for name in one if "MLFLOW" in name]
+    assert not [name for one in make_environments(plan(), {}) for name in one if "MLFLOW" in name]
 
 
 def test_the_users_own_tags_stay():
-    (first, _) = environments(plan(), {"MLFLOW_TRACKING_URI": "http://x", "MLFLOW_RUN_CONTEXT": '{"a":"b"}'})
+    (first, _) = make_environments(plan(), {"MLFLOW_TRACKING_URI": "http://x", "MLFLOW_RUN_CONTEXT": '{"a":"b"}'})
     assert first["MLFLOW_RUN_CONTEXT"] == '{"a":"b"}'
 
 

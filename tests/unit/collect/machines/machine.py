@@ -13,7 +13,7 @@ import msgspec
 
 from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity
-from jobmeter.collect.cgroup.paths import Hierarchies, groups_of
+from jobmeter.collect.cgroup.paths import Hierarchies, read_groups
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import climb
 from jobmeter.collect.discover.classify import NodeClassifier
@@ -95,7 +95,7 @@ def read(pattern: str, about: str, truth: dict[str, Any] | None = None) -> Machi
     machine.links["proc/self/ns/net"] = str(Path("/proc/self/ns/net").readlink())
     hierarchies = Hierarchies()
     for pid in list_pids("/proc"):
-        groups = groups_of("/proc", pid)
+        groups = read_groups("/proc", pid)
         if groups and any(re.search(pattern, path) for path in groups.values()):
             _process(machine, pid)
             for controller, path in groups.items():

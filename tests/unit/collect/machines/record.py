@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 from tests.unit.collect.machines.machine import load, observed, plant, read, save
 
 from jobmeter.collect import files
-from jobmeter.collect.cgroup.paths import groups_of
+from jobmeter.collect.cgroup.paths import read_groups
 from jobmeter.collect.process.stat import list_pids
 
 HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ def _processes(pattern: str, program: str) -> int:
     """How many processes of that name are in such groups."""
     found = 0
     for pid in list_pids("/proc"):
-        groups, comm = groups_of("/proc", pid) or {}, files.read(f"/proc/{pid}/comm")
+        groups, comm = read_groups("/proc", pid) or {}, files.read(f"/proc/{pid}/comm")
         found += comm == f"{program}\n".encode() and any(pattern in path for path in groups.values())
     return found
 

@@ -14,7 +14,7 @@ from jobmeter.collect.pods.poll import PodPoller
 from jobmeter.collect.process.stat import Key, ProcessStat
 from jobmeter.errors import NotFoundError, UnavailableError
 from jobmeter.model.job import JobState
-from jobmeter.model.pod import MOST_PODS, NodePods, PodReplica, job_of_pod, pod_of_job
+from jobmeter.model.pod import MOST_PODS, NodePods, PodReplica, make_pod_job, parse_pod_job
 from jobmeter.model.record import AllocationRecord, EventRecord, JobRecord, Records, ReplicaRecord
 from jobmeter.model.sample import Sample
 
@@ -27,7 +27,7 @@ def uid(number):
 
 def process(number, guess=None):
     member = Member(
-        owner=Owner(job_of_pod(uid(number)), "worker-0"),
+        owner=Owner(make_pod_job(uid(number)), "worker-0"),
         source=MembershipSource.KUBERNETES,
         pod_id=uid(number),
         guess=guess,
@@ -36,7 +36,7 @@ def process(number, guess=None):
 
 
 def sample(number, value=1.0, attempt=0, time_ms=0):
-    owner = Owner(job_of_pod(uid(number)), "worker-0", attempt)
+    owner = Owner(make_pod_job(uid(number)), "worker-0", attempt)
     return Sample(PLACE.make_replica_series("cpu.time", owner), time_ms, value)
 
 
@@ -79,13 +79,13 @@ def test_samples_wait_until_their_job_is_found(make):
     node = Sample(PLACE.make_node_series("node.cpu.time"), 0, 5.0)
     assert pods.rename_samples([sample(1), node, sample(2)]) == [node], "what is the node's does not wait"
     assert pods.waiting == 2
-    assert pods.find_owner(Owner(job_of_pod(uid(1)), "worker-0")) is None
+    assert pods.find_owner(Owner(make_pod_job(uid(1)), "worker-0")) is None
     assert pods.list_unresolved() == [uid(1), uid(2)]
     pods.answer([uid(1), uid(2)], [replica(1, first=2)])
     found = pods.rename_samples([sample(1, 2.0, attempt=1), sample(2, 9.0)])
     assert named(found) == [("default", "two", "worker-1", 3, 2.0), ("default", "two", "worker-1", 2, 1.0)]
     assert pods.waiting == 2
-    assert pods.find_owner(Owner(job_of_pod(uid(1)), "worker-0", 1)) == Owner("two", "worker-1", 3, "default")
+    assert pods.find_owner(Owner(make_pod_job(uid(1)), "worker-0", 1)) == Owner("two", "worker-1", 3, "default")
     assert pods.list_unresolved() == [uid(2)], "a pod is asked for until somebody knows it"
 
 
@@ -110,8 +110,8 @@ def test_where_there_is_a_watcher_no_pod_names_its_own_job(make, clock, tmp_path
     pods.rename_samples([sample(2)])
     pods.answer(pods.list_unresolved(), [replica(7)] if watched == "after" else [])
     clock.advance(PATIENCE)
-    assert {one[1] for one in named(pods.rename_samples([sample(2)]))} == {job_of_pod(uid(2))}
-    assert pods.find_owner(hostile.member.owner).job == job_of_pod(uid(2))
+    assert {one[1] for one in named(pods.rename_samples([sample(2)]))} == {make_pod_job(uid(2))}
+    assert pods.find_owner(hostile.member.owner).job == make_pod_job(uid(2))
 
 
 def test_an_unknown_pod_is_reported_under_its_own_name_after_a_minute(make, clock):
@@ -124,9 +124,9 @@ def test_an_unknown_pod_is_reported_under_its_own_name_after_a_minute(make, cloc
     clock.advance(1)
     found = named(pods.rename_samples([sample(1, 2.0)]))
     assert sorted(found) == [
-        ("", job_of_pod(uid(1)), "worker-0", 0, 1.0),
-        ("", job_of_pod(uid(1)), "worker-0", 0, 2.0),
-        ("", job_of_pod(uid(2)), "worker-0", 0, 1.0),
+        ("", make_pod_job(uid(1)), "worker-0", 0, 1.0),
+        ("", make_pod_job(uid(1)), "worker-0", 0, 2.0),
+        ("", make_pod_job(uid(2)), "worker-0", 0, 1.0),
     ]
     assert pods.waiting == 0
     clock.advance(60)
@@ -143,7 +143,7 @@ def test_without_a_watcher_only_the_first_pod_waits(make, clock):
     clock.advance(PATIENCE)
     assert len(pods.rename_samples([])) == 1
     pods.rename_samples([sample(2)])
-    assert named(pods.rename_samples([sample(2, 2.0)])) == [("", job_of_pod(uid(2)), "worker-0", 0, 2.0)]
+    assert named(pods.rename_samples([sample(2, 2.0)])) == [("", make_pod_job(uid(2)), "worker-0", 0, 2.0)]
 
 
 def test_while_the_server_is_away_pods_wait_longer_and_not_for_ever(make, clock):
@@ -160,14 +160,14 @@ def test_too_many_samples_push_out_the_pod_that_waits_longest(make, clock):
     pods.rename_samples([sample(1, float(value)) for value in range(10)])
     clock.advance(1)
     found = pods.rename_samples([sample(2, float(value)) for value in range(MOST_SAMPLES - 5)])
-    assert Counter(one.series.job for one in found) == {job_of_pod(uid(1)): 10}
+    assert Counter(one.series.job for one in found) == {make_pod_job(uid(1)): 10}
     assert pods.waiting == MOST_SAMPLES - 5
 
 
 def test_records_wait_too_and_say_only_what_the_watcher_does_not(make):
     pods = make(process(1))
     start = JobRecord(
-        job_id=job_of_pod(uid(1)),
+        job_id=make_pod_job(uid(1)),
         type="Pod",
         replicas=[ReplicaRecord(name="worker-0", attempt=1, rank=4, node="n1", pod_id=uid(1), start=5)],
     )
@@ -175,10 +175,10 @@ def test_records_wait_too_and_say_only_what_the_watcher_does_not(make):
         start, replicas=[ReplicaRecord(name="worker-0", pod_id=uid(1), state=JobState.UNKNOWN, start=5, end=9)]
     )
     device = JobRecord(
-        job_id=job_of_pod(uid(1)),
+        job_id=make_pod_job(uid(1)),
         allocations=[AllocationRecord(replica="worker-0", node="n1", device="gpu0", start=5, source="process")],
     )
-    event = EventRecord(time=5, job=job_of_pod(uid(1)), replica="worker-0", attempt=1, reason="OOMKilled")
+    event = EventRecord(time=5, job=make_pod_job(uid(1)), replica="worker-0", attempt=1, reason="OOMKilled")
     other = JobRecord(job_id="21")
     found = pods.rename_records(Records(jobs=[start, other, device, end], events=[event]))
     assert (found.jobs, found.events) == ([other], [])
@@ -202,7 +202,7 @@ def test_ranks_reported_by_the_watcher_are_not_repeated(make):
     pods.answer([], [])
     pods.rename_samples([])
     pods.answer([uid(1)], [replica(1, rank=2)])
-    record = JobRecord(job_id=job_of_pod(uid(1)), replicas=[ReplicaRecord(name="worker-0", rank=0)])
+    record = JobRecord(job_id=make_pod_job(uid(1)), replicas=[ReplicaRecord(name="worker-0", rank=0)])
     assert pods.rename_records(Records(jobs=[record])).jobs == []
 
 
@@ -211,7 +211,7 @@ def test_records_of_a_pod_by_its_own_name_are_whole(make):
     pods.abandon()
     pods.rename_samples([])
     record = JobRecord(
-        job_id=job_of_pod(uid(1)), type="Pod", replicas=[ReplicaRecord(name="worker-0", attempt=1, start=5)]
+        job_id=make_pod_job(uid(1)), type="Pod", replicas=[ReplicaRecord(name="worker-0", attempt=1, start=5)]
     )
     (found,) = pods.rename_records(Records(jobs=[record])).jobs
     assert found == JobRecord(
@@ -221,7 +221,7 @@ def test_records_of_a_pod_by_its_own_name_are_whole(make):
 
 def test_records_that_wait_are_bounded(make):
     pods = make(process(1))
-    record = JobRecord(job_id=job_of_pod(uid(1)), replicas=[ReplicaRecord(name="worker-0")])
+    record = JobRecord(job_id=make_pod_job(uid(1)), replicas=[ReplicaRecord(name="worker-0")])
     assert pods.rename_records(Records(jobs=[record] * (MOST_RECORDS + 1))).jobs == []
     assert len(pods.take_released().jobs) == MOST_RECORDS + 1
 
@@ -253,7 +253,7 @@ def test_deleted_pods_are_dropped(make, clock):
 def test_jobs_that_only_look_like_pods_do_not_wait(make, job):
     one = Sample(PLACE.make_replica_series("cpu.time", Owner(job, "worker-0")), 0, 1.0)
     assert make().rename_samples([one]) == [one]
-    assert pod_of_job(job) == ""
+    assert parse_pod_job(job) == ""
 
 
 class Server:
@@ -292,7 +292,7 @@ def test_the_end_polls_once_more_and_holds_nothing_back(make):
     pods, server = make(process(1), process(2)), Server(replica(1))
     pods.rename_samples([sample(1), sample(2)])
     PodPoller(PLACE, lambda: server, pods, 10_000).poll_last()
-    assert {one.series.job for one in pods.rename_samples([])} == {"two", job_of_pod(uid(2))}
+    assert {one.series.job for one in pods.rename_samples([])} == {"two", make_pod_job(uid(2))}
 
 
 def test_an_older_server_is_not_waited_for(make):

@@ -15,14 +15,14 @@ from tests.support.waiting import wait_until
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.budget import MeasuringBudget
-from jobmeter.collect.clock import SampleClock, elapsed_ns
+from jobmeter.collect.clock import SampleClock, read_elapsed_ns
 from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.collect.reports import datagrams, receiver, statsd
 from jobmeter.collect.reports.datagrams import DatagramSocket
 from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
 from jobmeter.collect.reports.reporter import ReportedPoint, Reporter
 from jobmeter.errors import ConflictError
-from jobmeter.model.device_peaks import PEAKS, peak_flops
+from jobmeter.model.device_peaks import PEAKS, find_peak_flops
 from jobmeter.model.series import check_series
 from jobmeter.model.time import SystemClock
 from jobmeter.wire.program import places
@@ -50,7 +50,7 @@ def message(**parts):
 
 
 def now():
-    return elapsed_ns() // 1_000_000
+    return read_elapsed_ns() // 1_000_000
 
 
 def collected(reports, later_ms=0):
@@ -315,7 +315,7 @@ def test_without_a_peak_of_the_product_there_is_no_share(products):
     ],
 )
 def test_peaks_by_product(product, precision, peak):
-    assert peak_flops(product, precision) == peak
+    assert find_peak_flops(product, precision) == peak
 
 
 def test_every_peak_has_a_source():

@@ -4,7 +4,7 @@ import pytest
 
 from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.collect.scheduler.watch import ClusterScopedIds
-from jobmeter.model.cluster import job_in_cluster
+from jobmeter.model.cluster import make_cluster_job
 from jobmeter.model.record import EventRecord, JobRecord, Records, ReplicaRecord
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series, check_job_id
@@ -43,6 +43,6 @@ def test_one_that_measures_nothing_does_not_afterwards():
 
 @pytest.mark.parametrize("job", ["21", "x" * 100, "x" * 128])
 def test_an_id_with_its_cluster_is_an_id(job):
-    found = job_in_cluster(job, "c" * 60)
+    found = make_cluster_job(job, "c" * 60)
     assert check_job_id(found) == found
-    assert found != job_in_cluster(job, "c" * 59 + "d")
+    assert found != make_cluster_job(job, "c" * 59 + "d")

@@ -26,8 +26,8 @@ from jobmeter.collect.process.stat import Key, ProcessStat, read_stat
 from jobmeter.collect.stacks import collect, python, ras, recorder
 from jobmeter.collect.stacks.child import run_aside
 from jobmeter.collect.stacks.collect import GoneRank, StackCollector
-from jobmeter.collect.stacks.kernel import NO_CALL, kernel_state
-from jobmeter.collect.stacks.unpickle import PlainUnpickler, progress_of
+from jobmeter.collect.stacks.kernel import NO_CALL, read_kernel_state
+from jobmeter.collect.stacks.unpickle import PlainUnpickler, list_progress
 from jobmeter.model.stacks import (
     MOST_FRAMES,
     MOST_RANKS,
@@ -93,12 +93,12 @@ def test_why_there_are_no_stacks(tmp_path, error, reason):
     program = tmp_path / "py-spy"
     program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{error}\nEND\nexit 1\n")
     program.chmod(0o755)
-    assert python.python_stacks(OWN, str(program)) == ([], reason)
+    assert python.read_python_stacks(OWN, str(program)) == ([], reason)
 
 
 def test_a_missing_program_is_named():
-    assert python.python_stacks(OWN, None) == ([], python.NOT_INSTALLED)
-    assert "cannot be started" in python.python_stacks(OWN, "/nowhere/py-spy")[1]
+    assert python.read_python_stacks(OWN, None) == ([], python.NOT_INSTALLED)
+    assert "cannot be started" in python.read_python_stacks(OWN, "/nowhere/py-spy")[1]
 
 
 def test_a_program_on_the_side_has_its_bounds():
@@ -114,7 +114,7 @@ def test_a_program_on_the_side_has_its_bounds():
 
 
 def state_of(pid, *more):
-    state = kernel_state(pid, *more)
+    state = read_kernel_state(pid, *more)
     assert state is not None
     return state
 
@@ -124,7 +124,7 @@ def test_the_state_of_a_real_process():
         wait_until(lambda: state_of(process.pid).state == "S")
         state = state_of(process.pid)
         assert state.wait or state.missing
-    assert kernel_state(process.pid) is None
+    assert read_kernel_state(process.pid) is None
 
 
 def test_a_process_that_sleeps_by_select():
@@ -300,7 +300,7 @@ def test_a_hostile_dump_is_refused_with_a_sentence(tmp_path, name):
     st.sampled_from(["pg_status", "pg_config", "entries", "0", "ranks", "process_group", "last_enqueued_collective"]),
     some | st.lists(some))))  # fmt: skip
 def test_any_plain_value_is_a_dump_or_none(value):
-    assert isinstance(progress_of(PlainUnpickler(io.BytesIO(pickle.dumps(value))).load()), list)
+    assert isinstance(list_progress(PlainUnpickler(io.BytesIO(pickle.dumps(value))).load()), list)
 
 
 def test_a_dump_is_requested_through_the_pipe_and_read(tmp_path):
@@ -347,7 +347,7 @@ def test_no_file_of_others_is_opened(tmp_path, monkeypatch):
     for rank in range(3):
         assert recorder.read_dump(OWN, rank, {recorder.FILES[0]: f"{tmp_path}/fr_"}, 0.0)[1] != ""
     assert recorder.read_dump(OWN, 3, {recorder.FILES[0]: "fr_"}, 0.0)[1].endswith("its name is not absolute")
-    monkeypatch.setattr(recorder, "real_user", lambda _proc, _pid: os.getuid() + 1)
+    monkeypatch.setattr(recorder, "read_real_user", lambda _proc, _pid: os.getuid() + 1)
     assert "not a file of the job's user" in recorder.read_dump(OWN, 3, {recorder.FILES[0]: f"{tmp_path}/fr_"}, 0.0)[1]
 
 

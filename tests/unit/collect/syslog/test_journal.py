@@ -25,7 +25,7 @@ from jobmeter.collect.syslog.journal import JournalSource
 from jobmeter.collect.syslog.kernel import KernelLog, KernelReader
 from jobmeter.collect.syslog.reader import LogCheckpoint, LogSettings, SourcePosition
 from jobmeter.diagnose.kernel import query_of
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.model.log_tree import matches
 from jobmeter.model.time import SystemClock
 
@@ -164,7 +164,9 @@ class Machine:
         state = self._folder / "logs.json"
         state.write_bytes(msgspec.json.encode(LogCheckpoint({"journal": SourcePosition({"cursor": ""})})))
         outbox, place, clock = Outbox(None), NodeIdentity("n1", project="default"), SampleClock(SystemClock())
-        reader = make.system_logs(settings, place, outbox, clock, owner_of=lambda pid: None, state=state, kernel=kernel)
+        reader = make.make_system_logs(
+            settings, place, outbox, clock, owner_of=lambda pid: None, state=state, kernel=kernel
+        )
         assert reader is not None
         found: list[Any] = []
 
@@ -192,7 +194,7 @@ def test_without_the_device_the_journal_has_the_lines_of_the_kernel_that_rules_l
     assert found
     assert {line.stream for line in found} == {"journal"}
     xid = msgspec.structs.replace(found[0], text="NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.")
-    assert matches(query_of(rules()), xid)
+    assert matches(query_of(list_rules()), xid)
 
 
 def test_a_device_that_shows_itself_and_does_not_open_is_no_source(machine, tmp_path):
@@ -228,7 +230,9 @@ def test_lines_and_events_of_the_kernel_s_log_are_read_by_one_descriptor():
     place, clock = NodeIdentity("n1"), SampleClock(SystemClock())
     watch = KernelWatch(place, kernel)
     settings = LogSettings(journal=False)
-    logs = make.system_logs(settings, place, Outbox(None), clock, owner_of=lambda _pid: None, state=None, kernel=kernel)
+    logs = make.make_system_logs(
+        settings, place, Outbox(None), clock, owner_of=lambda _pid: None, state=None, kernel=kernel
+    )
     assert logs is not None
     for _ in range(2):
         logs.round()

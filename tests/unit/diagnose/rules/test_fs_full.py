@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobmeter.diagnose.case import Case, UsedMounts
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.job import Job, JobState, JobView, Replica
@@ -12,7 +12,7 @@ from jobmeter.model.time import MINUTE, TimeRange
 
 NOW = 1_795_000_000_000
 TIMES = np.arange(NOW, NOW + 30 * MINUTE, 10_000)
-RULE = next(rule for rule in rules() if rule.name == "fs_full")
+RULE = next(rule for rule in list_rules() if rule.name == "fs_full")
 NUMBERS = load()["fs_full"]
 
 

@@ -12,14 +12,14 @@ from tests.support.fakes import NOW
 from tests.support.training import Training
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.model.event import STACK_EVIDENCE, Event, Level
 from jobmeter.model.finding import FindingRole, Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import HOUR, MINUTE, SECOND
 
-RULES = {rule.name: rule for rule in rules()}
+RULES = {rule.name: rule for rule in list_rules()}
 
 HOST = ("cpu.usage", "network.receive", "network.transmit")
 GPM = ("gpu.tensor.active", "gpu.sm.active", "gpu.nvlink.transmit")

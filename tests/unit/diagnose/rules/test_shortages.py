@@ -11,7 +11,7 @@ from tests.support.diagnosed import Sampled
 from tests.support.fakes import NOW
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.finding import FindingRole, Severity, Subject
@@ -23,7 +23,7 @@ from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND
 
 THRESHOLDS = load()
-RULES = {rule.name: rule for rule in rules()}
+RULES = {rule.name: rule for rule in list_rules()}
 _FAULTS = [(rule, number) for rule, makes in SHORTAGES.items() for number in range(len(makes))]
 
 

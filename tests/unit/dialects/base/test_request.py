@@ -19,10 +19,10 @@ from jobmeter.dialects.base.request import (
     Request,
     Time,
     Typed,
-    operations_of,
-    slots_of,
+    list_slots,
+    load_operations,
 )
-from jobmeter.dialects.registry import DIALECTS, dialects
+from jobmeter.dialects.registry import DIALECTS, list_dialects
 from jobmeter.errors import InvalidRequestError
 
 operation = Operations()
@@ -72,7 +72,7 @@ def test_absent_values_are_the_defaults_and_an_empty_text_is_absent():
 
 @pytest.mark.parametrize(("value", "ids"), [(False, ["false"]), (0, ["0"]), ([], []), (None, []), ("", [])])
 def test_a_false_value_of_a_body_is_a_member_of_a_list(value, ids):
-    slot = next(one for one in slots_of(Things, "GET", "/things/{name}") if one.attribute == "ids")
+    slot = next(one for one in list_slots(Things, "GET", "/things/{name}") if one.attribute == "ids")
     assert list(slot.kind.read(ParameterReader(), slot, {"ids": value})) == ids
 
 
@@ -148,7 +148,7 @@ def test_every_operation_of_a_dialect_is_found_in_its_folder():
     # Two dialects list their operations; the gateway has none.
     others = {"mlflow:MLFLOW", "alertmanager:ALERTMANAGER", "alibaba.gateway:GATEWAY"}
     folders = [entry.split(":")[0] for entry in DIALECTS if entry not in others]
-    found = [operations_of(f"jobmeter.dialects.{folder}.operations") for folder in folders]
+    found = [load_operations(f"jobmeter.dialects.{folder}.operations") for folder in folders]
     assert all(found)
-    listed = [dialect.operations for dialect in dialects() if dialect.operations in found]
+    listed = [dialect.operations for dialect in list_dialects() if dialect.operations in found]
     assert listed == found

@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.dialects.base.routes import Routes, path_parameters
+from jobmeter.dialects.base.routes import Routes, match_path
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ def test_a_route_is_found_as_by_comparing_segments_and_the_earlier_literal_wins(
     assert found == first
     assert Routes(routes).list_methods(path) == sorted({route.method for route, _ in matching})
     for route in routes:
-        assert path_parameters(route.path, path) == _plain(route, path)
+        assert match_path(route.path, path) == _plain(route, path)
 
 
 def test_nothing_is_normalised():
-    assert path_parameters("/a/{x}/b", "/a//b") == {"x": ""}
-    assert path_parameters("/a/{x}/b", "/a/1%2F2/b") == {"x": "1/2"}
-    assert path_parameters("/a/{x}", "/a/1\n") == {"x": "1\n"}
-    assert path_parameters("/a/{x}", "/a/1/2") is None
+    assert match_path("/a/{x}/b", "/a//b") == {"x": ""}
+    assert match_path("/a/{x}/b", "/a/1%2F2/b") == {"x": "1/2"}
+    assert match_path("/a/{x}", "/a/1\n") == {"x": "1\n"}
+    assert match_path("/a/{x}", "/a/1/2") is None

@@ -12,9 +12,9 @@ from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
 from jobmeter.dialects.base import Context, drive
 from jobmeter.dialects.baseten import BASETEN
-from jobmeter.dialects.baseten.bodies import status
+from jobmeter.dialects.baseten.bodies import find_status
 from jobmeter.dialects.baseten.names import STATUSES
-from jobmeter.dialects.baseten.operations.search import filters
+from jobmeter.dialects.baseten.operations.search import iterate_filters
 from jobmeter.errors import (
     InvalidRequestError,
     JobmeterError,
@@ -150,13 +150,13 @@ def test_an_absent_user_is_left_out():
 @pytest.mark.parametrize("state", JobState)
 @pytest.mark.parametrize("stored_status", [*STATUSES, "TRAINING_JOB_DREAMING", "", 7, None])
 def test_a_stored_status_holds_as_long_as_the_state_does(state, stored_status):
-    answered = status(Job(id="j", state=state, extra={"baseten": {"current_status": stored_status}}))
+    answered = find_status(Job(id="j", state=state, extra={"baseten": {"current_status": stored_status}}))
     # None of their words is for an end that nobody saw, and that is never a success.
     assert STATUSES[answered] is (JobState.STOPPED if state is JobState.UNKNOWN else state)
     if isinstance(stored_status, str) and STATUSES.get(stored_status) is state:
         assert answered == stored_status
     else:
-        assert answered == status(Job(id="j", state=state))
+        assert answered == find_status(Job(id="j", state=state))
 
 
 @given(
@@ -172,7 +172,7 @@ def test_a_search_by_status_finds_each_job_by_the_status_that_it_shows_once(stat
         fit = [found is (one.operator is Operator.IN) for found, one in zip(values, conditions, strict=True)]
         return job.state in states and all(fit)
 
-    assert sum(meets(*one) for one in filters(statuses)) == (status(job) in statuses)
+    assert sum(meets(*one) for one in iterate_filters(statuses)) == (find_status(job) in statuses)
 
 
 RANGES = st.tuples(st.integers(0, NOW + 10**10), st.integers(0, 10**10)).map(lambda pair: (pair[0], sum(pair)))

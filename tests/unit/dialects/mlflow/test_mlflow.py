@@ -13,7 +13,7 @@ from tests.support.stored_series import stored_result
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, RecordJobs, WriteSamples, drive
 from jobmeter.dialects.mlflow import MLFLOW
-from jobmeter.dialects.mlflow.metrics import history, read_newest, write
+from jobmeter.dialects.mlflow.metrics import read_history, read_newest, write
 from jobmeter.errors import ForbiddenError, InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleColumns
@@ -25,7 +25,7 @@ from jobmeter.query.series import FoundSeries, LastQuestion, Samples, SamplesQue
 from jobmeter.testing.dialect import REQUEST_ID, DialectTests
 from jobmeter.wire.mlflow.filters import parse, parse_order, sort
 from jobmeter.wire.mlflow.names import (
-    place_of,
+    parse_run,
 )
 from jobmeter.wire.mlflow.runs import Run
 from jobmeter.wire.mlflow.values import SPECIAL, LoggedPoint, MetricValue, spread
@@ -143,7 +143,7 @@ def test_the_history_has_every_value_with_its_step(logged):
     drive(write(RUN, values), server.answer)
     drive(write(RUN, values), server.answer)  # sent again
     for key in ("loss", "val/loss", "step"):
-        found = drive(history(RUN, key), server.answer)
+        found = drive(read_history(RUN, key), server.answer)
         expected = {(step, repr(float(value)), time) for name, value, time, step in logged if name == key}
         assert sorted((point.step, repr(float(point.value))) for point in found) == sorted(
             (step, value) for step, value, _ in expected
@@ -220,14 +220,14 @@ def test_a_run_joins_the_job_that_its_tag_names():
 def test_a_job_has_room_for_some_runs():
     server = Server()
     runs = [server.start(tags=[{"key": "jobmeter.job", "value": "train-7"}]) for _ in range(52)]
-    assert sum(place_of(run).joined for run in runs) == 50
+    assert sum(parse_run(run).joined for run in runs) == 50
     found = server.post("runs/search", experiment_ids=["0"])["runs"]
     assert {one["info"]["run_id"] for one in found} == set(runs)
 
 
 @pytest.mark.parametrize("name", ["a/b", "", "x" * 129])
 def test_a_tag_that_is_no_job_makes_a_job(name):
-    assert not place_of(Server().start(tags=[{"key": "jobmeter.job", "value": name}])).joined
+    assert not parse_run(Server().start(tags=[{"key": "jobmeter.job", "value": name}])).joined
 
 
 def test_a_token_of_a_job_reaches_this_job_only():
@@ -235,7 +235,7 @@ def test_a_token_of_a_job_reaches_this_job_only():
     alone = server.start()
     server.job = "train-7"
     own = server.start()
-    assert place_of(own) == ("train-7", True)
+    assert parse_run(own) == ("train-7", True)
     assert server.get("runs/get", f"run_id={own}")["run"]["info"]["artifact_uri"].startswith("mlruns/")
     with pytest.raises(NotFoundError):
         server.get("runs/get", f"run_id={alone}")

@@ -12,12 +12,12 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, ServerQuestion, WriteSamples
 from jobmeter.dialects.opentsdb import OPENTSDB
 from jobmeter.dialects.opentsdb.metric_text import split_metric, split_tags
-from jobmeter.dialects.opentsdb.tsuid import split_tsuid, tsuid
+from jobmeter.dialects.opentsdb.tsuid import make_tsuid, split_tsuid
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, UnavailableError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import References
 from jobmeter.model.series import Series
-from jobmeter.query.reduce import bucket
+from jobmeter.query.reduce import build_buckets
 from jobmeter.query.series import (
     Buckets,
     BucketsQuestion,
@@ -30,7 +30,7 @@ from jobmeter.query.series import (
 )
 from jobmeter.query.tsdb.filters import KINDS, choose, make_filter, parse_tag_filter
 from jobmeter.query.tsdb.tags import Tagged, TagView, tag_series
-from jobmeter.query.tsdb.times import duration, moment, zone_of
+from jobmeter.query.tsdb.times import find_zone, parse_duration, parse_moment
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
 
 
@@ -51,7 +51,7 @@ class TestOpenTsdb(DialectTests):
             case BucketsQuestion():
                 readings = columns_of(given or ())
                 counters = np.zeros(len(question.series), np.bool_)
-                steps = bucket(readings, question.step_ms, counters, References.none(len(counters)))
+                steps = build_buckets(readings, question.step_ms, counters, References.make_empty(len(counters)))
                 return Buckets(steps, len(readings))
             case ServerQuestion():
                 return [(name, tuple(sorted(tags.items())), count) for name, tags, count in given or ()]
@@ -261,11 +261,11 @@ NOW = 1_364_410_924_250
     ],
 )
 def test_a_time_has_many_forms(value, expected):
-    assert moment(value, "start", NOW, zone_of("")) == expected
+    assert parse_moment(value, "start", NOW, find_zone("")) == expected
 
 
 def test_a_formatted_time_is_one_of_its_zone():
-    assert moment("2013/03/27-12:02:04", "start", NOW, zone_of("America/Los_Angeles")) == 1_364_410_924_000
+    assert parse_moment("2013/03/27-12:02:04", "start", NOW, find_zone("America/Los_Angeles")) == 1_364_410_924_000
 
 
 @pytest.mark.parametrize(
@@ -273,25 +273,25 @@ def test_a_formatted_time_is_one_of_its_zone():
 )
 def test_a_time_that_is_none_is_refused(value):
     with pytest.raises(InvalidRequestError) as refused:
-        moment(value, "start", NOW, zone_of(""))
+        parse_moment(value, "start", NOW, find_zone(""))
     assert refused.value.field == "start"
 
 
 @pytest.mark.parametrize("text", ["", "0s", "s", "1", "1.5h", "1h2m", "1000000000y"])
 def test_a_duration_that_is_none_is_refused(text):
     with pytest.raises(InvalidRequestError):
-        duration(text, "downsample")
+        parse_duration(text, "downsample")
 
 
 @pytest.mark.parametrize("name", ["Nowhere/City", "../etc/passwd", "\0", "/etc/localtime"])
 def test_a_zone_that_is_none_is_refused(name):
     with pytest.raises(InvalidRequestError):
-        zone_of(name)
+        find_zone(name)
 
 
 def test_an_id_names_one_series():
     one = Series("external.m", node="n", job="j")
-    assert split_tsuid(tsuid(one)) == (one.job_key, one.id)
+    assert split_tsuid(make_tsuid(one)) == (one.job_key, one.id)
     assert split_tsuid("xyz") is None
 
 
@@ -309,13 +309,13 @@ def test_the_node_is_shown_by_the_name_that_is_requested():
 
 
 def test_numbers_are_written_as_they_were_put():
-    from jobmeter.dialects.opentsdb.numbers import json_of, text_of
+    from jobmeter.dialects.opentsdb.numbers import encode_number, format_number
 
-    assert [text_of(one) for one in (18.0, 42.5, -0.0, 1e20, 1e-7, 25595461080.0)] == [
+    assert [format_number(one) for one in (18.0, 42.5, -0.0, 1e20, 1e-7, 25595461080.0)] == [
         "18", "42.5", "0", "1e+20", "1e-07", "25595461080",
     ]  # fmt: skip
-    assert (json_of(float("nan"), null=False), json_of(float("nan"), null=True)) == ('"NaN"', "null")
-    assert msgspec.json.decode(text_of(1e20).encode()) == 1e20
+    assert (encode_number(float("nan"), null=False), encode_number(float("nan"), null=True)) == ('"NaN"', "null")
+    assert msgspec.json.decode(format_number(1e20).encode()) == 1e20
 
 
 @pytest.mark.parametrize(("wait_ms", "seconds"), [(None, "5"), (1, "1"), (1_500, "2")])

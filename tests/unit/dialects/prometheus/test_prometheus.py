@@ -12,7 +12,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Dialect, drive
 from jobmeter.dialects.base.request import ParameterSlot
 from jobmeter.dialects.prometheus import PROMETHEUS
-from jobmeter.dialects.prometheus.names import Exposed, expose, find_stored_names, make_own_name, names_of
+from jobmeter.dialects.prometheus.names import Exposed, expose, find_stored_names, list_names, make_own_name
 from jobmeter.dialects.prometheus.requests import TIME, Duration, PrometheusReader
 from jobmeter.dialects.prometheus.select import SelectedRows, read_samples
 from jobmeter.errors import InvalidRequestError
@@ -108,7 +108,7 @@ def test_the_names_of_metrics_are_each_of_one_metric():
 
 @pytest.mark.parametrize("metric", sorted(CATALOG))
 def test_each_name_leads_back_to_its_metric(metric):
-    for name in names_of(metric):
+    for name in list_names(metric):
         assert metric in find_stored_names(name)
 
 

@@ -155,6 +155,24 @@ def test_rolled_up_ranges_have_the_values_of_raw_samples(seed, function):
 @pytest.mark.usefixtures("always_rolled")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(seed=st.integers(0, 2**32), function=st.sampled_from(sorted(ROLLED)))
+def test_windows_of_whole_minutes_have_the_values_of_raw_samples(seed, function):
+    rng = random.Random(seed)
+    store = filled(rng, 9 * HOUR)
+    step, ahead = rng.choice((1, 5, 7, 60)) * MINUTE, rng.choice((0, 0, 1, 30 * SECOND))
+    end = NOW - NOW % step + rng.choice((-1, 0, 1)) * step + ahead
+    times = [end - step * back for back in reversed(range(rng.randrange(2, 100)))]
+    for name in NAMES.values():
+        query = f"{function}({name}[{step * rng.choice((1, 2, 3))}ms])"
+        rolled, _, _ = asked(store, query, times)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reads, "MOST_CUTS", 0)
+            raw, _, _ = asked(store, query, times)
+        assert same(rolled, raw), (query, rolled, raw)
+
+
+@pytest.mark.usefixtures("always_rolled")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(seed=st.integers(0, 2**32), function=st.sampled_from(sorted(ROLLED)))
 def test_expired_samples_are_answered_exactly_or_a_note_says_so(seed, function):
     rng = random.Random(seed)
     store = filled(rng, 3 * DAY)

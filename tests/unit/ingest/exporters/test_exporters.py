@@ -9,7 +9,7 @@ import pytest
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.exporters.label_resolver import LabelResolver
-from jobmeter.ingest.exporters.resolve import owner_of, resolve
+from jobmeter.ingest.exporters.resolve import find_owner, resolve
 from jobmeter.model.catalog import CATALOG, Kind, MetricScope
 from jobmeter.model.series import Series
 from jobmeter.model.series_table import SeriesTable
@@ -221,7 +221,7 @@ def test_labels_resolve_to_a_series(text):
     ],
 )
 def test_a_pod_is_a_replica_of_its_job(pod, label, owner):
-    assert owner_of(pod, label) == owner
+    assert find_owner(pod, label) == owner
 
 
 def test_what_was_mapped_is_in_the_catalogue_and_of_the_same_kind():

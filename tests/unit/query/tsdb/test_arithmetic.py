@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import References, SampleColumns
 from jobmeter.model.time import DAY, TimeRange
-from jobmeter.query.reduce import bucket
+from jobmeter.query.reduce import build_buckets
 from jobmeter.query.tsdb.aggregate import aggregate
-from jobmeter.query.tsdb.calendars import Unit, edges
+from jobmeter.query.tsdb.calendars import Unit, compute_edges
 from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.compute import PointQuery, SeriesGroups, prepare
-from jobmeter.query.tsdb.compute import points as joined_points
+from jobmeter.query.tsdb.compute import compute_points as joined_points
 from jobmeter.query.tsdb.downsample import STEPPED, downsample, fill, parse, reduce_steps
 from jobmeter.query.tsdb.functions import AGGREGATORS, Missing
-from jobmeter.query.tsdb.rate import RateOptions, rates
+from jobmeter.query.tsdb.rate import RateOptions, compute_rates
 
 _SPEC = importlib.util.spec_from_file_location("tsdb_oracle", Path(__file__).parent / "oracle.py")
 assert _SPEC is not None
@@ -93,7 +93,7 @@ def test_downsampling_is_what_the_slow_way_gives(group, name, interval):
 def test_precomputed_steps_give_the_same_points(group, name, interval):
     whole = columns(group)
     raw = SampleColumns(whole.index.astype(np.uint32), whole.time, whole.value)
-    steps = bucket(raw, interval, np.zeros(len(group), np.bool_), References.none(len(group)))
+    steps = build_buckets(raw, interval, np.zeros(len(group), np.bool_), References.make_empty(len(group)))
     found = lists(reduce_steps(steps, name), len(group))
     for ours, one in zip(found, group, strict=True):
         same(ours, oracle.downsampled(one, interval, name))
@@ -108,7 +108,7 @@ def test_precomputed_steps_give_the_same_points(group, name, interval):
 )
 def test_rates_are_what_the_slow_way_gives(group, counter, most, reset, drop):
     options = RateOptions(counter=counter, counter_max=most, reset_value=reset, drop_resets=drop)
-    found = lists(rates(columns(group), options), len(group))
+    found = lists(compute_rates(columns(group), options), len(group))
     for ours, one in zip(found, group, strict=True):
         expected = oracle.rated(one, counter, most, reset, drop)
         assert [time for time, _ in ours] == [time for time, _ in expected]
@@ -210,14 +210,14 @@ def test_the_table_of_fill_policies():
 def test_a_counter_that_rolls_over_as_the_page_on_queries_has_it():
     group = [[(T0, 64_000.0), (T0 + 1000, 1_000.0)]]
     options = RateOptions(counter=True, counter_max=65_535)
-    assert rates(columns(group), options).value.tolist() == [2_535]
-    assert rates(columns(group), RateOptions()).value.tolist() == [-63_000]
+    assert compute_rates(columns(group), options).value.tolist() == [2_535]
+    assert compute_rates(columns(group), RateOptions()).value.tolist() == [-63_000]
     group = [[(T0, 2_000.0), (T0 + 1000, 500.0)]]
-    assert rates(columns(group), options).value.tolist() == [64_035]
-    assert rates(columns(group), RateOptions(counter=True, counter_max=65_535, reset_value=10_001)).value.tolist() == [
-        0
-    ]
-    assert len(rates(columns(group), RateOptions(counter=True, drop_resets=True))) == 0
+    assert compute_rates(columns(group), options).value.tolist() == [64_035]
+    assert compute_rates(
+        columns(group), RateOptions(counter=True, counter_max=65_535, reset_value=10_001)
+    ).value.tolist() == [0]
+    assert len(compute_rates(columns(group), RateOptions(counter=True, drop_resets=True))) == 0
 
 
 def test_the_whole_range_in_one_point_is_named_by_its_start():
@@ -321,7 +321,7 @@ def local(text, zone):
 def test_intervals_of_a_calendar_follow_the_clocks_of_the_zone(unit, every, starts):
     """In this week Berlin's day of 29 March has 23 hours."""
     zone = ZoneInfo("Europe/Berlin")
-    found = edges(local("2026-03-28T12:00", zone), local("2026-03-30T12:00", zone), every, unit, zone)
+    found = compute_edges(local("2026-03-28T12:00", zone), local("2026-03-30T12:00", zone), every, unit, zone)
     assert found.tolist() == [local(day, zone) for day in starts]
 
 
@@ -337,7 +337,7 @@ def test_intervals_of_a_calendar_follow_the_clocks_of_the_zone(unit, every, star
 def test_intervals_of_a_calendar_cover_the_range(start, length, unit, every, zone):
     end = min(start + length, 4_102_444_800_000)
     try:
-        found = edges(start, end, every, unit, ZoneInfo(zone))
+        found = compute_edges(start, end, every, unit, ZoneInfo(zone))
     except LimitExceededError:
         assert unit is Unit.SECOND
         return

@@ -114,7 +114,7 @@ def test_a_page_is_a_slice_of_what_is_sorted(data: st.DataObject, seed: int, spr
         patch.setattr(select, "_MANY", data.draw(st.sampled_from((100, 10**9))))
         patch.setattr(select, "_SAMPLE", 50)
         patch.setattr(select, "_MARGIN", 3)
-        found = select.page(rows, keys, descending=descending, offset=offset, limit=limit)
+        found = select.cut_page(rows, keys, descending=descending, offset=offset, limit=limit)
     assert found.tolist() == expected[offset : offset + limit]
 
 

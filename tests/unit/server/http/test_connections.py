@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from jobmeter.server.http import limits
-from jobmeter.server.http.limits import Connections, Reason, extend_deadline, share
+from jobmeter.server.http.limits import Connections, Reason, compute_share, extend_deadline
 
 
 class Client:
@@ -16,7 +16,7 @@ class Client:
         self.deadline = deadline
         self.open = True
 
-    def overdue(self, now):
+    def find_overdue_reason(self, now):
         return Reason.IDLE if now >= self.deadline else None
 
     def cut(self):
@@ -124,15 +124,15 @@ def test_a_trickle_is_no_progress():
 
 def test_bounds_leave_descriptors_to_the_rest():
     for descriptors in (256, 1_024, 65_536, 10**6):
-        bounds = [share(descriptors, most) for most in (limits.MOST_HTTP, limits.MOST_TELNET, limits.MOST_GRPC)]
+        bounds = [compute_share(descriptors, most) for most in (limits.MOST_HTTP, limits.MOST_TELNET, limits.MOST_GRPC)]
         assert sum(bounds) <= descriptors * 3 / 4
-    assert share(10**6, limits.MOST_HTTP) == limits.MOST_HTTP
+    assert compute_share(10**6, limits.MOST_HTTP) == limits.MOST_HTTP
 
 
 @pytest.mark.parametrize("processes", [2, 3, 8, 64])
 def test_the_bounds_of_several_processes_are_one_bound_together(processes):
     for descriptors in (256, 1_024, 65_536, 10**6):
-        bound = share(descriptors, limits.MOST_HTTP, processes)
+        bound = compute_share(descriptors, limits.MOST_HTTP, processes)
         assert processes * bound <= limits.MOST_HTTP
-        assert bound <= share(descriptors, limits.MOST_HTTP)
-    assert processes * share(10**6, limits.MOST_HTTP, processes) > limits.MOST_HTTP - processes
+        assert bound <= compute_share(descriptors, limits.MOST_HTTP)
+    assert processes * compute_share(10**6, limits.MOST_HTTP, processes) > limits.MOST_HTTP - processes

@@ -6,9 +6,9 @@ import pytest
 from tests.support.http_wire import GET, Application, answer, connected, run
 from tests.support.waiting import turn, until
 
-from jobmeter.server.exchange import Reply
+from jobmeter.server.exchange import WHOLE_BODY, Reply
 from jobmeter.server.http import limits
-from jobmeter.server.http.connection import HEAD_BYTES, PIPELINED
+from jobmeter.server.http.connection import HEAD_BYTES, PIPELINED, UNREAD_BYTES
 
 NEVER = 10.0**12
 """A moment after every deadline."""
@@ -39,6 +39,49 @@ def test_the_target_and_the_headers_come_as_sent(target, path, query):
     (scope,) = application.scopes
     assert (scope["method"], scope["raw_path"], scope["query_string"]) == ("OPTIONS", path, query)
     assert scope["headers"] == [(b"host", b"http://127.0.0.1/"), (b"x-odd", b"\xe9A")]
+
+
+@pytest.mark.parametrize("border", ["one-process"], indirect=True)
+def test_a_small_body_that_has_arrived_can_be_taken_at_once():
+    taken = []
+
+    async def application(scope, receive, send):
+        taken.append([scope[WHOLE_BODY](most) for most in (4, 5, 5)])
+        await _Ready()(scope, receive, send)
+
+    async def main():
+        async with connected(application) as wire:
+            head = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
+            await wire.send(head + b"hello" + head + b"hel")
+            assert (await wire.answer())[1] == b"a"
+            await wire.send(b"lo")
+            assert (await wire.answer())[1] == b"a"
+
+    run(main())
+    assert taken == [[None, b"hello", None], [None, None, None]]
+
+
+@pytest.mark.parametrize("border", ["one-process"], indirect=True)
+@pytest.mark.parametrize(
+    ("length", "more", "awaited"),
+    [
+        (UNREAD_BYTES, b"", True),
+        (UNREAD_BYTES + 1, b"", False),
+        (UNREAD_BYTES, b"Expect: 100-continue\r\n", False),
+    ],
+)
+def test_the_answer_begins_when_a_short_body_has_arrived_unless_the_client_waits_for_it(length, more, awaited):
+    application = _Ready()
+
+    async def main():
+        async with connected(application) as wire:
+            head = b"POST /a HTTP/1.1\r\nHost: x\r\n" + more + b"Content-Length: %d\r\n\r\n" % length
+            wire.connection.data_received(head + b"a")
+            assert application.asked == (not awaited)
+            wire.connection.data_received(bytes(length - 1))
+            assert application.asked == 1
+
+    run(main())
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
@@ -93,7 +136,7 @@ def test_a_body_is_not_read_faster_than_the_application_takes_it():
             sending = asyncio.ensure_future(
                 wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n" + b"x" * 8_000_000)
             )
-            await until(lambda: wire.connection.overdue(NEVER) is None)
+            await until(lambda: wire.connection.find_overdue_reason(NEVER) is None)
             # The server's turn: the client is not slow.
             wire.pass_time(10_000)
             assert wire.closed == []

@@ -22,7 +22,7 @@ def test_idle_half_sent_and_trickling_connections_are_closed_in_time():
             assert not await wire.rest()
         async with connected(Application()) as wire:
             await wire.send(b"GET / HT")
-            await until(lambda: wire.connection.overdue(NEVER) is limits.Reason.SLOW)
+            await until(lambda: wire.connection.find_overdue_reason(NEVER) is limits.Reason.SLOW)
             for _ in range(int(limits.HEAD_SECONDS)):
                 await wire.send(b"T")
                 wire.pass_time(1)
@@ -49,7 +49,11 @@ def test_a_connection_that_showed_a_key_may_rest_longer():
         async with connected(application) as wire:
             await wire.send(GET)
             await wire.answer()
-            await until(lambda: wire.connection.overdue(wire.clock.monotonic() + limits.KEYED_IDLE_SECONDS - 1) is None)
+            await until(
+                lambda: (
+                    wire.connection.find_overdue_reason(wire.clock.monotonic() + limits.KEYED_IDLE_SECONDS - 1) is None
+                )
+            )
             wire.pass_time(limits.KEYED_IDLE_SECONDS - 1)
             assert wire.closed == []
             wire.pass_time(1)
@@ -74,7 +78,7 @@ def test_who_does_not_read_holds_the_answer_back_and_is_cut_off():
         async with connected(application) as wire:
             wire.writer.transport.pause_reading()
             await wire.send(GET)
-            await until(lambda: wire.connection.overdue(NEVER) is limits.Reason.SLOW)
+            await until(lambda: wire.connection.find_overdue_reason(NEVER) is limits.Reason.SLOW)
             count = len(produced)
             assert count < 50
             wire.pass_time(limits.STALL_SECONDS - 1)
@@ -152,10 +156,10 @@ def test_a_server_that_ends_closes_what_is_idle_and_takes_the_rest_of_a_body():
             wire.connection.finish()
             assert not await wire.rest()
         async with connected(application) as wire:
-            await wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab")
+            await wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n")
             await until(lambda: application.scopes)
             wire.connection.finish()
-            await wire.send(b"cd" + GET)
+            await wire.send(b"2\r\ncd\r\n0\r\n\r\n" + GET)
             got = await wire.rest()
             assert got.count(b"HTTP/1.1 200") == 1
             assert b"connection: close" in got

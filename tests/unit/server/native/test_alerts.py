@@ -8,7 +8,7 @@ from tests.support.serving import BASE
 from tests.unit.server.test_alerts import alerts, forward, load, start
 from tests.unit.server.test_policies import allow, key
 
-from jobmeter.model.time import HOUR, SECOND, iso
+from jobmeter.model.time import HOUR, SECOND, format_iso
 from jobmeter.query.alerts import MOST_OF_JOB
 
 
@@ -84,7 +84,13 @@ def test_a_silenced_alert_is_muted(server):
     forward(server, 1, 9.0)
     now = server.clock.now_ms()
     matchers = [{"name": name, "value": value} for name, value in (("alertname", "Loaded"), ("job_id", "busy"))]
-    body = {"matchers": matchers, "startsAt": iso(now), "endsAt": iso(now + HOUR), "createdBy": "lin", "comment": "x"}
+    body = {
+        "matchers": matchers,
+        "startsAt": format_iso(now),
+        "endsAt": format_iso(now + HOUR),
+        "createdBy": "lin",
+        "comment": "x",
+    }
     credential = {"Authorization": f"Bearer {server.admin.token}"}
     reply = server.raw("POST", "/api/v2/silences", json.dumps(body).encode(), credential)
     assert reply.status == 200, reply.body

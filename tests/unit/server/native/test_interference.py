@@ -24,9 +24,9 @@ from tests.support.serving import BASE, Serving, serving
 from jobmeter.access.decide import writes
 from jobmeter.access.keys import CreatedKey, create_key
 from jobmeter.access.policy import encode_policies
-from jobmeter.dialects.alibaba.foas.instances import instance_id
+from jobmeter.dialects.alibaba.foas.instances import compute_instance_id
 from jobmeter.dialects.base import Dialect, Operation
-from jobmeter.dialects.registry import dialects
+from jobmeter.dialects.registry import list_dialects
 from jobmeter.model.job import Job
 from jobmeter.server.native.endpoint import Endpoint
 from jobmeter.server.native.router import ENDPOINTS
@@ -281,7 +281,7 @@ OF_OWNER: Mapping[str, Any] = {
     **dict.fromkeys(("WorkspaceId", "workspace"), lambda who, _: who.workspace),
     "user": lambda who, _: f"{MARK}-{who.name}",
     "training_project": lambda who, _: {"name": who.project},
-    "instanceId": lambda who, _: str(instance_id(Job(id=who.job, project=who.project))),
+    "instanceId": lambda who, _: str(compute_instance_id(Job(id=who.job, project=who.project))),
     "event": lambda who, ids: ids[who.name, "event"],
     **dict.fromkeys(
         ("silenceID", "silence"),
@@ -426,7 +426,7 @@ def calls_of_endpoint(endpoint: Endpoint, ids: Mapping[tuple[str, str], str]) ->
 
 def every_call(ids: Mapping[tuple[str, str], str]) -> list[Asked]:
     """Those that read before those that change something, deletions last."""
-    found = [call for dialect in dialects() for call in calls_of_dialect(dialect, ids)]
+    found = [call for dialect in list_dialects() for call in calls_of_dialect(dialect, ids)]
     found += [call for endpoint in ENDPOINTS for call in calls_of_endpoint(endpoint, ids)]
     return sorted(found, key=lambda call: (call.changes, call.method == "DELETE"))
 
@@ -571,6 +571,8 @@ def test_a_call_of_each_operation_that_reads_shows_others_to_an_administrator(wo
         assert found[0] < 500, call
         if found[0] == 200 and found != plain(answer(without.server, other, without.server.admin.token)):
             shown.add(call.operation)
-    stored = {f"{dialect.name} {one.name}" for dialect in dialects() for one in dialect.operations if one.by_resource}
+    stored = {
+        f"{dialect.name} {one.name}" for dialect in list_dialects() for one in dialect.operations if one.by_resource
+    }
     stored |= {f"native {one.name}" for one in ENDPOINTS if one.by_resource}
     assert stored - shown == NO_DATA

@@ -325,13 +325,13 @@ def _readings(points, cuts):
 @given(_POINTS, st.data())
 def test_every_form_reports_times_and_values_exactly(points, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(points)), max_size=4)))
-    text = b"".join(raw.csv(_readings(points, cuts), "j").chunks)
+    text = b"".join(raw.write_csv(_readings(points, cuts), "j").chunks)
     found = [(_which(row), int(row["time"]), float(row["value"])) for row in _rows(text)]
     assert found == points
-    lines = b"".join(raw.json(_readings(points, cuts), "j").chunks).splitlines()
+    lines = b"".join(raw.write_json(_readings(points, cuts), "j").chunks).splitlines()
     decoded_lines = [json.loads(line) for line in lines]
     assert [(_which(one), one["time"], one["value"]) for one in decoded_lines] == points
-    table = pq.read_table(io.BytesIO(b"".join(raw.parquet(_readings(points, cuts), "j").chunks)))
+    table = pq.read_table(io.BytesIO(b"".join(raw.write_parquet(_readings(points, cuts), "j").chunks)))
     assert [(_which(row), row["time"], row["value"]) for row in table.to_pylist()] == points
 
 
@@ -356,7 +356,7 @@ def test_slow_readers_of_parquet_hold_a_group_each():
                 times = np.arange(first, first + raw.ROWS)
                 yield SampleColumns(np.zeros(raw.ROWS, np.uint32), times, draw.random(raw.ROWS))
 
-        return raw.parquet(Readings(frozenset({"gpu.power"}), entries, blocks()), "j").chunks
+        return raw.write_parquet(Readings(frozenset({"gpu.power"}), entries, blocks()), "j").chunks
 
     list(reader(1))  # Arrow imports modules for its first table.
     held, sent = list[int](), 0
@@ -376,7 +376,7 @@ def test_slow_readers_of_parquet_hold_a_group_each():
 @given(_POINTS, st.data())
 def test_the_text_is_byte_for_byte_arrows(points, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(points)), max_size=4)))
-    for form in (raw.csv, raw.json):
+    for form in (raw.write_csv, raw.write_json):
         compiled = b"".join(form(_readings(points, cuts), "j").chunks)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(rows, "Lines", ArrowLines)
@@ -390,7 +390,7 @@ def test_batches_are_of_bounded_size_and_lose_nothing(sizes, rows):
         SampleColumns(np.arange(first, end, dtype=np.uint32), np.arange(first, end), np.arange(first, end) / 2)
         for first, end in pairwise(edges)
     ]
-    found = list(arrow.batches(iter(blocks), rows))
+    found = list(arrow.regroup_samples(iter(blocks), rows))
     assert [at for block in found for at in block.index.tolist()] == list(range(edges[-1]))
     assert all(rows <= len(block) < 2 * rows for block in found[:-1])
     assert all(0 < len(block) < 2 * rows for block in found)

@@ -12,7 +12,7 @@ from tests.support.frames import FRAMES, samples
 from tests.support.serving import serving
 
 from jobmeter.server.native import router
-from jobmeter.server.native.api_page import api_page
+from jobmeter.server.native.api_page import make_api_page
 from jobmeter.server.native.router import BASE, ENDPOINTS
 
 _BODIES = {
@@ -287,9 +287,9 @@ def test_the_page_about_the_api_is_made_once(server, monkeypatch):
 
     def make(document):
         made.append(document)
-        return api_page(document)
+        return make_api_page(document)
 
-    monkeypatch.setattr(router, "api_page", make)
+    monkeypatch.setattr(router, "make_api_page", make)
     replies = {server.raw("GET", f"{BASE}/docs").body for _ in range(3)}
     assert len(replies) == 1
     assert len(made) <= 1, "an earlier test may have requested the page"

@@ -6,9 +6,9 @@ from jobmeter.access.call import read_parameters
 from jobmeter.errors import InvalidRequestError
 from jobmeter.server.native import metrics
 from jobmeter.server.native.arguments import Arguments
-from jobmeter.server.native.endpoint import endpoints_of
+from jobmeter.server.native.endpoint import list_endpoints
 
-(ENDPOINT,) = (one for one in endpoints_of(metrics) if one.name == "getJobMetrics")
+(ENDPOINT,) = (one for one in list_endpoints(metrics) if one.name == "getJobMetrics")
 
 
 def read(query: str) -> Arguments:

@@ -4,7 +4,7 @@ import pytest
 from tests.support.asgi import call
 from tests.support.serving import serving
 
-from jobmeter.dialects.registry import dialects
+from jobmeter.dialects.registry import list_dialects
 from jobmeter.server.native.router import BASE, ENDPOINTS
 
 MANY = "&".join(f"a{number}=1" for number in range(100_000))
@@ -20,7 +20,7 @@ def server(tmp_path_factory):
 
 
 def _operations():
-    for dialect in dialects():
+    for dialect in list_dialects():
         for one in dialect.operations:
             # Operations at / are told apart by their names.
             query = f"?Action={one.name}&Version={VERSIONS[dialect.name]}&" if one.path == "/" else "?"

@@ -76,6 +76,23 @@ def usage(place):
     return sum(one.calls for one in found if one.operation == "getJobMetrics")
 
 
+def test_a_key_is_searched_for_again_before_it_expires_in_the_worker(tmp_path):
+    async def main():
+        async with working(tmp_path / "data") as place:
+            await place.write(point(place, 60, 0.5))
+            assert await place.answers_itself(place.metrics())
+            searched = place.note_searches()
+            own = place.own
+            for milliseconds in (700, 200, 700):
+                place.served.clock.time_ms += milliseconds
+                await place.ask(place.metrics())
+                await place.settle()
+            assert place.own == own + 3
+            assert [type(one) for one in searched] == [KeyLookup]
+
+    run(main())
+
+
 def test_a_session_and_a_wrong_token_are_left_to_the_storage_process(tmp_path):
     async def main():
         async with working(tmp_path / "data") as place:

@@ -15,8 +15,8 @@ replace_modules()
 LOAD = """
 import sys
 import jobmeter.server.workers.http_worker
-from jobmeter.dialects.registry import dialects
-dialects()
+from jobmeter.dialects.registry import list_dialects
+list_dialects()
 """
 
 

@@ -28,7 +28,7 @@ from jobmeter.model.log import LogLine
 from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import read
-from jobmeter.ship.registry import KINDS, opener
+from jobmeter.ship.registry import KINDS, find_opener
 from jobmeter.ship.settings import Sinks
 from jobmeter.ship.sink import Origin, Sink, SinkError, SinkRefusedError, SinkSettings
 from jobmeter.ship.sinks.sls import sign_headers
@@ -51,7 +51,7 @@ def shipped(texts=TEXTS, **names):
 
 def sink(kind, **settings):
     row = SinkSettings(project=ORIGIN.project, logstore=ORIGIN.logstore, kind=kind, **settings)
-    made = opener(kind)(row, GUARD, ORIGIN)
+    made = find_opener(kind)(row, GUARD, ORIGIN)
     OPEN.append(made)
     return made
 
@@ -370,7 +370,7 @@ def test_settings_that_cannot_be(settings, part):
 
 
 def test_every_kind_has_its_opener():
-    assert all(opener(kind) for kind in KINDS)
+    assert all(find_opener(kind) for kind in KINDS)
 
 
 def test_messages_that_are_none_are_refused():

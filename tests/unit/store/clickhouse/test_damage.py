@@ -9,7 +9,7 @@ from tests.unit.store.child import JOBS, START
 from tests.unit.store.test_processes import run
 
 from jobmeter.model.time import DAY, TimeRange, parse_time
-from jobmeter.store.clickhouse.part_files import job_range, row_count, time_range
+from jobmeter.store.clickhouse.part_files import read_job_range, read_row_count, read_time_range
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def parts(folder: Path, digits: int) -> list[Path]:
 
 def test_small_files_reveal_a_part(folder: Path) -> None:
     for day, part in enumerate(parts(folder, 5)):
-        assert row_count(part) == 2000
-        assert time_range(part) == TimeRange(START + day * DAY, START + day * DAY + 99 * 60_000 + 1)
-        assert job_range(part, "samples") == (min(JOBS), max(JOBS))
+        assert read_row_count(part) == 2000
+        assert read_time_range(part) == TimeRange(START + day * DAY, START + day * DAY + 99 * 60_000 + 1)
+        assert read_job_range(part, "samples") == (min(JOBS), max(JOBS))
     assert parse_time("2026-01-01") == START
 
 
@@ -39,7 +39,7 @@ def test_small_files_that_are_damaged_reveal_nothing(folder: Path, content: byte
             (part / name).unlink()
         else:
             (part / name).write_bytes(content)
-    assert (row_count(part), time_range(part), job_range(part, "samples")) == (None, None, None)
+    assert (read_row_count(part), read_time_range(part), read_job_range(part, "samples")) == (None, None, None)
 
 
 def test_samples_that_were_lost_are_named_and_their_roll_ups_stay(folder: Path) -> None:

@@ -27,12 +27,12 @@ from jobmeter.store.clickhouse.native import encode
 
 
 def ask(store, sql):
-    with store.maintenance.pool.client() as client:
+    with store.maintenance.pool.borrow_client() as client:
         return client.query(sql).result_rows
 
 
 def do(store, sql):
-    with store.maintenance.pool.client() as client:
+    with store.maintenance.pool.borrow_client() as client:
         client.command(sql)
 
 
@@ -302,19 +302,19 @@ def test_a_slow_question_does_not_hold_up_the_others(chdb_store):
 
 def test_more_questions_than_connections_wait_and_then_are_reported(chdb_store):
     pool = pools.Pool(chdb_store.target, 1, wait_seconds=0.05)
-    with pool.client(), pytest.raises(UnavailableError, match="busy"), pool.client():
+    with pool.borrow_client(), pytest.raises(UnavailableError, match="busy"), pool.borrow_client():
         pass
-    with pool.client() as client:
+    with pool.borrow_client() as client:
         assert client.command("SELECT 1") == 1
     pool.close()
-    with pytest.raises(UnavailableError, match="closed"), pool.client():
+    with pytest.raises(UnavailableError, match="closed"), pool.borrow_client():
         pass
 
 
 def test_migrating_again_changes_nothing(chdb_store):
     from jobmeter.store.clickhouse.migrate import migrate
 
-    with chdb_store.maintenance.pool.client() as client:
+    with chdb_store.maintenance.pool.borrow_client() as client:
         assert migrate(client, chdb_store.target, SystemClock()) == 0
     assert ask(chdb_store, "SELECT number, name FROM migrations ORDER BY number") == [
         (number, name) for number, name, _ in MIGRATIONS

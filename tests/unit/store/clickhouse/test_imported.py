@@ -11,7 +11,7 @@ from tests.unit.store.clickhouse.test_journal import Engine, open_journal
 from tests.unit.store.rows import rows_of
 
 from jobmeter.errors import UnavailableError
-from jobmeter.kernel.sort_dedupe import OwnedRuns, bucketed
+from jobmeter.kernel.sort_dedupe import OwnedRuns, make_buckets
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
 from jobmeter.store.clickhouse.imported import NOTHING
@@ -54,7 +54,7 @@ class Server:
             self.journal.flush()
 
     def buckets(self, keys, span, step):
-        found = self.journal.get_pending().buckets(keys, span, step)
+        found = self.journal.get_pending().read_buckets(keys, span, step)
         if found is None:
             return None
         statistics = ["count", "sum", "minimum", "maximum", "first", "first_time", "last", "last_time"]
@@ -186,19 +186,19 @@ def runs_of(start, count, times):
 
 
 def test_an_owner_whose_times_do_not_ascend_has_no_buckets():
-    found, wrong = bucketed([runs_of(1, 2, [0, 1, 2])], (0, 9), 2, 5)
+    found, wrong = make_buckets([runs_of(1, 2, [0, 1, 2])], (0, 9), 2, 5)
     assert (found["time"].tolist(), found["samples"].tolist(), wrong.tolist()) == ([0, 2], [1, 1], [])
     for sections in ([runs_of(0, 3, [2, 1, 4])], [runs_of(0, 2, [1, 4]), runs_of(1, 1, [0, 4])]):
-        found, wrong = bucketed(sections, (0, 9), 2, 5)
+        found, wrong = make_buckets(sections, (0, 9), 2, 5)
         assert (len(found), wrong.tolist()) == (0, [7])
 
 
 def test_an_owner_beyond_the_bound_has_no_buckets():
-    found, wrong = bucketed([runs_of(0, 3, [0, 2, 4])], (0, 9), 2, 2)
+    found, wrong = make_buckets([runs_of(0, 3, [0, 2, 4])], (0, 9), 2, 2)
     assert (len(found), wrong.tolist()) == (0, [7])
 
 
 def test_runs_must_lie_inside_the_rows():
     for start, count in ((2, 2), (-1, 1), (0, 0)):
         with pytest.raises(IndexError, match="outside of 3 rows"):
-            bucketed([runs_of(start, count, [0, 1, 2])], (0, 9), 2, 5)
+            make_buckets([runs_of(start, count, [0, 1, 2])], (0, 9), 2, 5)

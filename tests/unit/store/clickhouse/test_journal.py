@@ -22,7 +22,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.record import RecordWriter
-from jobmeter.store.clickhouse.rows import SampleRuns, descriptors_of
+from jobmeter.store.clickhouse.rows import SampleRuns, list_descriptors
 from jobmeter.store.clickhouse.segments import parse_lost_rows
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 
@@ -59,7 +59,7 @@ class Names:
         self._nameless = nameless
         self.until_ms = 0
 
-    def nameless(self, ids):
+    def find_nameless(self, ids):
         return np.isin(ids, np.array(self._nameless, np.uint64))
 
     def note_nameless(self, until_ms):
@@ -405,7 +405,7 @@ def test_whatever_happens_to_the_files_all_else_is_found_and_what_is_lost_is_cou
                 whole.update(samples if originals[path][begins[path] : end] in left[path] else ())
                 begins[path] = end
             assert whole <= set(engine.stored)
-            named = {one for rows in descriptors_of(inserted) for one in rows.ids.tolist()}
+            named = {one for rows in list_descriptors(inserted) for one in rows.ids.tolist()}
             assert {series for series, _ in engine.stored} <= named
         told = [lost for name in files(folder) if (lost := parse_lost_rows(name)) is not None]
         # Without its end a segment that was cut off looks like one whose last write was.

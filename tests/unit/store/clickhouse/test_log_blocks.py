@@ -20,7 +20,7 @@ def read(block: bytes) -> list[dict[str, object]]:
 def test_a_line_of_a_job_and_one_of_a_node_become_rows():
     job = LogLine(time_ns=1, text="é\x00", job="j", replica="w", attempt=3, node="n", stream="stderr")
     node = LogLine(time_ns=2, text="Xid", job="j", replica="w", node="n", stream="kernel", facility="kern", severity=3)
-    (block,) = log_blocks.blocks(LogBatch.from_lines([job, node]), 15)
+    (block,) = log_blocks.encode_blocks(LogBatch.from_lines([job, node]), 15)
     first, second = read(block)
     common = {"node": "n", "level": 0, "raw_days": 15, "tag": ""}
     assert first == common | {
@@ -42,7 +42,7 @@ def test_blocks_are_bounded_in_lines_bytes_and_days(monkeypatch, days):
         LogLine(time_ns=chance.randrange(days) * DAY_NS + at, text="x" * chance.randrange(60), job="j")
         for at in range(1_500)
     ]
-    found = [read(block) for block in log_blocks.blocks(LogBatch.from_lines(lines), 15)]
+    found = [read(block) for block in log_blocks.encode_blocks(LogBatch.from_lines(lines), 15)]
     for rows in found:
         assert len(rows) <= 100
         assert sum(len(str(row["text"])) for row in rows) <= 2_000 + 60
@@ -53,4 +53,4 @@ def test_blocks_are_bounded_in_lines_bytes_and_days(monkeypatch, days):
 
 
 def test_no_lines_are_no_block():
-    assert list(log_blocks.blocks(LogBatch.from_lines([]), 15)) == []
+    assert list(log_blocks.encode_blocks(LogBatch.from_lines([]), 15)) == []

@@ -137,7 +137,7 @@ class Network:
                 self.members[number] = link
                 link.send("welcome")
 
-    def followers(self):
+    def list_followers(self):
         return tuple(self.members.values())
 
     def drop(self, server):
@@ -430,7 +430,7 @@ class Server:
         if self.is_frozen or not self.is_running:
             return set()
         self.unsettled = [one for one in self.unsettled if one[2] == self.network.term]
-        least = min((end.position for end in self.network.followers()), default=self.network.position)
+        least = min((end.position for end in self.network.list_followers()), default=self.network.position)
         done = {sample for sample, position, _ in self.unsettled if position <= least}
         self.unsettled = [one for one in self.unsettled if one[0] not in done]
         return done

@@ -38,13 +38,13 @@ def pool(servers: Sequence[NodeProcess], monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def answered(pool: Pool, sql: str = NUMBER) -> str:
-    with pool.client() as client:
+    with pool.borrow_client() as client:
         return str(client.query(sql).result_rows[0][0])
 
 
 @pytest.mark.parametrize("fault", [NodeProcess.killed, NodeProcess.frozen])
 def test_another_server_answers_until_the_first_is_back(servers, pool, fault):
-    with pool.client() as client, pool.client() as second:
+    with pool.borrow_client() as client, pool.borrow_client() as second:
         assert {one.query(NUMBER).result_rows[0][0] for one in (client, second)} == {"01"}
         with fault(servers[0]):
             for one in (client, second):

@@ -101,13 +101,13 @@ class Pair:
     def announce(self, jobs):
         self.rows.change((), dropped=False, records=jobs)
         term = self.followed.term
-        self.followed.changed((), dropped=False, records=jobs)
+        self.followed.send_change((), dropped=False, records=jobs)
         self.followed.await_followers(term)
         return 0
 
     def add(self, rows):
         self.rows.groups = [*self.rows.groups, rows]
-        self.followed.added([rows])
+        self.followed.note_added([rows])
 
     def follow(self, place=""):
         row = ServerRow(1, peer=place or self.leader.place)
@@ -146,7 +146,7 @@ def test_a_follower_has_the_rows_from_before_and_after_it_joined_until_the_engin
     pair.leader.welcome(frozenset({2}))
     pair.add(described(ONE))
     assert pair.follow() is Joining.FOLLOWS
-    assert [one.server for one in pair.leader.followers()] == [2]
+    assert [one.server for one in pair.leader.list_followers()] == [2]
     term = pair.followed.term
     for number in range(3):
         pair.add(rows_of([(number, 10, 1.0)]))
@@ -156,8 +156,8 @@ def test_a_follower_has_the_rows_from_before_and_after_it_joined_until_the_engin
     assert pair.copies.groups[0].descriptors.series == pair.rows.groups[0].descriptors.series
     assert pair.copies.groups[0].keys is not None
     assert pair.copies.intents == {7}
-    pair.followed.flushed(2)
-    pair.followed.changed([4], dropped=True)
+    pair.followed.note_flushed(2)
+    pair.followed.send_change([4], dropped=True)
     pair.followed.await_followers(term)
     assert listed(pair.copies.groups) == listed(pair.rows.groups[2:])
     assert pair.copies.changes == [([4], True)]
@@ -208,7 +208,7 @@ def test_the_leader_stores_batches_and_finds_repeated_lists_again(followed):
             column.tolist() for column in (one.index, one.time, one.value)
         ]
     assert followed.stored[0][0].keys is followed.stored[2][0].keys
-    assert link.command("roll_up", 5) == 5
+    assert link.run_command("roll_up", 5) == 5
 
 
 def test_an_error_of_the_leader_is_raised_at_the_follower(followed):
@@ -247,7 +247,7 @@ def test_a_lost_connection_ends_the_calls_that_wait(followed):
 
 
 def test_both_give_signs_of_life(followed):
-    (link,) = followed.leader.followers()
+    (link,) = followed.leader.list_followers()
     followed.seconds = 5.0
     wait_until(lambda: link.confirmed == 5.0 and followed.follower.leader.confirmed == 5.0)
     followed.followed.may_sign = lambda: False
@@ -262,9 +262,9 @@ def test_a_server_that_is_not_in_the_table_is_not_followed(pair, what):
     place = PeerPlace.parse(pair.leader.place)
     assert place
     wrong = {"secret": "0" * 64, "certificate": "0" * 64, "port": 1}
-    text = replace(place, **{what: wrong[what]}).text() if what in wrong else "{"
+    text = replace(place, **{what: wrong[what]}).format() if what in wrong else "{"
     assert pair.follow(text) is not Joining.FOLLOWS
-    assert not pair.leader.followers()
+    assert not pair.leader.list_followers()
 
 
 @pytest.mark.parametrize("sent", [b"\xff" * 4_096, encode_message(Hello(2, "wrong")), b""])
@@ -279,7 +279,7 @@ def test_a_stranger_is_cut_off(pair, sent):
         stranger.sendall(sent)
         with suppress(OSError):  # reset
             assert stranger.recv(1) == b""
-    assert not pair.leader.followers()
+    assert not pair.leader.list_followers()
 
 
 @pytest.mark.parametrize("text", ["here", "host:", ":80", "host:65536", "host:x"])
@@ -297,13 +297,13 @@ def test_the_default_address_is_the_one_toward_the_engine():
 def test_every_server_drops_the_records_of_a_job_before_its_change_is_acknowledged(followed):
     followed.announce(["one"])
     assert followed.copies.records == [["one"]]
-    followed.follower.leader.command("announce", None, msgspec.msgpack.encode(["two", "three"]))
+    followed.follower.leader.run_command("announce", None, msgspec.msgpack.encode(["two", "three"]))
     assert followed.rows.records == [["one"], ["two", "three"]]
     assert followed.copies.records == [["one"], ["two", "three"]]
 
 
 def test_nothing_is_acknowledged_without_a_follower_whose_connection_has_ended(followed):
-    [link] = followed.leader.followers()
+    [link] = followed.leader.list_followers()
     term, acknowledged = followed.followed.term, []
     followed.follower.leave()
     wait_until(lambda: link.is_closed)

@@ -44,7 +44,7 @@ def pool(chdb_store):
 
 
 def use(pool, work):
-    with pool.client() as client:
+    with pool.borrow_client() as client:
         return work(client)
 
 
@@ -84,7 +84,7 @@ def test_a_connection_outlives_a_statement_that_failed(pool, sql):
 def test_a_connection_outlives_an_early_end(pool):
     def some():
         with (
-            pool.client() as client,
+            pool.borrow_client() as client,
             client.query_column_block_stream("SELECT number FROM numbers(10000000)") as blocks,
         ):
             yield from blocks

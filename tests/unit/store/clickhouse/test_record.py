@@ -16,7 +16,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.record import HEAD_BYTES, RecordPosition, RecordWriter
-from jobmeter.store.clickhouse.rows import SampleRuns, descriptors_of
+from jobmeter.store.clickhouse.rows import SampleRuns, list_descriptors
 from jobmeter.store.clickhouse.segment_content import scan
 
 SALT = 0x1122334455667788
@@ -141,7 +141,7 @@ def test_descriptors_of_new_series_come_with_their_rows():
     found = scan(segment.content, SALT, None)
     assert found.lost.rows == found.damaged == found.unfinished == 0
     assert listed(found.groups) == listed([rows, rows_of([(6, 2, 2.0)]), rows])
-    (descriptors,) = descriptors_of(found.groups)  # once, though the second record has them too
+    (descriptors,) = list_descriptors(found.groups)  # once, though the second record has them too
     keys = SeriesKeys.from_series(NEW)
     assert list(descriptors.series) == NEW
     assert (descriptors.job.tolist(), descriptors.ids.tolist()) == (keys.job.tolist(), keys.series.tolist())
@@ -171,7 +171,7 @@ def test_descriptors_survive_the_record_that_brought_them(apart, hurt):
     parts[hurt] = parts[hurt][:HEAD_BYTES] + bytes(len(parts[hurt]) - HEAD_BYTES)
     found = scan(b"".join(parts), SALT, segment.writer.position)
     assert found.lost == (1, False)
-    (descriptors,) = [*descriptors_of(found.groups), *found.descriptors]
+    (descriptors,) = [*list_descriptors(found.groups), *found.descriptors]
     assert list(descriptors.series) == NEW
 
 
@@ -274,7 +274,7 @@ def test_damage_across_two_records_leaves_those_behind_them(boundary):
     found = scan(bytes(content), SALT, segment.writer.position)
     assert found.lost == (200, False)
     assert [rows.span[0] for rows in found.groups] == [at for at in range(6) if at not in {boundary, boundary + 1}]
-    assert len([*descriptors_of(found.groups), *found.descriptors]) == 1
+    assert len([*list_descriptors(found.groups), *found.descriptors]) == 1
 
 
 def test_a_record_at_another_place_counts_where_it_was_written():

@@ -254,7 +254,7 @@ def test_a_server_with_other_data_is_neither_read_nor_changed(servers, database,
 def test_a_statement_that_every_replica_refuses_leaves_one_of_them_complete(servers, database, tmp_path):
     with opened(address(servers, database), tmp_path) as store:
         await_complete(store)
-        with pytest.raises(ClickHouseError, match="nonsense"), store.maintenance.pool.client() as client:
+        with pytest.raises(ClickHouseError, match="nonsense"), store.maintenance.pool.borrow_client() as client:
             client.command("INSERT INTO progress SELECT nonsense")
         assert sorted(complete(store)) == [False, True]
 
@@ -266,7 +266,7 @@ def test_a_part_that_the_disk_of_a_replica_damaged_is_read_from_the_other_one(se
         await_complete(store)
         write(store, slot, 0)
         store.maintenance.flush()
-        with store.maintenance.pool.client() as client:
+        with store.maintenance.pool.borrow_client() as client:
             sql = "SELECT path FROM system.parts WHERE database = {database:String} AND table = 'samples' AND active"
             ((part,),) = client.query(sql, parameters={"database": database}).result_rows
         if restarts:

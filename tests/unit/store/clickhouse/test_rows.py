@@ -12,8 +12,8 @@ from tests.unit.store.rows import GROUPS, LONG, SHORT, days_of, in_table, rows_o
 from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, TimeRange
-from jobmeter.store.clickhouse.pending import Pending, overlaid
-from jobmeter.store.clickhouse.rows import JournalBlock, SampleRuns, join_runs, portions, split_by_days
+from jobmeter.store.clickhouse.pending import Pending, merge_streams
+from jobmeter.store.clickhouse.rows import JournalBlock, SampleRuns, join_runs, split_by_days, split_rows
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 
 CLOSE = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 12), st.integers(0, 9).map(float)), min_size=1)
@@ -122,7 +122,7 @@ def test_parts_hold_every_row_once_and_few_days(groups, rows, most):
 @given(GROUPS, st.integers(1, 40))
 def test_portions_are_the_group_in_its_order(groups, rows):
     group = [rows_of(samples, retention) for samples, retention in groups]
-    parts = list(portions(group, rows))
+    parts = list(split_rows(group, rows))
     assert [one for part in parts for one in part] == group
     assert all(sum(map(len, part[:-1])) < rows for part in parts)
 
@@ -178,7 +178,9 @@ def test_what_waits_is_laid_over_what_is_read(below, over, size, piece):
         rows = sorted((*key, value) for key, value in samples.items())
         return [columns(rows[at : at + size]) for at in range(0, len(rows), size)]
 
-    found = [row for block in overlaid(iter(blocks(below, size)), iter(blocks(over, piece))) for row in triples(block)]
+    found = [
+        row for block in merge_streams(iter(blocks(below, size)), iter(blocks(over, piece))) for row in triples(block)
+    ]
     assert found == sorted((*key, value) for key, value in {**below, **over}.items())
 
 

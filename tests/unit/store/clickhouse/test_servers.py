@@ -41,7 +41,7 @@ def pool(own: Node) -> Iterator[Pool]:
     client = pool.connect()
     client.command("CREATE DATABASE jobmeter")
     client.close()
-    with pool.client() as client:
+    with pool.borrow_client() as client:
         for statement in [*(one for table in (SAMPLES, SERIES, SERVERS) for one in create(table, target))]:
             client.command(statement)
         for statement in add_peers(target):
@@ -51,7 +51,7 @@ def pool(own: Node) -> Iterator[Pool]:
 
 
 def count(pool: Pool) -> int:
-    with pool.client() as client:
+    with pool.borrow_client() as client:
         return int(client.query("SELECT count() FROM samples").result_rows[0][0])
 
 

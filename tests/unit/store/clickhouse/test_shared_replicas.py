@@ -223,3 +223,11 @@ def test_replicas_refuse_the_insert_of_a_leader_that_froze_before_it(servers, pa
     for server in servers:
         with server.killed():
             assert read_all(second, [slot.gauge()], slot.span) == {(slot.gauge(), slot.start): 2.0}
+
+
+def test_a_leader_that_ends_after_its_follower_leaves_no_row_in_its_journal(servers, database, tmp_path, group):  # noqa: F811
+    dsn, slot = address(servers, database), Slot()
+    with opened(dsn, tmp_path / "first", group) as first, opened(dsn, tmp_path / "second", group):
+        first.append(batch_of({(slot.gauge(), slot.start): 0.0}), FOREVER)
+    assert first.node_log is not None
+    assert not first.node_log.read_statistics()["rows"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import SystemClock
 from jobmeter.store.clickhouse import parse_dsn
-from jobmeter.store.clickhouse.target import place_name
+from jobmeter.store.clickhouse.target import format_place
 from jobmeter.store.registry import open_store
 
 
@@ -62,7 +62,7 @@ def test_the_hosts_of_a_shard_follow_each_other():
     )
 )
 def test_each_host_is_read_as_it_was_written(places):
-    hosts = ",".join(map(place_name, places))
+    hosts = ",".join(map(format_place, places))
     assert parse_dsn(f"clickhousedb://{hosts}/db?cluster=c").places == tuple(places)
 
 

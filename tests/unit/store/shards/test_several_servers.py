@@ -1,8 +1,10 @@
 """Several servers with windows on one store with shards: on each shard one of them leads, and the others follow."""
 
+import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from tests.support.waiting import wait_until
 from tests.unit.store.clickhouse.test_shared_replicas import expel
 from tests.unit.store.shards.support import CLOCK, address, new_database, slot_on
 
+from jobmeter.errors import UnavailableError
 from jobmeter.model.time import HOUR, TimeRange
 from jobmeter.store.clickhouse import ClickHouseStore
 from jobmeter.store.registry import open_store
@@ -55,9 +58,9 @@ def role(store: WindowedStore) -> str:
     return store.read_statistics().role
 
 
-def live_slot(shard: int) -> Slot:
+def live_slot(shard: int, count: int = 2) -> Slot:
     """Return a slot on a shard whose samples are in the window."""
-    slot = slot_on(shard)
+    slot = slot_on(shard, count)
     slot.start = CLOCK.now_ms() - HOUR
     slot.span = TimeRange(slot.start, slot.start + HOUR)
     return slot
@@ -93,8 +96,11 @@ def test_each_server_answers_from_memory_what_the_other_acknowledged(pair, tmp_p
 
 
 @pytest.fixture
-def crossed(pair, tmp_path, group) -> Iterator[Sequence[WindowedStore]]:
+def crossed(pair, tmp_path, group, monkeypatch) -> Iterator[Sequence[WindowedStore]]:
     """Two servers, each of which leads one shard."""
+    # The lowest number leads: the server that joins again gets a higher one.
+    numbers = count(2)
+    monkeypatch.setattr(secrets, "randbits", lambda _: next(numbers))
     dsn = address(pair, new_database(), 2)
     with opened(dsn, tmp_path / "a", group) as first, opened(dsn, tmp_path / "b", group) as second:
         engine = first.engine.shards[1].engine
@@ -116,11 +122,11 @@ def test_servers_that_lead_one_shard_each_do_not_wait_for_each_other(crossed):
         own = [live_slot(0), live_slot(1)]
         mine, other = crossed[number % 2], crossed[1 - number % 2]
         try:
-            for count in range(40):
-                write(mine, own, count)
-                require(other, own, count + 1)
+            for at in range(40):
+                write(mine, own, at)
+                require(other, own, at + 1)
                 assert other.memory is not None
-                if count % 10 == 9:
+                if at % 10 == 9:
                     mine.delete_job(doomed.pop().key)
                 if number < 2:  # one thread of each server fills its window
                     mine.fill(10)
@@ -137,3 +143,21 @@ def test_servers_that_lead_one_shard_each_do_not_wait_for_each_other(crossed):
     assert not failures, str(failures[0])[:600]
     assert not any(thread.is_alive() for thread in threads)
     assert crossed[0].roll_up(CLOCK.now_ms() - 2 * HOUR) >= 0
+
+
+def test_a_server_without_others_changes_the_number_of_shards(servers, tmp_path, group):
+    database = new_database()
+    two, three = (address(servers[:count], database, count) for count in (2, 3))
+    slots = [live_slot(shard, 3) for shard in range(3)]
+    with opened(two, tmp_path / "a", group) as first:
+        write(first, slots, 0)
+        with pytest.raises(UnavailableError, match="the number of shards is to change: stop all servers"):
+            Server(three, tmp_path / "b", group)
+    with opened(three, tmp_path / "b", group) as grown:
+        wait_until(lambda: grown.engine.placement.count == 3, "the third shard", 60)
+        require(grown, slots, 1)
+    with opened(three, tmp_path / "a", group) as first, opened(three, tmp_path / "b", group) as second:
+        write(second, slots, 1)
+        require(first, slots, 2)
+        with pytest.raises(UnavailableError, match="the number of shards is to change: stop all servers"):
+            Server(two, tmp_path / "c", group)

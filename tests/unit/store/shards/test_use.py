@@ -1,6 +1,8 @@
 """Random groups of servers on several shards: no server answers from a cached record that another one has changed."""
 
 from contextlib import nullcontext
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -30,9 +32,10 @@ class Group:
 class Use:
     """Use of one shard by one server."""
 
-    is_following = False
+    is_following = is_direct = False
 
     def __init__(self, group, server):
+        self.announced: list[str] = []
         self.group, self.server, self.number = group, server, 0
         group.uses[server] = self
         self.drop = lambda _: None
@@ -61,8 +64,9 @@ class Use:
         return 10.0 if self.is_member else float("-inf")
 
     def announce(self, jobs):
-        if not self.is_member:
+        if not (self.is_member or self.is_direct):
             raise UnavailableError("no role")
+        self.announced += jobs
         self.group.announce(jobs)
 
     def check(self):
@@ -87,13 +91,33 @@ class Engine:
         pass
 
 
+def open_engine(use: Use) -> Any:
+    return Engine(use)
+
+
 class Memory:
     is_trusted = False
 
     def trust(self, *, trusted):
         self.is_trusted = trusted
 
-    append_all = apply = invalidate = renew = None
+    def renew(self):
+        pass
+
+    def append_all(self, batches, retention=None):
+        pass
+
+    def apply(self, batches, immutable_ms):
+        pass
+
+    def invalidate(self, jobs, *, dropped):
+        pass
+
+    def roll_up(self, until_ms):
+        return 0
+
+    def delete_job(self, job):
+        pass
 
 
 class Server:
@@ -101,7 +125,7 @@ class Server:
 
     def __init__(self, number, groups):
         self.uses = [Use(group, number) for group in groups]
-        self.shards = [Shard(one + 1, SHARDS, lambda use=use: Engine(use)) for one, use in enumerate(self.uses)]
+        self.shards = [Shard(one + 1, SHARDS, partial(open_engine, use)) for one, use in enumerate(self.uses)]
         self.use = ShardUse(ShardSet(self.shards, SHARDS))
         self.memory = Memory()
         self.use.mirror(self.memory)
@@ -196,5 +220,17 @@ def test_a_server_is_alone_once_it_is_alone_on_all_shards():
     assert heard == [False, True]
     server.uses[1].changed(False)
     assert heard == [False, True, False]
+    for shard in server.shards:
+        shard.close()
+
+
+def test_a_server_that_uses_shards_directly_announces_changes_on_each():
+    server = Server(0, [Group() for _ in range(SHARDS)])
+    for shard, use in zip(server.shards, server.uses, strict=True):
+        use.is_direct = True
+        shard.open()
+        server.use.add(shard)
+    server.use.announce(["job"])
+    assert [use.announced for use in server.uses] == [["job"]] * SHARDS
     for shard in server.shards:
         shard.close()

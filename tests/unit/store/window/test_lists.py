@@ -7,13 +7,13 @@ from tests.store_contract.samples import FOREVER, batch_of
 from tests.support.memory_store import MemoryStore
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.series import NO_JOB, Series, job_key
+from jobmeter.model.series import NO_JOB, Series, compute_job_key
 from jobmeter.store.base import SeriesSelector
 from jobmeter.store.cache import Cache
 from jobmeter.store.window import revisions
 from jobmeter.store.window.store import WindowedStore
 
-KEYS = [job_key("default", f"job-{number}") for number in range(3)]
+KEYS = [compute_job_key("default", f"job-{number}") for number in range(3)]
 
 
 class Clock:

@@ -34,7 +34,7 @@ def content(pages, rows, row):
     _, chain = pages.follow_chains(rows.first_page[[row]])
     assert (chain[-1] if len(chain) else NO_PAGE) == rows.last_page[row]
     assert all(0 < filled <= PAGE for filled in pages.filled[chain].tolist())
-    _, time, value = pages.content(chain)
+    _, time, value = pages.read_content(chain)
     assert (np.diff(time) > 0).all()
     return dict(zip(time.tolist(), value.tolist(), strict=True))
 

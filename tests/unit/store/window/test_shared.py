@@ -25,7 +25,7 @@ from jobmeter.model.time import DAY, MINUTE, TimeRange
 from jobmeter.store.window import arena as arenas
 from jobmeter.store.window import shared
 from jobmeter.store.window.arena import Arena, HeaderField
-from jobmeter.store.window.pages import NO_PAGE, Pages, SeriesRows, pages_within, rows_within
+from jobmeter.store.window.pages import NO_PAGE, Pages, SeriesRows, count_pages, count_rows
 from jobmeter.store.window.revisions import Revisions
 from jobmeter.store.window.shared import SharedWindow
 from jobmeter.store.window.window import Window
@@ -81,14 +81,14 @@ def opened(window):
 def answers(window, keys, start, length, step):
     """Return the answers of a window to every kind of question about some series, as texts to compare."""
     span, count = TimeRange(BEGIN + start, BEGIN + start + length), len(keys)
-    references = References.none(count)
+    references = References.make_empty(count)
     counters = np.arange(count) % 2 == 0
     grid = WindowGrid(np.arange(count) // 2, np.array([MEAN, MAX, MEAN], np.uint8))
     found = [
         window.read(keys, span),
         window.read(keys, span, first=count // 2, first_ms=span.start_ms + 5, most=20),
         window.read_buckets(keys, span, step, counters, references),
-        window.read_buckets(keys, span, step, counters, References.none(count), most=20),
+        window.read_buckets(keys, span, step, counters, References.make_empty(count), most=20),
         window.average_lines(keys, grid, span, step, 100_000) if length < 1_000 else None,
         window.read_previous(keys, span.start_ms),
     ]
@@ -99,7 +99,7 @@ def answers(window, keys, start, length, step):
 @pytest.fixture
 def window():
     made = Window(LENGTH, 2**20)
-    made.adopt(KEYS, SampleColumns.empty(), BEGIN)
+    made.adopt(KEYS, SampleColumns.make_empty(), BEGIN)
     return made
 
 
@@ -140,7 +140,7 @@ def rows_of(arena):
     """Lay out a window in the arena. Return its pages and rows, for a test that writes them itself."""
     Revisions(arena.take)
     bound = int(arena.header[HeaderField.BOUND])
-    return Pages(pages_within(bound), arena.take), SeriesRows(SeriesTable(rows_within(bound), arena.take))
+    return Pages(count_pages(bound), arena.take), SeriesRows(SeriesTable(count_rows(bound), arena.take))
 
 
 def test_a_reader_has_no_answer_while_a_write_to_one_of_its_rows_is_under_way():
@@ -149,7 +149,7 @@ def test_a_reader_has_no_answer_while_a_write_to_one_of_its_rows_is_under_way():
     row = rows.add_all(KEYS, BEGIN)
     reader, span = opened(arena), TimeRange(BEGIN, BEGIN + MINUTE)
     for number in range(SERIES):
-        with rows.marks.writing(row[number : number + 1]):
+        with rows.marks.mark_writing(row[number : number + 1]):
             assert answers(reader, KEYS, 0, 50, 10)[:6] == [None] * 6
             assert reader.write_revision(KEYS) is None
     assert values(reader.read(KEYS, span)) == []
@@ -183,7 +183,7 @@ def test_a_walk_along_pages_in_a_circle_ends_when_the_mark_of_the_row_changes(as
             # A question takes some microseconds: a thread that computed this long walks in the circle.
             wait_until(lambda: found.done() or time.clock_gettime(clock) > started + 0.1)
             assert not found.done()
-            with rows.marks.writing(np.array([row])):
+            with rows.marks.mark_writing(np.array([row])):
                 rows.first_page[row] = new[0]
             assert values(found.result(SECONDS)) == [3.0]
         finally:
@@ -270,7 +270,7 @@ def test_a_process_with_thousands_of_open_files_reads_the_window(window):
 
 
 def test_the_window_of_another_version_is_refused(window, monkeypatch):
-    monkeypatch.setattr(arenas, "interface", lambda: 1)
+    monkeypatch.setattr(arenas, "read_interface", lambda: 1)
     with pytest.raises(ValueError, match="another version"):
         opened(window)
 
@@ -290,13 +290,13 @@ def test_a_system_without_shared_files_has_a_window_without_readers(monkeypatch,
 
     monkeypatch.setattr(os, broken, refuse)
     window = Window(LENGTH, 2**20)
-    window.adopt(KEYS, SampleColumns.empty(), BEGIN)
+    window.adopt(KEYS, SampleColumns.make_empty(), BEGIN)
     assert window.descriptor is None
     assert values(window.read(KEYS, TimeRange(BEGIN, BEGIN + 1))) == []
 
 
 def test_an_empty_window_takes_little_memory_however_large_its_bound():
     window = Window(LENGTH, 2**31)
-    window.adopt(KEYS, SampleColumns.empty(), BEGIN)
+    window.adopt(KEYS, SampleColumns.make_empty(), BEGIN)
     assert window.descriptor is not None
     assert os.fstat(window.descriptor).st_blocks * 512 < 400_000

@@ -23,7 +23,7 @@ def window_after(writes, bound, adopted):
     KEYS.derived.clear()  # which holds the windows of earlier examples, and their files, open
     window = Window(LENGTH, bound)
     some = SeriesKeys(KEYS.job[:adopted], KEYS.series[:adopted])
-    window.adopt(some, SampleColumns.empty(), BEGIN - LENGTH)
+    window.adopt(some, SampleColumns.make_empty(), BEGIN - LENGTH)
     for turn, write in enumerate(writes):
         before = revisions_of(window)
         index = np.array([at for at, _ in write], np.uint32)

@@ -17,7 +17,7 @@ from jobmeter.model.series import Series
 from jobmeter.model.series_table import SeriesTable
 from jobmeter.settings import Limits
 from jobmeter.wire.native.decode import decode, decode_from_memory
-from jobmeter.wire.native.encode import samples_frame
+from jobmeter.wire.native.encode import make_samples_frame
 from jobmeter.wire.native.series_lists import SeriesListCache
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
@@ -61,7 +61,7 @@ def test_what_was_written_is_read(written):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(series, st.integers(0, 2**62), st.floats(allow_nan=False, allow_infinity=False)), max_size=8))
 def test_what_the_agent_s_encoder_writes_is_read(rows):
-    batch = decode(samples_frame([Sample(*row) for row in rows])).batches[0]
+    batch = decode(make_samples_frame([Sample(*row) for row in rows])).batches[0]
     read = [
         (batch.series[index], time, value)
         for index, time, value in zip(batch.index.tolist(), batch.time.tolist(), batch.value.tolist(), strict=True)

@@ -14,7 +14,7 @@ from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord, decode_records
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
-from jobmeter.wire.native.encode import encode_samples, records_frame, samples_frame
+from jobmeter.wire.native.encode import encode_samples, make_records_frame, make_samples_frame
 from jobmeter.wire.native.frame import HEADER, FrameKind, read_frame, write_frame
 
 _NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=12)
@@ -44,21 +44,21 @@ _SAMPLES = st.lists(
 
 @given(_SAMPLES)
 def test_every_sample_is_read_back_from_the_documented_bytes(samples):
-    (kind, read), *rest = read_body(samples_frame(samples))
+    (kind, read), *rest = read_body(make_samples_frame(samples))
     assert (kind, rest) == (1, [])
     assert sorted(read, key=repr) == sorted(samples, key=repr)
 
 
 @given(_SAMPLES)
 def test_samples_of_one_series_keep_their_order(samples):
-    ((_, read),) = read_body(samples_frame(samples))
+    ((_, read),) = read_body(make_samples_frame(samples))
     for series in {sample.series for sample in samples}:
         assert [s for s in read if s.series == series] == [s for s in samples if s.series == series]
 
 
 @given(st.lists(_SAMPLES, max_size=4))
 def test_a_body_is_frames_one_behind_the_other(batches):
-    body = b"".join(samples_frame(batch) for batch in batches)
+    body = b"".join(make_samples_frame(batch) for batch in batches)
     assert [len(read) for _, read in read_body(body)] == [len(batch) for batch in batches]
 
 
@@ -67,7 +67,7 @@ def test_records_are_json_as_jobmeter_import_takes_them():
         jobs=[JobRecord(job_id="j", state=JobState.RUNNING, replicas=[ReplicaRecord(name="worker-0", rank=0)])],
         nodes=[NodeRecord(name="n", info={"cores": 2})],
     )
-    ((kind, payload),) = read_body(records_frame(records))
+    ((kind, payload),) = read_body(make_records_frame(records))
     assert kind == 2
     assert json.loads(payload) == {
         "jobs": [{"job_id": "j", "state": "Running", "replicas": [{"name": "worker-0", "rank": 0}]}],

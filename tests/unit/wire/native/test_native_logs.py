@@ -15,7 +15,7 @@ from jobmeter.settings import Limits
 from jobmeter.wire.native.decode import decode
 from jobmeter.wire.native.frame import read_frame
 from jobmeter.wire.native.log_columns import decode_lines
-from jobmeter.wire.native.logs import encode_lines, line_times, logs_frame
+from jobmeter.wire.native.logs import encode_lines, make_logs_frame, read_line_times
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 lines = st.lists(
@@ -42,7 +42,7 @@ def body(streams, codec=1):
 @given(lines)
 @settings(max_examples=60, deadline=None)
 def test_what_is_sent_is_read(sent):
-    read = list(decode(logs_frame(sent)).lines)
+    read = list(decode(make_logs_frame(sent)).lines)
     assert sorted(read, key=repr) == sorted(sent, key=repr)
     # The lines of one stream keep their order.
     for stream in {(line.job, line.replica, line.stream, line.attempt, line.node, line.project) for line in sent}:
@@ -55,15 +55,15 @@ def test_what_is_sent_is_read(sent):
             for some in (sent, read)
         )
         assert one == other
-    frame = read_frame(logs_frame(sent))
+    frame = read_frame(make_logs_frame(sent))
     assert frame is not None
-    assert len(line_times(frame[0])) == len(sent)
+    assert len(read_line_times(frame[0])) == len(sent)
 
 
 @given(lines)
 @settings(max_examples=60, deadline=None)
 def test_what_is_sent_has_the_documented_form(sent):
-    ((kind, payload),) = read_body(logs_frame(sent))
+    ((kind, payload),) = read_body(make_logs_frame(sent))
     assert kind == 3
     found = [
         (stream.get("job"), stream.get("replica", ""), stream.get("stream", "stdout"), time, text, level)
@@ -125,7 +125,7 @@ def test_anything_else_is_refused_by_name(payload):
     assert caught.value.field == "lines"
     frame = read_frame(write.frame(payload, kind=3, codec=1))
     assert frame is not None
-    assert len(line_times(frame[0])) == 0
+    assert len(read_line_times(frame[0])) == 0
 
 
 @given(st.binary(min_size=1, max_size=200))

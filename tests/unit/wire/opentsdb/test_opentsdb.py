@@ -11,7 +11,7 @@ from jobmeter.model.catalog import CATALOG
 from jobmeter.model.series import Series
 from jobmeter.wire.opentsdb.line import MAX_LINE, Command, LineReader, Wrong
 from jobmeter.wire.opentsdb.names import make_opentsdb_name, parse_opentsdb_name
-from jobmeter.wire.opentsdb.point import PointRefusedError, Points, number_of, time_of
+from jobmeter.wire.opentsdb.point import PointRefusedError, Points, parse_number, parse_time
 from jobmeter.wire.opentsdb.put import DataPoint, decode
 
 ALL = None
@@ -159,20 +159,20 @@ def test_a_key_of_a_project_writes_there():
     ],
 )
 def test_times_are_in_seconds_or_milliseconds(sent, milliseconds):
-    assert time_of(sent) == milliseconds
+    assert parse_time(sent) == milliseconds
 
 
 @pytest.mark.parametrize("sent", [0, -1, "", None, True, "1e9", "12a", "1.2345", 10**13, 9_999_999_999, "٣", "1" * 99])
 def test_a_wrong_time_is_refused(sent):
     with pytest.raises(PointRefusedError) as refused:
-        time_of(sent)
+        parse_time(sent)
     assert refused.value.reason == "time"
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_and_its_text_are_the_same(value):
-    assert number_of(value) == value
-    assert number_of(repr(value)) == value
+    assert parse_number(value) == value
+    assert parse_number(repr(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_number_and_its_text_are_the_same(value):
 )
 def test_what_is_no_number_is_refused(sent):
     with pytest.raises(PointRefusedError) as refused:
-        number_of(sent)
+        parse_number(sent)
     assert refused.value.reason == "value"
 
 

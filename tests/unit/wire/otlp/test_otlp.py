@@ -19,9 +19,9 @@ from tests.support.otlp import CUMULATIVE, DELTA, Request, add, as_json, fill, m
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.kernel.otlp import scan
 from jobmeter.wire.otlp import json, protobuf
-from jobmeter.wire.otlp.answers import response, status
+from jobmeter.wire.otlp.answers import encode_response, encode_status
 from jobmeter.wire.otlp.shapes import LEAST, RequestShape, Shapes
-from jobmeter.wire.otlp.values import attributes
+from jobmeter.wire.otlp.values import parse_attributes
 from jobmeter.wire.otlp.written import MOST_OWN, MOST_PARTS, Builder, WrittenKind, WrittenTelemetry
 
 T = 1_767_225_600_000
@@ -530,8 +530,8 @@ def test_a_response_is_what_the_schema_reads(rejected, message):
     from tests.support.otlp import Response
 
     for found in (
-        Response.FromString(response(rejected, message, json=False)),
-        json_format.Parse(response(rejected, message, json=True), Response()),
+        Response.FromString(encode_response(rejected, message, json=False)),
+        json_format.Parse(encode_response(rejected, message, json=True), Response()),
     ):
         assert found.partial_success.rejected_data_points == rejected
         assert found.partial_success.error_message == message
@@ -543,14 +543,14 @@ def test_a_status_is_what_the_schema_reads():
     from google.protobuf.any_pb2 import Any as Detail
     from google.protobuf.duration_pb2 import Duration
 
-    assert status(3, "no") == b"\x08\x03\x12\x02no"
+    assert encode_status(3, "no") == b"\x08\x03\x12\x02no"
     head, delay = b"\x08\x08\x12\x05later\x1a", Duration(seconds=1, nanos=500_000_000).SerializeToString()
-    status_of = status(8, "later", 1_500)
+    status_of = encode_status(8, "later", 1_500)
     assert status_of.startswith(head)
     detail = Detail.FromString(status_of[len(head) + 1 :])
     assert detail.type_url == "type.googleapis.com/google.rpc.RetryInfo"
     assert detail.value == b"\x0a" + bytes([len(delay)]) + delay
-    assert plain_json.loads(status(8, "later", 1_500, json=True)) == {
+    assert plain_json.loads(encode_status(8, "later", 1_500, json=True)) == {
         "code": 8,
         "message": "later",
         "details": [{"@type": detail.type_url, "retryDelay": "1.5s"}],
@@ -587,4 +587,4 @@ def test_shapes_that_did_not_come_for_longest_are_forgotten(monkeypatch):
 
 
 def test_attributes_of_another_field_are_passed_over():
-    assert attributes(b"\x0a\x00\x12\x00", 0x0A) == {}
+    assert parse_attributes(b"\x0a\x00\x12\x00", 0x0A) == {}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.prometheus import label, part, request_1, request_2, sample, series_1, snappy, varint
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.memory import unlimited
+from jobmeter.model.memory import reserve_unlimited
 from jobmeter.model.special import STALE
 from jobmeter.wire.remote_write.decode import decode_1, decode_2
 from jobmeter.wire.remote_write.snappy import unpack
@@ -264,20 +264,20 @@ def test_a_series_of_very_many_fields_is_read_in_time():
 
 @given(st.binary(max_size=2000))
 def test_a_snappy_block_is_unpacked(data):
-    assert unpack(snappy(data), 2000, unlimited) == data
+    assert unpack(snappy(data), 2000, reserve_unlimited) == data
 
 
 @given(st.binary(max_size=200))
 def test_what_is_no_snappy_block_is_refused(data):
     with contextlib.suppress(InvalidRequestError):
-        assert len(unpack(data, 10_000, unlimited)) <= 10_000
+        assert len(unpack(data, 10_000, reserve_unlimited)) <= 10_000
 
 
 def test_a_block_that_says_too_much_takes_no_memory():
     with pytest.raises(LimitExceededError, match="1000"):
-        unpack(snappy(bytes(1001)), 1000, unlimited)
+        unpack(snappy(bytes(1001)), 1000, reserve_unlimited)
     with pytest.raises(InvalidRequestError, match="too short"):
-        unpack(varint(2**30) + b"\x00\x00", 2**31, unlimited)
+        unpack(varint(2**30) + b"\x00\x00", 2**31, reserve_unlimited)
 
 
 def test_numbers_of_symbols_are_never_used_twice(monkeypatch):

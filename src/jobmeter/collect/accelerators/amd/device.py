@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class Card(NamedTuple):
-    """GPU in /sys: the folder of its PCI device, and its address as ``pci_address`` has it."""
+    """GPU in /sys: the folder of its PCI device, and its address as ``normalize_pci_address`` has it."""
 
     folder: Path
     pci: str

@@ -10,7 +10,7 @@ from jobmeter.collect.accelerators.amd.topology import ComputeTopology
 from jobmeter.collect.accelerators.device import close_all, open_due, wait_for
 from jobmeter.collect.accelerators.vendor import DriverProblem
 from jobmeter.collect.machine import Machine
-from jobmeter.model.device import pci_address
+from jobmeter.model.device import normalize_pci_address
 from jobmeter.model.time import Clock
 
 _AMD = "0x1002"
@@ -81,7 +81,7 @@ def find_cards(machine: Machine) -> list[Card]:
     for path in sorted(Path(machine.sys, "class/drm").glob("card[0-9]*"))[:_MOST_DEVICES]:
         folder = path / "device"
         if path.name[4:].isdigit() and files.read_text(str(folder / "vendor")) == _AMD:
-            pci = pci_address(_slot(folder))
+            pci = normalize_pci_address(_slot(folder))
             if pci:
                 # A card that returns may have another number, and another card its number: the address is stable.
                 found.setdefault(pci, Card(folder.resolve(), pci))

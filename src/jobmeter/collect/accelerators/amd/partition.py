@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from jobmeter.collect.accelerators.amd.device import AmdDevice, Card
-from jobmeter.collect.accelerators.amd.tables import Value, partition_busy
-from jobmeter.collect.accelerators.amd.topology import ComputeNode, platform_name
+from jobmeter.collect.accelerators.amd.tables import Value, compute_partition_use
+from jobmeter.collect.accelerators.amd.topology import ComputeNode, find_platform_name
 from jobmeter.collect.accelerators.visible import Partition
 from jobmeter.model.time import Clock
 
@@ -20,7 +20,7 @@ class AmdPartition(AmdDevice):
         self.pci = ""
         self.parent, self.place, self.node = parent, place, node
         self.minor = node.minor
-        self._plugin_id = platform_name(parent.topology.machine, node.minor) or ("" if place else parent.pci)
+        self._plugin_id = find_platform_name(parent.topology.machine, node.minor) or ("" if place else parent.pci)
         self._compute = (node.identity,)
         self.adopt()
 
@@ -67,7 +67,7 @@ class AmdPartition(AmdDevice):
     def read_table(self) -> Mapping[Value, Sequence[float]]:
         """Return the partition's utilization; empty if the firmware's table does not have it."""
         data = self.parent.read_raw_table()
-        busy = partition_busy(data, self.place) if data else None
+        busy = compute_partition_use(data, self.place) if data else None
         return {} if busy is None else {Value.BUSY: [busy]}
 
     def read_limit_seconds(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:  # noqa: ARG002

@@ -164,7 +164,7 @@ def parse_table(data: bytes) -> dict[Value, list[float]]:
     return {name: [number * place.scale for number in found] for name, found, place in places if found}
 
 
-def partition_busy(data: bytes, place: int) -> float | None:
+def compute_partition_use(data: bytes, place: int) -> float | None:
     """Return a partition's utilization in percent: the mean over its dies. None if the table does not have it."""
     size, form, content = _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (0, 0, 0)
     layout = _PARTITIONS.get((form, content, size))

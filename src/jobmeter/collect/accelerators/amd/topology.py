@@ -65,7 +65,7 @@ def _nodes_by_place(machine: Machine) -> Mapping[tuple[int, int], Sequence[Compu
     return found
 
 
-def platform_name(machine: Machine, minor: int | None) -> str:
+def find_platform_name(machine: Machine, minor: int | None) -> str:
     """Return the name of a partition's platform device, for example ``amdgpu_xcp_3``; empty without a device."""
     for folder in Path(machine.sys, "devices/platform").glob(f"amdgpu_xcp[._]*/drm/renderD{minor}"):
         return folder.parents[1].name.replace(".", "_")

@@ -7,7 +7,7 @@ from jobmeter.collect.accelerators.amd.driver import AmdDriver
 from jobmeter.collect.accelerators.amd.measures import MEASURES, SLOW_MEASURES
 from jobmeter.collect.accelerators.vendor import DeviceHealth, Vendor
 from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, parse_ordered_devices
-from jobmeter.model.device import DeviceState, pci_address
+from jobmeter.model.device import DeviceState, normalize_pci_address
 
 
 def _check(device: AmdDevice) -> DeviceHealth:
@@ -30,7 +30,7 @@ def _check(device: AmdDevice) -> DeviceHealth:
 
 def _uuid_of_id(text: str) -> str:
     """Return the PCI address in an id of the device plug-in, else the id."""
-    return pci_address(text) or text
+    return normalize_pci_address(text) or text
 
 
 def _parse_rocr_list(text: str, devices: Sequence[Numbered]) -> list[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from jobmeter.collect.accelerators.ascend.library import Chip, ChipInfo, Dcmi, DcmiError, DieId, PcieInfo, ProcessInfo
 from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError, DeviceProcess, NotSupportedError
 from jobmeter.collect.machine import Machine
-from jobmeter.model.device import DeviceState, pci_address
+from jobmeter.model.device import DeviceState, normalize_pci_address
 from jobmeter.model.event import DEVICE_FAULT, Level
 from jobmeter.model.time import Clock
 
@@ -53,7 +53,7 @@ class AscendDevice(Accelerator):
                 dcmi.fill(chip, "chip_info", info)
             with suppress(DcmiError):
                 place = dcmi.fill(chip, "pcie_info", pcie)
-                self.pci = pci_address(f"{place.domain & 0xFFFF:04x}:{place.bus:02x}:{place.device:02x}")
+                self.pci = normalize_pci_address(f"{place.domain & 0xFFFF:04x}:{place.bus:02x}:{place.device:02x}")
             with suppress(DcmiError):
                 dcmi.fill(chip, "die_id", die, _VDIE)
         except DcmiError as error:

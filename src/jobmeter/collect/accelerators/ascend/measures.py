@@ -72,7 +72,7 @@ def _network(device: AscendDevice) -> Mapping[str, float]:
     return device.network()
 
 
-def health_of(device: AscendDevice) -> DeviceHealth:
+def read_health(device: AscendDevice) -> DeviceHealth:
     """Read the health, the faults and the memory errors of a device for a check on request."""
     values = {**_measure_slow(device)}
     alarm, faults = _read_scaled(device, 1.0, "health"), _read_or_none(device, device.count_faults)

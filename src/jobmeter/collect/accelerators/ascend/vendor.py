@@ -6,9 +6,9 @@ from functools import partial
 
 from jobmeter.collect.accelerators.ascend.device import UUID_PREFIX
 from jobmeter.collect.accelerators.ascend.driver import AscendDriver
-from jobmeter.collect.accelerators.ascend.measures import MEASURES, SLOW_MEASURES, health_of
+from jobmeter.collect.accelerators.ascend.measures import MEASURES, SLOW_MEASURES, read_health
 from jobmeter.collect.accelerators.vendor import Vendor
-from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, numbers_in, parse_ordered_devices
+from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, parse_numbers, parse_ordered_devices
 from jobmeter.model.device import DeviceState
 
 _NAME = "Ascend[0-9A-Za-z]*-"
@@ -17,7 +17,7 @@ _ID = re.compile(rf"{_NAME}(?P<number>\d{{1,4}})", re.ASCII)
 
 def parse_visible_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
     """Return the devices in a value of ASCEND_VISIBLE_DEVICES: ``3``, ``0-3``, or the plug-in's ``Ascend910-3``."""
-    return numbers_in(text, (device.index for device in devices), f"(?:{_NAME})?")
+    return parse_numbers(text, (device.index for device in devices), f"(?:{_NAME})?")
 
 
 def _number_of_id(_resource: str, text: str, _devices: Sequence[Numbered]) -> int | None:
@@ -35,7 +35,7 @@ VENDOR = Vendor(
     open=AscendDriver,
     measures=MEASURES,
     slow_measures=SLOW_MEASURES,
-    check=health_of,
+    check=read_health,
     device_numbers={},  # the kernel chooses the major number
     device_files="/dev/davinci",
     driver_folder="driver/davinci",

@@ -31,7 +31,7 @@ def _measure_slow(device: NeuronDevice) -> Mapping[str, float]:
     )
 
 
-def health_of(device: NeuronDevice) -> DeviceHealth:
+def read_health(device: NeuronDevice) -> DeviceHealth:
     """Read the errors of a device for a check on request."""
     counts = {"ecc_uncorrected": device.count_uncorrected_errors(), "executions_failed": device.sum_faults()}
     values = {name: float(count) for name, count in counts.items() if count is not None}

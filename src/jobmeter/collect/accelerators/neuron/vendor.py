@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from jobmeter.collect.accelerators.neuron.device import UUID_PREFIX
 from jobmeter.collect.accelerators.neuron.driver import NeuronDriver
-from jobmeter.collect.accelerators.neuron.measures import MEASURES, SLOW_MEASURES, health_of
+from jobmeter.collect.accelerators.neuron.measures import MEASURES, SLOW_MEASURES, read_health
 from jobmeter.collect.accelerators.vendor import Vendor
-from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, numbers_in
+from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, parse_numbers
 from jobmeter.model.device import DeviceState
 
 
@@ -20,13 +20,13 @@ def _devices_of_cores(text: str, devices: Sequence[Numbered]) -> list[int]:
     for device in devices:
         cores = int(device.details.get("cores", 0))
         by_core |= {device.index * cores + core: device.index for core in range(cores)}
-    return list(dict.fromkeys(by_core[core] for core in numbers_in(text, by_core)))
+    return list(dict.fromkeys(by_core[core] for core in parse_numbers(text, by_core)))
 
 
 def _parse_visible_cores(text: str, devices: Sequence[Numbered]) -> list[int]:
     """Return the devices in a value of AWS_NEURON_VISIBLE_DEVICES: ``ALL`` or numbers."""
     given = [device.index for device in devices]
-    return given if text.strip().upper() == "ALL" else numbers_in(text, given)
+    return given if text.strip().upper() == "ALL" else parse_numbers(text, given)
 
 
 def _number_of_id(resource: str, text: str, devices: Sequence[Numbered]) -> int | None:
@@ -47,7 +47,7 @@ VENDOR = Vendor(
     open=NeuronDriver,
     measures=MEASURES,
     slow_measures=SLOW_MEASURES,
-    check=health_of,
+    check=read_health,
     device_numbers={},  # the kernel chooses the major number
     device_files="/dev/neuron",
     unit_devices=("char-neuron",),  # neuron-monitor needs the device files; the files in /sys need no rule

@@ -16,7 +16,7 @@ _UNKNOWN_SHARE = 2**32 - 1
 _MICRO, _MILLI = 1e-6, 1e-3
 
 
-def ended_uses(module: Any, call: Callable[..., Any], pids: Collection[int]) -> list[EndedUse]:  # noqa: ANN401
+def read_ended_uses(module: Any, call: Callable[..., Any], pids: Collection[int]) -> list[EndedUse]:  # noqa: ANN401
     """Return the use by these processes if they have ended. Empty while the accounting is off.
 
     ``call`` calls a function of the module for the GPU. Raises NvmlError if the GPU has no accounting.

@@ -8,11 +8,11 @@ from typing import Any
 
 from jobmeter.collect.accelerators.device import SLOW_SECONDS, DeviceLostError, NotSupportedError, open_due
 from jobmeter.collect.accelerators.nvidia import codes
-from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of, make_failure
-from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session, text_of
+from jobmeter.collect.accelerators.nvidia.codes import Failure, convert_failure, make_failure
+from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session, decode_text
 from jobmeter.collect.accelerators.nvidia.event_watch import EventWatch
 from jobmeter.collect.accelerators.nvidia.instance import MigDevice
-from jobmeter.collect.accelerators.nvidia.kernel_list import kernel_devices
+from jobmeter.collect.accelerators.nvidia.kernel_list import list_kernel_devices
 from jobmeter.collect.accelerators.nvidia.loader import LIBRARY, LibraryLoader
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread
@@ -180,17 +180,17 @@ class PynvmlLibrary:
     def _explain(self, failure: Failure) -> None:
         """Store the reason why nothing is measured, and the devices known to the kernel's driver."""
         if self.problem is None or self.problem.code != failure.code:
-            present = kernel_devices(self._proc) or self._devices
+            present = list_kernel_devices(self._proc) or self._devices
             _log.log(logging.WARNING if present else logging.INFO, "NVML cannot be opened: %s", failure.text)
         self.problem = failure
-        self._fill(len(kernel_devices(self._proc)))
+        self._fill(len(list_kernel_devices(self._proc)))
         for device in self._list_devices():
             device.note_failure(failure.state, failure.text)
 
     def _fill(self, count: int) -> None:
         """Create a device for each index, with the kernel driver's data for devices that NVML has not opened."""
         self._devices += [PynvmlDevice(index, self._clock) for index in range(len(self._devices), count)]
-        listed = kernel_devices(self._proc)
+        listed = list_kernel_devices(self._proc)
         if len(listed) == len(self._devices):
             for device, entry in zip(self._devices, listed, strict=True):
                 device.uuid = device.uuid or entry.uuid
@@ -240,15 +240,15 @@ def _start(module: Any) -> Session | Failure:  # noqa: ANN401 - the module has n
     try:
         module.nvmlInit()
     except module.NVMLError as error:
-        return failure_of(error)
+        return convert_failure(error)
     try:
         count, version = module.nvmlDeviceGetCount(), ""
         with suppress(module.NVMLError):
-            version = text_of(module.nvmlSystemGetDriverVersion())
+            version = decode_text(module.nvmlSystemGetDriverVersion())
         return Session(module, count, version)
     except module.NVMLError as error:
         _shut_down(module)
-        return failure_of(error)
+        return convert_failure(error)
 
 
 def _shut_down(module: Any) -> None:  # noqa: ANN401

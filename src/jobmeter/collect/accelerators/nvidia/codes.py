@@ -50,16 +50,16 @@ class Failure(DriverProblem):
     code: int
 
 
-def state_of(code: int) -> DeviceState:
+def find_state(code: int) -> DeviceState:
     """Return the state of a device whose calls all fail with this code."""
     return _STATES.get(code, DeviceState.LOST)
 
 
 def make_failure(code: int, text: str) -> Failure:
     """Make a failure of a code."""
-    return Failure(text, state_of(code), code)
+    return Failure(text, find_state(code), code)
 
 
-def failure_of(error: Any) -> Failure:  # noqa: ANN401 - an NVMLError of a module without types
+def convert_failure(error: Any) -> Failure:  # noqa: ANN401 - an NVMLError of a module without types
     """Convert an NVMLError to a failure."""
     return make_failure(getattr(error, "value", UNKNOWN), str(error))

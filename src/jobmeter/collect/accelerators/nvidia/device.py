@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError, DeviceProcess, EndedUse
 from jobmeter.collect.accelerators.nvidia import codes
-from jobmeter.collect.accelerators.nvidia.accounting import ended_uses
-from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of, make_failure
+from jobmeter.collect.accelerators.nvidia.accounting import read_ended_uses
+from jobmeter.collect.accelerators.nvidia.codes import Failure, convert_failure, make_failure
 from jobmeter.collect.accelerators.nvidia.readings import OF_HARDWARE, READINGS, Field, NvmlError, Reading
 from jobmeter.collect.accelerators.visible import Partition
-from jobmeter.model.device import pci_address
+from jobmeter.model.device import normalize_pci_address
 from jobmeter.model.time import Clock
 
 T = TypeVar("T")
@@ -110,12 +110,12 @@ class PynvmlDevice(Accelerator):
         module = session.module
         try:
             handle = module.nvmlDeviceGetHandleByIndex(self.index)
-            uuid = text_of(_identity(module, module.nvmlDeviceGetUUID, handle, ""))
+            uuid = decode_text(_identity(module, module.nvmlDeviceGetUUID, handle, ""))
             self.minor = _identity(module, module.nvmlDeviceGetMinorNumber, handle, self.minor)
-            self.name = text_of(_identity(module, module.nvmlDeviceGetName, handle, self.name))
+            self.name = decode_text(_identity(module, module.nvmlDeviceGetName, handle, self.name))
             self.pci = _address(_identity(module, module.nvmlDeviceGetPciInfo, handle, None)) or self.pci
         except module.NVMLError as error:
-            failure = failure_of(error)
+            failure = convert_failure(error)
             if failure.code in codes.LIBRARY_ENDED:
                 session.end(failure)
             self.note_failure(failure.state, failure.text)
@@ -275,8 +275,8 @@ class PynvmlDevice(Accelerator):
         attributes = self._call_library(module.nvmlDeviceGetAttributes_v2, handle)
         return MigInstance(
             Partition(self.index, self.uuid, instance, place, ordinal),
-            text_of(self._call_library(module.nvmlDeviceGetUUID, handle)),
-            text_of(self._call_library(module.nvmlDeviceGetName, handle)),
+            decode_text(self._call_library(module.nvmlDeviceGetUUID, handle)),
+            decode_text(self._call_library(module.nvmlDeviceGetName, handle)),
             handle,
             int(attributes.computeInstanceSliceCount),
             int(attributes.memorySizeMB) * _MEBI,
@@ -323,7 +323,7 @@ class PynvmlDevice(Accelerator):
 
     def list_ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:
         """Return the use by these processes if they have ended, where the driver accounts for processes."""
-        return [] if self.partitioned else ended_uses(self._module, self._call, pids)
+        return [] if self.partitioned else read_ended_uses(self._module, self._call, pids)
 
     def _list(self, name: str) -> Sequence[Any]:
         """Return a list of processes; before driver 510 by the second version of the call."""
@@ -374,7 +374,7 @@ class PynvmlDevice(Accelerator):
         try:
             return function(*arguments)
         except session.module.NVMLError as error:
-            failure = failure_of(error)
+            failure = convert_failure(error)
             if failure.code in codes.LIBRARY_ENDED:
                 session.end(failure)
                 raise DeviceLostError(failure.text) from error
@@ -401,7 +401,7 @@ def _identity(module: Any, function: Callable[..., T], handle: Any, default: T) 
     try:
         return function(handle)
     except module.NVMLError as error:
-        if failure_of(error).code not in codes.UNSUPPORTED:
+        if convert_failure(error).code not in codes.UNSUPPORTED:
             raise
         return default
 
@@ -411,7 +411,7 @@ def _details(session: Session, handle: Any) -> dict[str, str | int]:  # noqa: AN
     module = session.module
     found: dict[str, str | int] = {"vendor": "nvidia", "driver": session.driver}
     with suppress(module.NVMLError):
-        found["serial"] = text_of(module.nvmlDeviceGetSerial(handle))
+        found["serial"] = decode_text(module.nvmlDeviceGetSerial(handle))
     with suppress(module.NVMLError):
         found["memory"] = int(module.nvmlDeviceGetMemoryInfo(handle).total)
     return {name: value for name, value in found.items() if value}
@@ -419,9 +419,9 @@ def _details(session: Session, handle: Any) -> dict[str, str | int]:  # noqa: AN
 
 def _address(found: Any) -> str:  # noqa: ANN401
     """Return the address of ``nvmlPciInfo_t``; empty for None."""
-    return pci_address(text_of(found.busId)) if found is not None else ""
+    return normalize_pci_address(decode_text(found.busId)) if found is not None else ""
 
 
-def text_of(value: Any) -> str:  # noqa: ANN401 - old versions give bytes
+def decode_text(value: Any) -> str:  # noqa: ANN401 - old versions give bytes
     """Return a text of the module."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

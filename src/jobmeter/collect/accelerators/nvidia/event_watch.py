@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any, NamedTuple
 
 from jobmeter.collect.accelerators.nvidia import codes
-from jobmeter.collect.accelerators.nvidia.codes import failure_of
+from jobmeter.collect.accelerators.nvidia.codes import convert_failure
 from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice, Session
 from jobmeter.collect.call_thread import CallThread
 from jobmeter.model.event import DEVICE_FAULT, LEVEL_OF, XID, Level
@@ -101,7 +101,7 @@ class EventWatch:
                     return
                 _wait(module, events, tried)
         except module.NVMLError as error:
-            if failure_of(error).code in codes.UNSUPPORTED:
+            if convert_failure(error).code in codes.UNSUPPORTED:
                 self._give_up(session, tried, error)
         finally:
             with suppress(module.NVMLError):
@@ -117,7 +117,7 @@ def _wait(module: Any, events: Any, devices: Mapping[int, PynvmlDevice | None]) 
     try:
         found = module.nvmlEventSetWait_v2(events, _WAIT_MS)
     except module.NVMLError as error:
-        if failure_of(error).code == codes.TIMEOUT:
+        if convert_failure(error).code == codes.TIMEOUT:
             return
         raise
     device, kind = devices.get(_address(found.device)), _KINDS.get(int(found.eventType))

@@ -14,7 +14,7 @@ _EACH = 10_000
 _PLACES = 100
 
 
-def number_of(part: Partition) -> int:
+def compute_number(part: Partition) -> int:
     """Return the number of an instance, which no GPU and no other instance has."""
     return (part.parent + 1) * _EACH + part.instance * _PLACES + part.place
 
@@ -23,7 +23,7 @@ class MigDevice(PynvmlDevice):
     """MIG instance. The object is reused while the instance lives; ``adopt`` gives it a session's handle."""
 
     def __init__(self, found: MigInstance, parent: PynvmlDevice, clock: Clock) -> None:
-        super().__init__(number_of(found.part), clock)
+        super().__init__(compute_number(found.part), clock)
         self._parent = parent
         self.part = found.part
         self.uuid, self.name = found.uuid, found.name

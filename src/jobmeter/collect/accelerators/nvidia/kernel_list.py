@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobmeter.collect import files
-from jobmeter.model.device import pci_address
+from jobmeter.model.device import normalize_pci_address
 
 
 class KernelDevice(NamedTuple):
@@ -16,7 +16,7 @@ class KernelDevice(NamedTuple):
     pci: str
 
 
-def kernel_devices(proc_root: str = "/proc") -> list[KernelDevice]:
+def list_kernel_devices(proc_root: str = "/proc") -> list[KernelDevice]:
     """Return the GPUs by PCI address, which is NVML's order; empty if the driver is not loaded."""
     paths = sorted(Path(proc_root).glob("driver/nvidia/gpus/*/information"))
     texts = ((path.parent.name, files.read(str(path))) for path in paths)
@@ -32,5 +32,5 @@ def _device(address: str, text: str) -> KernelDevice:
         uuid="" if "?" in uuid else uuid,  # of a GPU that was not initialised yet
         minor=int(minor) if minor.isascii() and minor.isdigit() else None,
         name=found.get("Model", ""),
-        pci=pci_address(address),
+        pci=normalize_pci_address(address),
     )

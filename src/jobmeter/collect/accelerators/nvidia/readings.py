@@ -18,7 +18,7 @@ class NvmlError(NotSupportedError):
     """Value that a call of NVML did not give; ``code`` is NVML's."""
 
     def __init__(self, text: str, code: int = codes.NOT_SUPPORTED) -> None:
-        super().__init__(text, lasting=code in codes.UNSUPPORTED, state=codes.state_of(code))
+        super().__init__(text, lasting=code in codes.UNSUPPORTED, state=codes.find_state(code))
         self.code = code
 
 

@@ -6,7 +6,7 @@ from jobmeter.collect.accelerators.device import NotSupportedError
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice
 from jobmeter.collect.accelerators.nvidia.readings import ALL_LINKS, Field, Reading
-from jobmeter.collect.accelerators.nvidia.visible import UUID_PREFIX, VARIABLES, id_of_part
+from jobmeter.collect.accelerators.nvidia.visible import UUID_PREFIX, VARIABLES, name_part
 from jobmeter.collect.accelerators.vendor import DeviceHealth, Driver, Measure, Vendor
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
@@ -247,7 +247,7 @@ VENDOR = Vendor(
     domain="nvidia.com",
     resource_kinds=("mig-.+",),
     uuid_of_id=_uuid_of_id,
-    id_of_part=id_of_part,
+    id_of_part=name_part,
     variables=VARIABLES,
     uuid_prefix=UUID_PREFIX,
     advice={

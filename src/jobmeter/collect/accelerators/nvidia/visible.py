@@ -9,16 +9,16 @@ from jobmeter.collect.accelerators.visible import (
     Numbered,
     Partition,
     VisibleVariable,
-    device_of_uuid,
-    ordinal_of,
+    find_device_by_uuid,
     parse_listed_devices,
+    parse_ordinal,
 )
 
 UUID_PREFIX = "GPU-"
 _MIG = "MIG-"
 
 
-def cuda_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
+def parse_cuda_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
     """Return the numbers of the devices that CUDA makes visible for a value of CUDA_VISIBLE_DEVICES, in its order.
 
     ``devices`` are those that the process may open, in CUDA's order. The first entry decides whether the list has
@@ -32,7 +32,7 @@ def cuda_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
     by_uuid = text.strip().startswith(UUID_PREFIX)
     found: list[int] = []
     for entry in text.split(","):
-        device = device_of_uuid(entry.strip(), whole, UUID_PREFIX) if by_uuid else _find_by_ordinal(entry, whole)
+        device = find_device_by_uuid(entry.strip(), whole, UUID_PREFIX) if by_uuid else _find_by_ordinal(entry, whole)
         if device is None:
             break
         if device in found:
@@ -52,18 +52,18 @@ def find_instances(entries: Sequence[str], devices: Sequence[Numbered]) -> list[
     parts = [device for device in devices if device.part is not None]
     found = []
     for entry in (one.strip() for one in entries):
-        exact = [one.index for one in parts if one.part is not None and id_of_part(one.part) == entry]
-        index = exact[0] if exact else device_of_uuid(entry, parts, _MIG)
+        exact = [one.index for one in parts if one.part is not None and name_part(one.part) == entry]
+        index = exact[0] if exact else find_device_by_uuid(entry, parts, _MIG)
         found += [] if index is None else [index]
     return found
 
 
-def id_of_part(part: Partition) -> str:
+def name_part(part: Partition) -> str:
     """Return the name of an instance in the form of drivers before 470."""
     return f"{_MIG}{part.uuid}/{part.instance}/{part.place}"
 
 
-def container_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
+def parse_container_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
     """Return the numbers of the devices in a value of NVIDIA_VISIBLE_DEVICES, with MIG instances as ``0:1`` too.
 
     https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html.
@@ -84,12 +84,12 @@ def container_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
 
 
 def _find_by_ordinal(entry: str, devices: Sequence[Numbered]) -> int | None:
-    ordinal = ordinal_of(entry)
+    ordinal = parse_ordinal(entry)
     return devices[ordinal].index if ordinal is not None and 0 <= ordinal < len(devices) else None
 
 
 VARIABLES = (
-    VisibleVariable("NVIDIA_VISIBLE_DEVICES", container_devices),
-    VisibleVariable("CUDA_VISIBLE_DEVICES", cuda_devices, relative=True),
+    VisibleVariable("NVIDIA_VISIBLE_DEVICES", parse_container_devices),
+    VisibleVariable("CUDA_VISIBLE_DEVICES", parse_cuda_devices, relative=True),
 )
 """Variables with devices of a process, most specific first."""

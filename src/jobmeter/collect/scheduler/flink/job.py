@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from jobmeter.collect.scheduler.flink.answers import TERMINAL, Details, FlinkFailure, Subtask, Summary
-from jobmeter.collect.text import shorten_text, valid_text
+from jobmeter.collect.text import escape_invalid, shorten_text
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
 from jobmeter.model.record import MAX_REASON, EventRecord, JobRecord, ReplicaRecord
@@ -26,7 +26,7 @@ _MOST_ATTEMPTS = 32
 _MOST_TRACE = 8_192
 
 
-def job_state(state: str) -> JobState:
+def convert_state(state: str) -> JobState:
     """Convert a state of Flink; a transitional state counts as running."""
     return _STATES.get(state, JobState.RUNNING)
 
@@ -75,7 +75,7 @@ class FlinkJob:
             yield max(first + at, 0), failure
 
 
-def job_records(job: FlinkJob, cluster: str) -> list[JobRecord]:
+def take_job_records(job: FlinkJob, cluster: str) -> list[JobRecord]:
     """Return the record of changes since the last call; empty without any."""
     _attempts(job, cluster)
     full = _record(job, cluster)
@@ -86,7 +86,7 @@ def job_records(job: FlinkJob, cluster: str) -> list[JobRecord]:
     return [replace(full, replicas=list(fresh))]
 
 
-def job_events(job: FlinkJob) -> list[EventRecord]:
+def take_job_events(job: FlinkJob) -> list[EventRecord]:
     """Return the failures that were not reported yet."""
     found = []
     for attempt, failure in job.list_failures():
@@ -106,20 +106,20 @@ def make_lost_record(job: FlinkJob, reported_ms: int) -> JobRecord:
     )
 
 
-def endpoint_host(endpoint: str) -> str:
+def parse_host(endpoint: str) -> str:
     """Return the host of ``host:port`` as a node name; empty for an invalid one, such as ``(unassigned)``."""
     host = endpoint.rpartition(":")[0].strip("[]")
     return host if host and is_name(host) else ""
 
 
-def task_manager(subtask: Subtask) -> str:
+def name_task_manager(subtask: Subtask) -> str:
     """Return the task manager of a subtask as a replica's name; empty without one."""
     return subtask.taskmanager_id if is_name(subtask.taskmanager_id) else ""
 
 
 def _record(job: FlinkJob, cluster: str) -> JobRecord:
     listed, details = job.listed, job.details
-    state = job_state(listed.state)
+    state = convert_state(listed.state)
     widest = max((vertex.parallelism for vertex in details.vertices), default=0) if details else 0
     labels = {
         "cluster": cluster,
@@ -149,11 +149,11 @@ def _attempts(job: FlinkJob, cluster: str) -> None:
         _record_failure(job, cluster, attempt, failure, began)
         began = failure.timestamp
     now = job.restarts
-    state = job_state(job.listed.state)
+    state = convert_state(job.listed.state)
     since = max((one.timestamp for attempt, one in job.list_failures() if attempt < now), default=0)
     for subtasks in job.subtasks.values():
         for one in subtasks:
-            if task_manager(one) and one.start_time >= 0 and (job.over or one.status not in _DONE):
+            if name_task_manager(one) and one.start_time >= 0 and (job.over or one.status not in _DONE):
                 _add_subtask(job, cluster, one, since)
     for key, replica in list(job.replicas.items()):
         if replica.end is None and job.over:
@@ -165,7 +165,7 @@ def _attempts(job: FlinkJob, cluster: str) -> None:
 
 def _add_subtask(job: FlinkJob, cluster: str, subtask: Subtask, since: int) -> None:
     """Add the subtask to the latest attempt, which began at ``since``; a restart may not affect every subtask."""
-    key = (task_manager(subtask), job.restarts)
+    key = (name_task_manager(subtask), job.restarts)
     start = max(subtask.start_time, since)
     reported = job.replicas.get(key)
     if reported is not None and (reported.end is not None or int(reported.start or 0) <= start):
@@ -174,7 +174,7 @@ def _add_subtask(job: FlinkJob, cluster: str, subtask: Subtask, since: int) -> N
         name=key[0],
         attempt=key[1],
         cluster=cluster,
-        node=endpoint_host(subtask.endpoint),
+        node=parse_host(subtask.endpoint),
         state=JobState.RUNNING,
         start=start,
     )
@@ -199,7 +199,7 @@ def _end_replica(replica: ReplicaRecord, state: JobState, end_ms: int, reason: s
 def _event(job: FlinkJob, attempt: int, failure: FlinkFailure) -> EventRecord:
     final = job.failed and failure is job.failures[-1]
     task = f" in {failure.task_name}" if failure.task_name else ""
-    trace = valid_text(failure.stacktrace)[:_MOST_TRACE]
+    trace = escape_invalid(failure.stacktrace)[:_MOST_TRACE]
     return EventRecord(
         time=failure.timestamp,
         job=job.listed.jid,
@@ -223,4 +223,4 @@ def _cause(failure: FlinkFailure) -> str:
     """Return the exception at the root: the last cause of the trace."""
     lines = [line for line in failure.stacktrace.splitlines() if line and not line.startswith(("\t", " "))]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return valid_text((causes or lines[:1] or [failure.exception_name])[-1])
+    return escape_invalid((causes or lines[:1] or [failure.exception_name])[-1])

@@ -8,11 +8,11 @@ from jobmeter.collect.scheduler.flink import meaning
 from jobmeter.collect.scheduler.flink.answers import Details, Vertex
 from jobmeter.collect.scheduler.flink.job import (
     FlinkJob,
-    endpoint_host,
-    task_manager,
+    name_task_manager,
+    parse_host,
 )
 from jobmeter.collect.scheduler.flink.rest import FlinkRest
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import escape_invalid
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import MAX_LABEL_VALUE, Series
 
@@ -85,14 +85,14 @@ class FlinkMeter:
         if not listed.names:
             del self._lists[jid, vertex.id]
             return
-        subtasks = {one.subtask: one for one in job.subtasks.get(vertex.id, ()) if task_manager(one)}
+        subtasks = {one.subtask: one for one in job.subtasks.get(vertex.id, ()) if name_task_manager(one)}
         parameters = [f"{number}.{name}" for number in sorted(subtasks) for name in listed.names]
         by_subtask: dict[int, dict[str, float]] = {}
         for name, value in self.rest.read_values(f"{path}/metrics", parameters).items():
             number, _, metric = name.partition(".")
             by_subtask.setdefault(int(number), {})[metric] = value
         for at, read in by_subtask.items():
-            place = self._make_place(job, task_manager(subtasks[at]), endpoint_host(subtasks[at].endpoint))
+            place = self._make_place(job, name_task_manager(subtasks[at]), parse_host(subtasks[at].endpoint))
             labels = (("subtask", str(at)), ("task", task))
             for one in meaning.measure_subtask(read):
                 yield _sample(place, one._replace(labels=(*_shorten_labels(one.labels), *labels)), now_ms)
@@ -111,7 +111,7 @@ class FlinkMeter:
         return Series("", "", self.cluster, node, job=job.listed.jid, replica=replica, attempt=job.restarts)
 
 
-def exclusive_task_managers(jobs: Iterable[FlinkJob]) -> frozenset[str]:
+def find_exclusive_task_managers(jobs: Iterable[FlinkJob]) -> frozenset[str]:
     """Return the task managers that work for only one of these jobs."""
     users = Counter(name for job in jobs for name, _ in _task_managers(job))
     return frozenset(name for name, count in users.items() if count == 1)
@@ -120,17 +120,17 @@ def exclusive_task_managers(jobs: Iterable[FlinkJob]) -> frozenset[str]:
 def _task_managers(job: FlinkJob) -> list[tuple[str, str]]:
     """Return the task managers of a job with their nodes."""
     found = {
-        name: endpoint_host(one.endpoint)
+        name: parse_host(one.endpoint)
         for subtasks in job.subtasks.values()
         for one in subtasks
-        if (name := task_manager(one))
+        if (name := name_task_manager(one))
     }
     return sorted(found.items())
 
 
 def _tasks(details: Details) -> list[str]:
     """Name the tasks: their chains of operators, made unique if long or equal."""
-    names = [valid_text(vertex.name) for vertex in details.vertices]
+    names = [escape_invalid(vertex.name) for vertex in details.vertices]
     alike = Counter(name[: MAX_LABEL_VALUE - 10] for name in names)
     return [
         name
@@ -141,7 +141,7 @@ def _tasks(details: Details) -> list[str]:
 
 
 def _shorten_labels(labels: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, valid_text(value)[:MAX_LABEL_VALUE]) for name, value in labels)
+    return tuple((name, escape_invalid(value)[:MAX_LABEL_VALUE]) for name, value in labels)
 
 
 def _sample(place: Series, one: meaning.Measured, now_ms: int) -> Sample:

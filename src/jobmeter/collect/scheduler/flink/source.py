@@ -19,11 +19,11 @@ from jobmeter.collect.scheduler.flink.answers import (
 )
 from jobmeter.collect.scheduler.flink.job import (
     FlinkJob,
-    job_events,
-    job_records,
     make_lost_record,
+    take_job_events,
+    take_job_records,
 )
-from jobmeter.collect.scheduler.flink.meter import FlinkMeter, exclusive_task_managers
+from jobmeter.collect.scheduler.flink.meter import FlinkMeter, find_exclusive_task_managers
 from jobmeter.collect.scheduler.flink.rest import FlinkRest
 from jobmeter.collect.state_file import StateFile
 from jobmeter.errors import InvalidRequestError, LimitExceededError
@@ -73,8 +73,8 @@ class FlinkCluster(Scheduler):
         events: list[EventRecord] = []
         for one in self._rotate(listed.jobs):
             job = self._observe(one, now_ms)
-            jobs += [record for record in job_records(job, self._cluster) if _is_legal(record)]
-            events += [event for event in job_events(job) if _is_legal(event)]
+            jobs += [record for record in take_job_records(job, self._cluster) if _is_legal(record)]
+            events += [event for event in take_job_events(job) if _is_legal(event)]
         gone = self._jobs.keys() - {one.jid for one in listed.jobs}
         end_ms = now_ms if self._answered_ms is None else self._answered_ms
         jobs += [make_lost_record(self._jobs[jid], end_ms) for jid in sorted(gone) if not self._jobs[jid].over]
@@ -93,7 +93,7 @@ class FlinkCluster(Scheduler):
         """Measure the running jobs. If the requests of an interval do not suffice, jobs take turns."""
         running = [job for job in self._jobs.values() if job.listed.state == "RUNNING"]
         self._meter.forget(job.listed.jid for job in running)
-        exclusive, found, self._turn = exclusive_task_managers(running), list[Sample](), self._turn + 1
+        exclusive, found, self._turn = find_exclusive_task_managers(running), list[Sample](), self._turn + 1
         try:
             for job in self._rotate(running):
                 found += [one for one in self._meter.measure(job, exclusive, now_ms) if _is_legal(one)]

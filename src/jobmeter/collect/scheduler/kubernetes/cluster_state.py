@@ -5,9 +5,16 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from jobmeter.collect.scheduler.kubernetes.kinds import SCHEDULES, OwnerKind
-from jobmeter.collect.scheduler.kubernetes.naming import slot_of
+from jobmeter.collect.scheduler.kubernetes.naming import read_slot
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata, PodObject, Workload
-from jobmeter.collect.scheduler.kubernetes.owners import POD, OwnerPresence, OwnerTable, PodOwner, RootOwner, claimed
+from jobmeter.collect.scheduler.kubernetes.owners import (
+    POD,
+    OwnerPresence,
+    OwnerTable,
+    PodOwner,
+    RootOwner,
+    claim_owner,
+)
 from jobmeter.collect.scheduler.kubernetes.runs import PodRun, end_deleted_run, read_runs
 from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedPod, SavedState
 from jobmeter.model.job import JobState
@@ -94,7 +101,7 @@ class ClusterState:
             owner.presence, owner.deleted_ms = presence, now_ms
             self._dirty[owner.root.key] = None
 
-    def list_missing_workloads(self, kind: OwnerKind, there: frozenset[str], now_ms: int) -> None:
+    def remove_missing_workloads(self, kind: OwnerKind, there: frozenset[str], now_ms: int) -> None:
         """Remove the workloads of a kind that are not in a complete list."""
         for uid in self._owners.take_list(kind, there):
             self.delete_workload(uid, now_ms, OwnerPresence.MISSING)
@@ -129,7 +136,7 @@ class ClusterState:
         self._withdraw(member)
         self._note(job, member)
 
-    def list_missing_pods(self, there: frozenset[str]) -> None:
+    def remove_missing_pods(self, there: frozenset[str]) -> None:
         """Remove the pods that are not in a complete list."""
         for uid in [uid for uid in [*self._job_of_pod, *self._waiting] if uid not in there]:
             self.delete_pod(uid, OwnerPresence.MISSING)
@@ -231,7 +238,7 @@ class ClusterState:
         found = self._owners.resolve(RootOwner(POD, metadata.name, metadata.namespace, metadata.uid), metadata)
         if found.missing is None:
             return found.root
-        owner = claimed(found.missing, metadata.namespace)
+        owner = claim_owner(found.missing, metadata.namespace)
         if self._was_in(owner, pod):
             return owner
         if waiting is None or waiting.tries < _TRIES:
@@ -265,7 +272,7 @@ class ClusterState:
             )  # a finished job is not in the stored state, and a pod of it may come late
         if (place := places.get(pod.metadata.uid)) is not None:
             return place
-        wanted = slot_of(pod)
+        wanted = read_slot(pod)
         name = wanted.name or _free(wanted.role, places)
         first = max((place.first + place.runs for place in places.values() if place.replica == name), default=0)
         places[pod.metadata.uid] = found = SavedPod(name, first, rank=wanted.rank)

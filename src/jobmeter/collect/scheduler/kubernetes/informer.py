@@ -15,7 +15,7 @@ from jobmeter.collect.scheduler.kubernetes.api import AbsentError, DeniedError, 
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata
 from jobmeter.collect.scheduler.kubernetes.pages import read_page
 from jobmeter.errors import UnavailableError
-from jobmeter.model.backoff import backoff_seconds
+from jobmeter.model.backoff import compute_backoff
 from jobmeter.model.time import Clock, SystemClock
 
 _MOST_CHANGES = 50_000
@@ -137,7 +137,7 @@ class Informer(Generic[T]):
         if lasted >= (_FIRST_WAIT if worked else _STEADY_SECONDS):
             self._failures = 0
         self._failures += 1
-        return backoff_seconds(self._failures, _FIRST_WAIT, _LONGEST_WAIT)
+        return compute_backoff(self._failures, _FIRST_WAIT, _LONGEST_WAIT)
 
     def _accepted(self) -> None:
         """Note that the API server answers."""

@@ -15,7 +15,7 @@ _COORDINATORS = frozenset({"launcher", "head", "ps"})
 _ORDER = ("gpu_count", "cpu", "memory")
 
 
-def instance_type(job: ClusterJob) -> InstanceType | None:
+def find_instance_type(job: ClusterJob) -> InstanceType | None:
     """Return the request of most pods of the job; None if no pod requests anything.
 
     Coordinators count only in a job that consists of them. If its workers are gone, or do not exist yet, the owner's

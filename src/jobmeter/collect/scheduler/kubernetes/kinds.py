@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.collect.scheduler.kubernetes.objects import PodCondition, Workload, milliseconds, read_time
+from jobmeter.collect.scheduler.kubernetes.objects import PodCondition, Workload, convert_time, read_time
 from jobmeter.model.job import JobState
 
 
@@ -51,7 +51,7 @@ def _read_conditions(workload: Workload) -> WorkloadStatus:
     done = conditions.get("Complete") or conditions.get("Completed") or conditions.get("Succeeded")
     for condition, state in ((conditions.get("Failed"), JobState.FAILED), (done, JobState.SUCCEEDED)):
         if condition is not None:
-            end = read_time(workload.status.get("completionTime")) or milliseconds(condition.last_transition_time)
+            end = read_time(workload.status.get("completionTime")) or convert_time(condition.last_transition_time)
             failed = state is JobState.FAILED
             reason, message = (condition.reason or "", condition.message or "") if failed else ("", "")
             return WorkloadStatus(state, start, end, reason, message)

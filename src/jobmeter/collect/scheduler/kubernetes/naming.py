@@ -28,7 +28,7 @@ class ReplicaSlot:
     role: str = "worker"
 
 
-def slot_of(pod: PodObject) -> ReplicaSlot:
+def read_slot(pod: PodObject) -> ReplicaSlot:
     """Read the replica from the pod's labels."""
     label = pod.metadata.find_label
     task = label(f"{_VOLCANO}task-spec"), label(f"{_VOLCANO}task-index")

@@ -167,7 +167,7 @@ class Workload(msgspec.Struct, rename="camel", frozen=True):
     status: dict[str, Any] = {}
 
 
-def milliseconds(moment: datetime | None) -> int | None:
+def convert_time(moment: datetime | None) -> int | None:
     """Convert a time of the API, which has whole seconds, to epoch milliseconds."""
     return None if moment is None else round(moment.timestamp() * 1000)
 
@@ -175,7 +175,7 @@ def milliseconds(moment: datetime | None) -> int | None:
 def read_time(text: object) -> int | None:
     """Read a time in a status as epoch milliseconds; None for an invalid one."""
     try:
-        return milliseconds(msgspec.convert(text, datetime)) if isinstance(text, str) else None
+        return convert_time(msgspec.convert(text, datetime)) if isinstance(text, str) else None
     except msgspec.ValidationError:
         return None
 

@@ -138,11 +138,11 @@ class OwnerTable:
             elif above.kind == POD or _kinds_of(above):
                 return Resolution(root, above)
             else:
-                return Resolution(claimed(above, start.namespace))
+                return Resolution(claim_owner(above, start.namespace))
         return Resolution(root)
 
 
-def claimed(reference: Reference, namespace: str) -> RootOwner:
+def claim_owner(reference: Reference, namespace: str) -> RootOwner:
     """Return the root owner that a reference claims. Its key belongs to this namespace, so no other pods share it."""
     return RootOwner(reference.kind, reference.name, namespace, reference.uid, verified=False)
 

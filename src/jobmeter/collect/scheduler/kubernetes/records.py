@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterJob, ClusterMember
-from jobmeter.collect.scheduler.kubernetes.instance_types import instance_type, select_newest_pods
+from jobmeter.collect.scheduler.kubernetes.instance_types import find_instance_type, select_newest_pods
 from jobmeter.collect.scheduler.kubernetes.kinds import WorkloadStatus, defer_to_pods
-from jobmeter.collect.scheduler.kubernetes.objects import Metadata, PodRequests, milliseconds
+from jobmeter.collect.scheduler.kubernetes.objects import Metadata, PodRequests, convert_time
 from jobmeter.collect.scheduler.kubernetes.owners import OwnerPresence
 from jobmeter.collect.scheduler.kubernetes.runs import PodRun
-from jobmeter.collect.text import shorten_text, valid_text
+from jobmeter.collect.text import escape_invalid, shorten_text
 from jobmeter.model.event import EventSource
 from jobmeter.model.job import JobState
 from jobmeter.model.record import MAX_TEXT, EventRecord, JobRecord, ReplicaRecord
@@ -24,7 +24,7 @@ _MEANING = {
 }
 
 
-def job_record(job: ClusterJob, cluster: str, user_label: str) -> JobRecord:
+def build_job_record(job: ClusterJob, cluster: str, user_label: str) -> JobRecord:
     """Build the current record of the job, without its replicas."""
     status = _status(job)
     runs = [run for member in job.members.values() for run in member.runs.values()]
@@ -40,17 +40,17 @@ def job_record(job: ClusterJob, cluster: str, user_label: str) -> JobRecord:
         user=shorten_text(metadata.find_label(user_label)) or None if user_label and metadata else None,
         resource_group=shorten_text(metadata.find_label(*_QUEUES)) or None if metadata else None,
         workspace=job.root.namespace or None,
-        created=milliseconds(metadata.creation_timestamp) if metadata else None,
+        created=convert_time(metadata.creation_timestamp) if metadata else None,
         start=status.start or min((run.start for run in runs if run.start is not None), default=None),
         end=status.end or max((run.end for run in runs if run.end is not None), default=None) if over else None,
         error=_error(job, status, state) if over else None,
         exit_code=_exit_code(job, state) if over else None,
-        instance_type=instance_type(job),
+        instance_type=find_instance_type(job),
         labels=_labels(job, cluster, metadata),
     )
 
 
-def replica_records(job: ClusterJob, cluster: str) -> Iterator[ReplicaRecord]:
+def iterate_replica_records(job: ClusterJob, cluster: str) -> Iterator[ReplicaRecord]:
     """Yield every attempt of every known replica."""
     for member in job.members.values():
         place = member.place
@@ -72,12 +72,12 @@ def replica_records(job: ClusterJob, cluster: str) -> Iterator[ReplicaRecord]:
             )
 
 
-def scheduled_events(job: ClusterJob, cluster: str) -> Iterator[tuple[str, EventRecord]]:
+def iterate_scheduled_events(job: ClusterJob, cluster: str) -> Iterator[tuple[str, EventRecord]]:
     """The uid of each pod that has a node, and the event that the scheduler gave it one, as its condition dates it."""
     for uid, member in job.members.items():
         times = {one.type: one for one in member.pod.status.conditions or () if one.status == "True"}
         condition = times.get("PodScheduled")
-        moment = milliseconds(condition.last_transition_time) if condition else None
+        moment = convert_time(condition.last_transition_time) if condition else None
         if moment is not None:
             yield (
                 uid,
@@ -113,7 +113,7 @@ def _status(job: ClusterJob) -> WorkloadStatus:
         return status
     if owner.presence is OwnerPresence.MISSING:
         return WorkloadStatus(JobState.UNKNOWN, status.start)
-    end = milliseconds(owner.workload.metadata.deletion_timestamp) or owner.deleted_ms
+    end = convert_time(owner.workload.metadata.deletion_timestamp) or owner.deleted_ms
     return WorkloadStatus(JobState.STOPPED, status.start, end, "Deleted")
 
 
@@ -159,13 +159,13 @@ def _error(job: ClusterJob, status: WorkloadStatus, state: JobState) -> str:
     said = ": ".join(filter(None, (status.reason, status.message)))
     failed = _find_last_failure(job) if state is JobState.FAILED else None
     if failed is None:
-        return valid_text(said or ("Deleted" if state is JobState.STOPPED else ""))[:MAX_TEXT]
+        return escape_invalid(said or ("Deleted" if state is JobState.STOPPED else ""))[:MAX_TEXT]
     member, run = failed
     meaning = member.pod.status.message if run.reason == member.pod.status.reason else ""
     if not meaning:
         meaning = _MEANING.get(run.reason) or ("" if run.exit_code is None else f"exit status {run.exit_code}")
     cause = f"{run.reason or 'Error'}: {member.place.replica}: {meaning}".removesuffix(": ")
-    return valid_text(f"{cause} ({said})" if said else cause)[:MAX_TEXT]
+    return escape_invalid(f"{cause} ({said})" if said else cause)[:MAX_TEXT]
 
 
 def _exit_code(job: ClusterJob, state: JobState) -> int | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from jobmeter.collect.scheduler.kubernetes.objects import ContainerStatus, PodObject, Terminated, milliseconds
+from jobmeter.collect.scheduler.kubernetes.objects import ContainerStatus, PodObject, Terminated, convert_time
 from jobmeter.model.job import JobState
 
 _PHASES = {
@@ -49,7 +49,7 @@ def _list_container_runs(status: ContainerStatus) -> dict[int, PodRun]:
     number, state, last = status.restart_count, status.state, status.last_state.terminated
     found: dict[int, PodRun] = {}
     if state.running is not None:
-        found[number] = PodRun(JobState.RUNNING, milliseconds(state.running.started_at))
+        found[number] = PodRun(JobState.RUNNING, convert_time(state.running.started_at))
     elif state.terminated is not None:
         found[number] = _read_terminated(state.terminated)
     if last is not None:
@@ -64,8 +64,8 @@ def _read_terminated(status: Terminated) -> PodRun:
     failed = status.exit_code != 0 or status.reason == "OOMKilled"
     return PodRun(
         JobState.FAILED if failed else JobState.SUCCEEDED,
-        milliseconds(status.started_at),
-        milliseconds(status.finished_at),
+        convert_time(status.started_at),
+        convert_time(status.finished_at),
         status.exit_code,
         status.reason if failed else "",
     )
@@ -86,7 +86,7 @@ def _apply_phase(pod: PodObject, run: PodRun | None) -> PodRun:
 
 def _read_unready_time(pod: PodObject) -> int | None:
     """Return the time when the pod stopped being ready, the end if its containers have none."""
-    times = {one.type: milliseconds(one.last_transition_time) for one in pod.status.conditions or ()}
+    times = {one.type: convert_time(one.last_transition_time) for one in pod.status.conditions or ()}
     return times.get("DisruptionTarget") or times.get("ContainersReady") or times.get("Ready")
 
 
@@ -96,4 +96,4 @@ def end_deleted_run(run: PodRun, pod: PodObject, *, observed: bool) -> PodRun:
         return run
     if not observed:
         return replace(run, state=JobState.UNKNOWN)
-    return replace(run, state=JobState.STOPPED, end=milliseconds(pod.metadata.deletion_timestamp), reason="Deleted")
+    return replace(run, state=JobState.STOPPED, end=convert_time(pod.metadata.deletion_timestamp), reason="Deleted")

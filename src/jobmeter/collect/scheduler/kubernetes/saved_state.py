@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.collect.state_file import StateFile
-from jobmeter.model.pod import pod_of_job
+from jobmeter.model.pod import parse_pod_job
 
 _NAMES = 100_000
 """Most remembered names of jobs; the oldest are dropped first."""
@@ -66,7 +66,7 @@ class SavedState(msgspec.Struct, omit_defaults=True):
         digest = hashlib.sha256(key.encode()).hexdigest()[:16]
         candidates = [name[:120], f"{name[:119]}~{uid[:8]}", f"{name[:103]}~{digest}"]
         free = (one for one in candidates if self.names.get(f"{project}/{one}", key) in (key, other))
-        candidate = next((one for one in free if not pod_of_job(one)), digest)
+        candidate = next((one for one in free if not parse_pod_job(one)), digest)
         self._take(project, candidate, key)
         return candidate
 
@@ -79,7 +79,7 @@ class SavedState(msgspec.Struct, omit_defaults=True):
             del self.names[next(iter(self.names))]
 
 
-def saved_state_file(folder: Path | None) -> StateFile[SavedState]:
+def make_saved_state_file(folder: Path | None) -> StateFile[SavedState]:
     """Return the file of the state; ``folder`` None: no file."""
     unreadable = "%s cannot be read (%s): earlier names are lost"
     return StateFile(folder / _FILE if folder else None, msgspec.json.Decoder(SavedState), unreadable, logging.WARNING)

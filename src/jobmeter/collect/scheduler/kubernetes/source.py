@@ -12,8 +12,12 @@ from jobmeter.collect.scheduler.kubernetes.informer import Informer
 from jobmeter.collect.scheduler.kubernetes.kinds import OwnerKind
 from jobmeter.collect.scheduler.kubernetes.objects import PodObject, Workload
 from jobmeter.collect.scheduler.kubernetes.owners import OwnerPresence
-from jobmeter.collect.scheduler.kubernetes.records import job_record, replica_records, scheduled_events
-from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedState, saved_state_file
+from jobmeter.collect.scheduler.kubernetes.records import (
+    build_job_record,
+    iterate_replica_records,
+    iterate_scheduled_events,
+)
+from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedState, make_saved_state_file
 from jobmeter.errors import InvalidRequestError, UnavailableError
 from jobmeter.model.job import JobState
 from jobmeter.model.record import EventRecord, JobRecord, Records, ReplicaRecord, check_record
@@ -41,7 +45,7 @@ class KubernetesScheduler(Scheduler):
         self._pods = pods
         self._owners = list(owners)
         self._user_label = user_label
-        self._file = saved_state_file(state)
+        self._file = make_saved_state_file(state)
         saved = self._file.load() or SavedState()
         self._cluster_state = ClusterState(saved, by_namespace=by_namespace, namespaces=namespaces)
         self._sent: dict[str, dict[tuple[str, int], bytes]] = {}
@@ -96,7 +100,7 @@ class KubernetesScheduler(Scheduler):
             if change.found is not None:
                 self._cluster_state.update_workload(kind, change.found)
             elif change.uids is not None:
-                self._cluster_state.list_missing_workloads(kind, change.uids, now_ms)
+                self._cluster_state.remove_missing_workloads(kind, change.uids, now_ms)
             else:
                 self._cluster_state.delete_workload(change.uid, now_ms, OwnerPresence.DELETED)
 
@@ -111,7 +115,7 @@ class KubernetesScheduler(Scheduler):
             self._cluster_state.update_pods(together if change.uids is None else sort_pods(together), now_ms, behind)
             together = []
             if change.uids is not None:
-                self._cluster_state.list_missing_pods(change.uids)
+                self._cluster_state.remove_missing_pods(change.uids)
             else:
                 self._cluster_state.delete_pod(change.uid, OwnerPresence.DELETED)
         self._cluster_state.update_pods(together, now_ms, behind)
@@ -119,15 +123,19 @@ class KubernetesScheduler(Scheduler):
     def _take_new_events(self, job: ClusterJob) -> list[EventRecord]:
         """Return the unreported events of the pods of a job."""
         sent = self._sent.setdefault(job.root.key, {})
-        found = scheduled_events(job, self._cluster)
+        found = iterate_scheduled_events(job, self._cluster)
         return [event for uid, event in found if _note_change(sent, (f"scheduled {uid}", 0), event)]
 
     def _take_changes(self, job: ClusterJob) -> Records:
         """Return the unreported part of a job: its record, the replicas that changed, and events of its pods."""
         key = job.root.key
         sent = self._sent.setdefault(key, {})
-        head = job_record(job, self._cluster, self._user_label)
-        fresh = [one for one in replica_records(job, self._cluster) if _note_change(sent, (one.name, one.attempt), one)]
+        head = build_job_record(job, self._cluster, self._user_label)
+        fresh = [
+            one
+            for one in iterate_replica_records(job, self._cluster)
+            if _note_change(sent, (one.name, one.attempt), one)
+        ]
         events = self._take_new_events(job)
         changed = _note_change(sent, ("", 0), head)
         if head.state is not None and head.state.finished:

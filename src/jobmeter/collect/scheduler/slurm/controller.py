@@ -14,7 +14,7 @@ import msgspec
 
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.scheduler.slurm import commands
-from jobmeter.collect.scheduler.slurm.hostlist import expand, indices
+from jobmeter.collect.scheduler.slurm.hostlist import expand, parse_indices
 from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, Attempt, SlurmExit, SlurmJob
 from jobmeter.collect.scheduler.slurm.tres import parse_tres
 from jobmeter.errors import LimitExceededError, UnavailableError
@@ -85,7 +85,7 @@ def _read_line_gpus(line: str) -> Gpus:
     found: Gpus = {}
     # The preceding text may be the user's: a job's name.
     for nodes, detail in _PLACE.findall(line[line.rfind(" JOB_GRES=") :]):
-        if gpus := gpu_indices(detail):
+        if gpus := parse_gpu_indices(detail):
             found.update(dict.fromkeys(expand(nodes), gpus))
     return found
 
@@ -208,13 +208,13 @@ def _gpus(job: Document) -> dict[str, tuple[int, ...]]:
     nodes = expand(_text(job, "nodes"))
     if not isinstance(details, list) or len(details) != len(nodes):
         return {}
-    found = {node: gpu_indices(str(detail)) for node, detail in zip(nodes, details, strict=True)}
+    found = {node: parse_gpu_indices(str(detail)) for node, detail in zip(nodes, details, strict=True)}
     return {node: numbers for node, numbers in found.items() if numbers}
 
 
-def gpu_indices(detail: str) -> tuple[int, ...]:
+def parse_gpu_indices(detail: str) -> tuple[int, ...]:
     """Parse the GPUs of a text such as ``gpu:h200:2(IDX:0-1)``."""
-    return tuple(number for match in _GPUS.finditer(detail) for number in indices(match["list"]))
+    return tuple(number for match in _GPUS.finditer(detail) for number in parse_indices(match["list"]))
 
 
 def _gpu_type(job: Document) -> str:

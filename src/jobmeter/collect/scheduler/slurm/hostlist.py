@@ -38,7 +38,7 @@ def _numbers(ranges: str) -> list[str]:
     return found[:MOST]
 
 
-def indices(text: str) -> tuple[int, ...]:
+def parse_indices(text: str) -> tuple[int, ...]:
     """Parse the numbers of a list such as ``0-2,5``; empty for any other text."""
     found = _numbers(text.strip()) if text.strip() else []
     return tuple(int(one) for one in found if one.isdigit())

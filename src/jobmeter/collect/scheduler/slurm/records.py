@@ -22,7 +22,7 @@ _MOST_REPLICAS = 65_536
 _OUT_OF_MEMORY = "OUT_OF_MEMORY"
 
 
-def job_state(state: str) -> JobState:
+def convert_state(state: str) -> JobState:
     """Convert a state of Slurm (https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES)."""
     if state in LIVE:
         return JobState.RUNNING
@@ -35,7 +35,7 @@ def job_state(state: str) -> JobState:
     return JobState.STOPPED if state in _STOPPED else JobState.FAILED
 
 
-def records(facts: SlurmJob, cluster: str) -> list[JobRecord]:
+def build_records(facts: SlurmJob, cluster: str) -> list[JobRecord]:
     """Build the records of a job; the first one of several reports the start of its first attempt.
 
     Empty if Slurm's names are illegal here.
@@ -60,7 +60,7 @@ def _job(facts: SlurmJob, cluster: str, attempts: Sequence[tuple[int, Attempt]])
         job_id=str(facts.number),
         name=shorten_text(facts.name) or None,
         type="Slurm",
-        state=job_state(now.state),
+        state=convert_state(now.state),
         user=shorten_text(facts.user) or None,
         workspace=shorten_text(facts.account) or None,
         resource_group=shorten_text(facts.partition) or None,
@@ -104,7 +104,7 @@ def _nodes_of_ranks(facts: SlurmJob, attempt: Attempt) -> dict[int, str]:
 def _replicas(facts: SlurmJob, cluster: str, number: int, attempt: Attempt) -> Iterator[ReplicaRecord]:
     latest = attempt is facts.now
     over = attempt.end is not None
-    state = job_state(attempt.state)
+    state = convert_state(attempt.state)
     if over and not state.outcome:
         state = JobState.STOPPED  # it was requeued
     for rank, node in sorted(_nodes_of_ranks(facts, attempt).items()):
@@ -151,7 +151,7 @@ def _error(facts: SlurmJob) -> str:
         return f"CANCELLED by {now.by}" if now.by else "CANCELLED"
     if now.state in _MEANING:
         return f"{now.state}: {_MEANING[now.state]}"
-    memory = "".join(f"; step {step} ran out of memory" for step in oom_steps(now)[:1])
+    memory = "".join(f"; step {step} ran out of memory" for step in list_oom_steps(now)[:1])
     if now.exit and now.exit.signal:
         return f"{now.state}: ended by signal {now.exit.signal}{memory}"
     if now.exit and now.exit.code:
@@ -228,12 +228,12 @@ def _text(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def oom_steps(attempt: Attempt) -> list[str]:
+def list_oom_steps(attempt: Attempt) -> list[str]:
     """Return the steps of an attempt in which the kernel killed a process at the memory limit, in Slurm's order."""
     return [step.id for step in attempt.steps if step.state == _OUT_OF_MEMORY]
 
 
-def allocation_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
+def iterate_allocation_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
     """An event for each attempt: the job got its nodes, on which a prolog runs before its processes."""
     for number, attempt in _number_attempts(facts):
         if attempt.start is not None:
@@ -247,7 +247,7 @@ def allocation_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
             )
 
 
-def job_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
+def iterate_job_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
     """Yield an event for each step that ran out of memory: the script may continue, whatever its job's state."""
     for attempt in facts.attempts:
         for step in attempt.steps:

@@ -9,7 +9,7 @@ import msgspec
 
 from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.collect.scheduler.slurm.components import Components
-from jobmeter.collect.scheduler.slurm.records import allocation_events, job_events, records
+from jobmeter.collect.scheduler.slurm.records import build_records, iterate_allocation_events, iterate_job_events
 from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob
 from jobmeter.collect.state_file import StateFile
 from jobmeter.errors import UnavailableError
@@ -162,7 +162,7 @@ class SlurmScheduler(Scheduler):
 
     def _take_changes(self, number: int, components: Components, facts: SlurmJob) -> Iterable[JobRecord]:
         job = self._jobs[number]
-        fresh = records(components.add_ranks(facts), self._cluster)
+        fresh = build_records(components.add_ranks(facts), self._cluster)
         body = msgspec.json.encode(fresh[-1:])
         if body == job.sent:
             return []
@@ -171,7 +171,7 @@ class SlurmScheduler(Scheduler):
 
     def _take_events(self, job: _Job, facts: SlurmJob) -> list[EventRecord]:
         """Return new events; a step's state comes from the accounting and is final."""
-        events = [*allocation_events(facts, self._cluster), *job_events(facts, self._cluster)]
+        events = [*iterate_allocation_events(facts, self._cluster), *iterate_job_events(facts, self._cluster)]
         fresh = {body: event for event in events if (body := msgspec.json.encode(event)) not in job.events}
         job.events |= fresh.keys()
         return list(fresh.values())

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.errors import UnavailableError
-from jobmeter.model.time import iso
+from jobmeter.model.time import format_iso
 
 _VARIABLE = "SLURM_JWT"
 _MOST_BYTES = 65_536
@@ -37,7 +37,10 @@ class Token(msgspec.Struct, frozen=True):
         end = _claims(self.text).exp
         if end is None or end * 1000 > now_ms:
             return ""
-        return f"the token of {self.source} expired at {iso(round(end * 1000))}; create a new one (`scontrol token`)"
+        return (
+            f"the token of {self.source} expired at {format_iso(round(end * 1000))}; create a new one "
+            "(`scontrol token`)"
+        )
 
 
 def read_token(environment: Mapping[str, str], file: str | None) -> Token | None:

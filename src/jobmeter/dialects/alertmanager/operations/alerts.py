@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jobmeter.alerts.messages import link
-from jobmeter.alerts.muting import fulfilling
+from jobmeter.alerts.messages import choose_link
+from jobmeter.alerts.muting import select_fulfilling
 from jobmeter.dialects.alertmanager.requests import API, SHOWN, FilterRequest, answer, operation
 from jobmeter.dialects.base import Answer, Steps, ask
 from jobmeter.dialects.base.request import Request
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.alert import Alert, AlertPage, AlertsQuestion, PostAlerts, PostedAlert
-from jobmeter.model.time import MINUTE, iso, parse_time
-from jobmeter.promql.regex import full_matches
+from jobmeter.model.time import MINUTE, format_iso, parse_time
+from jobmeter.promql.regex import match_texts
 
 _LASTS_MS = 4 * MINUTE
 _NEVER = "0001-"
@@ -31,7 +31,7 @@ class SelectionRequest(FilterRequest, frozen=True, kw_only=True):
     def select(self, page: AlertPage) -> Iterator[Alert]:
         """Yield the firing alerts that the parameters select."""
         matches = _pattern(self.receiver)
-        for one in fulfilling(self.matchers, page.alerts):
+        for one in select_fulfilling(self.matchers, page.alerts):
             silenced, inhibited = one.fingerprint in page.silenced, one.fingerprint in page.inhibited
             hidden = (
                 (not self.active and not silenced and not inhibited)
@@ -122,7 +122,7 @@ def _pattern(text: str) -> Callable[[Sequence[str]], bool]:
     """Return a function that tests whether one of the names matches the whole pattern; an empty one matches all."""
     if not text:
         return lambda _: True
-    matches = cache(lambda name: bool(full_matches(text, [name])[0]))
+    matches = cache(lambda name: bool(match_texts(text, [name])[0]))
     matches("")
     return lambda names: any(map(matches, names))
 
@@ -131,16 +131,16 @@ def _alert(page: AlertPage, one: Alert) -> dict[str, Any]:
     silenced, inhibited = page.silenced.get(one.fingerprint, []), page.inhibited.get(one.fingerprint, [])
     return {
         "annotations": one.annotations,
-        "endsAt": iso(one.updated + _LASTS_MS if one.ends is None else one.ends),
+        "endsAt": format_iso(one.updated + _LASTS_MS if one.ends is None else one.ends),
         "fingerprint": one.fingerprint,
         "receivers": [{"name": name} for name, _ in page.receivers.get(one.fingerprint, ())],
-        "startsAt": iso(one.fired or one.started),
+        "startsAt": format_iso(one.fired or one.started),
         "status": {
             "inhibitedBy": inhibited,
             "silencedBy": silenced,
             "state": "suppressed" if silenced or inhibited else "active",
         },
-        "updatedAt": iso(one.updated),
-        "generatorURL": link(one, page.url),
+        "updatedAt": format_iso(one.updated),
+        "generatorURL": choose_link(one, page.url),
         "labels": one.labels,
     }

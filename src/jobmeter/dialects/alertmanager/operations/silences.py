@@ -10,7 +10,7 @@ from jobmeter.dialects.base import Answer, Steps, ask
 from jobmeter.dialects.base.request import Request
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.alert import ExpireSilence, LabelMatcher, PutSilence, Silence, SilencesQuestion
-from jobmeter.model.time import iso, parse_time
+from jobmeter.model.time import format_iso, parse_time
 
 
 @operation(f"GET {API}/silences", "alerts:read", name="getSilences")
@@ -86,10 +86,10 @@ def _silence(one: Silence, now_ms: int) -> dict[str, Any]:
     return {
         "id": one.id,
         "status": {"state": state},
-        "updatedAt": iso(one.updated),
+        "updatedAt": format_iso(one.updated),
         "comment": one.comment,
         "createdBy": one.author,
-        "startsAt": iso(one.start),
-        "endsAt": iso(one.end),
+        "startsAt": format_iso(one.start),
+        "endsAt": format_iso(one.end),
         "matchers": [msgspec.to_builtins(matcher) for matcher in one.matchers],
     }

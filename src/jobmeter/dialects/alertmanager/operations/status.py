@@ -5,7 +5,7 @@ from jobmeter.dialects.alertmanager.requests import API, answer, operation
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Request
 from jobmeter.model.alert import AlertingQuestion
-from jobmeter.model.time import iso
+from jobmeter.model.time import format_iso
 
 
 @operation(f"GET {API}/receivers", "alerts:read", name="getReceivers")
@@ -28,7 +28,7 @@ class GetStatus(Request, frozen=True):
             {
                 "cluster": {"status": "disabled", "peers": []},
                 "config": {"original": found.config},
-                "uptime": iso(found.started),
+                "uptime": format_iso(found.started),
                 "versionInfo": {**empty, "revision": f"jobmeter-{__version__}", "version": "0.25.0"},
             }
         )

@@ -6,7 +6,7 @@ Its metrics are in ``dialects.alibaba.common.cloudmonitor``.
 from jobmeter.dialects.alibaba.cms.operations.points import VERSION
 from jobmeter.dialects.alibaba.cms.view import view_call
 from jobmeter.dialects.alibaba.common.product import Product, never
-from jobmeter.dialects.base.request import operations_of
+from jobmeter.dialects.base.request import load_operations
 
 CMS = Product(
     name="cms",
@@ -14,7 +14,7 @@ CMS = Product(
     version=VERSION,
     url_names=("cms", "Cms"),
     view_call=view_call,
-    operations=operations_of(f"{__name__}.operations"),
+    operations=load_operations(f"{__name__}.operations"),
     gaps=(
         never("Namespaces other than `acs_pai_dlc`", "They are about other products."),
         never("The namespace `acs_pai_dsw`", "It is about notebooks, which are no jobs."),

@@ -3,8 +3,8 @@
 from jobmeter.dialects.alibaba.cms.operations.points import MOST, VERSION
 from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, MonitoredPart
 from jobmeter.dialects.alibaba.common.cloudmonitor.request import LONGEST_MS
-from jobmeter.dialects.alibaba.common.operation import json_text
-from jobmeter.dialects.base.view import BEARER, View, ViewCall, target
+from jobmeter.dialects.alibaba.common.operation import dump_json
+from jobmeter.dialects.base.view import BEARER, View, ViewCall, make_target
 from jobmeter.model.catalog import MetricScope
 from jobmeter.model.time import SECOND
 from jobmeter.query.request import By
@@ -25,11 +25,11 @@ def view_call(view: View) -> ViewCall | None:
     if name is None or view.span.length_ms > LONGEST_MS:
         return None
     period = next((one for one in PERIODS if one * SECOND >= view.step_ms), PERIODS[-1])
-    path = target(
+    path = make_target(
         f"/api/cms/{VERSION}/DescribeMetricList",
         Namespace=NAMESPACE,
         MetricName=name,
-        Dimensions=json_text({"jobId": view.job.id}),
+        Dimensions=dump_json({"jobId": view.job.id}),
         StartTime=view.span.start_ms,
         EndTime=view.span.end_ms,
         Period=period,

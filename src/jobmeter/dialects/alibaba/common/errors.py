@@ -11,9 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.common.operation import JSON, url_form
+from jobmeter.dialects.alibaba.common.operation import JSON, match_url_form
 from jobmeter.dialects.base import Answer, Context, MissingFieldError
-from jobmeter.dialects.base.errors import Headers, headers_of, http_status, name_field
+from jobmeter.dialects.base.errors import Headers, choose_http_status, make_headers, name_field
 from jobmeter.errors import (
     ForbiddenError,
     InvalidRequestError,
@@ -76,7 +76,7 @@ def render(
     It is a JSON object for every status.
     """
     problem = _problem(error, fields, not_found)
-    if url_form(call.raw_path):
+    if match_url_form(call.raw_path):
         problem = _convert_to_url_form(error, problem)
     if forbidden and isinstance(error, ForbiddenError):
         problem = replace(problem, code=forbidden)
@@ -111,7 +111,7 @@ def _convert_to_url_form(error: JobmeterError, problem: _Problem) -> _Problem:
 def _problem(error: JobmeterError, fields: Mapping[str, str], not_found: Mapping[str, str]) -> _Problem:
     if isinstance(error, UnauthenticatedError):
         return _Problem(*_CREDENTIALS.get(error.reason, (400, "IncompleteSignature", error.message)))
-    status, message, headers = http_status(error, over_limit=400), error.message, headers_of(error)
+    status, message, headers = choose_http_status(error, over_limit=400), error.message, make_headers(error)
     code = _CODES[status]
     match error:
         case InvalidRequestError():
@@ -137,6 +137,6 @@ def _make_throttling_headers(error: ThrottledError) -> Headers:
     wait = max(1, error.retry_after_ms)
     return (
         ("x-acs-retry-after", str(wait)),
-        *headers_of(error),
+        *make_headers(error),
         ("x-ratelimit-user-api", f"Limit:1,Remain:0,TimeLeft:{wait}"),
     )

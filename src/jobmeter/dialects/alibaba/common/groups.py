@@ -40,7 +40,7 @@ GroupSort = Callable[[ResourceGroup], Any]
 SizeSort = Callable[[SizedGroup], Any]
 
 
-def groups_named(*filters: Collection[str]) -> Lookup[Sequence[ResourceGroup]]:
+def find_groups(*filters: Collection[str]) -> Lookup[Sequence[ResourceGroup]]:
     """Return the groups whose names are in every filter, by name; an empty filter selects all."""
     given = [frozenset(names) for names in filters if names]
     names = frozenset.intersection(*given) if given else frozenset()
@@ -49,13 +49,13 @@ def groups_named(*filters: Collection[str]) -> Lookup[Sequence[ResourceGroup]]:
 
 def find_group(name: str) -> Lookup[ResourceGroup]:
     """Return the group of that name. Raises NotFoundError if no record names it."""
-    found = yield from groups_named((name,))
+    found = yield from find_groups((name,))
     if not found:
         raise NotFoundError(f"there is no resource group {name!r}", "resource_group", name)
     return found[0]
 
 
-def node_count(group: ResourceGroup, span: TimeRange) -> Lookup[int]:
+def count_nodes(group: ResourceGroup, span: TimeRange) -> Lookup[int]:
     """Return the number of nodes of a group: those that name it, else those on which its jobs ran lately."""
     if group.nodes:
         return group.nodes
@@ -65,7 +65,7 @@ def node_count(group: ResourceGroup, span: TimeRange) -> Lookup[int]:
         return 0
 
 
-def page_of_groups(
+def read_group_page(
     request: AlibabaRequest,
     groups: Sequence[ResourceGroup],
     page: tuple[int, int],
@@ -99,13 +99,13 @@ def _measure_groups(request: AlibabaRequest, groups: Sequence[ResourceGroup]) ->
 
 
 def _size(group: ResourceGroup, span: TimeRange) -> Lookup[SizedGroup]:
-    nodes = yield from node_count(group, span)
+    nodes = yield from count_nodes(group, span)
     capacity = yield from _amounts(CapacityQuestion(group=GroupRef(group.name), range=span))
-    running = yield from requests_of(group, span, JobState.RUNNING)
+    running = yield from sum_requests(group, span, JobState.RUNNING)
     return SizedGroup(group=group, nodes=nodes, capacity=capacity, running=running)
 
 
-def requests_of(group: ResourceGroup, span: TimeRange, *states: JobState) -> Lookup[Amounts]:
+def sum_requests(group: ResourceGroup, span: TimeRange, *states: JobState) -> Lookup[Amounts]:
     """Return the limits of the replicas of a group's jobs in any of these states."""
     return (yield from _amounts(RequestsQuestion(group=GroupRef(group.name), range=span, states=frozenset(states))))
 

@@ -7,7 +7,7 @@ CONTAINER = "main"
 """The single container of an instance: output of its processes is stored by replica."""
 
 
-def replicas_named(view: JobView, instance: str, field: str = "InstanceId") -> frozenset[str]:
+def find_replicas(view: JobView, instance: str, field: str = "InstanceId") -> frozenset[str]:
     """Return the replica of an instance: by any attempt's pod, by ``<job>-<replica>``, or by its own name.
 
     Empty for an empty text. Raises NotFoundError (``instance``) in the words of the vendor's ``field``.

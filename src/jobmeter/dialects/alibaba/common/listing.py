@@ -18,6 +18,6 @@ def drop_empty(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in item.items() if value is not None and value != ""}
 
 
-def picked(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def pick(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return the named fields that a record has."""
     return {name: given[name] for name in names if given.get(name) is not None}

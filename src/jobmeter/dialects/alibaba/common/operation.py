@@ -59,7 +59,7 @@ _STEP = re.compile(r"([0-9]{1,9})([hms]?)")
 _STEP_UNITS = {"h": HOUR, "m": MINUTE, "s": SECOND}
 
 
-def url_form(raw_path: str) -> re.Match[str] | None:
+def match_url_form(raw_path: str) -> re.Match[str] | None:
     """Match a path of the URL form, with the groups ``product``, ``version`` and ``action``; None for another path."""
     return _URL.fullmatch(raw_path)
 
@@ -69,7 +69,7 @@ class AlibabaReader(ParameterReader):
 
     def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values of the path, the query, and a form body or the JSON body of the URL form."""
-        body = _body(call, url_form(call.raw_path) is not None)
+        body = _body(call, match_url_form(call.raw_path) is not None)
         return {**body, **dict(reversed(call.parameters)), **context.path}
 
     def get_value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
@@ -103,8 +103,8 @@ class JsonBodyReader(AlibabaReader):
 
     def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values."""
-        form = {} if url_form(call.raw_path) is None else super().list_values(call, context)
-        return {**form, **json_body(call), **context.path}
+        form = {} if match_url_form(call.raw_path) is None else super().list_values(call, context)
+        return {**form, **read_json(call), **context.path}
 
     def get_value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
         """Return the raw value; None if it is absent. An empty text is a wrong number, list or object."""
@@ -137,7 +137,7 @@ class JsonBodyReader(AlibabaReader):
             raise InvalidRequestError(f"the body is not valid: {reason} - at `$.{at}`", at) from error
 
 
-def json_body(call: Call) -> dict[str, Any]:
+def read_json(call: Call) -> dict[str, Any]:
     """Decode the object of a JSON body; in the URL form its member ``body``, or else the whole body."""
     try:
         found = msgspec.json.decode(call.body or b"{}", type=dict[str, Any])
@@ -145,7 +145,7 @@ def json_body(call: Call) -> dict[str, Any]:
         raise InvalidRequestError("the body is not UTF-8, or is nested too deeply", "body") from error
     except msgspec.DecodeError as error:
         raise InvalidRequestError(f"the body is not valid: {error}", "body") from error
-    inner = found.get("body") if url_form(call.raw_path) else None
+    inner = found.get("body") if match_url_form(call.raw_path) else None
     return inner if isinstance(inner, dict) else found
 
 
@@ -295,12 +295,12 @@ def answer(body: dict[str, Any], request: Request, *, id_key: str = "RequestId")
     return Answer(200, msgspec.json.encode(full), (("x-acs-request-id", request_id),), JSON)
 
 
-def json_text(value: object) -> str:
+def dump_json(value: object) -> str:
     """Encode a value as JSON text, which some answers hold as a text."""
     return msgspec.json.encode(value).decode()
 
 
-def pod_ids(view: JobView) -> dict[str, str]:
+def map_pod_ids(view: JobView) -> dict[str, str]:
     """Return the pod of each replica's newest attempt, by the replica's name; empty if its record names none."""
     return {replica.name: replica.pod_id for replica in sorted(view.replicas, key=lambda one: one.attempt)}
 

@@ -14,10 +14,10 @@ import msgspec
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import ALIBABA, BEARER, Scheme
 from jobmeter.dialects.alibaba.common import errors
-from jobmeter.dialects.alibaba.common.operation import url_form
+from jobmeter.dialects.alibaba.common.operation import match_url_form
 from jobmeter.dialects.base import Answer, Context, Gap, GapStatus, Match, Operation
 from jobmeter.dialects.base.path_dialect import match_route
-from jobmeter.dialects.base.routes import Routes, path_parameters
+from jobmeter.dialects.base.routes import Routes, match_path
 from jobmeter.dialects.base.view import View, ViewCall, offer_no_call
 from jobmeter.errors import JobmeterError, NotFoundError
 
@@ -54,7 +54,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def find_operation(self, call: Call) -> Match | None:
         """Return the operation of the call; None if the call is for another dialect."""
-        form = url_form(call.raw_path)
+        form = match_url_form(call.raw_path)
         if form is not None:
             return self._match_url(form, call)
         version, action = read_action(call)
@@ -81,7 +81,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return Match(operation, {}, URL_FORM)
 
     def _match_operation_path(self, operation: Operation, call: Call) -> Match:
-        values = path_parameters(operation.path, call.raw_path)
+        values = match_path(operation.path, call.raw_path)
         if values is None:
             message = f"{operation.name} is found at {operation.path}, not at the path of this request."
             raise NotFoundError(message, "path", operation.name)

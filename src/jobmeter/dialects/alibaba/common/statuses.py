@@ -41,7 +41,7 @@ class Statuses(msgspec.Struct, frozen=True, kw_only=True):
         return self.words[self.meanings[status]] if status in self.meanings else None
 
 
-def states_of(job: Job) -> list[tuple[int, JobState]]:
+def list_states(job: Job) -> list[tuple[int, JobState]]:
     """Return the states of a job so far, each with its start in epoch ms, as far as the job's times show them."""
     end = job.end if job.state.finished else None
     times = ((job.created, JobState.QUEUED), (job.start, JobState.RUNNING), (end, job.state))

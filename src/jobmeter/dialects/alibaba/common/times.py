@@ -15,6 +15,6 @@ def format_plain(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms // SECOND, tz=UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def seconds(start: int | None, end: int | None, now_ms: int) -> float:
+def compute_seconds(start: int | None, end: int | None, now_ms: int) -> float:
     """Return the seconds from start to end, or until now; 0 before the start."""
     return 0.0 if start is None else max(0, (now_ms if end is None else end) - start) / SECOND

@@ -2,14 +2,14 @@
 
 from jobmeter.dialects.alibaba.common.product import Product, never
 from jobmeter.dialects.alibaba.eas.names import NAME
-from jobmeter.dialects.base.request import operations_of
+from jobmeter.dialects.base.request import load_operations
 
 EAS = Product(
     name=NAME,
     title="Alibaba Cloud EAS, API version 2021-07-01",
     version="2021-07-01",
     url_names=(NAME,),
-    operations=operations_of(f"{__name__}.operations"),
+    operations=load_operations(f"{__name__}.operations"),
     gaps=(
         never(
             "Services: making, changing, scaling and diagnosing them; their instances, events and addresses",

@@ -49,6 +49,6 @@ class EasPageRequest(AlibabaRequest, frozen=True, kw_only=True):
         return (self.page_number - 1) * self.page_size, self.page_size
 
 
-def cluster_of(clusters: Iterable[str]) -> str:
+def choose_cluster(clusters: Iterable[str]) -> str:
     """Return the first of some clusters, or ``NO_CLUSTER``: a text for paths."""
     return min(filter(None, clusters), key=make_natural_key, default=NO_CLUSTER)

@@ -1,14 +1,14 @@
 """Alibaba Cloud eflo-controller 2022-12-15: nodes, their logs, and diagnostic tasks. Sources and gaps: SPEC.md."""
 
 from jobmeter.dialects.alibaba.common.product import Product, never
-from jobmeter.dialects.base.request import operations_of
+from jobmeter.dialects.base.request import load_operations
 
 EFLO = Product(
     name="eflo",
     title="Alibaba Cloud Lingjun (eflo-controller), API version 2022-12-15",
     version="2022-12-15",
     url_names=("eflo-controller", "eflo"),
-    operations=operations_of(f"{__name__}.operations"),
+    operations=load_operations(f"{__name__}.operations"),
     gaps=(
         never(
             "Clusters, nodes, images, networks: their administration, and sessions",

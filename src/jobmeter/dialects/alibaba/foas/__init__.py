@@ -4,7 +4,7 @@ from jobmeter.dialects.alibaba.common.product import Product, never
 from jobmeter.dialects.alibaba.foas.names import INSTANCE, JOB, NAME, RUNNING
 from jobmeter.dialects.alibaba.foas.view import view_call
 from jobmeter.dialects.base import Gap
-from jobmeter.dialects.base.request import operations_of
+from jobmeter.dialects.base.request import load_operations
 
 FOAS = Product(
     name=NAME,
@@ -12,7 +12,7 @@ FOAS = Product(
     version="2018-11-11",
     url_names=(NAME,),
     view_call=view_call,
-    operations=operations_of(f"{__name__}.operations"),
+    operations=load_operations(f"{__name__}.operations"),
     gaps=(
         never(
             "Clusters, queues, folders, packages and plans (`CreateCluster`, `CreateQueue`, `GetRawPlanJson`, ...)",

@@ -28,7 +28,7 @@ _XML_TYPES = {"application/xml", "text/xml"}
 _NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]|[\ud800-\udfff]|[\ufffe\uffff]")
 
 
-def metrics_answer(request: Request, action: str, lines: Sequence[Drawn]) -> Answer:
+def make_metrics_answer(request: Request, action: str, lines: Sequence[Drawn]) -> Answer:
     """Return an answer of GetInstanceMetric or GetClusterMetrics."""
     typed = _is_typed(request)
     names = ("MetricName", "Dps", "Summary", "Tags") if typed else ("metricName", "dps", "summary", "tags")
@@ -52,11 +52,11 @@ def _is_typed(request: Request) -> bool:
 def _points(line: Drawn) -> dict[str, str | None]:
     absent = None if line.null else "NaN"
     pairs = zip(line.seconds.tolist(), line.values.tolist(), strict=True)
-    return {str(second): absent if math.isnan(value) else number_text(value) for second, value in pairs}
+    return {str(second): absent if math.isnan(value) else format_number(value) for second, value in pairs}
 
 
 def _summary(line: Drawn) -> int | float | None:
-    return None if math.isnan(line.summary) else number(line.summary)
+    return None if math.isnan(line.summary) else convert_number(line.summary)
 
 
 def _send(request: Request, action: str, body: dict[str, Any]) -> Answer:
@@ -100,7 +100,7 @@ def _elements(name: str, value: object, *, bare: bool) -> Iterator[str]:
     yield f"</{name}>"
 
 
-def number_text(value: float) -> str:
+def format_number(value: float) -> str:
     """Format the value of a point: ``494100352``, ``4.929E+8``, ``0.25``.
 
     It equals Java's ``BigDecimal.stripTrailingZeros().toString()`` of the shortest decimal that names the number. That
@@ -111,6 +111,6 @@ def number_text(value: float) -> str:
     return str(Decimal(repr(float(value))).normalize())
 
 
-def number(value: float) -> int | float:
+def convert_number(value: float) -> int | float:
     """Return a JSON number, without a fraction for a whole number."""
     return int(value) if value.is_integer() and abs(value) < 2.0**53 else value

@@ -1,8 +1,8 @@
 """Jobs and instances of foas among our jobs.
 
-A project is ours (``names.project_of``). A job of foas is, by its name, every job of ours there with that id or name;
-each is one instance. A streaming job normally has one instance, which is restarted; each run of a batch job is a job of
-its own.
+A project is ours (``names.convert_project``). A job of foas is, by its name, every job of ours there with that id or
+name; each is one instance. A streaming job normally has one instance, which is restarted; each run of a batch job is a
+job of its own.
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from jobmeter.dialects.alibaba.common.operation import Lookup
-from jobmeter.dialects.alibaba.foas.names import INSTANCE, JOB, NAME, RUNNING, project_of
+from jobmeter.dialects.alibaba.foas.names import INSTANCE, JOB, NAME, RUNNING, convert_project
 from jobmeter.dialects.base import ask
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
-from jobmeter.model.series import job_key
+from jobmeter.model.series import compute_job_key
 
 CURRENT = -1
 """The instance id that stands for the running instance of a streaming job."""
@@ -29,17 +29,17 @@ MAX_READ = 10_000
 _EXACT = 2**53
 
 
-def instance_id(job: Job) -> int:
+def compute_instance_id(job: Job) -> int:
     """Return the job's number as an instance: 1 to 2^53 - 1, the same on every server, exact in every JSON reader."""
-    return job_key(job.project, job.id) % _EXACT or 1
+    return compute_job_key(job.project, job.id) % _EXACT or 1
 
 
-def job_name(job: Job) -> str:
+def name_job(job: Job) -> str:
     """Return the job's name in this dialect."""
     return job.name or job.id
 
 
-def job_type(job: Job) -> str:
+def choose_job_type(job: Job) -> str:
     """Return ``FLINK_BATCH`` for a type that contains batch, else ``FLINK_STREAM``."""
     return BATCH if "batch" in job.type.casefold() else STREAM
 
@@ -58,33 +58,33 @@ def is_flink(job: Job) -> bool:
     return not kind or any(word in kind for word in ("flink", "blink", "stream", "batch"))
 
 
-def actual_state(job: Job) -> str:
+def find_actual_state(job: Job) -> str:
     """Return the state of an instance in the vendor's words."""
     if job.state is JobState.SUCCEEDED:
-        return "SUCCESS" if job_type(job) == BATCH else "TERMINATED"
+        return "SUCCESS" if choose_job_type(job) == BATCH else "TERMINATED"
     return {JobState.QUEUED: "WAITING", JobState.RUNNING: "RUNNING", JobState.FAILED: "FAILED"}.get(
         job.state, "TERMINATED"
     )
 
 
-def expected_state(job: Job) -> str:
+def find_expected_state(job: Job) -> str:
     """Return the expected state of the instance: a waiting one should run."""
-    return "RUNNING" if job.state is JobState.QUEUED else actual_state(job)
+    return "RUNNING" if job.state is JobState.QUEUED else find_actual_state(job)
 
 
-def jobs_named(project: str, name: str) -> Lookup[list[Job]]:
+def find_jobs(project: str, name: str) -> Lookup[list[Job]]:
     """Return our jobs of a job of foas: the job with that id first, then those with that name, newest first."""
     found = yield from _find_by_id(project, name)
     return found + (yield from _find_by_name(project, name, found))
 
 
-def jobs_of(project: str) -> Lookup[list[Job]]:
+def list_jobs(project: str) -> Lookup[list[Job]]:
     """Return the Flink jobs of a project, newest first."""
-    jobs = yield from _pages(JobFilter(projects=frozenset({project_of(project)}), limit=PAGE))
+    jobs = yield from _pages(JobFilter(projects=frozenset({convert_project(project)}), limit=PAGE))
     return [job for job in jobs if is_flink(job)]
 
 
-def instance_of(project: str, name: str, number: int) -> Lookup[Job]:
+def find_instance(project: str, name: str, number: int) -> Lookup[Job]:
     """Return the instance of that number; ``CURRENT`` is the running one of a streaming job, else its newest.
 
     Raises NotFoundError for an unknown job or instance, InvalidRequestError for the current one of a batch job.
@@ -102,36 +102,36 @@ def instance_of(project: str, name: str, number: int) -> Lookup[Job]:
 def find_running(project: str, name: str, number: int) -> Lookup[Job]:
     """Return a running instance.
 
-    Raises as ``instance_of``, and NotFoundError of kind ``RUNNING`` if it does not run.
+    Raises as ``find_instance``, and NotFoundError of kind ``RUNNING`` if it does not run.
     """
-    job = yield from instance_of(project, name, number)
+    job = yield from find_instance(project, name, number)
     if job.state is not JobState.RUNNING:
         who = "has no running instance" if number == CURRENT else f"does not run as instance {number}"
-        message = f"The job {name} of project {project} {who}: it is {actual_state(job)}."
+        message = f"The job {name} of project {project} {who}: it is {find_actual_state(job)}."
         raise NotFoundError(message, RUNNING, name)
     return job
 
 
-def job_not_found(project: str, name: str) -> NotFoundError:
+def make_job_not_found(project: str, name: str) -> NotFoundError:
     """Return the error for a job that does not exist."""
     return NotFoundError(f"The specified job {name} does not exist in project {project}.", JOB, name)
 
 
 def _pick(jobs: list[Job], number: int) -> Job | None:
     if number != CURRENT:
-        return next((job for job in jobs if instance_id(job) == number), None)
-    streams = [job for job in jobs if job_type(job) == STREAM]
+        return next((job for job in jobs if compute_instance_id(job) == number), None)
+    streams = [job for job in jobs if choose_job_type(job) == STREAM]
     return next((job for job in streams if job.state is JobState.RUNNING), streams[0] if streams else None)
 
 
 def _find_by_id(project: str, name: str) -> Lookup[list[Job]]:
-    page = yield from ask(JobFilter(projects=frozenset({project_of(project)}), ids=(name,), limit=1))
+    page = yield from ask(JobFilter(projects=frozenset({convert_project(project)}), ids=(name,), limit=1))
     return [job for job in page.jobs if job.id == name]
 
 
 def _find_by_name(project: str, name: str, candidates: list[Job]) -> Lookup[list[Job]]:
     named = (Condition("name", Operator.IN, (name,)),)
-    jobs = yield from _pages(JobFilter(projects=frozenset({project_of(project)}), conditions=named, limit=PAGE))
+    jobs = yield from _pages(JobFilter(projects=frozenset({convert_project(project)}), conditions=named, limit=PAGE))
     ids = {job.id for job in candidates}
     return [job for job in jobs if job.name == name and job.id not in ids]
 
@@ -147,7 +147,7 @@ def _pages(question: JobFilter) -> Lookup[list[Job]]:
 
 def _make_missing_error(project: str, name: str, number: int, found: list[Job]) -> JobmeterError:
     if not found:
-        return job_not_found(project, name)
+        return make_job_not_found(project, name)
     if number == CURRENT:
         message = f"{INSTANCE} {CURRENT} is the running instance of a streaming job, {name} is a batch job: name one"
         return InvalidRequestError(f"{message} (ListInstance)", INSTANCE)

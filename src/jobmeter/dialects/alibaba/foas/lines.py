@@ -31,7 +31,7 @@ class Drawn(msgspec.Struct, frozen=True, eq=False):
     @property
     def summary(self) -> float:
         """Mean of the points; NaN if no point has a value."""
-        return mean(self.values)
+        return compute_mean(self.values)
 
 
 def draw(
@@ -87,7 +87,7 @@ def limit_lines(lines: Sequence[Drawn], limit: LineLimit) -> list[Drawn]:
     return [lines[at] for at in sorted(taken)]
 
 
-def mean(values: Float64s) -> float:
+def compute_mean(values: Float64s) -> float:
     """Return the mean of the values that are not NaN, rounded once; NaN without any."""
     there = values[~np.isnan(values)]
     if not len(there):
@@ -120,7 +120,7 @@ def _apply(function: Function, values: Float64s, starts: Int64s) -> Float64s:
 
 
 _JUDGES: dict[str, Callable[[Float64s], float]] = {
-    "avg": mean,
+    "avg": compute_mean,
     "max": lambda values: float(values.max()),
     "min": lambda values: float(values.min()),
 }

@@ -14,17 +14,17 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from jobmeter.dialects.alibaba.common.operation import make_missing_error
-from jobmeter.dialects.alibaba.foas.requests import json_object
+from jobmeter.dialects.alibaba.foas.requests import decode_object
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
-from jobmeter.query.request import bucket_count
-from jobmeter.query.tsdb.body import FilterBody, Flag, RateBody, filters_of, rate_options, truth
+from jobmeter.query.request import count_buckets
+from jobmeter.query.tsdb.body import FilterBody, Flag, RateBody, choose_filters, parse_rate_options, parse_truth
 from jobmeter.query.tsdb.compute import PointQuery
 from jobmeter.query.tsdb.downsample import Downsample
 from jobmeter.query.tsdb.downsample import parse as parse_downsample
 from jobmeter.query.tsdb.filters import Filter
 from jobmeter.query.tsdb.functions import AGGREGATORS
-from jobmeter.query.tsdb.times import duration, moment, zone_of
+from jobmeter.query.tsdb.times import find_zone, parse_duration, parse_moment
 
 FIELD = "metricJson"
 MAX_QUERIES = 50
@@ -100,7 +100,7 @@ def read(text: str, prefix: str, names: Mapping[str, str], now_ms: int) -> Metri
 
     Raises InvalidRequestError naming the invalid part, LimitExceededError for too many points.
     """
-    given = json_object(text, FIELD, FIELD)
+    given = decode_object(text, FIELD, FIELD)
     queries = given.get("queries")
     if queries is None or queries == []:
         raise make_missing_error(f"{FIELD}.queries")
@@ -109,9 +109,9 @@ def read(text: str, prefix: str, names: Mapping[str, str], now_ms: int) -> Metri
     if len(queries) > MAX_QUERIES:
         raise LimitExceededError(f"{FIELD}.queries has {len(queries)} members, {MAX_QUERIES} are taken", "queries")
     with _name_member_in_errors("timezone"):
-        zone = zone_of(_convert(given.get("timezone"), str, "", "timezone"))
+        zone = find_zone(_convert(given.get("timezone"), str, "", "timezone"))
     span = _span(given, now_ms, zone)
-    calendar = truth(_convert(given.get("useCalendar"), Flag, False, "useCalendar"))
+    calendar = parse_truth(_convert(given.get("useCalendar"), Flag, False, "useCalendar"))
     reader = _Reader(prefix, names, zone, calendar)
     requests = tuple(reader.query(query, f"queries[{at}]") for at, query in enumerate(queries))
     _check_points(span, requests)
@@ -122,9 +122,9 @@ def _span(given: Mapping[str, Any], now_ms: int, zone: ZoneInfo) -> TimeRange:
     if given.get("start") in (None, ""):
         raise make_missing_error(f"{FIELD}.start")
     with _name_member_in_errors("start", _TIMES):
-        start = moment(given["start"], "start", now_ms, zone)
+        start = parse_moment(given["start"], "start", now_ms, zone)
     with _name_member_in_errors("end", _TIMES):
-        end = now_ms if given.get("end") in (None, "") else moment(given["end"], "end", now_ms, zone)
+        end = now_ms if given.get("end") in (None, "") else parse_moment(given["end"], "end", now_ms, zone)
     if end < start:
         raise _make_member_error("end", "is earlier than start")
     # A point at the end itself belongs to the answer, as in OpenTSDB.
@@ -148,10 +148,10 @@ class _Reader(msgspec.Struct, frozen=True):
                 raise _make_member_error(f"{where}.{name}", reason)
         granularity = _step(query.get("granularity"), f"{where}.granularity")
         steps = self._downsample(query.get("downsample"), granularity or DEFAULT_STEP_MS, f"{where}.downsample")
-        rate = truth(_convert(query.get("rate"), Flag, False, f"{where}.rate"))
+        rate = parse_truth(_convert(query.get("rate"), Flag, False, f"{where}.rate"))
         options = _convert(query.get("rateOptions"), RateBody, RateBody(), f"{where}.rateOptions")
         with _name_member_in_errors(f"{where}.rateOptions"):
-            rates = rate_options(options) if rate else None
+            rates = parse_rate_options(options) if rate else None
         return MetricRequest(
             metric=str(metric),
             name=self._name(str(metric), where),
@@ -160,7 +160,7 @@ class _Reader(msgspec.Struct, frozen=True):
             aggregator=_function(query.get("aggregator") or "avg", f"{where}.aggregator"),
             rate=rates,
             filters=_filters(query, where),
-            explicit_tags=truth(_convert(query.get("explicitTags"), Flag, False, f"{where}.explicitTags")),
+            explicit_tags=parse_truth(_convert(query.get("explicitTags"), Flag, False, f"{where}.explicitTags")),
         )
 
     def _name(self, metric: str, where: str) -> str:
@@ -199,7 +199,7 @@ def _step(value: object, where: str) -> int:
         return 0
     text = str(value)
     with _name_member_in_errors(where, _LENGTHS):
-        step = duration(f"{text}s" if text.isdigit() else text, where)
+        step = parse_duration(f"{text}s" if text.isdigit() else text, where)
     # Points are named by whole seconds.
     if step > MAX_TIME_MS or step % SECOND:
         raise _make_member_error(
@@ -225,7 +225,7 @@ def _filters(query: Mapping[str, Any], where: str) -> tuple[Filter, ...]:
     if not isinstance(tags, dict) or not all(isinstance(part, str) and part for part in tags.values()):
         raise _make_member_error(f"{where}.tags", "is not an object of texts")
     with _name_member_in_errors(f"{where}.{'filters' if filters else 'tags'}"):
-        return filters_of(filters, tags)
+        return choose_filters(filters, tags)
 
 
 def _limit(value: object) -> LineLimit | None:
@@ -250,7 +250,7 @@ def _check_points(span: TimeRange, queries: tuple[MetricRequest, ...]) -> None:
 
 def step_count(span: TimeRange, query: MetricRequest) -> int:
     """Estimate the steps of a series of the query in the range; exact except for calendar steps."""
-    return bucket_count(span, query.downsample.interval_ms) if query.downsample.interval_ms else 1
+    return count_buckets(span, query.downsample.interval_ms) if query.downsample.interval_ms else 1
 
 
 def _convert(value: object, shape: Any, default: Any, name: str) -> Any:  # noqa: ANN401 - msgspec's own types

@@ -26,6 +26,6 @@ JOB, INSTANCE, RUNNING = "jobName", "instanceId", "running instance"
 """Kinds of missing objects, for NotFoundError."""
 
 
-def project_of(name: str) -> str:
+def convert_project(name: str) -> str:
     """Return our project of a project name: ``bayes-team`` for their ``bayes_team``."""
     return name.replace("_", "-")

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.common.operation import AlibabaReader, AlibabaRequest, Lookup, json_text, url_form
-from jobmeter.dialects.alibaba.foas.instances import CURRENT, instance_of
+from jobmeter.dialects.alibaba.common.operation import AlibabaReader, AlibabaRequest, Lookup, dump_json, match_url_form
+from jobmeter.dialects.alibaba.foas.instances import CURRENT, find_instance
 from jobmeter.dialects.base import Context
 from jobmeter.dialects.base.request import Operations
 from jobmeter.errors import InvalidRequestError
@@ -31,7 +31,7 @@ class FoasReader(AlibabaReader):
 
     def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values."""
-        if not call.body or url_form(call.raw_path):
+        if not call.body or match_url_form(call.raw_path):
             return super().list_values(call, context)
         kind = call.get_header("content-type").partition(";")[0].strip().lower()
         if kind != FORM:
@@ -75,8 +75,8 @@ class InstanceRequest(FlinkJobRequest, frozen=True, kw_only=True):
     ]
 
     def find_instance(self) -> Lookup[Job]:
-        """Return the instance. Raises as ``instance_of``."""
-        return instance_of(self.project_name, self.job_name, self.instance_id)
+        """Return the instance. Raises as ``find_instance``."""
+        return find_instance(self.project_name, self.job_name, self.instance_id)
 
 
 class FlinkPageRequest(FlinkProjectRequest, frozen=True, kw_only=True):
@@ -99,7 +99,7 @@ def _form(call: Call, values: dict[str, str]) -> Call:
     return replace(call, headers=(("content-type", FORM), *call.headers), body=urlencode(values).encode())
 
 
-def json_object(text: str | bytes, name: str, field: str) -> dict[str, Any]:
+def decode_object(text: str | bytes, name: str, field: str) -> dict[str, Any]:
     """Decode the object of a JSON text. Raises InvalidRequestError naming ``name`` for any other text."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
@@ -108,9 +108,9 @@ def json_object(text: str | bytes, name: str, field: str) -> dict[str, Any]:
 
 
 def _json_values(body: bytes) -> dict[str, str]:
-    values = json_object(body, "the body", "body")
+    values = decode_object(body, "the body", "body")
     return {
-        name: value if isinstance(value, str) else json_text(value)
+        name: value if isinstance(value, str) else dump_json(value)
         for name, value in values.items()
         if value is not None
     }

@@ -13,7 +13,7 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import BucketColumns
 from jobmeter.model.job import Job
 from jobmeter.model.order import make_natural_key
-from jobmeter.model.series import Series, job_key
+from jobmeter.model.series import Series, compute_job_key
 from jobmeter.model.time import TimeRange
 from jobmeter.query.series import BucketsQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.tsdb.columns import SeriesColumns
@@ -36,24 +36,24 @@ class _Reading(NamedTuple):
     start_ms: int
 
     @classmethod
-    def of(cls, query: MetricRequest, span: TimeRange) -> "_Reading":
+    def from_query(cls, query: MetricRequest, span: TimeRange) -> "_Reading":
         # A rate needs the point before the first one.
         start = max(0, span.start_ms - (MARGIN_MS if query.rate is not None else 0))
         return cls(query.downsample.interval_ms if query.downsample.stepped else 0, start)
 
 
-def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Lookup[list[Drawn]]:
+def read_lines(job: Job, document: MetricJson, names: Mapping[str, str]) -> Lookup[list[Drawn]]:
     """Return the lines of every query, in order; ``names`` maps each name to our metric."""
     metrics = {names[query.name] for query in document.queries}
     question = SeriesQuestion(
-        metrics=frozenset(metrics), jobs=(job_key(job.project, job.id),), since_ms=document.span.start_ms
+        metrics=frozenset(metrics), jobs=(compute_job_key(job.project, job.id),), since_ms=document.span.start_ms
     )
     found = yield from ask(question)
     series = sorted(found.series, key=_order)
     wanted = [_select_wanted(query, series, names) for query in document.queries]
     _check(document, series, wanted)
     span = document.span
-    readings = [_Reading.of(query, span) for query in document.queries]
+    readings = [_Reading.from_query(query, span) for query in document.queries]
     columns: dict[_Reading, tuple[list[Series], BucketColumns | SeriesColumns]] = {}
     for reading in dict.fromkeys(readings):
         chosen = {id(one.series) for at, own in enumerate(wanted) if readings[at] == reading for one in own}
@@ -81,7 +81,7 @@ def _read(series: Sequence[Series], reading: _Reading, end_ms: int) -> Lookup[Bu
     """Return the steps, or the samples, of some series, by their position."""
     around = TimeRange(reading.start_ms, end_ms)
     if not series:
-        return SeriesColumns.none()
+        return SeriesColumns.make_empty()
     if reading.step_ms:
         question = BucketsQuestion(series=tuple(series), range=around, step_ms=reading.step_ms)
         return (yield from ask(question)).columns

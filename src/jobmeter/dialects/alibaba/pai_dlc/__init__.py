@@ -5,7 +5,7 @@ from jobmeter.dialects.alibaba.common.product import Product, never
 from jobmeter.dialects.alibaba.pai_dlc.requests import NAME
 from jobmeter.dialects.alibaba.pai_dlc.view import view_call
 from jobmeter.dialects.base import Gap
-from jobmeter.dialects.base.request import operations_of
+from jobmeter.dialects.base.request import load_operations
 
 PAI_DLC = Product(
     name=NAME,
@@ -14,7 +14,7 @@ PAI_DLC = Product(
     url_names=("pai-dlc",),
     schemes=(*ALIBABA, SHARE),
     view_call=view_call,
-    operations=operations_of(f"{__name__}.operations"),
+    operations=load_operations(f"{__name__}.operations"),
     gaps=(
         never("GetToken with `TargetType=tensorboard`", "Jobmeter serves no TensorBoard."),
         never(

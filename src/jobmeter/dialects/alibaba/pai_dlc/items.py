@@ -7,16 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobmeter.dialects.alibaba.common.listing import drop_empty, picked
-from jobmeter.dialects.alibaba.common.statuses import states_of
-from jobmeter.dialects.alibaba.common.times import seconds, stamp
+from jobmeter.dialects.alibaba.common.listing import drop_empty, pick
+from jobmeter.dialects.alibaba.common.statuses import list_states
+from jobmeter.dialects.alibaba.common.times import compute_seconds, stamp
 from jobmeter.dialects.alibaba.pai_dlc import specs
-from jobmeter.dialects.alibaba.pai_dlc.pods import pod_type, pods
+from jobmeter.dialects.alibaba.pai_dlc.pods import list_pods, name_pod_type
 from jobmeter.dialects.alibaba.pai_dlc.requests import NAME
 from jobmeter.dialects.alibaba.pai_dlc.states import REASONS, STATUS, WORDS
 from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica
-from jobmeter.query.defaults import job_created
+from jobmeter.query.defaults import find_creation
 
 STORED_FIELDS = (
     *("Accessibility", "CodeSource", "CredentialConfig", "DataSources", "ElasticSpec", "Envs"),
@@ -40,10 +40,10 @@ _FINISHES = {
 def describe_listed(job: Job, now_ms: int) -> dict[str, Any]:
     """Return a member of ListJobs."""
     given = read_own_fields(job)
-    totals = specs.totals(specs.read_specs(given.get("JobSpecs")))
+    totals = specs.sum_specs(specs.read_specs(given.get("JobSpecs")))
     item = {
         **_describe_common(job, now_ms),
-        **picked(given, _ONLY_LISTED),
+        **pick(given, _ONLY_LISTED),
         "Username": job.user,
         "IsDeleted": False,
         "GmtModifiedTime": stamp(job.updated),
@@ -64,18 +64,18 @@ def describe_job(view: JobView, events: Sequence[Event], now_ms: int, *, detail:
     """
     job, given = view.job, read_own_fields(view.job)
     roles: Any = given.get("JobSpecs") or (_derive_roles(job, view.replicas) if detail else None)
-    totals = specs.totals(specs.read_specs(roles))
+    totals = specs.sum_specs(specs.read_specs(roles))
     restarts = max((replica.attempt for replica in view.replicas), default=0)
     item = {
         **_describe_common(job, now_ms),
-        **picked(given, _ONLY_ALONE),
+        **pick(given, _ONLY_ALONE),
         "RequestCPU": _round_up(totals.cpu),
         "RequestGPU": totals.gpu,
         "RequestMemory": _gib(totals.memory),
         "RestartTimes": str(restarts),
         "JobSpecs": roles,
-        "Pods": pods(view, now_ms),
-        "StatusHistory": history(job, events),
+        "Pods": list_pods(view, now_ms),
+        "StatusHistory": make_history(job, events),
     }
     if not detail:
         for name in ("JobSpecs", "Pods", "StatusHistory", "Envs", "CustomEnvs", "Settings", "CodeSource"):
@@ -83,11 +83,11 @@ def describe_job(view: JobView, events: Sequence[Event], now_ms: int, *, detail:
     return drop_empty(item)
 
 
-def history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
+def make_history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
     """Return the history of a job's states: from events, else from its times. The last one is open until it ends."""
     states = set(JobState)
     changes = [(event.time, JobState(event.reason), event.message) for event in events if event.reason in states]
-    steps = changes or [(time, state, "") for time, state in states_of(job)]
+    steps = changes or [(time, state, "") for time, state in list_states(job)]
     ends = [time for time, _, _ in steps[1:]]
     found = []
     for at, (time, state, message) in enumerate(steps):
@@ -119,17 +119,17 @@ def _describe_common(job: Job, now_ms: int) -> dict[str, Any]:
         "UserId": job.user,
         "TenantId": job.project,
         "UserCommand": job.command,
-        "GmtCreateTime": stamp(job_created(job)),
-        "GmtSubmittedTime": stamp(job_created(job)),
+        "GmtCreateTime": stamp(find_creation(job)),
+        "GmtSubmittedTime": stamp(find_creation(job)),
         "GmtRunningTime": stamp(job.start),
         "GmtFinishTime": finished,
         **({_FINISHES[job.state]: finished} if job.state.finished else {}),
-        "Duration": int(seconds(job.start, job.end if job.state.finished else None, now_ms)),
+        "Duration": int(compute_seconds(job.start, job.end if job.state.finished else None, now_ms)),
         "Accessibility": "PRIVATE",
         "Priority": 1,
         "EnabledDebugger": False,
         "supportedProfilingTypes": "",
-        **picked(given, (*STORED_FIELDS, *_PLAIN)),
+        **pick(given, (*STORED_FIELDS, *_PLAIN)),
     }
 
 
@@ -137,7 +137,7 @@ def _derive_roles(job: Job, replicas: Sequence[Replica]) -> list[dict[str, Any]]
     """Return the roles of a job that was registered without any, from its replicas and limits."""
     counts: dict[str, int] = {}
     for name in dict.fromkeys(replica.name for replica in replicas):
-        counts[pod_type(name)] = counts.get(pod_type(name), 0) + 1
+        counts[name_pod_type(name)] = counts.get(name_pod_type(name), 0) + 1
     machine = job.instance_type
     memory = job.limits.get("memory.limit")
     config = {

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from jobmeter.dialects.alibaba.common.times import seconds, stamp
-from jobmeter.dialects.alibaba.pai_dlc.states import pod_status
+from jobmeter.dialects.alibaba.common.times import compute_seconds, stamp
+from jobmeter.dialects.alibaba.pai_dlc.states import find_pod_status
 from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Job, JobView, Replica
 
@@ -13,23 +13,23 @@ _SPELT = {"ps": "PS", "graphlearn": "GraphLearn"}
 _ALIVE = {"Pending", "Running"}
 
 
-def pod_id(replica: Replica, job: Job) -> str:
+def make_pod_id(replica: Replica, job: Job) -> str:
     """Return the pod's id in the record, else one in the vendor's form."""
     return replica.pod_id or f"{job.id}-{replica.name}"
 
 
-def pod_uid(replica: Replica, job: Job) -> str:
+def make_pod_uid(replica: Replica, job: Job) -> str:
     """Return a UUID of this attempt of the pod, the same in every call."""
     return str(uuid5(NAMESPACE_URL, f"jobmeter:{job.project}/{job.id}/{replica.name}/{replica.attempt}"))
 
 
-def pod_type(name: str) -> str:
+def name_pod_type(name: str) -> str:
     """Return the role of a replica: ``Worker`` of ``worker-0``."""
     role = name.rpartition("-")[0] or name
     return _SPELT.get(role, role[:1].upper() + role[1:])
 
 
-def pods(view: JobView, now_ms: int) -> list[dict[str, Any]]:
+def list_pods(view: JobView, now_ms: int) -> list[dict[str, Any]]:
     """Return each pod with its history, newest first, in the order of the replicas."""
     return [
         {**_pod(attempts[0], view.job, now_ms), "HistoryPods": [_pod(one, view.job, now_ms) for one in attempts[1:]]}
@@ -42,8 +42,8 @@ def find(view: JobView, requested: str, uid: str = "") -> tuple[Replica, bool]:
 
     It is the attempt with that uid, by default the newest attempt. Raises NotFoundError (kind ``pod``).
     """
-    named = [replica for replica in view.replicas if pod_id(replica, view.job) == requested]
-    found = [replica for replica in named if not uid or pod_uid(replica, view.job) == uid]
+    named = [replica for replica in view.replicas if make_pod_id(replica, view.job) == requested]
+    found = [replica for replica in named if not uid or make_pod_uid(replica, view.job) == uid]
     if not found:
         what = f"PodUid {uid[:128]} of PodId {requested[:128]}" if named else f"PodId {requested[:128]}"
         raise NotFoundError(f"The specified {what} does not exist in job {view.job.id}.", "pod", requested)
@@ -58,7 +58,7 @@ def _attempts(replicas: Iterable[Replica]) -> list[list[Replica]]:
 
 
 def _pod(replica: Replica, job: Job, now_ms: int) -> dict[str, Any]:
-    status = pod_status(replica, job)
+    status = find_pod_status(replica, job)
     end = replica.end if replica.end is not None or not job.state.finished else job.end
     if status in _ALIVE:
         # A replica with samples alone ends at the last of them, and continues.
@@ -70,15 +70,15 @@ def _pod(replica: Replica, job: Job, now_ms: int) -> dict[str, Any]:
         "GmtFinishTime": stamp(end),
     }
     return {
-        "PodId": pod_id(replica, job),
-        "PodUid": pod_uid(replica, job),
-        "Type": pod_type(replica.name),
+        "PodId": make_pod_id(replica, job),
+        "PodUid": make_pod_uid(replica, job),
+        "Type": name_pod_type(replica.name),
         "Status": status,
         "SubStatus": "Evicted" if "evict" in replica.reason.casefold() else "Normal",
         "Ip": "",
         "NodeName": replica.node,
         "PodIps": [],
         **{name: text for name, text in times.items() if text},
-        "Duration": seconds(replica.start, end, now_ms),
+        "Duration": compute_seconds(replica.start, end, now_ms),
         "supportedProfilingTypes": "",
     }

@@ -24,7 +24,7 @@ WeekStart = Annotated[int | None, f"{TIME_TEXT} Default: seven days ago.", TIME]
 WeekEnd = Annotated[int | None, f"{TIME_TEXT} Included. Default: now.", TIME]
 
 
-def job_view(job: str) -> Lookup[JobView]:
+def find_job_view(job: str) -> Lookup[JobView]:
     """Return the job of that id."""
     return (yield from ask(JobQuestion(JobRef(job))))
 
@@ -41,7 +41,7 @@ class DlcJobRequest(AlibabaRequest, frozen=True, kw_only=True):
 
     def find_view(self) -> Lookup[JobView]:
         """Return the job."""
-        return job_view(self.job_id)
+        return find_job_view(self.job_id)
 
 
 class PodRequest(DlcJobRequest, frozen=True, kw_only=True):

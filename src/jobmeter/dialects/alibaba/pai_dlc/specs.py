@@ -69,7 +69,7 @@ def check_specs(specs: Sequence[JobSpec] | None) -> list[JobSpec]:
         if spec.pod_count is None or spec.pod_count < 1:
             raise InvalidRequestError(f"{where}.PodCount must be at least 1", f"{where}.PodCount")
         for name, value in _amounts(spec.resource_config or ResourceConfig()):
-            quantity(value, f"{where}.ResourceConfig.{name}")
+            parse_quantity(value, f"{where}.ResourceConfig.{name}")
     types = [str(spec.type).lower() for spec in specs]
     if len(set(types)) != len(types):
         raise InvalidRequestError("JobSpecs names a Type more than once", "JobSpecs")
@@ -78,31 +78,31 @@ def check_specs(specs: Sequence[JobSpec] | None) -> list[JobSpec]:
     return list(specs)
 
 
-def pod_names(specs: Sequence[JobSpec]) -> Iterator[str]:
+def iterate_pod_names(specs: Sequence[JobSpec]) -> Iterator[str]:
     """Yield the replicas of the roles: ``worker-0``, ``worker-1``, ..."""
     for spec in specs:
         yield from (f"{str(spec.type).lower()}-{number}" for number in range(spec.pod_count or 0))
 
 
-def limits(specs: Sequence[JobSpec]) -> dict[str, float]:
+def make_limits(specs: Sequence[JobSpec]) -> dict[str, float]:
     """Return the limits of one pod, by our names.
 
     They come from the role with the most pods, because a job has one set of limits.
     """
     config = _main(specs).resource_config or ResourceConfig()
-    found = {"cpu.limit": quantity(config.cpu, "CPU"), "memory.limit": quantity(config.memory, "Memory")}
+    found = {"cpu.limit": parse_quantity(config.cpu, "CPU"), "memory.limit": parse_quantity(config.memory, "Memory")}
     return {name: value for name, value in found.items() if value}
 
 
-def instance_type(specs: Sequence[JobSpec]) -> dict[str, Any]:
+def make_instance_type(specs: Sequence[JobSpec]) -> dict[str, Any]:
     """Return the instance type of a pod of the role with the most pods."""
     main = _main(specs)
     config = main.resource_config or ResourceConfig()
-    memory, gpus = quantity(config.memory, "Memory"), quantity(config.gpu, "GPU")
+    memory, gpus = parse_quantity(config.memory, "Memory"), parse_quantity(config.gpu, "GPU")
     found = {
         "id": main.ecs_spec,
         "name": main.ecs_spec,
-        "cpu": quantity(config.cpu, "CPU"),
+        "cpu": parse_quantity(config.cpu, "CPU"),
         "memory": None if memory is None else round(memory),
         "gpu_type": config.gpu_type,
         "gpu_count": None if gpus is None else math.ceil(gpus),
@@ -110,12 +110,12 @@ def instance_type(specs: Sequence[JobSpec]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def totals(specs: Sequence[JobSpec]) -> Totals:
+def sum_specs(specs: Sequence[JobSpec]) -> Totals:
     """Return the requests of all pods together."""
     sums: dict[str, float] = {}
     for spec in specs:
         for name, value in _amounts(spec.resource_config or ResourceConfig()):
-            number = quantity(value, name)
+            number = parse_quantity(value, name)
             if number is not None:
                 sums[name] = sums.get(name, 0.0) + number * (spec.pod_count or 0)
     pods = sum(spec.pod_count or 0 for spec in specs)
@@ -130,7 +130,7 @@ def read_specs(given: Any) -> list[JobSpec]:  # noqa: ANN401 - whatever a record
         return []
 
 
-def quantity(value: str | float | None, field: str) -> float | None:
+def parse_quantity(value: str | float | None, field: str) -> float | None:
     """Return the number of ``4``, ``500m``, ``64Gi`` or ``64 GB``; None for an empty value.
 
     Raises InvalidRequestError for another text.

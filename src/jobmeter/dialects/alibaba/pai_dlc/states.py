@@ -54,7 +54,7 @@ _PODS = {
 }
 
 
-def pod_status(replica: Replica, job: Job) -> str:
+def find_pod_status(replica: Replica, job: Job) -> str:
     """Return the pod's own state, else the one that follows from its job's and its times."""
     if replica.state is not None and (replica.state.finished or not job.state.finished):
         return _PODS[replica.state]

@@ -2,14 +2,14 @@
 
 from jobmeter.dialects.alibaba.common.product import Product, never
 from jobmeter.dialects.base import Gap
-from jobmeter.dialects.base.request import operations_of
+from jobmeter.dialects.base.request import load_operations
 
 PAI_LLM_TRACE = Product(
     name="pai-llm-trace",
     title="Alibaba Cloud PaiLLMTrace, API version 2024-03-11",
     version="2024-03-11",
     url_names=("PaiLLMTrace",),
-    operations=operations_of(f"{__name__}.operations"),
+    operations=load_operations(f"{__name__}.operations"),
     gaps=(
         Gap(
             "The filters TraceName and TraceType of ListTracesDatas, and SpanName with another operator than `=`",

@@ -4,7 +4,7 @@ from jobmeter.dialects.alibaba.common.product import Product, never
 from jobmeter.dialects.alibaba.pai_studio.names import NAME
 from jobmeter.dialects.alibaba.pai_studio.view import view_call
 from jobmeter.dialects.base import Gap
-from jobmeter.dialects.base.request import operations_of
+from jobmeter.dialects.base.request import load_operations
 
 PAI_STUDIO = Product(
     name=NAME,
@@ -12,7 +12,7 @@ PAI_STUDIO = Product(
     version="2022-01-12",
     url_names=("PaiStudio",),
     view_call=view_call,
-    operations=operations_of(f"{__name__}.operations"),
+    operations=load_operations(f"{__name__}.operations"),
     gaps=(
         never(
             "GetNodeMetrics with `Verbose=true`",

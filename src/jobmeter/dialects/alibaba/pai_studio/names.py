@@ -63,50 +63,50 @@ class GroupRequest(AlibabaRequest, frozen=True, kw_only=True):
     resource_group_id: Group = field(name="ResourceGroupID")
 
 
-def node_metrics(metric_type: str) -> tuple[str, ...]:
+def list_node_metrics(metric_type: str) -> tuple[str, ...]:
     """Return our metrics of a MetricType of GetNodeMetrics, in order of preference; empty for an unknown one."""
     folded = {name.casefold(): metric.name for name, metric in NODE_METRICS.items()}
     name = folded.get(metric_type.casefold())
     return () if name is None else (name, _INSTEAD[name])
 
 
-def number_text(value: float) -> str:
+def format_number(value: float) -> str:
     """Format a number as plain decimal text, ``59`` or ``0.0021``: 12 significant digits, no exponent."""
     number = round_digits(value)
     return format(Decimal(int(number)) if number == int(number) else Decimal(repr(number)), "f")
 
 
-def percent_text(ratio: float) -> str:
+def format_percent(ratio: float) -> str:
     """Format a ratio as a percentage."""
-    return number_text(clamp_negative(ratio) * 100.0)
+    return format_number(clamp_negative(ratio) * 100.0)
 
 
-def megabytes_text(rate: float) -> str:
+def format_megabytes(rate: float) -> str:
     """Format bytes a second as MB/s."""
-    return number_text(rate * 1e-6)
+    return format_number(rate * 1e-6)
 
 
-def kilobytes(size: float) -> int:
+def convert_kilobytes(size: float) -> int:
     """Convert bytes to KB of 1,024 bytes."""
     return round_up(size / _KB)
 
 
-def device_model(name: str) -> str:
+def parse_device_model(name: str) -> str:
     """Return the model of a device: ``A100`` of ``NVIDIA A100-SXM4-80GB``; a name without a model stays as it is."""
     found = (part for part in re.split(r"[^A-Za-z0-9]+", name) if _MODEL.fullmatch(part))
     return next(found, name)
 
 
-def device_models(names: Iterable[str]) -> str:
+def join_device_models(names: Iterable[str]) -> str:
     """Return the models of devices, each once, separated by commas; an unknown one is left out."""
-    return ",".join(dict.fromkeys(device_model(name) for name in names if name))
+    return ",".join(dict.fromkeys(parse_device_model(name) for name in names if name))
 
 
-def gibibytes_text(size: float) -> str:
+def format_gibibytes(size: float) -> str:
     """Format bytes as GiB."""
-    return number_text(size / GIB)
+    return format_number(size / GIB)
 
 
-def job_type(kind: str) -> str:
+def shorten_job_type(kind: str) -> str:
     """Return the short name of a job type: ``PyTorch`` of ``PyTorchJob``."""
     return _TYPES.get(kind, kind.removesuffix("Job"))

@@ -9,10 +9,10 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Meta
 
 from jobmeter.dialects.base import Steps, ask
-from jobmeter.dialects.baseten.bodies import created, view_body
+from jobmeter.dialects.baseten.bodies import compute_creation, make_view_body
 from jobmeter.dialects.baseten.requests import JOB_PATH, BasetenJobRequest, answer, operation
 from jobmeter.model.job import Checkpoint, Job
-from jobmeter.model.time import iso
+from jobmeter.model.time import format_iso
 from jobmeter.query.request import JobQuestion
 
 MOST_FILES = 1_000
@@ -25,7 +25,7 @@ class ListCheckpoints(BasetenJobRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         view = yield from ask(JobQuestion(self.ref))
         bodies = [_checkpoint(one, view.job) for one in _sort_checkpoints(view.job)]
-        return answer({"training_job": view_body(view), "checkpoints": bodies})
+        return answer({"training_job": make_view_body(view), "checkpoints": bodies})
 
 
 @operation(
@@ -61,7 +61,7 @@ def _sort_checkpoints(job: Job) -> list[Checkpoint]:
 
 
 def _moment(one: Checkpoint, job: Job) -> int:
-    return created(job) if one.created is None else one.created
+    return compute_creation(job) if one.created is None else one.created
 
 
 def _checkpoint(one: Checkpoint, job: Job) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _checkpoint(one: Checkpoint, job: Job) -> dict[str, Any]:
     state = one.extra.get("sync_status")
     return {
         "checkpoint_id": one.id,
-        "created_at": iso(_moment(one, job)),
+        "created_at": format_iso(_moment(one, job)),
         "checkpoint_type": one.type,
         "base_model": one.base_model or None,
         "lora_adapter_config": adapter if isinstance(adapter, dict) else None,
@@ -86,7 +86,7 @@ def _file(one: Checkpoint, url: str, job: Job) -> dict[str, Any]:
         "relative_file_name": f"{one.id}/{_name(one, url)}",
         "node_rank": 0,
         "size_bytes": (one.size or 0) if len(one.files) == 1 else 0,
-        "last_modified": iso(_moment(one, job)),
+        "last_modified": format_iso(_moment(one, job)),
     }
 
 

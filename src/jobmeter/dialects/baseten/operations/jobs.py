@@ -9,9 +9,9 @@ from msgspec import Meta
 
 from jobmeter.dialects.base import DeleteJob, RecordJobs, Steps, StopJob, ask
 from jobmeter.dialects.base.request import Choice
-from jobmeter.dialects.baseten.bodies import view_body
+from jobmeter.dialects.baseten.bodies import make_view_body
 from jobmeter.dialects.baseten.names import NAME
-from jobmeter.dialects.baseten.operations.projects import project
+from jobmeter.dialects.baseten.operations.projects import read_project
 from jobmeter.dialects.baseten.requests import JOB_PATH, BasetenJobRequest, answer, operation, path_operation
 from jobmeter.errors import ConflictError
 from jobmeter.model.job import JobState
@@ -32,8 +32,8 @@ class GetTrainingJob(BasetenJobRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         view = yield from ask(JobQuestion(self.ref))
-        body = yield from project(view.job.project, self.context)
-        return answer({"training_project": body, "training_job": view_body(view)})
+        body = yield from read_project(view.job.project, self.context)
+        return answer({"training_project": body, "training_job": make_view_body(view)})
 
 
 @operation(f"PATCH {JOB_PATH}", "jobs:write", name="patch_training_projects_jobs")
@@ -53,7 +53,7 @@ class UpdateTrainingJob(BasetenJobRequest, frozen=True, kw_only=True):
             record = JobRecord(job_id=view.job.id, project=view.job.project, extra={NAME: changes})
             yield from ask(RecordJobs(Records(jobs=[record])))
             view = yield from ask(JobQuestion(self.ref))
-        return answer({"training_job": view_body(view)})
+        return answer({"training_job": make_view_body(view)})
 
 
 @path_operation(f"DELETE {JOB_PATH}", "jobs:delete", name="delete_training_projects_jobs")
@@ -75,7 +75,7 @@ class MarkJobStopped(BasetenJobRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         yield from ask(StopJob(self.ref))
         view = yield from ask(JobQuestion(self.ref))
-        return answer({"training_job": view_body(view)})
+        return answer({"training_job": make_view_body(view)})
 
 
 @operation(f"GET {JOB_PATH}/auth_codes", "jobs:read", name="get_training_projects_jobs_auth_codes", by_resource=True)

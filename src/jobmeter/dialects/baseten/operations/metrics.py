@@ -10,15 +10,15 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from jobmeter.dialects.base import Steps, ask
-from jobmeter.dialects.baseten.bodies import view_body
+from jobmeter.dialects.baseten.bodies import make_view_body
 from jobmeter.dialects.baseten.names import CACHE_METRICS, METRICS, NODE_METRICS
 from jobmeter.dialects.baseten.requests import JOB_PATH, BasetenJobRequest, answer, operation
 from jobmeter.model.catalog import CATALOG, MetricScope
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.order import make_natural_key
-from jobmeter.model.series import member_name
-from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange, iso
-from jobmeter.query.defaults import default_range, default_step, life
+from jobmeter.model.series import choose_member_name
+from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange, format_iso
+from jobmeter.query.defaults import choose_range, choose_step, compute_life
 from jobmeter.query.request import By, JobQuestion, Line, MetricQuery
 
 Points = list[dict[str, Any]]
@@ -54,8 +54,8 @@ class JobMetrics(BasetenJobRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         ref, step_ms = self.ref, self.step_seconds and self.step_seconds * SECOND
         view = yield from ask(JobQuestion(ref))
-        span = requested_range(view.job, self.context.now_ms, self.start_epoch_millis, self.end_epoch_millis, step_ms)
-        step_ms = step_ms or default_step(span)
+        span = find_range(view.job, self.context.now_ms, self.start_epoch_millis, self.end_epoch_millis, step_ms)
+        step_ms = step_ms or choose_step(span)
         of_nodes = yield from ask(
             MetricQuery(subject=ref, metrics=NODE_METRICS, range=span, step_ms=step_ms, by=By.DEVICE)
         )
@@ -65,31 +65,31 @@ class JobMetrics(BasetenJobRequest, frozen=True, kw_only=True):
         return answer(
             {
                 **nodes.get(_leader(view, nodes), _node({})),
-                "training_job": view_body(view),
+                "training_job": make_view_body(view),
                 "cache": cache if any(cache.values()) else None,
                 "per_node_metrics": [{"node_id": name, "metrics": metrics} for name, metrics in nodes.items()],
             }
         )
 
 
-def requested_range(job: Job, now_ms: int, start: int | None, end: int | None, step_ms: int | None) -> TimeRange:
+def find_range(job: Job, now_ms: int, start: int | None, end: int | None, step_ms: int | None) -> TimeRange:
     """Return the range of a query: by default the life of a finished job, else the last hour.
 
     There are no samples after the end of a job: a later start gives an empty range.
     """
-    if start is not None and end is None and start > life(job, now_ms).end_ms:
+    if start is not None and end is None and start > compute_life(job, now_ms).end_ms:
         return TimeRange(start, start)
-    return default_range(job, now_ms, start=start, end=end, step_ms=step_ms)
+    return choose_range(job, now_ms, start=start, end=end, step_ms=step_ms)
 
 
 def _nodes(view: JobView, lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
     """Return the metrics of each measured replica, the leader first."""
-    ranks = gpu_ranks(view, lines)
+    ranks = rank_gpus(view, lines)
     found: dict[str, dict[str, dict[int, list[Line]]]] = {}
     for line in lines:
         of_gpu = CATALOG[line.metric].scope is MetricScope.DEVICE
         rank = ranks[line.replica, line.node, line.device] if of_gpu else 0
-        found.setdefault(node_id(line), {}).setdefault(line.metric, {}).setdefault(rank, []).append(line)
+        found.setdefault(name_node(line), {}).setdefault(line.metric, {}).setdefault(rank, []).append(line)
     return {name: _node(found[name]) for name in sorted(found, key=_order(view))}
 
 
@@ -112,9 +112,9 @@ def _storage(name: str, points: Mapping[str, Points]) -> dict[str, Points]:
     return {part: points.get(METRICS[f"{name}.{part}"], []) for part in ("usage_bytes", "utilization")}
 
 
-def node_id(line: Line) -> str:
+def name_node(line: Line) -> str:
     """Return the node id of a line: the name of the job's member."""
-    return member_name(line.replica, line.node)
+    return choose_member_name(line.replica, line.node)
 
 
 def _order(view: JobView) -> Any:  # noqa: ANN401 - the key of a sort
@@ -133,7 +133,7 @@ def _leader(view: JobView, nodes: Iterable[str]) -> str:
     return min(names, key=_order(view), default="")
 
 
-def gpu_ranks(view: JobView, lines: Iterable[Line]) -> dict[tuple[str, str, str], int]:
+def rank_gpus(view: JobView, lines: Iterable[Line]) -> dict[tuple[str, str, str], int]:
     """Return the rank of each (replica, node, device).
 
     It is the rank in the allocations if all devices of the node have one, else the position on the node.
@@ -172,7 +172,7 @@ def _points(lines: Sequence[Line]) -> Points:
 
 
 # The lines of one answer share their times.
-_stamp = lru_cache(maxsize=16_384)(iso)
+_stamp = lru_cache(maxsize=16_384)(format_iso)
 
 
 def _point(time: int, value: float) -> dict[str, Any]:

@@ -8,20 +8,20 @@ from typing import Annotated, Any
 
 from jobmeter.dialects.base import Context, MissingFieldError, Steps, ask
 from jobmeter.dialects.base.request import Request
-from jobmeter.dialects.baseten.bodies import created, project_body
+from jobmeter.dialects.baseten.bodies import compute_creation, make_project_body
 from jobmeter.dialects.baseten.requests import (
     MOST_JOBS,
     PROJECT_PATH,
     PROJECTS_PATH,
     BasetenProjectRequest,
     answer,
-    job_bodies,
     operation,
+    read_job_bodies,
 )
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import JobFilter, JobSize, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.question import Question
-from jobmeter.model.time import iso
+from jobmeter.model.time import format_iso
 
 Bodies = Generator[Question[Any], Any, list[dict[str, Any]]]
 
@@ -55,7 +55,7 @@ class UpsertTrainingProject(Request, frozen=True, kw_only=True):
         if not isinstance(name, str):
             raise InvalidRequestError("training_project.name must be a text", "training_project.name")
         try:
-            body = yield from project(name, self.context)
+            body = yield from read_project(name, self.context)
         except NotFoundError as error:
             named = self.context.project or "one that has jobs"
             raise InvalidRequestError(
@@ -71,7 +71,7 @@ class GetTrainingProject(BasetenProjectRequest, frozen=True, kw_only=True):
     """The project."""
 
     def _steps(self) -> Steps:
-        return answer({"training_project": (yield from project(self.training_project_id, self.context))})
+        return answer({"training_project": (yield from read_project(self.training_project_id, self.context))})
 
 
 @operation(f"GET {PROJECT_PATH}/jobs", "jobs:read", name="get_training_projects_jobs", by_resource=True)
@@ -80,9 +80,9 @@ class ListProjectJobs(BasetenProjectRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         name = self.training_project_id
-        body = yield from project(name, self.context)
+        body = yield from read_project(name, self.context)
         page = yield from ask(JobFilter(projects=frozenset({name}), limit=MOST_JOBS))
-        return answer({"training_project": body, "training_jobs": (yield from job_bodies(page.jobs))})
+        return answer({"training_project": body, "training_jobs": (yield from read_job_bodies(page.jobs))})
 
 
 @operation(
@@ -93,11 +93,11 @@ class GetCacheSummary(BasetenProjectRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         name = self.training_project_id
-        yield from project(name, self.context)
-        return answer({"timestamp": iso(self.context.now_ms), "project_id": name, "file_summaries": []})
+        yield from read_project(name, self.context)
+        return answer({"timestamp": format_iso(self.context.now_ms), "project_id": name, "file_summaries": []})
 
 
-def project(name: str, context: Context) -> Generator[Question[Any], Any, dict[str, Any]]:
+def read_project(name: str, context: Context) -> Generator[Question[Any], Any, dict[str, Any]]:
     """Return the body of one project. Raises NotFoundError if the key sees no project of that name."""
     found = yield from ask(ProjectsQuestion(names=frozenset({name})))
     if not found and name == context.project:
@@ -112,8 +112,8 @@ def _bodies(projects: Sequence[Project]) -> Bodies:
     latest = [one.latest for one in projects if one.latest is not None]
     sizes = yield from ask(SizesQuestion(jobs=tuple((job.project, job.id) for job in latest)))
     by_project = {job.project: size for job, size in zip(latest, sizes, strict=True)}
-    return [project_body(one, by_project.get(one.name, JobSize())) for one in projects]
+    return [make_project_body(one, by_project.get(one.name, JobSize())) for one in projects]
 
 
 def _newest_first(one: Project) -> tuple[int, str]:
-    return (1 if one.latest is None else -created(one.latest)), one.name
+    return (1 if one.latest is None else -compute_creation(one.latest)), one.name

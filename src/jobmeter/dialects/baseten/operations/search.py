@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Request, Typed, list_names
-from jobmeter.dialects.baseten.bodies import created
+from jobmeter.dialects.baseten.bodies import compute_creation
 from jobmeter.dialects.baseten.names import DEFAULT_STATUS, NAME, STATUS_KEY, STATUSES
-from jobmeter.dialects.baseten.requests import MOST_JOBS, answer, job_bodies, operation
+from jobmeter.dialects.baseten.requests import MOST_JOBS, answer, operation, read_job_bodies
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.question import Question
@@ -45,11 +45,13 @@ class SearchTrainingJobs(Request, frozen=True, kw_only=True):
             descending=_descending(self.order_by),
             limit=MOST_JOBS,
         )
-        jobs = yield from _find_jobs(question, list(filters(self.statuses)) if self.statuses else [(frozenset(), ())])
-        return answer({"training_jobs": (yield from job_bodies(jobs))})
+        jobs = yield from _find_jobs(
+            question, list(iterate_filters(self.statuses)) if self.statuses else [(frozenset(), ())]
+        )
+        return answer({"training_jobs": (yield from read_job_bodies(jobs))})
 
 
-def filters(statuses: Sequence[str]) -> Iterator[Filter]:
+def iterate_filters(statuses: Sequence[str]) -> Iterator[Filter]:
     """Yield states and further conditions that together find the jobs of these statuses, each job once.
 
     An unknown status finds nothing. If every status of a state is requested, the state needs no condition. The default
@@ -77,7 +79,7 @@ def _find_jobs(question: JobFilter, filters: Sequence[Filter]) -> Generator[Ques
         page = yield from ask(replace(question, states=states, conditions=conditions))
         jobs.extend(page.jobs)
     if len(filters) > 1:
-        jobs.sort(key=lambda job: (created(job), job.id), reverse=question.descending)
+        jobs.sort(key=lambda job: (compute_creation(job), job.id), reverse=question.descending)
     return jobs[:MOST_JOBS]
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 from jobmeter.dialects.base import Answer, Steps, constant
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.mlflow.requests import answer, operation
-from jobmeter.wire.mlflow.experiments import VERSION, check_plain, experiment_body, name_experiment
-from jobmeter.wire.mlflow.names import PREFIX, VERSION_PATH, experiment_id
+from jobmeter.wire.mlflow.experiments import VERSION, check_plain, make_experiment_body, name_experiment
+from jobmeter.wire.mlflow.names import PREFIX, VERSION_PATH, make_experiment_id
 from jobmeter.wire.mlflow.values import KeyValue
 
 
@@ -31,7 +31,7 @@ class CreateExperiment(Request, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         check_plain(self.artifact_location, self.tags)
-        return constant(answer({"experiment_id": experiment_id(self.name)}))
+        return constant(answer({"experiment_id": make_experiment_id(self.name)}))
 
 
 @operation(f"GET {PREFIX}/experiments/get-by-name", "runs:read")
@@ -41,7 +41,7 @@ class GetExperimentByName(Request, frozen=True, kw_only=True):
     experiment_name: Annotated[str, "The name."]
 
     def _steps(self) -> Steps:
-        return constant(answer({"experiment": experiment_body(self.experiment_name)}))
+        return constant(answer({"experiment": make_experiment_body(self.experiment_name)}))
 
 
 @operation(f"GET {PREFIX}/experiments/get", "runs:read")
@@ -52,4 +52,4 @@ class GetExperiment(Request, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         name = name_experiment(self.experiment_id)
-        return constant(answer({"experiment": experiment_body(name)}))
+        return constant(answer({"experiment": make_experiment_body(name)}))

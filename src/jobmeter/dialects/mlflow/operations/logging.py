@@ -5,13 +5,13 @@ from typing import Annotated
 
 from jobmeter.dialects.base import Context, Steps, ask
 from jobmeter.dialects.base.request import Typed
-from jobmeter.dialects.mlflow.metrics import history, write
+from jobmeter.dialects.mlflow.metrics import read_history, write
 from jobmeter.dialects.mlflow.operations.runs import change
 from jobmeter.dialects.mlflow.requests import NUMBER, PAGE_TEXT, RunRequest, answer, operation
 from jobmeter.dialects.mlflow.runs import find
-from jobmeter.wire.mlflow.changes import logged
+from jobmeter.wire.mlflow.changes import make_batch_entries
 from jobmeter.wire.mlflow.names import MAX_PARAM, MAX_TAG, MOST_METRICS, MOST_PARAMS, MOST_TAGS, PREFIX, check_key
-from jobmeter.wire.mlflow.pages import MOST_HISTORY, check_size, page_of
+from jobmeter.wire.mlflow.pages import MOST_HISTORY, check_size, cut_page
 from jobmeter.wire.mlflow.values import KeyValue, MetricValue
 
 _KEY = "The name: 1 to 250 letters, digits, spaces and `_ - . : /`."
@@ -78,8 +78,8 @@ class GetMetricHistory(RunRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         run = yield from find(self.run_id, self.context)
         most = check_size(MOST_HISTORY if self.max_results is None else self.max_results, MOST_HISTORY)
-        points = yield from history(run, check_key(self.metric_key, "metric_key"))
-        page, more = page_of(points, self.page_token, most)
+        points = yield from read_history(run, check_key(self.metric_key, "metric_key"))
+        page, more = cut_page(points, self.page_token, most)
         return answer({"metrics": [point.body for point in page], **more})
 
 
@@ -91,7 +91,7 @@ def _log(
     tags: Sequence[KeyValue] = (),
 ) -> Steps:
     run = yield from find(run_id, context)
-    values = logged(run, metrics, params, tags)
+    values = make_batch_entries(run, metrics, params, tags)
     # Metrics come last: a refused parameter refuses the batch.
     if values:
         yield from ask(change(run, values))

@@ -17,7 +17,15 @@ from jobmeter.model.question import Question
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.series import check_job_id
 from jobmeter.query.request import HeadQuestion, JobRef
-from jobmeter.wire.mlflow.changes import NewRun, deleted, entries, experiment_of, make_run, make_update, texts
+from jobmeter.wire.mlflow.changes import (
+    NewRun,
+    check_tags,
+    find_experiment,
+    make_entries,
+    make_run,
+    make_update,
+    mark_deleted,
+)
 from jobmeter.wire.mlflow.names import (
     DEFAULT_ID,
     JOB,
@@ -26,10 +34,10 @@ from jobmeter.wire.mlflow.names import (
     PREFIX,
     STATES,
     check_joinable,
-    place_of,
+    parse_run,
     run_id,
 )
-from jobmeter.wire.mlflow.runs import Run, body, info, runs_of
+from jobmeter.wire.mlflow.runs import Run, iterate_runs, make_body, make_info
 from jobmeter.wire.mlflow.values import KeyValue
 
 MOST_JOINED = 50
@@ -57,10 +65,10 @@ class CreateRun(Request, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         given = convert(self, NewRun, from_attributes=True)
-        experiment_of(given)
+        find_experiment(given)
         unique = blake2b(f"{self.context.request_id} {self.context.now_ms}".encode(), digest_size=16).hexdigest()
         if self.context.job is None:
-            job, project = yield from _find_joinable_job(texts(self.tags).get(JOB, ""), self.context)
+            job, project = yield from _find_joinable_job(check_tags(self.tags).get(JOB, ""), self.context)
         else:
             # The token opens no other job, so the run cannot be a job itself.
             check_joinable(self.context.job)
@@ -74,7 +82,7 @@ class CreateRun(Request, frozen=True, kw_only=True):
             local=self.context.job is not None,
         )
         fields: dict[str, Any] = {}
-        if not place_of(made.id).joined:
+        if not parse_run(made.id).joined:
             fields = {
                 "name": made.name[:1024],
                 "type": _KIND,
@@ -82,10 +90,10 @@ class CreateRun(Request, frozen=True, kw_only=True):
                 "state": JobState.RUNNING,
                 "created": made.start,
                 "start": made.start,
-                "labels": {"experiment": experiment_of(given)[1]},
+                "labels": {"experiment": find_experiment(given)[1]},
             }
-        yield from ask(change(made, entries(made), **fields))
-        return answer({"run": body(made, ())})
+        yield from ask(change(made, make_entries(made), **fields))
+        return answer({"run": make_body(made, ())})
 
 
 @operation(f"GET {PREFIX}/runs/get", "runs:read")
@@ -95,7 +103,7 @@ class GetRun(RunRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         run = yield from find(self.run_id, self.context)
         values = (yield from read_newest((run,))).get(run.id, {})
-        return answer({"run": body(run, [values[key].body for key in sorted(values)])})
+        return answer({"run": make_body(run, [values[key].body for key in sorted(values)])})
 
 
 @operation(f"POST {PREFIX}/runs/update", "runs:write")
@@ -113,9 +121,9 @@ class UpdateRun(RunRequest, frozen=True, kw_only=True):
         if self.status:
             fields |= _life(self, run)
         if values:
-            yield from ask(change(run, values, **({} if place_of(run.id).joined else fields)))
+            yield from ask(change(run, values, **({} if parse_run(run.id).joined else fields)))
             run = yield from find(run.id, self.context)
-        return answer({"run_info": info(run)})
+        return answer({"run_info": make_info(run)})
 
 
 @operation(f"POST {PREFIX}/runs/delete", "runs:write")
@@ -124,7 +132,7 @@ class DeleteRun(RunRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         run = yield from find(self.run_id, self.context)
-        if values := deleted(run):
+        if values := mark_deleted(run):
             yield from ask(change(run, values))
         return answer({})
 
@@ -148,7 +156,7 @@ def _find_joinable_job(job: str, context: Context) -> Generator[Question[Any], A
         return "", context.project
     except NotFoundError:
         return job, context.project
-    if sum(1 for _ in runs_of(head)) < MOST_JOINED:
+    if sum(1 for _ in iterate_runs(head)) < MOST_JOINED:
         return job, head.project
     return "", context.project
 

@@ -10,10 +10,10 @@ from jobmeter.dialects.mlflow.requests import NUMBER, PAGE_TEXT, answer, operati
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.question import Question
-from jobmeter.wire.mlflow.filters import METRIC, meets_all, metric_keys, parse, parse_order, parse_view, sort
+from jobmeter.wire.mlflow.filters import METRIC, list_metric_keys, meets_all, parse, parse_order, parse_view, sort
 from jobmeter.wire.mlflow.names import NAME, PREFIX
-from jobmeter.wire.mlflow.pages import MOST_EXPERIMENTS, MOST_PAGE, MOST_RESULTS, MOST_RUNS, check_size, page_of
-from jobmeter.wire.mlflow.runs import Run, body, runs_of
+from jobmeter.wire.mlflow.pages import MOST_EXPERIMENTS, MOST_PAGE, MOST_RESULTS, MOST_RUNS, check_size, cut_page
+from jobmeter.wire.mlflow.runs import Run, iterate_runs, make_body
 from jobmeter.wire.mlflow.values import LoggedPoint
 
 _JOBS = 1_000
@@ -41,7 +41,7 @@ class SearchRuns(Request, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         clauses, orders, shown = parse(self.filter), parse_order(self.order_by), parse_view(self.run_view_type)
         most = min(check_size(self.max_results, MOST_RESULTS), MOST_PAGE)
-        page_of((), self.page_token, most)
+        cut_page((), self.page_token, most)
         plain = [clause for clause in clauses if clause.column.kind != METRIC]
         runs = [
             run
@@ -49,12 +49,12 @@ class SearchRuns(Request, frozen=True, kw_only=True):
             if run.deleted in shown and meets_all(plain, run, {})
         ]
         columns = [*(clause.column for clause in clauses), *(order.column for order in orders)]
-        keys = metric_keys(columns)
+        keys = list_metric_keys(columns)
         metrics = (yield from _metrics(runs, keys)) if keys else {}
         found = sort((run for run in runs if meets_all(clauses, run, metrics.get(run.id, {}))), orders, metrics)
-        page, more = page_of(found, self.page_token, most)
+        page, more = cut_page(found, self.page_token, most)
         values = yield from _metrics(page, None)
-        bodies = [body(run, [point.body for _, point in sorted(values.get(run.id, {}).items())]) for run in page]
+        bodies = [make_body(run, [point.body for _, point in sorted(values.get(run.id, {}).items())]) for run in page]
         return answer({"runs": bodies, **more})
 
 
@@ -76,7 +76,7 @@ def _runs(experiments: Sequence[str], context: Context) -> Generator[Question[An
                 )
             )
             offset, total = offset + _JOBS, page.total
-            found |= {run.id: run for job in page.jobs for run in runs_of(job) if run.experiment == experiment}
+            found |= {run.id: run for job in page.jobs for run in iterate_runs(job) if run.experiment == experiment}
             if len(found) > MOST_RUNS:
                 raise LimitExceededError(
                     f"A search may read {MOST_RUNS} runs: name fewer experiments.", "experiment_ids"

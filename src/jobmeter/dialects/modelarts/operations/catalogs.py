@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.dialects.modelarts.answers import answer
-from jobmeter.dialects.modelarts.flavors import TYPES, flavor_info, flavor_type
-from jobmeter.dialects.modelarts.job_body import extra_of
+from jobmeter.dialects.modelarts.flavors import TYPES, choose_flavor_type, make_flavor_info
+from jobmeter.dialects.modelarts.job_body import get_extra
 from jobmeter.dialects.modelarts.requests import ModelArtsProjectRequest, operation
 from jobmeter.model.instance_types import MOST_JOBS, collect_named_types, type_id
 from jobmeter.model.job import InstanceType, JobFilter
@@ -27,7 +27,9 @@ class ShowTrainingJobFlavors(ModelArtsProjectRequest, frozen=True, kw_only=True)
     def _steps(self) -> Steps:
         page = yield from ask(JobFilter(projects=frozenset({self.project}), limit=MOST_JOBS))
         flavors = [
-            _flavor(kind) for kind, _ in collect_named_types(page.jobs) if self.flavor_type in {"", flavor_type(kind)}
+            _flavor(kind)
+            for kind, _ in collect_named_types(page.jobs)
+            if self.flavor_type in {"", choose_flavor_type(kind)}
         ]
         return answer({"total_count": len(flavors), "flavors": flavors}, self.context)
 
@@ -43,7 +45,7 @@ class ShowTrainingJobEngines(ModelArtsProjectRequest, frozen=True, kw_only=True)
         page = yield from ask(JobFilter(projects=frozenset({self.project}), limit=MOST_JOBS))
         engines: dict[str, dict[str, Any]] = {}
         for job in reversed(page.jobs):
-            algorithm = extra_of(job).get("algorithm")
+            algorithm = get_extra(job).get("algorithm")
             engine = algorithm.get("engine") if isinstance(algorithm, dict) else None
             if isinstance(engine, dict) and engine:
                 names = (str(engine.get(key, "")) for key in ("engine_id", "engine_name", "engine_version"))
@@ -56,6 +58,6 @@ def _flavor(kind: InstanceType) -> dict[str, Any]:
     return {
         "flavor_id": type_id(kind),
         "flavor_name": kind.name or kind.id,
-        "flavor_type": flavor_type(kind),
-        "flavor_info": flavor_info(kind),
+        "flavor_type": choose_flavor_type(kind),
+        "flavor_info": make_flavor_info(kind),
     }

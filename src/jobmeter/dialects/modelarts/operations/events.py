@@ -10,7 +10,7 @@ from msgspec import Meta, field
 
 from jobmeter.dialects.base import RecordJobs, Steps, ask
 from jobmeter.dialects.base.request import HEADER, Choice, Time
-from jobmeter.dialects.modelarts.answers import answer, iso_with_offset
+from jobmeter.dialects.modelarts.answers import answer, format_time
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, RefusedError
 from jobmeter.dialects.modelarts.requests import JOB_PATH, MAX_INTEGER, ModelArtsJobRequest, TaskRequest, operation
 from jobmeter.errors import InvalidRequestError
@@ -112,7 +112,7 @@ def _event(event: Event) -> dict[str, Any]:
     where = f"[{event.replica or event.node}] " if event.replica or event.node else ""
     what = ": ".join(text for text in (event.reason, event.message) if text)
     return {
-        "time": iso_with_offset(event.time),
+        "time": format_time(event.time),
         "level": next(name for name, levels in _LEVELS.items() if event.level in levels),
         "message": where + what,
         "source": next(name for name, sources in _SOURCES.items() if event.source in sources),

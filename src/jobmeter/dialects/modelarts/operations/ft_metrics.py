@@ -10,9 +10,9 @@ from typing import Any
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.modelarts.answers import answer, answer_no_data
 from jobmeter.dialects.modelarts.requests import JOB_PATH, ModelArtsJobRequest, operation
-from jobmeter.model.series import job_key
-from jobmeter.model.time import iso
-from jobmeter.query.defaults import default_step, life
+from jobmeter.model.series import compute_job_key
+from jobmeter.model.time import format_iso
+from jobmeter.query.defaults import choose_step, compute_life
 from jobmeter.query.request import By, JobQuestion, Line, MetricQuery, Statistic
 from jobmeter.query.series import SeriesQuestion
 
@@ -38,17 +38,17 @@ class ShowFtMetrics(ModelArtsJobRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         ref, now_ms = self.ref, self.context.now_ms
         view = yield from ask(JobQuestion(ref))
-        found = yield from ask(SeriesQuestion(jobs=(job_key(view.job.project, view.job.id),)))
+        found = yield from ask(SeriesQuestion(jobs=(compute_job_key(view.job.project, view.job.id),)))
         names = sorted({series.metric for series in found.series if series.metric.startswith(PREFIX)})
         if not names:
             return answer_no_data(self.context)
-        span = life(view.job, now_ms)
+        span = compute_life(view.job, now_ms)
         result = yield from ask(
             MetricQuery(
                 subject=ref,
                 metrics=tuple(names[:MAX_METRICS]),
                 range=span,
-                step_ms=default_step(span, MAX_POINTS),
+                step_ms=choose_step(span, MAX_POINTS),
                 by=By.JOB,
                 statistic=Statistic.LAST,
             )
@@ -72,7 +72,7 @@ def _body(lines: Mapping[str, Line], now_ms: int) -> dict[str, Any]:
     if progress:
         body["train_process"] = last[progress]
     metrics = [_metric(name, points, bool(steps)) for name, points in curves.items()]
-    body["data"] = {"format_version": "1.0", "timestamp": iso(now_ms // 1000 * 1000), "metrics": metrics}
+    body["data"] = {"format_version": "1.0", "timestamp": format_iso(now_ms // 1000 * 1000), "metrics": metrics}
     return body
 
 

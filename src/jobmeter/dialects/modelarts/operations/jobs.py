@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from jobmeter.dialects.base import DeleteJob, RecordJobs, Steps, StopJob, ask
 from jobmeter.dialects.modelarts.answers import answer
-from jobmeter.dialects.modelarts.job_body import attempts_of, job_body, task_body
+from jobmeter.dialects.modelarts.job_body import list_attempts, make_job_body, make_task_body
 from jobmeter.dialects.modelarts.names import NAME
 from jobmeter.dialects.modelarts.requests import JOB_PATH, MAX_INTEGER, ModelArtsJobRequest, operation
 from jobmeter.errors import InvalidRequestError
@@ -27,7 +27,7 @@ class ShowTrainingJobDetails(ModelArtsJobRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         view = yield from ask(JobQuestion(self.ref))
-        return answer(job_body(view, self.context.now_ms), self.context)
+        return answer(make_job_body(view, self.context.now_ms), self.context)
 
 
 @operation(f"GET {JOB_PATH}/tasks", "jobs:read", by_resource=True)
@@ -44,7 +44,7 @@ class ListTrainingJobTasks(ModelArtsJobRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         only = None if self.schedule_count is None else self.schedule_count - 1
         view = yield from ask(JobQuestion(self.ref))
-        return answer([task_body(one) for one in attempts_of(view) if only in {None, one.attempt}], self.context)
+        return answer([make_task_body(one) for one in list_attempts(view) if only in {None, one.attempt}], self.context)
 
 
 @operation(f"POST {JOB_PATH}/actions", "jobs:write")
@@ -62,7 +62,7 @@ class StopTrainingJob(ModelArtsJobRequest, frozen=True, kw_only=True):
             raise InvalidRequestError(f"{self.action_type[:64]!r} is not supported; only terminate is", "action_type")
         yield from ask(StopJob(ref))
         view = yield from ask(JobQuestion(ref))
-        return answer(job_body(view, self.context.now_ms), self.context, 202)
+        return answer(make_job_body(view, self.context.now_ms), self.context, 202)
 
 
 @operation(f"PUT {JOB_PATH}", "jobs:write")
@@ -79,7 +79,7 @@ class ChangeTrainingJobDescription(ModelArtsJobRequest, frozen=True, kw_only=Tru
             record = JobRecord(job_id=view.job.id, project=view.job.project, extra=extra)
             yield from ask(RecordJobs(Records(jobs=[record])))
             view = yield from ask(JobQuestion(ref))
-        return answer(job_body(view, self.context.now_ms), self.context)
+        return answer(make_job_body(view, self.context.now_ms), self.context)
 
 
 @operation(f"DELETE {JOB_PATH}", "jobs:delete")

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from jobmeter.access.forwarded import public_address
+from jobmeter.access.forwarded import find_public_address
 from jobmeter.dialects.base import Answer, Context, Steps, ask
 from jobmeter.dialects.modelarts.answers import answer, answer_no_data
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, NO_LOG, RefusedError
@@ -76,7 +76,7 @@ class ShowObsUrlOfTrainingJobLogs(TaskRequest, frozen=True, kw_only=True):
         view, _ = yield from _job_and_question(self)
         query = {"project": view.job.project, "replica": self.task_id, "format": "text"}
         path = f"/api/jobmeter/v1/jobs/{quote(view.job.id, safe='')}/logs?{urlencode(query)}"
-        return answer({"obs_url": public_address(self.call, self.context.public).url + path}, self.context)
+        return answer({"obs_url": find_public_address(self.call, self.context.public).url + path}, self.context)
 
 
 @operation(f"GET {JOB_PATH}/logs/{{task_id}}", "jobs:read", by_resource=True)

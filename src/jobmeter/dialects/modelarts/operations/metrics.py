@@ -9,13 +9,13 @@ from typing import Any
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.modelarts.answers import answer, answer_no_data
 from jobmeter.dialects.modelarts.errors import INVALID_PARAMETER, RefusedError
-from jobmeter.dialects.modelarts.names import METRICS, percent
+from jobmeter.dialects.modelarts.names import METRICS, convert_percent
 from jobmeter.dialects.modelarts.requests import JOB_PATH, TaskRequest, operation
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, TimeRange, floor_to
-from jobmeter.query.defaults import job_end, job_start
+from jobmeter.query.defaults import find_end, find_start
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery, MetricResult
 
 NOT_MEASURED = -1
@@ -52,7 +52,7 @@ class ShowTrainingJobMetrics(TaskRequest, frozen=True, kw_only=True):
         for line in lines:
             series = values[names[line.metric]]
             for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True):
-                series[(time - span.start_ms) // MINUTE] = percent(value)
+                series[(time - span.start_ms) // MINUTE] = convert_percent(value)
         body = {"metrics": [{"metric": name, "value": series} for name, series in values.items()]}
         return answer(body, self.context)
 
@@ -85,10 +85,10 @@ def _life(job: Job, now_ms: int) -> TimeRange | None:
 
     At most its last ``LONGEST_MS``. None before it started.
     """
-    start = job_start(job)
+    start = find_start(job)
     if start is None or (job.state is JobState.QUEUED and job.start is None and job.first_sample is None):
         return None
-    end = job_end(job)
+    end = find_end(job)
     until = now_ms + 1 if end is None else floor_to(end, MINUTE) + MINUTE
     first = max(floor_to(start, MINUTE), floor_to(until, MINUTE) - LONGEST_MS)
     return TimeRange(first, min(max(until, first), MAX_TIME_MS)) if first < until else None
@@ -96,5 +96,5 @@ def _life(job: Job, now_ms: int) -> TimeRange | None:
 
 def _may_lack_last_minute(job: Job) -> bool:
     """Return True if the last minute may have no samples: the current one, or one that the job's end only touches."""
-    end = job_end(job)
+    end = find_end(job)
     return end is None or end % MINUTE == 0

@@ -15,7 +15,7 @@ from jobmeter.dialects.base.request import Choice, Typed, list_names
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, UNSUPPORTED_SORT, RefusedError
 from jobmeter.dialects.modelarts.filters import KEYS, ModelArtsFilter, SearchFilter, filter_by
-from jobmeter.dialects.modelarts.job_body import DEFAULT_WORKSPACE, job_body
+from jobmeter.dialects.modelarts.job_body import DEFAULT_WORKSPACE, make_job_body
 from jobmeter.dialects.modelarts.names import NAME
 from jobmeter.dialects.modelarts.requests import MAX_INTEGER, ModelArtsProjectRequest, operation
 from jobmeter.errors import NotFoundError
@@ -104,7 +104,7 @@ class ListModelArtsJobs(ModelArtsProjectRequest, frozen=True, kw_only=True):
         items = []
         for job in page.jobs:
             view = yield from _view(job)
-            items.append(job_body(view, self.context.now_ms, self._hosts()))
+            items.append(make_job_body(view, self.context.now_ms, self._hosts()))
         envelope = {
             "total": everything.total,
             "count": page.total,

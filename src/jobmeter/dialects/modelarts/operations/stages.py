@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from jobmeter.dialects.base import Steps, ask
-from jobmeter.dialects.modelarts.answers import answer, iso_with_offset
+from jobmeter.dialects.modelarts.answers import answer, format_time
 from jobmeter.dialects.modelarts.job_body import find_start
 from jobmeter.dialects.modelarts.requests import JOB_PATH, ModelArtsJobRequest, operation
 from jobmeter.model.event import Event, EventFilter, EventSource
 from jobmeter.model.job import Job, JobState
-from jobmeter.query.defaults import job_end
+from jobmeter.query.defaults import find_end
 from jobmeter.query.request import JobQuestion
 
 MAX_CHANGES = 1000
@@ -64,7 +64,7 @@ def _changes(job: Job, events: Sequence[Event]) -> list[tuple[int, JobState]]:
     """Return the changes of the job's state with their times, from its record if events are missing."""
     states = {state.value: state for state in JobState}
     changes = [(event.time, states[event.reason]) for event in events if not event.replica and event.reason in states]
-    start, end = find_start(job), job_end(job)
+    start, end = find_start(job), find_end(job)
     present = {state for _, state in changes}
     recorded = [(job.created, JobState.QUEUED), (start, JobState.RUNNING), (end, job.state)]
     changes += [(time, state) for time, state in recorded if time is not None and state not in present]
@@ -89,14 +89,14 @@ def _runs(changes: Sequence[tuple[int, JobState]]) -> list[_Run]:
 
 
 def _stage(job: str, stage: _Stage) -> dict[str, Any]:
-    end = {} if stage.end_ms is None else {"end_time": iso_with_offset(stage.end_ms)}
+    end = {} if stage.end_ms is None else {"end_time": format_time(stage.end_ms)}
     result = f": {stage.result}." if stage.result else ""
     return {
         "job_id": job,
         "name": stage.name,
         "en_message": _ENGLISH[stage.name] + result,
         "zh_message": _CHINESE[stage.name],
-        "start_time": iso_with_offset(stage.start_ms),
+        "start_time": format_time(stage.start_ms),
         **end,
         "stage_order": _ORDER[stage.name],
         "sub_stages": [],

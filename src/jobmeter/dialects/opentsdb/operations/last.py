@@ -12,16 +12,16 @@ from msgspec import Meta
 from jobmeter.dialects.base import Context, MissingFieldError, Steps, ask
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
-from jobmeter.dialects.opentsdb.numbers import text_of
+from jobmeter.dialects.opentsdb.numbers import format_number
 from jobmeter.dialects.opentsdb.request import MOST_QUERIES
 from jobmeter.dialects.opentsdb.requests import PRESENT, Count, PostRequest, operation, parse_whole_number
 from jobmeter.dialects.opentsdb.series import find_by_metric, find_by_tsuids
-from jobmeter.dialects.opentsdb.tsuid import tsuid
+from jobmeter.dialects.opentsdb.tsuid import make_tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR, floor_to
 from jobmeter.query.series import LastQuestion
-from jobmeter.query.tsdb.body import Flag, truth
+from jobmeter.query.tsdb.body import Flag, parse_truth
 from jobmeter.query.tsdb.filters import Filter, choose, make_filter
 from jobmeter.query.tsdb.tags import Tagged, TagView, tag_series
 
@@ -80,7 +80,7 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
     def _parse_body(self) -> LastQuery:
         body = self.decode_content(LastBody)
         hours = parse_whole_number(body.backScan, "backScan", 0, 1_000_000)
-        return body.queries or (), truth(body.resolve) or truth(body.resolveNames), hours
+        return body.queries or (), parse_truth(body.resolve) or parse_truth(body.resolveNames), hours
 
     def _parse_string(self) -> LastQuery:
         queries: list[LastSubQuery] = []
@@ -112,7 +112,7 @@ def _filter(tag: str, value: str) -> Filter:
 
 
 def _result(one: Tagged, time: int, value: float, *, resolve: bool) -> dict[str, Any]:
-    point = {"timestamp": time, "value": text_of(value)}
+    point = {"timestamp": time, "value": format_number(value)}
     if not resolve:
-        return {**point, "tsuid": tsuid(one.series)}
-    return {"metric": one.metric, **point, "tags": one.tags, "tsuid": tsuid(one.series)}
+        return {**point, "tsuid": make_tsuid(one.series)}
+    return {"metric": one.metric, **point, "tags": one.tags, "tsuid": make_tsuid(one.series)}

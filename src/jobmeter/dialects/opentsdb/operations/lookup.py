@@ -14,7 +14,7 @@ from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
 from jobmeter.dialects.opentsdb.requests import Count, PostRequest, operation, parse_whole_number
 from jobmeter.dialects.opentsdb.series import find_by_metric
-from jobmeter.dialects.opentsdb.tsuid import tsuid
+from jobmeter.dialects.opentsdb.tsuid import make_tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.query.series import SeriesQuestion
 from jobmeter.query.tsdb.tags import Tagged, TagView, tag_series
@@ -75,7 +75,8 @@ class LookupRequest(PostRequest, frozen=True, kw_only=True):
                 "limit": limit,
                 "time": found.milliseconds,
                 "results": [
-                    {"tags": one.tags, "metric": one.metric, "tsuid": tsuid(one.series)} for one in matching[:limit]
+                    {"tags": one.tags, "metric": one.metric, "tsuid": make_tsuid(one.series)}
+                    for one in matching[:limit]
                 ],
                 "startIndex": 0,
                 "totalResults": len(matching),

@@ -11,7 +11,7 @@ import numpy as np
 
 from jobmeter.dialects.base import Answer, Context, Steps, ask
 from jobmeter.dialects.opentsdb.errors import JSON
-from jobmeter.dialects.opentsdb.numbers import json_of
+from jobmeter.dialects.opentsdb.numbers import encode_number
 from jobmeter.dialects.opentsdb.request import (
     OpenTsdbQuery,
     OpenTsdbQueryRequest,
@@ -22,14 +22,21 @@ from jobmeter.dialects.opentsdb.request import (
 )
 from jobmeter.dialects.opentsdb.requests import operation
 from jobmeter.dialects.opentsdb.series import find_by_metric, find_by_tsuids
-from jobmeter.dialects.opentsdb.tsuid import tsuid
+from jobmeter.dialects.opentsdb.tsuid import make_tsuid
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.question import Question
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.series import BucketsQuestion, SamplesQuestion
 from jobmeter.query.tsdb.columns import SeriesColumns
-from jobmeter.query.tsdb.compute import SeriesGroups, group_tagged, margin, points, prepare, select_tagged
+from jobmeter.query.tsdb.compute import (
+    SeriesGroups,
+    compute_margin,
+    compute_points,
+    group_tagged,
+    prepare,
+    select_tagged,
+)
 from jobmeter.query.tsdb.downsample import Fill, reduce_steps
 from jobmeter.query.tsdb.tags import Tagged, TagView, tag_series
 from jobmeter.wire.opentsdb.names import PROJECT
@@ -79,7 +86,7 @@ def _results(
     # Only series in the answer count for the tags of their group.
     present = iter(np.isin(np.arange(len(order)), columns.index).tolist())
     members = [[each for each in group if next(present)] for group in members]
-    found = points(columns, one, groups, whole.range)
+    found = compute_points(columns, one, groups, whole.range)
     return [_result(members[at], one, whole, *found[at], cost) for at in range(len(members)) if at in found]
 
 
@@ -100,7 +107,7 @@ def _read(
     order: tuple[Any, ...], one: SubQuery, groups: SeriesGroups, span: TimeRange, cost: Cost
 ) -> Generator[Question[Any], Any, tuple[SeriesColumns, bool]]:
     """Return the samples of the series, or points by step if these suffice."""
-    spec, beyond = one.downsample, margin(one, groups)
+    spec, beyond = one.downsample, compute_margin(one, groups)
     start, end = span.start_ms - beyond, span.end_ms + beyond
     if spec is not None:
         start, end = spec.reach(span.start_ms, span.end_ms - 1, beyond)
@@ -126,7 +133,7 @@ def _result(
     if whole.show_query:
         head["query"] = describe_query(one)
     if whole.show_tsuids:
-        head["tsuids"] = sorted(tsuid(each.series) for each in members)
+        head["tsuids"] = sorted(make_tsuid(each.series) for each in members)
     cost.points += len(time)
     null = one.downsample is not None and one.downsample.fill is Fill.NULL
     return msgspec.json.encode(head)[:-1] + b',"dps":' + _dps(time, value, whole, null=null) + b"}"
@@ -138,7 +145,7 @@ def _dps(time: Int64s, value: Float64s, whole: OpenTsdbQuery, *, null: bool) -> 
         time = time // SECOND
         last = np.r_[time[1:] != time[:-1], True]
         time, value = time[last], value[last]
-    texts = [json_of(one, null=null) for one in value.tolist()]
+    texts = [encode_number(one, null=null) for one in value.tolist()]
     form = "[%d,%s]" if whole.arrays else '"%d":%s'
     joined = ",".join(form % pair for pair in zip(time.tolist(), texts, strict=True))
     return (f"[{joined}]" if whole.arrays else f"{{{joined}}}").encode()

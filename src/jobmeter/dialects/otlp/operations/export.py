@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from jobmeter.dialects.base import Answer, Steps, WriteSamples, ask
-from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, MessageRequest, encoding_of_body, operation, protobuf_bytes
+from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, MessageRequest, choose_body_encoding, make_estimate, operation
 from jobmeter.errors import LimitExceededError
 from jobmeter.ingest.exporters.label_resolver import LabelResolver
 from jobmeter.ingest.join import join
@@ -15,14 +15,14 @@ from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.batch import Int64s, SampleBatch
 from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.wire.otlp import json, protobuf
-from jobmeter.wire.otlp.answers import response
+from jobmeter.wire.otlp.answers import encode_response
 from jobmeter.wire.otlp.written import WrittenTelemetry
 
 _DECODERS = {PROTOBUF: protobuf.decode, JSON: json.decode}
 _HINTS = {"delta": "delta (only cumulative sums and histograms are kept)"}
 
 
-@operation("POST /v1/metrics", "ingest:write", read_bytes=protobuf_bytes(16))
+@operation("POST /v1/metrics", "ingest:write", read_bytes=make_estimate(16))
 class ExportMetrics(MessageRequest, frozen=True, kw_only=True):
     """Stores data points and answers 200 with an `ExportMetricsServiceResponse` in the same encoding.
 
@@ -35,7 +35,7 @@ class ExportMetrics(MessageRequest, frozen=True, kw_only=True):
     body: Annotated[bytes, "An `ExportMetricsServiceRequest`."]
 
     def _steps(self) -> Steps:
-        media = encoding_of_body(self.call)
+        media = choose_body_encoding(self.call)
         senders = self.context.senders or SenderCache()
         written = _DECODERS[media](self.call.body, senders.otlp_shapes)
         most = self.context.limits.request_series
@@ -47,7 +47,9 @@ class ExportMetrics(MessageRequest, frozen=True, kw_only=True):
         if len(batch) or rejected:
             receipt = yield from ask(WriteSamples(batch=batch, rejected=tuple(sorted(rejected.items()))))
         refused.update(_count_dropped(receipt, batch.time, heads))
-        return Answer(200, response(refused.total(), _explanation(refused, parts), json=media == JSON), (), media)
+        return Answer(
+            200, encode_response(refused.total(), _explanation(refused, parts), json=media == JSON), (), media
+        )
 
 
 def _resolve(

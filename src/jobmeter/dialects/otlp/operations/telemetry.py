@@ -4,13 +4,13 @@ from collections import Counter
 from typing import Annotated
 
 from jobmeter.dialects.base import Answer, Steps, WriteLines, WriteSpans, ask
-from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, MessageRequest, encoding_of_body, operation, protobuf_bytes
+from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, MessageRequest, choose_body_encoding, make_estimate, operation
 from jobmeter.ingest.otel.telemetry import resolve_lines, resolve_spans
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.wire.otlp import records, spans, telemetry_json
-from jobmeter.wire.otlp.answers import response
+from jobmeter.wire.otlp.answers import encode_response
 
 MOST_SPANS = 100_000
 """Most spans in one request."""
@@ -24,8 +24,8 @@ _HINTS = {
 }
 
 
-@operation("POST /v1/traces", "traces:write", name="ExportTraces", read_bytes=protobuf_bytes(24))
-@operation("POST /api/otlp/traces", "traces:write", name="ExportXtraces", read_bytes=protobuf_bytes(24))
+@operation("POST /v1/traces", "traces:write", name="ExportTraces", read_bytes=make_estimate(24))
+@operation("POST /api/otlp/traces", "traces:write", name="ExportXtraces", read_bytes=make_estimate(24))
 class TraceMessage(MessageRequest, frozen=True, kw_only=True):
     """Stores spans and answers 200 with an `ExportTraceServiceResponse` in the same encoding, when they are durable.
 
@@ -38,7 +38,7 @@ class TraceMessage(MessageRequest, frozen=True, kw_only=True):
     body: Annotated[bytes, "An `ExportTraceServiceRequest`."]
 
     def _steps(self) -> Steps:
-        media = encoding_of_body(self.call)
+        media = choose_body_encoding(self.call)
         sent = _SPANS[media](self.call.body, MOST_SPANS)
         found, refused = resolve_spans(sent, self.context.project or DEFAULT_PROJECT)
         receipt = Receipt()
@@ -48,7 +48,7 @@ class TraceMessage(MessageRequest, frozen=True, kw_only=True):
         return _answer(refused, "spans", "rejectedSpans", media)
 
 
-@operation("POST /v1/logs", "traces:write", read_bytes=protobuf_bytes(24))
+@operation("POST /v1/logs", "traces:write", read_bytes=make_estimate(24))
 class ExportLogs(MessageRequest, frozen=True, kw_only=True):
     """Stores log records as log lines of their job; the answer has the form of ExportTraces.
 
@@ -59,7 +59,7 @@ class ExportLogs(MessageRequest, frozen=True, kw_only=True):
     body: Annotated[bytes, "An `ExportLogsServiceRequest`."]
 
     def _steps(self) -> Steps:
-        media, context = encoding_of_body(self.call), self.context
+        media, context = choose_body_encoding(self.call), self.context
         sent = _RECORDS[media](self.call.body, context.limits.request_lines)
         found, refused = resolve_lines(sent, context.project or DEFAULT_PROJECT, context.now_ms * NS_PER_MS)
         receipt = Receipt()
@@ -72,4 +72,4 @@ class ExportLogs(MessageRequest, frozen=True, kw_only=True):
 def _answer(refused: Counter[str], what: str, field: str, media: str) -> Answer:
     reasons = ", ".join(f"{count} for {_HINTS.get(reason, reason)}" for reason, count in sorted(refused.items()))
     message = f"{refused.total()} {what} were refused: {reasons}" if refused else ""
-    return Answer(200, response(refused.total(), message, json=media == JSON, field=field), (), media)
+    return Answer(200, encode_response(refused.total(), message, json=media == JSON, field=field), (), media)

@@ -11,13 +11,13 @@ from jobmeter.dialects.base import Steps, ask, constant
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus import answers
 from jobmeter.dialects.prometheus.facts import FACTS
-from jobmeter.dialects.prometheus.names import JOB, PROJECT, labels_of, metric_of, names_of
+from jobmeter.dialects.prometheus.names import JOB, PROJECT, find_metric, list_labels, list_names
 from jobmeter.dialects.prometheus.requests import API, TIME, Alternatives, QueryRequest, Selectors, operation
 from jobmeter.dialects.prometheus.select import MOST_NAMES, Row, find
 from jobmeter.model.catalog import METRICS, Kind
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart
-from jobmeter.promql.labels import value_of
+from jobmeter.promql.labels import get_value
 from jobmeter.promql.nodes import NAME, Matcher, VectorMatch
 from jobmeter.query.series import NamesQuestion
 
@@ -58,8 +58,8 @@ class SeriesRequest(NamesRequest, frozen=True, kw_only=True):
         found = yield from self.find(self.match)
         rows = [dict(one.labels) for one in found]
         if self.limit and len(rows) > self.limit:
-            return answers.success(rows[: self.limit], warnings=[answers.TRUNCATED])
-        return answers.success(rows)
+            return answers.make_success(rows[: self.limit], warnings=[answers.TRUNCATED])
+        return answers.make_success(rows)
 
 
 @operation(f"GET, POST {API}/labels", "metrics:read", name="labels")
@@ -69,13 +69,13 @@ class LabelsRequest(NamesRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         if self.match:
             found = yield from self.find(self.match)
-            return answers.names((name for one in found for name, _ in one.labels), self.limit)
+            return answers.make_names((name for one in found for name, _ in one.labels), self.limit)
         names = {NAME}
         for name, part in _PARTS.items():
             some = yield from ask(NamesQuestion(part=part, limit=1, special=True))
             names |= {name} if some else set()
         stored = yield from ask(NamesQuestion(part=NamePart.LABEL, limit=MOST_NAMES, special=True))
-        return answers.names(names.union(*map(labels_of, stored)), self.limit)
+        return answers.make_names(names.union(*map(list_labels, stored)), self.limit)
 
 
 @operation(f"GET {API}/label/{{label}}/values", "metrics:read", name="label_values")
@@ -89,17 +89,17 @@ class LabelValuesRequest(NamesRequest, frozen=True, kw_only=True):
         if not alternatives:
             values = yield from _list_stored_values(label)
             if values is not None:
-                return answers.names(values, self.limit)
+                return answers.make_names(values, self.limit)
             alternatives = ((Matcher(label, VectorMatch.NOT_EQUAL, ""),),)
         found = yield from self.find(alternatives)
-        return answers.names((value for one in found if (value := value_of(one.labels, label))), self.limit)
+        return answers.make_names((value for one in found if (value := get_value(one.labels, label))), self.limit)
 
 
 def _list_stored_values(label: str) -> Generator[Question[Any], Any, list[str] | None]:
     """Return the values of a label that is a field of our series; None for any other one."""
     if label == NAME:
         stored = yield from ask(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES, special=True))
-        return [name for one in stored for name in names_of(one)]
+        return [name for one in stored for name in list_names(one)]
     part = _PARTS.get(label)
     if part is None:
         return None
@@ -112,7 +112,7 @@ def _catalogue() -> dict[str, list[dict[str, str]]]:
     found = {}
     for metric in METRICS:
         kind = "counter" if metric.kind is Kind.COUNTER else "gauge"
-        for name in names_of(metric.name):
+        for name in list_names(metric.name):
             found[name] = [{"type": kind, "help": metric.text, "unit": ""}]
     return found | {name: [{"type": "gauge", "help": text, "unit": ""}] for name, text in FACTS.items()}
 
@@ -125,12 +125,12 @@ class MetadataRequest(Request, frozen=True, kw_only=True):
     limit: Annotated[int, "Most entries of the answer; 0 is all."] = 0
 
     def _steps(self) -> Steps:
-        known = self.metric in FACTS or metric_of(self.metric) is not None
+        known = self.metric in FACTS or find_metric(self.metric) is not None
         if self.metric:
             rows = {self.metric: _catalogue()[self.metric]} if known else {}
         else:
             rows = dict(list(_catalogue().items())[: self.limit or None])
-        return constant(answers.success(rows))
+        return constant(answers.make_success(rows))
 
 
 @operation(f"GET {API}/status/buildinfo", "metrics:read", name="buildinfo")
@@ -139,7 +139,7 @@ class BuildInfoRequest(Request, frozen=True):
 
     def _steps(self) -> Steps:
         empty = dict.fromkeys(("branch", "buildUser", "buildDate", "goVersion"), "")
-        return constant(answers.success({"version": _VERSION, "revision": f"jobmeter-{__version__}", **empty}))
+        return constant(answers.make_success({"version": _VERSION, "revision": f"jobmeter-{__version__}", **empty}))
 
 
 @operation(f"GET, POST {API}/query_exemplars", "metrics:read", name="query_exemplars")
@@ -147,4 +147,4 @@ class ExemplarsRequest(QueryRequest, frozen=True):
     """Gives no exemplars: traces have an API of their own."""
 
     def _steps(self) -> Steps:
-        return constant(answers.success([]))
+        return constant(answers.make_success([]))

@@ -12,10 +12,10 @@ from jobmeter.dialects.prometheus import answers
 from jobmeter.dialects.prometheus.requests import API, TIME, Duration, EvaluationRequest, QueryRequest, operation
 from jobmeter.dialects.prometheus.select import Prefetched, prefetch
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.promql.evaluate import MOST_VALUES, evaluate, range_samples
+from jobmeter.promql.evaluate import MOST_VALUES, evaluate, read_range
 from jobmeter.promql.nodes import Subquery, Text, VectorSelector
-from jobmeter.promql.parse import parse, pretty
-from jobmeter.promql.tree import tree
+from jobmeter.promql.parse import format_pretty, parse
+from jobmeter.promql.tree import make_tree
 from jobmeter.promql.values import Vector
 
 MOST_STEPS = 11_000
@@ -36,9 +36,9 @@ class InstantQuery(EvaluationRequest, frozen=True, kw_only=True):
         times = np.array([time], np.int64)
         reader = yield from prefetch(node, times, lookback, self.context.project)
         if isinstance(node, Subquery) or (isinstance(node, VectorSelector) and node.range_ms):
-            samples = range_samples(node, reader, time, lookback_ms=lookback, most=_limit_values(reader))
+            samples = read_range(node, reader, time, lookback_ms=lookback, most=_limit_values(reader))
             _check_points(len(samples.times), self.context)
-            return answers.samples(samples, self.limit)
+            return answers.make_samples(samples, self.limit)
         found = evaluate(node, reader, times, lookback_ms=lookback, most=_limit_values(reader))
         return answers.answer_instant(found, time, self.limit)
 
@@ -92,7 +92,7 @@ class FormatQuery(QueryRequest, frozen=True):
     """Gives a query in the usual layout."""
 
     def _steps(self) -> Steps:
-        return constant(answers.success(pretty(self.query)))
+        return constant(answers.make_success(format_pretty(self.query)))
 
 
 @operation(f"GET, POST {API}/parse_query", "metrics:read", name="parse_query")
@@ -100,7 +100,7 @@ class ParseQuery(QueryRequest, frozen=True):
     """Gives the syntax of a query as a tree; brackets are left out."""
 
     def _steps(self) -> Steps:
-        return constant(answers.success(tree(parse(self.query))))
+        return constant(answers.make_success(make_tree(parse(self.query))))
 
 
 def _limit_values(reader: Prefetched) -> int:

@@ -9,7 +9,7 @@ from jobmeter.dialects.prometheus import answers
 from jobmeter.dialects.prometheus.requests import API, operation
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.alert import Alert, AlertsQuestion, AlertState, RulesQuestion, RuleStatus
-from jobmeter.model.time import SECOND, iso
+from jobmeter.model.time import SECOND, format_iso
 
 _NEVER = "0001-01-01T00:00:00Z"
 _KINDS = {"alert": True, "record": False}
@@ -46,10 +46,10 @@ class RulesRequest(Request, frozen=True, kw_only=True):
                     "interval": group.interval_ms / SECOND,
                     "limit": group.limit,
                     "evaluationTime": sum(rule.seconds for rule in group.rules),
-                    "lastEvaluation": iso(max(evaluated)) if evaluated else _NEVER,
+                    "lastEvaluation": format_iso(max(evaluated)) if evaluated else _NEVER,
                 }
             )
-        return answers.success({"groups": found})
+        return answers.make_success({"groups": found})
 
 
 @operation(f"GET {API}/alerts", "alerts:read", name="alerts")
@@ -58,7 +58,7 @@ class AlertsRequest(Request, frozen=True):
 
     def _steps(self) -> Steps:
         page = yield from ask(AlertsQuestion())
-        return answers.success({"alerts": [_alert(one) for one in page.alerts]})
+        return answers.make_success({"alerts": [_alert(one) for one in page.alerts]})
 
 
 def _rule(rule: RuleStatus, own: Sequence[Alert], *, with_alerts: bool) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _rule(rule: RuleStatus, own: Sequence[Alert], *, with_alerts: bool) -> dict[
         "labels": rule.labels,
         "health": rule.health,
         "evaluationTime": rule.seconds,
-        "lastEvaluation": _NEVER if rule.evaluated is None else iso(rule.evaluated),
+        "lastEvaluation": _NEVER if rule.evaluated is None else format_iso(rule.evaluated),
         "type": "alerting" if rule.is_alert else "recording",
     }
     if rule.error:
@@ -91,7 +91,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "labels": alert.labels,
         "annotations": alert.annotations,
         "state": alert.state.value,
-        "activeAt": iso(alert.started),
+        "activeAt": format_iso(alert.started),
         "value": alert.value,
-        **({} if alert.missing is None else {"keepFiringSince": iso(alert.missing)}),
+        **({} if alert.missing is None else {"keepFiringSince": format_iso(alert.missing)}),
     }

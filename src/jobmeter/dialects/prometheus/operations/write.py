@@ -10,7 +10,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Steps, WriteSamples, ask, charge_nothing
 from jobmeter.dialects.base.errors import Headers
 from jobmeter.dialects.base.request import HEADER, Request
-from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, text
+from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, make_text
 from jobmeter.dialects.prometheus.requests import operation
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.ingest.exporters.label_resolver import ABSENT, ResolvedBatch
@@ -79,7 +79,7 @@ class RemoteWrite(Request, frozen=True, kw_only=True):
         del refused[ABSENT]
         headers = _counts(receipt) if message == _TWO else ()
         if refused:
-            return text(400, _explanation(refused, receipt), headers)
+            return make_text(400, _explanation(refused, receipt), headers)
         return Answer(204, b"", headers, TEXT)
 
 

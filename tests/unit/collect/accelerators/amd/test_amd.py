@@ -12,7 +12,7 @@ from jobmeter.collect import files
 from jobmeter.collect.accelerators.amd.vendor import VENDOR
 from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.accelerators.collector import RELEASE_MS
-from jobmeter.collect.kubelet.allocated import indices
+from jobmeter.collect.kubelet.allocated import find_indices
 from jobmeter.model.catalog import find
 from jobmeter.model.device import DeviceState
 from jobmeter.model.task import CheckStatus
@@ -289,7 +289,7 @@ def test_the_kubelet_and_environments_name_partitions(divided):
     devices = divided.collector.devices
     name = divided.collector.device_name
     ids = ["0000:10:00.0", "amdgpu_xcp_6", "0000:20:00.0", "amdgpu_xcp_99"]
-    assert [name(at) for at in indices(VENDOR, ids, devices)] == ["gpu0:0", "gpu0:7", "gpu1"]
+    assert [name(at) for at in find_indices(VENDOR, ids, devices)] == ["gpu0:0", "gpu0:7", "gpu1"]
     for variables, found in (
         ({"ROCR_VISIBLE_DEVICES": "0,7,8"}, ["gpu0:0", "gpu0:7", "gpu1"]),
         ({"ROCR_VISIBLE_DEVICES": "8,2", "HIP_VISIBLE_DEVICES": "1"}, ["gpu0:2"]),
@@ -459,4 +459,4 @@ def test_the_devices_in_an_environment(tmp_path, variables, found):
 def test_the_ids_of_the_device_plug_in_are_addresses(node):
     node.look()
     ids = ["0000:20:00.0", "amd.com/gpu=0000:10:00.0", "0000:99:00.0"]
-    assert indices(VENDOR, ids, node.collector.devices) == [1, 0]
+    assert find_indices(VENDOR, ids, node.collector.devices) == [1, 0]

@@ -15,9 +15,9 @@ from jobmeter.collect.accelerators.ascend.driver import AscendDriver
 from jobmeter.collect.accelerators.ascend.network import NetworkReader, parse
 from jobmeter.collect.accelerators.ascend.vendor import VENDOR, parse_visible_devices
 from jobmeter.collect.accelerators.checks import check_accelerators
-from jobmeter.collect.accelerators.registry import is_device_resource, vendor_of_resource
+from jobmeter.collect.accelerators.registry import find_resource_vendor, is_device_resource
 from jobmeter.collect.discover.devices import DeviceSet
-from jobmeter.collect.kubelet.allocated import indices
+from jobmeter.collect.kubelet.allocated import find_indices
 from jobmeter.model.catalog import find
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import REASONS, EventType
@@ -277,9 +277,9 @@ def test_the_runtimes_numbers_count_within_the_containers(physical, logical):
 
 def test_names_of_its_device_plug_in():
     devices = [Gpu(index, uuid="") for index in range(4)]
-    assert indices(VENDOR, ["Ascend910-3", "Ascend910-0", "Ascend910-9", "x", "GPU-1"], devices) == [3, 0]
+    assert find_indices(VENDOR, ["Ascend910-3", "Ascend910-0", "Ascend910-9", "x", "GPU-1"], devices) == [3, 0]
     assert is_device_resource("huawei.com/Ascend910")
-    assert vendor_of_resource("huawei.com/Ascend310P") is VENDOR
+    assert find_resource_vendor("huawei.com/Ascend310P") is VENDOR
 
 
 def test_its_major_number_is_that_of_its_files(node, monkeypatch):

@@ -22,10 +22,10 @@ from jobmeter.collect.accelerators.neuron import monitor
 from jobmeter.collect.accelerators.neuron.driver import NeuronDriver
 from jobmeter.collect.accelerators.neuron.monitor import VALID_SECONDS, MonitorReader
 from jobmeter.collect.accelerators.neuron.vendor import VENDOR
-from jobmeter.collect.accelerators.registry import is_device_resource, vendor_of_resource
+from jobmeter.collect.accelerators.registry import find_resource_vendor, is_device_resource
 from jobmeter.collect.doctor.base import SourceStatus
 from jobmeter.collect.doctor.devices import check_found
-from jobmeter.collect.kubelet.allocated import indices
+from jobmeter.collect.kubelet.allocated import find_indices
 from jobmeter.model.catalog import find
 from jobmeter.model.device import DeviceState
 from jobmeter.model.record import check_event
@@ -536,6 +536,6 @@ def test_the_devices_in_an_environment(make, variables, found):
 )
 def test_the_ids_of_the_device_plug_in(node, resource, ids, found):
     node.look()
-    assert indices(VENDOR, ids, node.collector.devices, resource) == found
+    assert find_indices(VENDOR, ids, node.collector.devices, resource) == found
     assert is_device_resource(resource)
-    assert vendor_of_resource(resource) is VENDOR
+    assert find_resource_vendor(resource) is VENDOR

@@ -7,7 +7,7 @@ from tests.support.nvml import NO_INSTANCE, XID_EVENT, Call, LibraryCall
 from tests.support.waiting import wait_until
 from tests.unit.collect.gpus import PLACE, Bench, member
 
-from jobmeter.collect.kernel import event_of_line
+from jobmeter.collect.kernel import parse_event
 from jobmeter.collect.xids import SAME_MS, XidReports
 from jobmeter.model.event import DEVICE_FAULT, EventSource, Level
 from jobmeter.model.record import Records
@@ -154,7 +154,7 @@ class Given:
 
 
 def line(time_ms, code=79, device="0000:3b:00"):
-    event = event_of_line(f"NVRM: Xid (PCI:{device}): {code}, pid=1, name=train", time_ms, PLACE)
+    event = parse_event(f"NVRM: Xid (PCI:{device}): {code}, pid=1, name=train", time_ms, PLACE)
     assert event is not None
     return event
 

@@ -9,10 +9,10 @@ from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.report import NodeReporter
 from jobmeter.collect.doctor.devices import check_found
-from jobmeter.collect.kubelet.allocated import indices
+from jobmeter.collect.kubelet.allocated import find_indices
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
-from jobmeter.query.inventory import device_types
+from jobmeter.query.inventory import list_device_types
 
 OWN = {"gpu.memory.usage", "gpu.memory.limit", "gpu.sm.active", "gpu.tensor.active", "gpu.processes", "gpu.state"}
 
@@ -137,7 +137,7 @@ def test_the_kubelets_ids_of_instances(bench):
     devices = bench.collector.devices
     found = {bench.collector.device_name(one.index): one for one in devices}
     ids = [found["gpu1:3"].uuid, f"MIG-{found['gpu1'].uuid}/5/1", f"MIG-{found['gpu1'].uuid}/9/0", found["gpu0"].uuid]
-    names = [bench.collector.device_name(index) for index in indices(VENDOR, ids, devices)]
+    names = [bench.collector.device_name(index) for index in find_indices(VENDOR, ids, devices)]
     assert names == ["gpu1:3", "gpu1:5:1", "gpu1", "gpu0"]
 
 
@@ -214,6 +214,6 @@ def test_partitions_count_in_place_of_their_device(bench):
     (node,) = NodeReporter(PLACE, lambda: devices).take_records(0).nodes
     assert len(node.info["devices"]) == 6
     instances = [f"NVIDIA H200 MIG {slices}g" for slices in (3, 2, 2)]
-    assert sorted(device_types(node.info)) == sorted([*["NVIDIA H200"] * 2, *instances])
+    assert sorted(list_device_types(node.info)) == sorted([*["NVIDIA H200"] * 2, *instances])
     check = check_found(Machine(dev="/nowhere"), VENDOR, bench.collector.devices, None)
     assert check.text.startswith("3 GPUs and 3 partitions of them (")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.collect.gpus import Gpu, device_set
 from tests.unit.collect.trees import plant_process
 
-from jobmeter.collect.accelerators.nvidia.visible import container_devices, cuda_devices
+from jobmeter.collect.accelerators.nvidia.visible import parse_container_devices, parse_cuda_devices
 from jobmeter.collect.accelerators.visible import Partition
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.environ import read_environment
@@ -147,7 +147,7 @@ SPLIT = [*GPUS, part(1, 3, 0, 0), part(1, 5, 0, 1), part(1, 5, 1, 2)]
     ],
 )
 def test_what_cuda_shows_of_instances(text, found):
-    assert cuda_devices(text, SPLIT) == found
+    assert parse_cuda_devices(text, SPLIT) == found
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_what_cuda_shows_of_instances(text, found):
     ],
 )
 def test_what_a_container_has_of_instances(text, found):
-    assert container_devices(text, SPLIT) == found
+    assert parse_container_devices(text, SPLIT) == found

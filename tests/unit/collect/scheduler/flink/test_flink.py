@@ -20,7 +20,7 @@ from jobmeter.collect.scheduler.flink.source import FlinkCluster
 from jobmeter.errors import ConfigurationError, LimitExceededError, UnavailableError
 from jobmeter.model.catalog import find
 from jobmeter.model.job import JobState
-from jobmeter.model.record import replicas_of
+from jobmeter.model.record import list_replicas
 
 RECORDED = json.loads((Path(__file__).parents[2] / "recorded" / "flink-1.20.5.json").read_text())["answers"]
 TM = "127.0.0.1:33119-3fd236"
@@ -102,10 +102,10 @@ def test_restarts_are_attempts_that_end_where_the_next_begins() -> None:
     history = sorted(
         one["timestamp"] for one in RECORDED[f"/jobs/{IDS['restarts']}/exceptions"]["exceptionHistory"]["entries"]
     )
-    assert [(one.name, one.attempt, one.end) for one in replicas_of(record)] == [
+    assert [(one.name, one.attempt, one.end) for one in list_replicas(record)] == [
         (TM, at, moment) for at, moment in enumerate(history)
     ]
-    assert {one.state for one in replicas_of(record)} == {JobState.FAILED}
+    assert {one.state for one in list_replicas(record)} == {JobState.FAILED}
     events = [(one.attempt, one.reason, one.time) for one in found.events if one.job == IDS["restarts"]]
     assert events == [(0, "Restarted", history[0]), (1, "Restarted", history[1]), (2, "JobFailed", history[2])]
 
@@ -169,7 +169,7 @@ def test_an_end_is_reported_with_its_state() -> None:
     rest.change("steady", "CANCELED", NOW + 5_000, NOW + 5_000)
     record = polled(cluster, NOW + 10_000)["steady"]
     assert (record.state, record.end) == (JobState.STOPPED, NOW + 5_000)
-    assert [(one.state, one.end) for one in replicas_of(record)] == [(JobState.STOPPED, NOW + 5_000)]
+    assert [(one.state, one.end) for one in list_replicas(record)] == [(JobState.STOPPED, NOW + 5_000)]
     assert polled(cluster, NOW + 30_000) == {}
 
 
@@ -186,7 +186,7 @@ def test_a_restart_makes_the_next_attempt() -> None:
             one |= {"start-time": again, "taskmanager-id": "other:1-a", "endpoint": "other:1"}
     found = cluster.poll(NOW + 10_000)
     (record,) = found.jobs
-    assert [(one.name, one.attempt, one.state, one.end) for one in replicas_of(record)] == [
+    assert [(one.name, one.attempt, one.state, one.end) for one in list_replicas(record)] == [
         (TM, 0, JobState.FAILED, failed),
         ("other:1-a", 1, JobState.RUNNING, None),
     ]

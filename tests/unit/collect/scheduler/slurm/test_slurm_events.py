@@ -1,7 +1,12 @@
 """Steps that ran out of memory, whatever became of their job."""
 
 from jobmeter.collect.scheduler.slurm.accounting import COLUMNS, DELIMITER, parse_accounting
-from jobmeter.collect.scheduler.slurm.records import allocation_events, job_events, oom_steps, records
+from jobmeter.collect.scheduler.slurm.records import (
+    build_records,
+    iterate_allocation_events,
+    iterate_job_events,
+    list_oom_steps,
+)
 from jobmeter.collect.scheduler.slurm.source import AccountingDatabase, SlurmScheduler
 from jobmeter.model.job import JobState
 
@@ -24,21 +29,21 @@ def accounted(state, code):
 
 def test_a_script_that_went_on_succeeded_and_its_step_is_an_event():
     (facts,) = accounted("COMPLETED", "0:0").values()
-    assert oom_steps(facts.now) == ["0"]
-    (job,) = records(facts, "c")
+    assert list_oom_steps(facts.now) == ["0"]
+    (job,) = build_records(facts, "c")
     assert (job.state, job.error, job.exit_code) == (JobState.SUCCEEDED, "", 0)
-    (event,) = job_events(facts, "c")
+    (event,) = iterate_job_events(facts, "c")
     assert (event.job, event.time, event.node, event.reason) == ("6", 115_000, "n1", "OOMKilled")
 
 
 def test_a_script_that_failed_for_it_says_so():
     (facts,) = accounted("FAILED", "9:0").values()
-    assert records(facts, "c")[0].error == "FAILED: exit status 9; step 0 ran out of memory"
+    assert build_records(facts, "c")[0].error == "FAILED: exit status 9; step 0 ran out of memory"
 
 
 def test_an_attempt_begins_with_the_event_that_it_got_its_nodes():
     (facts,) = accounted("COMPLETED", "0:0").values()
-    (event,) = allocation_events(facts, "c")
+    (event,) = iterate_allocation_events(facts, "c")
     assert (event.job, event.attempt, event.time, event.reason) == ("6", 0, 110_000, "Allocated")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobmeter.collect.scheduler.slurm.controller import parse_jobs
-from jobmeter.collect.scheduler.slurm.records import records
+from jobmeter.collect.scheduler.slurm.records import build_records
 from jobmeter.collect.scheduler.slurm.slurm_job import SlurmExit, SlurmJob
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import JobState
@@ -38,7 +38,7 @@ def test_a_running_job_has_the_same_facts_in_every_version(version: str) -> None
     assert found.now.submit is not None
     assert found.now.start is not None
     assert 0 <= found.now.start - found.now.submit < 60
-    (record,) = records(found, "c")
+    (record,) = build_records(found, "c")
     assert (record.state, record.start) == (JobState.RUNNING, found.now.start * 1000)
 
 
@@ -83,7 +83,7 @@ def test_an_end_has_its_exit_in_every_version(
 ) -> None:
     found = job(version, **fields)
     assert (found.now.end, found.now.exit, found.over) == (1795417199, exit, True)
-    (record,) = records(found, "c")
+    (record,) = build_records(found, "c")
     assert (record.state, record.error, record.exit_code) == (JobState.FAILED, f"FAILED: {error}", exit.status)
 
 

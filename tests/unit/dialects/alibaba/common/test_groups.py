@@ -3,7 +3,7 @@
 import pytest
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.common.groups import MOST_SIZED, page_of_groups
+from jobmeter.dialects.alibaba.common.groups import MOST_SIZED, read_group_page
 from jobmeter.dialects.alibaba.common.listing import sort_records
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest
 from jobmeter.dialects.base import Context, drive
@@ -14,7 +14,7 @@ REQUEST = AlibabaRequest(call=Call("GET", "/", "", ()), context=Context(10**12, 
 
 
 def listed(groups, answer, **options):
-    steps = page_of_groups(REQUEST, groups, (0, 10), **{"descending": True, **options})
+    steps = read_group_page(REQUEST, groups, (0, 10), **{"descending": True, **options})
     return drive(steps, answer)
 
 

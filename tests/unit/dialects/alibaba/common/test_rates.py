@@ -2,13 +2,13 @@
 
 from jobmeter.access.limit import Per
 from jobmeter.dialects.alibaba.common.product import Product
-from jobmeter.dialects.registry import dialects
+from jobmeter.dialects.registry import list_dialects
 
 
 def test_what_is_served_has_the_figures_of_the_page():
     served = {
         one.name: (one.rate.per_second, one.rate.burst, one.rate.per)
-        for dialect in dialects()
+        for dialect in list_dialects()
         if isinstance(dialect, Product)
         for one in dialect.operations
         if one.rate is not None

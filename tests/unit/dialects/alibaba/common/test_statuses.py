@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.dialects.alibaba.common.statuses import Statuses, states_of
+from jobmeter.dialects.alibaba.common.statuses import Statuses, list_states
 from jobmeter.dialects.alibaba.eas.names import STATUS as EAS
 from jobmeter.dialects.alibaba.pai_dlc.states import STATUS as DLC
 from jobmeter.dialects.alibaba.pai_studio.operations.job_list import STATUS as STUDIO
@@ -43,4 +43,4 @@ def test_a_job_is_found_under_the_status_that_it_shows_and_no_other(product, sta
     ],
 )
 def test_the_states_that_a_job_went_through(fields, expected):
-    assert states_of(Job(id="j", **fields)) == expected
+    assert list_states(Job(id="j", **fields)) == expected

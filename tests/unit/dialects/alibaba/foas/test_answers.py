@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.foas.answers import metrics_answer, reply
+from jobmeter.dialects.alibaba.foas.answers import make_metrics_answer, reply
 from jobmeter.dialects.alibaba.foas.lines import Drawn
 from jobmeter.dialects.base import Context
 from jobmeter.dialects.base.request import Request
@@ -39,13 +39,13 @@ def _line(name="m", values=(1.5, 20.0)):
     ],
 )
 def test_the_form_is_chosen_by_accept(accept, kind):
-    answer = metrics_answer(_call(accept), "GetInstanceMetric", [_line()])
+    answer = make_metrics_answer(_call(accept), "GetInstanceMetric", [_line()])
     assert answer.content_type == f"{kind};charset=utf-8"
     assert dict(answer.headers)["x-acs-request-id"] == "ID"
 
 
 def test_xml_of_the_document_has_bare_seconds_and_one_root():
-    answer = metrics_answer(_call("application/xml"), "GetInstanceMetric", [_line(), _line("n")])
+    answer = make_metrics_answer(_call("application/xml"), "GetInstanceMetric", [_line(), _line("n")])
     text = answer.body.decode()
     assert text.startswith("<GetInstanceMetricResponse><requestId>ID</requestId><metrics><metricName>m</metricName>")
     assert "<dps><1574247000>1.5</1574247000><1574247001>2E+1</1574247001></dps>" in text
@@ -55,7 +55,7 @@ def test_xml_of_the_document_has_bare_seconds_and_one_root():
 @given(st.lists(TEXT, max_size=3), st.sampled_from(["text/xml", "application/xml"]))
 def test_other_xml_is_well_formed_whatever_the_names(names, accept):
     client = "Java/2.0.0" if accept == "application/xml" else ""
-    answer = metrics_answer(_call(accept, client), "GetInstanceMetric", [_line(n) for n in names])
+    answer = make_metrics_answer(_call(accept, client), "GetInstanceMetric", [_line(n) for n in names])
     root = ET.fromstring(answer.body.decode())
     assert root.tag == "GetInstanceMetricResponse"
     metrics = root.findall("Metrics/Metric" if client else "metrics")

@@ -8,7 +8,7 @@ import pytest
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.foas import FOAS
-from jobmeter.dialects.alibaba.foas.instances import instance_id
+from jobmeter.dialects.alibaba.foas.instances import compute_instance_id
 from jobmeter.dialects.alibaba.foas.names import METRICS
 from jobmeter.dialects.base import Context, Dialect, drive
 from jobmeter.errors import UnauthenticatedError
@@ -220,10 +220,12 @@ def test_a_wrong_signature_keeps_the_sdk_alive():
 
 
 def test_instance_ids_are_exact_in_json_readers_and_differ_by_job_and_project():
-    numbers = {instance_id(Job(id=f"j{at}", project=project)) for at in range(500) for project in ("a", "b")}
+    numbers = {compute_instance_id(Job(id=f"j{at}", project=project)) for at in range(500) for project in ("a", "b")}
     assert len(numbers) == 1000
     assert all(0 < number < 2**53 for number in numbers)
-    assert instance_id(Job(id="j1", project="a")) == instance_id(Job(id="j1", project="a", name="other", start=5))
+    assert compute_instance_id(Job(id="j1", project="a")) == compute_instance_id(
+        Job(id="j1", project="a", name="other", start=5)
+    )
 
 
 def test_another_version_is_left_alone():

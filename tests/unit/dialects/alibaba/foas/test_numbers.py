@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.dialects.alibaba.foas.answers import number, number_text
+from jobmeter.dialects.alibaba.foas.answers import convert_number, format_number
 
 SAMPLE = {
     492900000: "4.929E+8",
@@ -45,7 +45,7 @@ def _java(value):
 
 @pytest.mark.parametrize(("value", "text"), SAMPLE.items())
 def test_the_sample(value, text):
-    assert number_text(float(value)) == text
+    assert format_number(float(value)) == text
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_the_sample(value, text):
     [(0.0, "0"), (-0.0, "0"), (0.1, "0.1"), (20.0, "2E+1"), (-2.5, "-2.5"), (1e-6, "0.000001"), (1e-7, "1E-7")],
 )
 def test_by_hand(value, text):
-    assert number_text(value) == text
+    assert format_number(value) == text
 
 
 @given(FINITE)
 def test_it_is_javas_and_names_the_number(value):
-    text = number_text(value)
+    text = format_number(value)
     assert text == _java(value)
     assert float(text) == value
     assert re.fullmatch(r"-?\d+(\.\d+)?(E[+-]\d+)?", text)
@@ -66,7 +66,7 @@ def test_it_is_javas_and_names_the_number(value):
 
 @given(FINITE)
 def test_a_json_number_keeps_its_value(value):
-    written = msgspec.json.encode(number(value)).decode()
+    written = msgspec.json.encode(convert_number(value)).decode()
     read = json.loads(written)
     assert read == value
     assert math.isfinite(read)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.pai_dlc.operations.job_list import ListJobs
 from jobmeter.dialects.alibaba.pai_dlc.operations.registration import make_job_id
-from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_type, pods
-from jobmeter.dialects.alibaba.pai_dlc.specs import JobSpec, ResourceConfig, quantity, read_specs, totals
-from jobmeter.dialects.alibaba.pai_dlc.states import STATUS, STATUSES, pod_status
+from jobmeter.dialects.alibaba.pai_dlc.pods import find, list_pods, name_pod_type
+from jobmeter.dialects.alibaba.pai_dlc.specs import JobSpec, ResourceConfig, parse_quantity, read_specs, sum_specs
+from jobmeter.dialects.alibaba.pai_dlc.states import STATUS, STATUSES, find_pod_status
 from jobmeter.dialects.base import Context
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import Job, JobFilter, JobState, JobView, Operator, Replica
@@ -37,13 +37,13 @@ def test_a_job_is_found_under_the_status_that_it_shows_and_no_other(state, finer
     [("4", 4), ("500m", 0.5), ("64Gi", 64 * 2**30), ("64GB", 64e9), ("1.5 Mi", 1.5 * 2**20), (8, 8), ("2k", 2000)],
 )
 def test_quantities(text, value):
-    assert quantity(text, "CPU") == pytest.approx(value)
+    assert parse_quantity(text, "CPU") == pytest.approx(value)
 
 
 @pytest.mark.parametrize("text", ["much", "-1", "4 4", "1e3", "Gi", "1ii", "nan", "4u"])
 def test_no_quantities(text):
     with pytest.raises(InvalidRequestError) as refused:
-        quantity(text, "CPU")
+        parse_quantity(text, "CPU")
     assert refused.value.field == "CPU"
 
 
@@ -53,7 +53,7 @@ def test_totals_are_sums_over_pods(roles):
         JobSpec(type=f"r{n}", pod_count=count, resource_config=ResourceConfig(cpu=str(cpu), gpu=gpu))
         for n, (count, cpu, gpu) in enumerate(roles)
     ]
-    found = totals(specs)
+    found = sum_specs(specs)
     assert (found.cpu or 0) == sum(count * cpu for count, cpu, _ in roles)
     assert (found.gpu or 0) == sum(count * gpu for count, _, gpu in roles)
     assert found.pods == sum(count for count, _, _ in roles)
@@ -68,12 +68,12 @@ def test_a_record_may_hold_anything(given_):
     ("name", "role"), [("worker-0", "Worker"), ("ps-12", "PS"), ("worker-a-3", "Worker-a"), ("head", "Head")]
 )
 def test_roles_of_pods(name, role):
-    assert pod_type(name) == role
+    assert name_pod_type(name) == role
 
 
 def test_a_pod_that_says_nothing_follows_its_job():
     def status(replica, **job):
-        return pod_status(replica, Job(id="j", **job))
+        return find_pod_status(replica, Job(id="j", **job))
 
     started = Replica(name="worker-0", start=1)
     assert status(started, state=JobState.RUNNING) == "Running"
@@ -88,7 +88,7 @@ def test_a_pod_that_says_nothing_follows_its_job():
 def test_a_pod_that_runs_has_no_finish():
     """The end of what only samples tell of is the time of the last one."""
     replica = Replica(name="worker-0", start=1_000, end=2_000, state=JobState.RUNNING)
-    (pod,) = pods(JobView(job=Job(id="j", state=JobState.RUNNING), replicas=[replica], allocations=[]), 5_000)
+    (pod,) = list_pods(JobView(job=Job(id="j", state=JobState.RUNNING), replicas=[replica], allocations=[]), 5_000)
     assert (pod["Status"], pod["Duration"]) == ("Running", 4.0)
     assert "GmtFinishTime" not in pod
 
@@ -104,7 +104,7 @@ def test_only_jobs_that_ended_are_found_by_their_finish():
 def test_every_attempt_has_its_own_uid():
     replicas = [Replica(name="worker-0", attempt=attempt) for attempt in (1, 2, 0)]
     view = JobView(job=Job(id="j"), replicas=replicas, allocations=[])
-    (pod,) = pods(view, 0)
+    (pod,) = list_pods(view, 0)
     uids = [pod["PodUid"], *(old["PodUid"] for old in pod["HistoryPods"])]
     assert len(set(uids)) == 3
     assert [find(view, "j-worker-0", uid)[0].attempt for uid in uids] == [2, 1, 0]

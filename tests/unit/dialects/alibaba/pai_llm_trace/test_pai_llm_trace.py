@@ -3,9 +3,9 @@ from pathlib import Path
 from google.protobuf import json_format
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from jobmeter.dialects.alibaba.common.operation import json_text
+from jobmeter.dialects.alibaba.common.operation import dump_json
 from jobmeter.dialects.alibaba.pai_llm_trace import PAI_LLM_TRACE
-from jobmeter.dialects.alibaba.pai_llm_trace.otel import compatible, drop_embeddings
+from jobmeter.dialects.alibaba.pai_llm_trace.otel import convert_trace, drop_embeddings
 from jobmeter.dialects.base import Dialect
 from jobmeter.model.span import Span, SpanKind, SpanStatus
 from jobmeter.testing.dialect import DialectTests
@@ -29,7 +29,7 @@ def test_the_compatible_form_is_opentelemetrys_own():
         status=SpanStatus.ERROR,
         attributes={"a": "b", "n": 3, "f": 0.5, "t": True, "l": [1, "x"], "m": {"k": None}},
     )
-    read = json_format.Parse(json_text(compatible([span])), TracesData()).resource_spans[0].scope_spans[0].spans[0]
+    read = json_format.Parse(dump_json(convert_trace([span])), TracesData()).resource_spans[0].scope_spans[0].spans[0]
     assert (read.trace_id.hex(), read.span_id.hex(), read.kind, read.status.code) == ("01" * 16, "02" * 8, 3, 2)
     assert {one.key: one.value.WhichOneof("value") for one in read.attributes} == {
         "a": "string_value", "n": "int_value", "f": "double_value", "t": "bool_value", "l": "array_value",

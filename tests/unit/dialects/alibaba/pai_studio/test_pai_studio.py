@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from jobmeter.access.call import Call
 from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.alibaba.pai_studio import PAI_STUDIO
-from jobmeter.dialects.alibaba.pai_studio.names import device_model, job_type, kilobytes, node_metrics, number_text
+from jobmeter.dialects.alibaba.pai_studio.names import (
+    convert_kilobytes,
+    format_number,
+    list_node_metrics,
+    parse_device_model,
+    shorten_job_type,
+)
 from jobmeter.dialects.alibaba.pai_studio.operations.resource_groups import sort_by_field
 from jobmeter.dialects.base import Context
 from jobmeter.errors import JobmeterError, NotFoundError, QueryTimeoutError
@@ -162,9 +168,9 @@ def test_only_a_bearer_token_opens_the_url_form():
 
 def test_every_metric_of_a_node_has_a_stand_in_of_the_same_unit():
     for name in ("cpuUSAGErate", "GPUUsageRate", "GpuMemoryUsageRate", "MemoryUsageRate", "DiskReadRate"):
-        first, second = node_metrics(name)
+        first, second = list_node_metrics(name)
         assert CATALOG[first].answer_unit == CATALOG[second].answer_unit
-    assert node_metrics("Load") == ()
+    assert list_node_metrics("Load") == ()
 
 
 @pytest.mark.parametrize(
@@ -181,23 +187,23 @@ def test_every_metric_of_a_node_has_a_stand_in_of_the_same_unit():
     ],
 )
 def test_a_device_s_model(name, model):
-    assert device_model(name) == model
+    assert parse_device_model(name) == model
 
 
 def test_types_and_kilobytes():
-    assert [job_type(kind) for kind in ("PyTorchJob", "TFJob", "XGBoostJob", "Custom", "")] == [
+    assert [shorten_job_type(kind) for kind in ("PyTorchJob", "TFJob", "XGBoostJob", "Custom", "")] == [
         "PyTorch",
         "TensorFlow",
         "XGBoost",
         "Custom",
         "",
     ]
-    assert [kilobytes(size) for size in (0, 1, 1024, 1025, 10 * 2**20)] == [0, 1, 1, 2, 10240]
+    assert [convert_kilobytes(size) for size in (0, 1, 1024, 1025, 10 * 2**20)] == [0, 1, 1, 2, 10240]
 
 
 @given(st.floats(min_value=-1e12, max_value=1e12))
 def test_a_number_s_text_is_plain_and_true(value):
-    text = number_text(value)
+    text = format_number(value)
     assert set(text) <= set("-0123456789.")
     assert float(text) == pytest.approx(value, rel=1e-11, abs=0)
     assert not text.endswith(".0")

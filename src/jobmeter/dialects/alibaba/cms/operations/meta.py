@@ -17,7 +17,7 @@ from jobmeter.dialects.alibaba.common.cloudmonitor.names import (
     STATISTICS,
     MonitoredMeasure,
 )
-from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, json_text, operation
+from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, dump_json, operation
 from jobmeter.dialects.base import Steps
 from jobmeter.dialects.base.request import ParameterReader, ParameterSlot
 
@@ -88,7 +88,7 @@ class DescribeProjectMeta(AlibabaRequest, frozen=True, kw_only=True):
         own = {
             "Namespace": NAMESPACE,
             "Description": "PAI-DLC",
-            "Labels": json_text([{"name": "product", "value": PRODUCT}]),
+            "Labels": dump_json([{"name": "product", "value": PRODUCT}]),
         }
         is_own = all(label.name == "product" and label.value.casefold() == PRODUCT for label in self.labels)
         found = [own] if is_own else []
@@ -109,7 +109,7 @@ def _describe_measure(measure: MonitoredMeasure) -> dict[str, str]:
         "Periods": ",".join(map(str, PERIODS)),
         "Description": measure.text,
         "Dimensions": measure.dimensions,
-        "Labels": json_text([{"name": "productCategory", "value": "pai_dlc"}]),
+        "Labels": dump_json([{"name": "productCategory", "value": "pai_dlc"}]),
         "Unit": measure.unit,
         "Statistics": ",".join(STATISTICS),
         "Namespace": NAMESPACE,

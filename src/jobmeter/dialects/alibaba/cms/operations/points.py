@@ -11,11 +11,16 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from jobmeter.dialects.alibaba.common.cloudmonitor.names import NAMESPACE
-from jobmeter.dialects.alibaba.common.cloudmonitor.read import page, read_newest_page, read_newest_points
-from jobmeter.dialects.alibaba.common.cloudmonitor.request import DEFAULT_LENGTH, POINT_TIME, PointsRequest, request_of
+from jobmeter.dialects.alibaba.common.cloudmonitor.read import read_newest_page, read_newest_points, read_points
+from jobmeter.dialects.alibaba.common.cloudmonitor.request import (
+    DEFAULT_LENGTH,
+    POINT_TIME,
+    PointsRequest,
+    read_request,
+)
 from jobmeter.dialects.alibaba.common.cloudmonitor.request import MonitoringRequest as PointsPage
 from jobmeter.dialects.alibaba.common.listing import sort_records
-from jobmeter.dialects.alibaba.common.operation import answer, json_text, operation
+from jobmeter.dialects.alibaba.common.operation import answer, dump_json, operation
 from jobmeter.dialects.base import Answer, Steps
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.time import DAY, HOUR, MINUTE
@@ -47,24 +52,24 @@ class _ShortRange(CmsRequest, frozen=True, kw_only=True):
         POINT_TIME,
     ] = None
 
-    def request(self, name: str) -> PointsPage:
+    def make_request(self, name: str) -> PointsPage:
         """Return the request of the call."""
         longest_ms = _LONGEST_MS.get(self.check_period(), _LATELY_MS)
-        return request_of(self, name, back_ms=longest_ms, longest_ms=longest_ms)
+        return read_request(self, name, back_ms=longest_ms, longest_ms=longest_ms)
 
     def encode_page(self, points: list[dict[str, Any]]) -> Answer:
         """Return the first points as JSON text."""
-        body = {"Code": "200", "Datapoints": json_text(points[: self.length]), "Period": str(self.period)}
+        body = {"Code": "200", "Datapoints": dump_json(points[: self.length]), "Period": str(self.period)}
         return answer(body, self)
 
 
 class _Paged(CmsRequest, frozen=True, kw_only=True):
-    def body(self, points: list[dict[str, object]], token: str) -> Answer:
+    def encode_page(self, points: list[dict[str, object]], token: str) -> Answer:
         """Return a page of points as JSON text."""
         body = {
             **({"NextToken": token} if token else {}),
             "Code": "200",
-            "Datapoints": json_text(points),
+            "Datapoints": dump_json(points),
             "Period": str(self.period),
             "Success": True,
         }
@@ -87,8 +92,8 @@ class DescribeMetricList(_Paged, frozen=True, kw_only=True):
     ] = None
 
     def _steps(self) -> Steps:
-        points, token = yield from page(request_of(self, "DescribeMetricList"), strict=False)
-        return self.body(points, token)
+        points, token = yield from read_points(read_request(self, "DescribeMetricList"), strict=False)
+        return self.encode_page(points, token)
 
 
 @operation("POST /", "metrics:read", by_resource=True)
@@ -99,8 +104,8 @@ class DescribeMetricLast(_Paged, frozen=True, kw_only=True):
     end_time: Annotated[int | None, f"{_TIME} Not included. Default: now.", POINT_TIME] = None
 
     def _steps(self) -> Steps:
-        points, token = yield from read_newest_page(request_of(self, "DescribeMetricLast", back_ms=_LATELY_MS))
-        return self.body(points, token)
+        points, token = yield from read_newest_page(read_request(self, "DescribeMetricLast", back_ms=_LATELY_MS))
+        return self.encode_page(points, token)
 
 
 @operation("POST /", "metrics:read", by_resource=True)
@@ -111,7 +116,7 @@ class DescribeMetricData(_ShortRange, frozen=True, kw_only=True):
     """
 
     def _steps(self) -> Steps:
-        points = yield from read_newest_points(self.request("DescribeMetricData"))
+        points = yield from read_newest_points(self.make_request("DescribeMetricData"))
         return self.encode_page(points)
 
 
@@ -127,6 +132,6 @@ class DescribeMetricTop(_ShortRange, frozen=True, kw_only=True):
     length: Length = 10
 
     def _steps(self) -> Steps:
-        found = yield from read_newest_points(self.request("DescribeMetricTop"))
+        found = yield from read_newest_points(self.make_request("DescribeMetricTop"))
         points = sort_records(found, lambda point: point[self.orderby], descending=not self.order_desc)
         return self.encode_page([{"order": at, **point} for at, point in enumerate(points, 1)])

@@ -34,7 +34,7 @@ def read(text: str, job: str = "") -> tuple[MonitoredResource, ...]:
     return tuple(_resource(member, job) for member in members)
 
 
-def card_name(device: str) -> str:
+def name_card(device: str) -> str:
     """Return the vendor's name of a device: ``0`` for ``gpu0``."""
     return device.lstrip("abcdefghijklmnopqrstuvwxyz") or device
 
@@ -60,7 +60,7 @@ def _resource(member: dict[str, Any], job: str) -> MonitoredResource:
     return MonitoredResource(
         job=named or job,
         pod=part("pod", "podId"),
-        card=card_name(part("gpu", "gpuId")),
+        card=name_card(part("gpu", "gpuId")),
         workspace=part("workspaceId"),
         user=part("userId"),
         region=part("regionId"),

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import FIELD, MOST, MonitoredResource, card_name
+from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import FIELD, MOST, MonitoredResource, name_card
 from jobmeter.dialects.alibaba.common.cloudmonitor.names import MonitoredMeasure, MonitoredPart
 from jobmeter.dialects.alibaba.common.cloudmonitor.request import MonitoringRequest, PointPosition
-from jobmeter.dialects.alibaba.common.operation import Lookup, pod_ids
+from jobmeter.dialects.alibaba.common.operation import Lookup, map_pod_ids
 from jobmeter.dialects.base import ask
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.catalog import Aggregate
@@ -37,18 +37,18 @@ class _Target(msgspec.Struct, frozen=True):
     pods: dict[str, str]
     resources: tuple[MonitoredResource, ...]
 
-    def pod(self, replica: str) -> str:
+    def name_pod(self, replica: str) -> str:
         return self.pods.get(replica) or f"{self.job.id}-{replica}"
 
-    def replicas(self, resources: Sequence[MonitoredResource]) -> frozenset[str] | None:
+    def select_replicas(self, resources: Sequence[MonitoredResource]) -> frozenset[str] | None:
         """Return the replicas to read, empty for all; None if the job has none of the requested pods."""
         pods = {one.pod for one in resources}
         if "" in pods:
             return frozenset()
-        return frozenset(replica for replica in self.pods if self.pod(replica) in pods) or None
+        return frozenset(replica for replica in self.pods if self.name_pod(replica) in pods) or None
 
 
-def page(request: MonitoringRequest, *, strict: bool) -> Points:
+def read_points(request: MonitoringRequest, *, strict: bool) -> Points:
     """Return one page of points by (time, job, pod, card), and the token of the next page, empty at the end.
 
     ``strict``: an unknown job raises NotFoundError; otherwise it has no points.
@@ -108,7 +108,7 @@ def _targets(request: MonitoringRequest, strict: bool) -> Lookup[list[_Target]]:
             if strict:
                 raise
             continue
-        found.append(_Target(view.job, pod_ids(view), tuple(filter_of)))
+        found.append(_Target(view.job, map_pod_ids(view), tuple(filter_of)))
     return found
 
 
@@ -127,7 +127,7 @@ def _points(request: MonitoringRequest, targets: Sequence[_Target], span: TimeRa
     found: list[_Point] = []
     for target in targets:
         for by, resources in _levels(request.measure, target.resources):
-            replicas = target.replicas(resources)
+            replicas = target.select_replicas(resources)
             if replicas is None:
                 continue
             figures = yield from _figures(request, target, span, by, replicas)
@@ -201,8 +201,8 @@ def _describe_points(
     measure: MonitoredMeasure, target: _Target, resources: Sequence[MonitoredResource], figures: _Figures
 ) -> Iterator[_Point]:
     for place, value in figures.mean.items():
-        pod = target.pod(place.replica) if place.replica else ""
-        card = card_name(place.device) if place.device else ""
+        pod = target.name_pod(place.replica) if place.replica else ""
+        card = name_card(place.device) if place.device else ""
         match = next((one for one in resources if one.covers(pod, card)), None)
         if match is not None:
             average = measure.convert(value)

@@ -108,7 +108,7 @@ def _measure_of(call: PointsRequest) -> MonitoredMeasure:
     return MEASURES[name]
 
 
-def request_of(
+def read_request(
     call: PointsRequest, operation: str, *, job: str = "", back_ms: int = HOUR, longest_ms: int = LONGEST_MS
 ) -> MonitoringRequest:
     """Read the request of a call.

@@ -6,11 +6,11 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-eas-2021-07-01-
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from jobmeter.dialects.alibaba.common.groups import GroupSort, SizedGroup, SizeSort, groups_named, page_of_groups
+from jobmeter.dialects.alibaba.common.groups import GroupSort, SizedGroup, SizeSort, find_groups, read_group_page
 from jobmeter.dialects.alibaba.common.listing import drop_empty
 from jobmeter.dialects.alibaba.common.operation import answer, operation, select_given
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.eas.names import READY, EasPageRequest, cluster_of
+from jobmeter.dialects.alibaba.eas.names import READY, EasPageRequest, choose_cluster
 from jobmeter.dialects.base import Steps, round_up
 from jobmeter.dialects.base.request import Choice
 
@@ -48,10 +48,10 @@ class ListResources(EasPageRequest, frozen=True, kw_only=True):
     sort: Annotated[str, Choice((*SORTS, *SIZE_SORTS))] = "CreateTime"
 
     def _steps(self) -> Steps:
-        groups = yield from groups_named(select_given(self.resource_id), select_given(self.resource_name))
+        groups = yield from find_groups(select_given(self.resource_id), select_given(self.resource_name))
         if self.resource_status.casefold() not in {"", READY.casefold()}:
             groups = []
-        found = yield from page_of_groups(
+        found = yield from read_group_page(
             self, groups, self.page, SORTS.get(self.sort), SIZE_SORTS.get(self.sort), descending=self.order
         )
         body = {
@@ -71,7 +71,7 @@ def _resource(one: SizedGroup) -> dict[str, Any]:
         {
             "ResourceId": one.group.name,
             "ResourceName": one.group.name,
-            "ClusterId": cluster_of(one.group.clusters),
+            "ClusterId": choose_cluster(one.group.clusters),
             "Status": READY,
             "InstanceCount": one.nodes,
             "CpuCount": round_up(capacity.cpu) or None,

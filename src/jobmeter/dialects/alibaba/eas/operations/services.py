@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from jobmeter.dialects.alibaba.common.instances import CONTAINER, replicas_named
-from jobmeter.dialects.alibaba.common.listing import drop_empty, picked
+from jobmeter.dialects.alibaba.common.instances import CONTAINER, find_replicas
+from jobmeter.dialects.alibaba.common.listing import drop_empty, pick
 from jobmeter.dialects.alibaba.common.operation import (
     FLAG,
     TIME,
@@ -21,21 +21,21 @@ from jobmeter.dialects.alibaba.common.operation import (
     Lookup,
     answer,
     check_range,
-    json_text,
+    dump_json,
     operation,
     select_given,
 )
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.eas.names import NAME, STATUS, EasPageRequest, cluster_of
+from jobmeter.dialects.alibaba.eas.names import NAME, STATUS, EasPageRequest, choose_cluster
 from jobmeter.dialects.base import Steps, ask, round_up
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobPage, JobState, JobView, Operator, Replica
 from jobmeter.model.log import LogPage
 from jobmeter.model.time import NS_PER_MS
-from jobmeter.query.defaults import job_created
+from jobmeter.query.defaults import find_creation
 from jobmeter.query.request import JobQuestion, JobRef, JobViewsQuestion, LogQuestion
-from jobmeter.query.usage import LIMITS, promised_devices, read_recorded_limit
+from jobmeter.query.usage import LIMITS, count_promised_devices, read_recorded_limit
 
 SERVICE_TYPES: Mapping[str, str] = {
     **{name: name for name in ("Async", "Standard", "OfflineTask", "Proxima")},
@@ -154,7 +154,7 @@ class DescribeServiceLog(AlibabaRequest, frozen=True, kw_only=True):
         start, end, previous = self.start_time, self.end_time, self.previous
         check_range(start, end)
         view = yield from _job_of(self.service_name)
-        replicas = replicas_named(view, self.instance_name, "InstanceName")
+        replicas = find_replicas(view, self.instance_name, "InstanceName")
         newest = max((one.attempt for one in view.replicas if not replicas or one.name in replicas), default=0)
         question = LogQuestion(
             ref=JobRef(view.job.id, view.job.project),
@@ -206,21 +206,21 @@ def _service(view: JobView) -> dict[str, Any]:
     fields = {
         **dict.fromkeys(("ServiceName", "ServiceId", "ServiceUid"), job.id),
         "Status": STATUS.find_status(job),
-        "Region": cluster_of(replica.cluster for replica in view.replicas),
+        "Region": choose_cluster(replica.cluster for replica in view.replicas),
         "Namespace": job.project,
         "CallerUid": job.user,
         "WorkspaceId": job.workspace,
         **dict.fromkeys(("Resource", "QuotaId"), job.resource_group),
         "Cpu": None if cpu is None else round_up(cpu),
         "Memory": None if memory is None else round_up(memory / _MIB),
-        "Gpu": promised_devices(job),
+        "Gpu": count_promised_devices(job),
         **_instances(view),
         "Labels": [{"LabelKey": name, "LabelValue": value} for name, value in job.labels.items()],
         "Message": job.error,
-        "ExtraData": json_text(more) if more else None,
-        "CreateTime": stamp(job_created(job)),
+        "ExtraData": dump_json(more) if more else None,
+        "CreateTime": stamp(find_creation(job)),
         "UpdateTime": stamp(job.updated),
-        **picked(job.extra.get(NAME, {}), STORED_FIELDS),
+        **pick(job.extra.get(NAME, {}), STORED_FIELDS),
     }
     return drop_empty(fields)
 

@@ -26,7 +26,7 @@ from jobmeter.model.task import (
     TaskType,
     Verdict,
 )
-from jobmeter.model.time import MINUTE, SECOND, iso
+from jobmeter.model.time import MINUTE, SECOND, format_iso
 
 BY_LOGS = "CheckByAiJobLogs"
 DEFAULT_PAGE, MAX_PAGE = 20, 100
@@ -153,8 +153,8 @@ class DescribeDiagnosticResult(AlibabaRequest, frozen=True, kw_only=True):
             "DiagnosticState": _state(task),
             "ClusterId": task.cluster,
             "NodeIds": task.nodes,
-            "CreatedTime": iso(task.created),
-            "EndTime": iso(task.end),
+            "CreatedTime": format_iso(task.created),
+            "EndTime": format_iso(task.end),
             "DiagnosticResults": [
                 *({"Kind": "Finding", **msgspec.to_builtins(one)} for one in task.findings),
                 *(_node(one) for one in task.answers),
@@ -198,8 +198,8 @@ def _row(task: DiagnosticTask) -> dict[str, str]:
         "DiagContent": task.label or task.type,
         "DiagResult": "" if task.finished is None else "Success" if done else "Failed",
         "Status": _state(task),
-        "CreationTime": iso(task.created),
-        "FinishedTime": "" if task.finished is None else iso(task.finished),
+        "CreationTime": format_iso(task.created),
+        "FinishedTime": "" if task.finished is None else format_iso(task.finished),
     }
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobmeter.dialects.alibaba.common.listing import drop_empty
-from jobmeter.dialects.alibaba.common.operation import Lookup, json_text
-from jobmeter.dialects.alibaba.foas.answers import number, reply
-from jobmeter.dialects.alibaba.foas.instances import BATCH, job_name, job_type, read_own_fields
+from jobmeter.dialects.alibaba.common.operation import Lookup, dump_json
+from jobmeter.dialects.alibaba.foas.answers import convert_number, reply
+from jobmeter.dialects.alibaba.foas.instances import BATCH, choose_job_type, name_job, read_own_fields
 from jobmeter.dialects.alibaba.foas.names import METRICS
 from jobmeter.dialects.alibaba.foas.requests import INSTANCE_PATH, InstanceRequest, operation
 from jobmeter.dialects.base import Steps, ask, round_up
@@ -20,9 +20,9 @@ from jobmeter.model.catalog import Aggregate
 from jobmeter.model.event import Event, EventFilter, EventSource, EventType, Level
 from jobmeter.model.job import Checkpoint, Job, JobState
 from jobmeter.model.order import make_natural_key
-from jobmeter.model.series import job_key
+from jobmeter.model.series import compute_job_key
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
-from jobmeter.query.defaults import job_created, job_end, job_start
+from jobmeter.query.defaults import find_creation, find_end, find_start
 from jobmeter.query.group import CapacityQuestion
 from jobmeter.query.request import By, GroupRef, JobQuestion, JobRef, MetricQuery, Statistic
 from jobmeter.query.series import SeriesQuestion
@@ -58,16 +58,16 @@ class GetInstanceDetail(InstanceRequest, frozen=True):
     def _steps(self) -> Steps:
         job = yield from self.find_instance()
         now_ms = self.context.now_ms
-        start, end = job_start(job), job_end(job)
+        start, end = find_start(job), find_end(job)
         last = now_ms if end is None else end
-        question = SeriesQuestion(jobs=(job_key(job.project, job.id),), since_ms=max(0, last - _RECENT_MS))
+        question = SeriesQuestion(jobs=(compute_job_key(job.project, job.id),), since_ms=max(0, last - _RECENT_MS))
         found = yield from ask(question)
         state = _state(job)
         detail = {
             "jid": job.id,
-            "name": job_name(job),
+            "name": name_job(job),
             "state": state,
-            "job-type": "BATCH" if job_type(job) == BATCH else "STREAMING",
+            "job-type": "BATCH" if choose_job_type(job) == BATCH else "STREAMING",
             "start-time": start,
             "end-time": -1 if end is None else end,
             "duration": None if start is None else max(0, last - start),
@@ -75,7 +75,7 @@ class GetInstanceDetail(InstanceRequest, frozen=True):
             "timestamps": _timestamps(job),
             "vertices": _vertices([dict(one.labels) for one in found.series], state),
         }
-        return reply(self, "GetInstanceDetail", {"Detail": json_text(drop_empty(detail))})
+        return reply(self, "GetInstanceDetail", {"Detail": dump_json(drop_empty(detail))})
 
 
 @operation(f"GET {INSTANCE_PATH}/config", "jobs:read", by_resource=True)
@@ -93,8 +93,8 @@ class GetInstanceConfig(InstanceRequest, frozen=True):
             "job-parallelism": int(parallelism) if parallelism.isascii() and parallelism.isdigit() else None,
             "user-config": _user_config(read_own_fields(job)),
         }
-        config = {"jid": job.id, "name": job_name(job), "execution-config": drop_empty(execution)}
-        return reply(self, "GetInstanceConfig", {"Config": json_text(config)})
+        config = {"jid": job.id, "name": name_job(job), "execution-config": drop_empty(execution)}
+        return reply(self, "GetInstanceConfig", {"Config": dump_json(config)})
 
 
 @operation(f"GET {INSTANCE_PATH}/checkpoints", "jobs:read", by_resource=True)
@@ -128,7 +128,7 @@ class GetInstanceCheckpoint(InstanceRequest, frozen=True):
             "latest": latest,
             "history": [_checkpoint(one) for one in history[:MOST_CHECKPOINTS]],
         }
-        return reply(self, "GetInstanceCheckpoint", {"Checkpoints": json_text(checkpoints)})
+        return reply(self, "GetInstanceCheckpoint", {"Checkpoints": dump_json(checkpoints)})
 
 
 @operation(f"GET {INSTANCE_PATH}/exceptions", "jobs:read", by_resource=True)
@@ -153,7 +153,9 @@ class GetInstanceExceptions(InstanceRequest, frozen=True):
         page = yield from ask(question)
         found = [event for event in page.events if event.level is Level.ERROR or event.reason == _RESTARTED]
         nodes = yield from _nodes(job, found)
-        text, time_ms = (found[0].message, found[0].time) if found else (job.error, job_end(job) if job.error else None)
+        text, time_ms = (
+            (found[0].message, found[0].time) if found else (job.error, find_end(job) if job.error else None)
+        )
         root = drop_empty({"root-exception": text, "timestamp": time_ms})
         exceptions = {
             **root,
@@ -163,7 +165,7 @@ class GetInstanceExceptions(InstanceRequest, frozen=True):
             ],
             "truncated": page.total > len(page.events),
         }
-        return reply(self, "GetInstanceExceptions", {"Exceptions": json_text(exceptions)})
+        return reply(self, "GetInstanceExceptions", {"Exceptions": dump_json(exceptions)})
 
 
 @operation(f"GET {INSTANCE_PATH}/resource", "jobs:read", by_resource=True)
@@ -193,8 +195,8 @@ def _state(job: Job) -> str:
 
 
 def _timestamps(job: Job) -> dict[str, int]:
-    ended = {} if job_end(job) is None else {STATES[job.state]: job_end(job)}
-    return drop_empty({"CREATED": job_created(job), "RUNNING": job_start(job), **ended})
+    ended = {} if find_end(job) is None else {STATES[job.state]: find_end(job)}
+    return drop_empty({"CREATED": find_creation(job), "RUNNING": find_start(job), **ended})
 
 
 def _vertices(labels: Sequence[Mapping[str, str]], state: str) -> list[dict[str, Any]]:
@@ -217,16 +219,16 @@ def _user_config(extra: Mapping[str, Any]) -> dict[str, str]:
     config = {name.strip(): value.strip() for name, _, value in pairs}
     parameters = extra.get("parameterJson")
     for name, value in parameters.items() if isinstance(parameters, dict) else ():
-        config[name] = value if isinstance(value, str) else json_text(value)
+        config[name] = value if isinstance(value, str) else dump_json(value)
     return config
 
 
 def _read_last_values(job: Job, metrics: tuple[str, ...], now_ms: int) -> Lookup[dict[str, int | float]]:
     """Return the last value of each metric in the last day of the job; missing metrics are left out."""
-    end = job_end(job)
+    end = find_end(job)
     last = now_ms if end is None else min(now_ms, end)
     measured = yield from _measured(job, metrics, TimeRange(max(0, last - DAY), last + 1), Aggregate.MAX)
-    return {metric: number(value) for metric, value in measured.items()}
+    return {metric: convert_number(value) for metric, value in measured.items()}
 
 
 def _measured(job: Job, metrics: tuple[str, ...], span: TimeRange, aggregate: Aggregate) -> Lookup[dict[str, float]]:

@@ -14,14 +14,14 @@ from jobmeter.dialects.alibaba.foas.answers import reply
 from jobmeter.dialects.alibaba.foas.instances import (
     BATCH,
     STREAM,
-    actual_state,
-    expected_state,
-    instance_id,
+    choose_job_type,
+    compute_instance_id,
+    find_actual_state,
+    find_expected_state,
+    find_jobs,
     is_flink,
-    job_name,
-    job_type,
-    jobs_named,
-    jobs_of,
+    list_jobs,
+    name_job,
     read_own_fields,
 )
 from jobmeter.dialects.alibaba.foas.names import METRICS
@@ -38,7 +38,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, TimeRange
-from jobmeter.query.defaults import job_end
+from jobmeter.query.defaults import find_end
 from jobmeter.query.request import By, JobRef, MetricQuery
 
 ARCHIVED_AFTER_MS = 2 * DAY
@@ -72,10 +72,10 @@ class ListInstance(FlinkPageRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         project, name = self.project_name, self.job_name
-        jobs = yield from jobs_named(project, name) if name else jobs_of(project)
+        jobs = yield from find_jobs(project, name) if name else list_jobs(project)
         archived = _find_archived(jobs, self.context.now_ms)
         matching = [job for job in jobs if self._matches_filters(job, job.id in archived)]
-        members = [instance(project, job) for job in self.cut_page(matching)]
+        members = [make_instance(project, job) for job in self.cut_page(matching)]
         return reply(self, "ListInstance", {**self.make_paging(len(matching)), "Instances": {"Instance": members}})
 
     def _matches_filters(self, job: Job, archived: bool) -> bool:
@@ -83,14 +83,14 @@ class ListInstance(FlinkPageRequest, frozen=True, kw_only=True):
         return (
             is_flink(job)
             and archived == self.is_archived
-            and job_type(job) == self.job_type
-            and self.actual_state in {"", actual_state(job)}
-            and self.expect_state in {"", expected_state(job)}
+            and choose_job_type(job) == self.job_type
+            and self.actual_state in {"", find_actual_state(job)}
+            and self.expect_state in {"", find_expected_state(job)}
             and self.api_type.upper() in {"", str(read_own_fields(job).get("ApiType", "")).upper()}
             and _lies_between(
                 job.start if job.start is not None else job.first_sample, self.start_begin_ts, self.start_end_ts
             )
-            and _lies_between(job_end(job), self.end_begin_ts, self.end_end_ts)
+            and _lies_between(find_end(job), self.end_begin_ts, self.end_end_ts)
         )
 
 
@@ -101,7 +101,7 @@ class GetInstance(InstanceRequest, frozen=True):
     def _steps(self) -> Steps:
         job = yield from self.find_instance()
         delay = yield from _delay(job, self.context.now_ms)
-        return reply(self, "GetInstance", {"Instance": {**instance(self.project_name, job), **delay}})
+        return reply(self, "GetInstance", {"Instance": {**make_instance(self.project_name, job), **delay}})
 
 
 @operation(f"GET {INSTANCE_PATH}/runsummary", "jobs:read", by_resource=True)
@@ -111,7 +111,7 @@ class GetInstanceRunSummary(InstanceRequest, frozen=True):
     def _steps(self) -> Steps:
         job = yield from self.find_instance()
         delay = yield from _delay(job, self.context.now_ms)
-        return reply(self, "GetInstanceRunSummary", {"RunSummary": {**summary(self.job_name, job), **delay}})
+        return reply(self, "GetInstanceRunSummary", {"RunSummary": {**make_summary(self.job_name, job), **delay}})
 
 
 @operation("GET /api/v2/projects/{projectName}/runsummary", "jobs:read", by_resource=True)
@@ -124,12 +124,12 @@ class BatchGetInstanceRunSummary(FlinkProjectRequest, frozen=True, kw_only=True)
     def _steps(self) -> Steps:
         members = []
         for name in self.job_names:
-            jobs = yield from jobs_named(self.project_name, name)
-            jobs = [job for job in jobs if job_type(job) == self.job_type]
+            jobs = yield from find_jobs(self.project_name, name)
+            jobs = [job for job in jobs if choose_job_type(job) == self.job_type]
             jobs = [job for job in jobs if job.state is JobState.RUNNING] or jobs
             for job in jobs if self.job_type == BATCH else jobs[:1]:
                 delay = yield from _delay(job, self.context.now_ms)
-                members.append({**summary(name, job), **delay})
+                members.append({**make_summary(name, job), **delay})
         return reply(self, "BatchGetInstanceRunSummary", {"RunSummarys": {"RunSummary": members}})
 
 
@@ -151,19 +151,19 @@ class ModifyInstanceState(InstanceRequest, frozen=True, kw_only=True):
         return reply(self, "ModifyInstanceState", {})
 
 
-def instance(project: str, job: Job) -> dict[str, Any]:
+def make_instance(project: str, job: Job) -> dict[str, Any]:
     """Return an instance with its known fields; times in milliseconds."""
     fields = {
         **{name: value for name, value in read_own_fields(job).items() if name in STORED_FIELDS},
-        "Id": instance_id(job),
+        "Id": compute_instance_id(job),
         "ProjectName": project,
-        "JobName": job_name(job),
-        "ActualState": actual_state(job),
-        "ExpectState": expected_state(job),
-        "JobType": job_type(job),
+        "JobName": name_job(job),
+        "ActualState": find_actual_state(job),
+        "ExpectState": find_expected_state(job),
+        "JobType": choose_job_type(job),
         "Starter": job.user or None,
         "StartTime": job.start if job.start is not None else job.first_sample,
-        "EndTime": job_end(job),
+        "EndTime": find_end(job),
         "EngineJobHandler": job.id,
         **_error(job),
     }
@@ -172,13 +172,13 @@ def instance(project: str, job: Job) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def summary(name: str, job: Job) -> dict[str, Any]:
+def make_summary(name: str, job: Job) -> dict[str, Any]:
     """Return the RunSummary of an instance."""
     return {
-        "Id": instance_id(job),
+        "Id": compute_instance_id(job),
         "JobName": name,
-        "ActualState": actual_state(job),
-        "ExpectState": expected_state(job),
+        "ActualState": find_actual_state(job),
+        "ExpectState": find_expected_state(job),
         "EngineJobHandler": job.id,
         **_error(job),
     }
@@ -187,7 +187,7 @@ def summary(name: str, job: Job) -> dict[str, Any]:
 def _error(job: Job) -> dict[str, Any]:
     if not job.error:
         return {}
-    end = job_end(job)
+    end = find_end(job)
     return {"LastErrorMessage": job.error, **({} if end is None else {"LastErrorTime": end})}
 
 
@@ -213,13 +213,13 @@ def _find_archived(jobs: Sequence[Job], now_ms: int) -> set[str]:
     newest: set[str] = set()
     archived: set[str] = set()
     for job in jobs:
-        if job_type(job) == BATCH:
-            end = job_end(job)
+        if choose_job_type(job) == BATCH:
+            end = find_end(job)
             if end is not None and end <= now_ms - ARCHIVED_AFTER_MS:
                 archived.add(job.id)
-        elif job_name(job) in newest:
+        elif name_job(job) in newest:
             archived.add(job.id)
-        newest.add(job_name(job))
+        newest.add(name_job(job))
     return archived
 
 

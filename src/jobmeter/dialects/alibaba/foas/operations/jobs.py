@@ -14,22 +14,22 @@ from jobmeter.dialects.alibaba.foas.instances import (
     BATCH,
     OUR_TYPES,
     STREAM,
-    instance_id,
-    job_name,
-    job_not_found,
-    job_type,
-    jobs_named,
-    jobs_of,
+    choose_job_type,
+    compute_instance_id,
+    find_jobs,
+    list_jobs,
+    make_job_not_found,
+    name_job,
     read_own_fields,
 )
-from jobmeter.dialects.alibaba.foas.names import NAME, project_of
+from jobmeter.dialects.alibaba.foas.names import NAME, convert_project
 from jobmeter.dialects.alibaba.foas.requests import (
     JOB_PATH,
     JOBS_PATH,
     FlinkJobRequest,
     FlinkPageRequest,
     FlinkProjectRequest,
-    json_object,
+    decode_object,
     operation,
 )
 from jobmeter.dialects.base import Context, RecordJobs, Steps, ask
@@ -37,7 +37,7 @@ from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import ConflictError
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.record import JobRecord, Records
-from jobmeter.query.defaults import job_created
+from jobmeter.query.defaults import find_creation
 
 MAX_ID = 128
 _Stored = Annotated[str, "Given back as it is."]
@@ -58,13 +58,13 @@ class ListJob(FlinkPageRequest, frozen=True, kw_only=True):
         project, name = self.project_name, self.job_name.casefold()
         exact = {"ApiType": self.api_type, "EngineVersion": self.engine_version, "ClusterId": self.cluster_id}
         newest: dict[str, Job] = {}
-        for job in (yield from jobs_of(project)):
-            newest.setdefault(job_name(job), job)
+        for job in (yield from list_jobs(project)):
+            newest.setdefault(name_job(job), job)
         matching = [
             job
             for job in newest.values()
-            if self.job_type in {"", job_type(job)}
-            and name in job_name(job).casefold()
+            if self.job_type in {"", choose_job_type(job)}
+            and name in name_job(job).casefold()
             and all(
                 not want or str(read_own_fields(job).get(key, "")).casefold() == want.casefold()
                 for key, want in exact.items()
@@ -80,9 +80,9 @@ class GetFlinkJob(FlinkJobRequest, frozen=True):
 
     def _steps(self) -> Steps:
         project, name = self.project_name, self.job_name
-        jobs = yield from jobs_named(project, name)
+        jobs = yield from find_jobs(project, name)
         if not jobs:
-            raise job_not_found(project, name)
+            raise make_job_not_found(project, name)
         return reply(self, "GetJob", {"Job": describe_job(project, jobs[0], full=True)})
 
 
@@ -104,7 +104,7 @@ class CreateFlinkJob(FlinkProjectRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         project, name = self.project_name, self.job_name
-        if (yield from jobs_named(project, name)):
+        if (yield from find_jobs(project, name)):
             raise ConflictError(f"project {project} has a job {name} already")
         stored = {
             "ApiType": self.api_type,
@@ -119,7 +119,7 @@ class CreateFlinkJob(FlinkProjectRequest, frozen=True, kw_only=True):
         }
         record = JobRecord(
             job_id=name,
-            project=project_of(project),
+            project=convert_project(project),
             name=name,
             type=OUR_TYPES[self.job_type],
             state=JobState.QUEUED,
@@ -144,15 +144,15 @@ class StartJob(FlinkJobRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         project, name, text = self.project_name, self.job_name, self.parameter_json
-        parameters = json_object(text, "parameterJson", "parameterJson") if text else {}
-        jobs = yield from jobs_named(project, name)
-        if jobs and job_type(jobs[0]) == STREAM and any(job.state is JobState.RUNNING for job in jobs):
+        parameters = decode_object(text, "parameterJson", "parameterJson") if text else {}
+        jobs = yield from find_jobs(project, name)
+        if jobs and choose_job_type(jobs[0]) == STREAM and any(job.state is JobState.RUNNING for job in jobs):
             raise ConflictError(f"the streaming job {name} runs already, and has one instance at a time")
         started = _make_start_record(project, name, jobs, self.context)
         extra = {NAME: {"parameterJson": parameters}} if parameters else None
         record = msgspec.structs.replace(started, state=JobState.RUNNING, start=self.context.now_ms, extra=extra)
         yield from ask(RecordJobs(Records(jobs=[record])))
-        number = instance_id(Job(id=record.job_id, project=project_of(project)))
+        number = compute_instance_id(Job(id=record.job_id, project=convert_project(project)))
         # The SDKs for Java and Go read it under this name.
         return reply(self, "StartJob", {"instanceId": number})
 
@@ -165,11 +165,11 @@ def describe_job(project: str, job: Job, *, full: bool) -> dict[str, Any]:
         **{key: extra.get(key) for key in ("ApiType", "EngineVersion", "ClusterId", "Description", *long)},
         "QueueName": job.resource_group or extra.get("QueueName"),
         "JobId": job.id,
-        "JobName": job_name(job),
+        "JobName": name_job(job),
         "ProjectName": project,
-        "JobType": job_type(job),
+        "JobType": choose_job_type(job),
         "Creator": job.user or None,
-        "CreateTime": job_created(job),
+        "CreateTime": find_creation(job),
         "ModifyTime": job.updated,
         "IsCommitted": True,
     }
@@ -178,11 +178,11 @@ def describe_job(project: str, job: Job, *, full: bool) -> dict[str, Any]:
 
 def _make_start_record(project: str, name: str, jobs: Sequence[Job], context: Context) -> JobRecord:
     """Return the record of the start: of the created job, of an earlier stream, else a new one."""
-    ours = project_of(project)
+    ours = convert_project(project)
     for job in jobs:
-        if job.state is JobState.QUEUED or job_type(job) == STREAM:
+        if job.state is JobState.QUEUED or choose_job_type(job) == STREAM:
             return JobRecord(job_id=job.id, project=ours)
-    kind = OUR_TYPES[job_type(jobs[0])] if jobs else "FlinkStream"
+    kind = OUR_TYPES[choose_job_type(jobs[0])] if jobs else "FlinkStream"
     moment = datetime.fromtimestamp(context.now_ms / 1000, tz=UTC).strftime("%Y%m%dT%H%M%S%f")[:-3]
     job_id = name if not jobs else f"{name[: MAX_ID - len(moment) - 1]}-{moment}"
     return JobRecord(

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, Lookup
 from jobmeter.dialects.alibaba.foas import metric_json
-from jobmeter.dialects.alibaba.foas.answers import metrics_answer
+from jobmeter.dialects.alibaba.foas.answers import make_metrics_answer
 from jobmeter.dialects.alibaba.foas.instances import CURRENT, find_running
 from jobmeter.dialects.alibaba.foas.lines import Drawn, draw
 from jobmeter.dialects.alibaba.foas.metric_json import MetricRequest
 from jobmeter.dialects.alibaba.foas.names import CLUSTER_METRICS, CPU_MODES, CPU_PREFIX, METRICS
 from jobmeter.dialects.alibaba.foas.requests import JOB_PATH, LARGEST_ID, FlinkJobRequest, operation
-from jobmeter.dialects.alibaba.foas.series import lines_of, tag_series
+from jobmeter.dialects.alibaba.foas.series import read_lines, tag_series
 from jobmeter.dialects.base import Steps, ask, round_digits
 from jobmeter.dialects.base.request import QUERY
 from jobmeter.errors import InvalidRequestError
@@ -58,8 +58,8 @@ class GetInstanceMetric(FlinkJobRequest, frozen=True, kw_only=True):
         prefix = f"blink.{project}.{name}."
         document = metric_json.read(self.metric_json, prefix, METRICS, self.context.now_ms)
         job = yield from find_running(project, name, self.instance_id)
-        lines = yield from lines_of(job, document, METRICS)
-        return metrics_answer(self, "GetInstanceMetric", lines)
+        lines = yield from read_lines(job, document, METRICS)
+        return make_metrics_answer(self, "GetInstanceMetric", lines)
 
 
 @operation("POST /api/v2/clusters/{clusterId}/metrics", "nodes:read", by_resource=True)
@@ -84,7 +84,7 @@ class GetClusterMetrics(AlibabaRequest, frozen=True, kw_only=True, rename="camel
             nodes = yield from _nodes(cluster, query, TimeRange(start, document.span.end_ms), statistic)
             series = [tag_series(Series("", "", one.node and cluster, one.node)) for one in nodes]
             lines += draw(query, series, _columns(nodes), document.span, document.limit)
-        return metrics_answer(self, "GetClusterMetrics", lines)
+        return make_metrics_answer(self, "GetClusterMetrics", lines)
 
 
 _STATISTICS = {
@@ -135,7 +135,7 @@ def _nodes(cluster: str, query: MetricRequest, span: TimeRange, statistic: Stati
 def _columns(lines: Sequence[Line]) -> SeriesColumns:
     """Return the points of the lines, by their position."""
     if not lines:
-        return SeriesColumns.none()
+        return SeriesColumns.make_empty()
     index = np.repeat(np.arange(len(lines)), [len(line.time) for line in lines])
     time, value = (np.concatenate([getattr(line, name) for line in lines]) for name in ("time", "value"))
     return SeriesColumns(index, time, value)

@@ -15,7 +15,7 @@ from jobmeter.dialects.base import Steps, ask, round_up
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.instance_types import MOST_JOBS, collect_named_types, type_id
 from jobmeter.model.job import InstanceType, Job, JobFilter
-from jobmeter.query.defaults import job_created
+from jobmeter.query.defaults import find_creation
 
 RESOURCE_TYPES: Mapping[str, str] = {"ECS": "ecs.", "Lingjun": "ml."}
 """Prefixes of the vendor's names of instance types, by the type of the resource."""
@@ -25,7 +25,7 @@ SORTS: Mapping[str, Callable[[_Entry], Any]] = {
     "CPU": lambda one: one[0].cpu,
     "GPU": lambda one: one[0].gpu_count,
     "Memory": lambda one: one[0].memory,
-    "GmtCreateTime": lambda one: job_created(one[1]),
+    "GmtCreateTime": lambda one: find_creation(one[1]),
 }
 
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from jobmeter.dialects.alibaba.common.operation import Lookup, answer, operation, pod_ids, select_given
+from jobmeter.dialects.alibaba.common.operation import Lookup, answer, map_pod_ids, operation, select_given
 from jobmeter.dialects.alibaba.common.times import format_plain
-from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_id, pod_uid
+from jobmeter.dialects.alibaba.pai_dlc.pods import find, make_pod_id, make_pod_uid
 from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, DlcJobRequest, PodRequest, WeekEnd, WeekStart
 from jobmeter.dialects.alibaba.pai_dlc.states import WORDS
 from jobmeter.dialects.base import Steps, ask
@@ -37,7 +37,7 @@ class GetJobEvents(DlcJobRequest, frozen=True, kw_only=True):
         events = yield from _events(
             view.job, "", self.read_time_range(self.start_time, self.end_time, WEEK), self.max_events_num
         )
-        pods = {name: pod or f"{view.job.id}-{name}" for name, pod in pod_ids(view).items()}
+        pods = {name: pod or f"{view.job.id}-{name}" for name, pod in map_pod_ids(view).items()}
         bodies = [_message(event, view.job, pods.get(event.replica, event.replica)) for event in events]
         return answer({"JobId": view.job.id, "Events": bodies}, self)
 
@@ -57,11 +57,11 @@ class GetPodEvents(PodRequest, frozen=True, kw_only=True):
             view.job, replica.name, self.read_time_range(self.start_time, self.end_time, WEEK), self.max_events_num
         )
         shown = [event for event in events if not one_attempt or event.attempt == replica.attempt]
-        pod = pod_id(replica, view.job)
+        pod = make_pod_id(replica, view.job)
         body = {
             "JobId": view.job.id,
             "PodId": pod,
-            "PodUid": pod_uid(replica, view.job),
+            "PodUid": make_pod_uid(replica, view.job),
             "Events": [_message(event, view.job, pod if event.source is EventSource.STATE else "") for event in shown],
         }
         return answer(body, self)

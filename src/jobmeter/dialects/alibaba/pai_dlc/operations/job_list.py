@@ -66,7 +66,7 @@ _CONTAINS = {
 _ALL_PRIORITIES = range(1, 10)
 
 
-def sums(totals: Totals) -> dict[str, float]:
+def sum_requests(totals: Totals) -> dict[str, float]:
     """Return the requests of all pods of a registered job, stored in its record so that ListJobs can filter by them."""
     memory = None if totals.memory is None else totals.memory / GIB
     found = dict(zip(_SUMS, (totals.cpu, totals.gpu, memory, totals.pods), strict=True))

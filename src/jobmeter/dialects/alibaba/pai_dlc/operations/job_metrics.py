@@ -5,12 +5,12 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12
 
 from typing import Annotated
 
-from jobmeter.dialects.alibaba.common.operation import TIME, Step, answer, convert_units, operation, pod_ids
+from jobmeter.dialects.alibaba.common.operation import TIME, Step, answer, convert_units, map_pod_ids, operation
 from jobmeter.dialects.alibaba.pai_dlc.requests import METRICS, TIME_TEXT, DlcJobRequest, Token
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.catalog import Metric
-from jobmeter.model.series import member_name
+from jobmeter.model.series import choose_member_name
 from jobmeter.model.time import HOUR, MINUTE
 from jobmeter.query.request import By, Line, MetricQuery
 
@@ -41,10 +41,10 @@ class GetJobMetrics(DlcJobRequest, frozen=True, kw_only=True):
             )
         )
         view = yield from self.find_view()
-        pods = pod_ids(view)
+        pods = map_pod_ids(view)
         members = [
             {
-                "PodId": pods.get(line.replica) or f"{view.job.id}-{member_name(line.replica, line.node)}",
+                "PodId": pods.get(line.replica) or f"{view.job.id}-{choose_member_name(line.replica, line.node)}",
                 "Metrics": _points(line),
             }
             for line in result.lines

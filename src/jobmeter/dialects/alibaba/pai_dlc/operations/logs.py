@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from jobmeter.dialects.alibaba.common.instances import CONTAINER
 from jobmeter.dialects.alibaba.common.operation import answer, operation
-from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_id, pod_uid
+from jobmeter.dialects.alibaba.pai_dlc.pods import find, make_pod_id, make_pod_uid
 from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, PodRequest, WeekEnd, WeekStart
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.model.log import LogPage
@@ -50,8 +50,8 @@ class GetPodLogs(PodRequest, frozen=True, kw_only=True):
         page = (yield from ask(question)) if requested else LogPage([])
         body = {
             "JobId": view.job.id,
-            "PodId": pod_id(replica, view.job),
-            "PodUid": pod_uid(replica, view.job),
+            "PodId": make_pod_id(replica, view.job),
+            "PodUid": make_pod_uid(replica, view.job),
             "Containers": ",".join(self.containers) or CONTAINER,
             "ContainerInfo": {"MainContainer": CONTAINER, "SidecarContainers": []},
             "Logs": [line.text for line in reversed(page.lines)],

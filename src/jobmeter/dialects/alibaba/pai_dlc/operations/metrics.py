@@ -7,9 +7,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from jobmeter.dialects.alibaba.common.cloudmonitor.read import page
-from jobmeter.dialects.alibaba.common.cloudmonitor.request import DEFAULT_LENGTH, POINT_TIME, PointsRequest, request_of
-from jobmeter.dialects.alibaba.common.operation import answer, json_text, operation
+from jobmeter.dialects.alibaba.common.cloudmonitor.read import read_points
+from jobmeter.dialects.alibaba.common.cloudmonitor.request import (
+    DEFAULT_LENGTH,
+    POINT_TIME,
+    PointsRequest,
+    read_request,
+)
+from jobmeter.dialects.alibaba.common.operation import answer, dump_json, operation
 from jobmeter.dialects.alibaba.pai_dlc.requests import TIME_TEXT, Token
 from jobmeter.dialects.base import MissingFieldError, Steps
 
@@ -40,13 +45,13 @@ class GetMetrics(PointsRequest, frozen=True, kw_only=True):
     token: Token = ""
 
     def _steps(self) -> Steps:
-        request = request_of(self, "GetMetrics", job=self.job_id)
+        request = read_request(self, "GetMetrics", job=self.job_id)
         if not all(resource.job for resource in request.resources):
             raise MissingFieldError("JobId, or a jobId in Dimensions, is mandatory for this action", "JobId")
-        points, token = yield from page(request, strict=True)
+        points, token = yield from read_points(request, strict=True)
         body = {
             "Code": "200",
-            "DataPoints": json_text(points),
+            "DataPoints": dump_json(points),
             "Message": "",
             **({"NextToken": token} if token else {}),
             "Period": str(request.period),

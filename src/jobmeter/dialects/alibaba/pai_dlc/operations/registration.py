@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, field
 
-from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, answer, json_body, json_operation, operation
+from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, answer, json_operation, operation, read_json
 from jobmeter.dialects.alibaba.pai_dlc import specs
 from jobmeter.dialects.alibaba.pai_dlc.items import STORED_FIELDS, read_own_fields
-from jobmeter.dialects.alibaba.pai_dlc.operations.job_list import sums
-from jobmeter.dialects.alibaba.pai_dlc.requests import NAME, DlcJobRequest, job_view
+from jobmeter.dialects.alibaba.pai_dlc.operations.job_list import sum_requests
+from jobmeter.dialects.alibaba.pai_dlc.requests import NAME, DlcJobRequest, find_job_view
 from jobmeter.dialects.base import Context, DeleteJob, RecordJobs, Steps, StopJob, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import ConflictError, InvalidRequestError
@@ -63,7 +63,7 @@ class CreateJob(AlibabaRequest, frozen=True, kw_only=True):
     settings: Annotated[dict[str, Any], "Its `Tags` are the job's labels."] = field(default_factory=dict)
 
     def _steps(self) -> Steps:
-        raw, caller = json_body(self.call), self.context.caller
+        raw, caller = read_json(self.call), self.context.caller
         if not _NAME.fullmatch(self.display_name):
             raise InvalidRequestError(
                 "DisplayName must be 1 to 256 letters, digits, underscores, periods and hyphens", "DisplayName"
@@ -82,11 +82,11 @@ class CreateJob(AlibabaRequest, frozen=True, kw_only=True):
             workspace=self.workspace_id or None,
             created=self.context.now_ms,
             command=self.user_command,
-            instance_type=specs.instance_type(roles) or None,
-            limits=specs.limits(roles) or None,
+            instance_type=specs.make_instance_type(roles) or None,
+            limits=specs.make_limits(roles) or None,
             labels=_labels(self.settings) or None,
             extra={NAME: {"Priority": 1, **stored, **_search_keys(self.settings, self.resource_id, roles)}},
-            replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in specs.pod_names(roles)],
+            replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in specs.iterate_pod_names(roles)],
         )
         yield from ask(RecordJobs(Records(jobs=[record])))
         return answer({"JobId": job}, self)
@@ -107,10 +107,10 @@ class UpdateJob(AlibabaRequest, frozen=True, kw_only=True):
     user_command: Annotated[str, "The command of the pods."] = ""
 
     def _steps(self) -> Steps:
-        raw = json_body(self.call)
+        raw = read_json(self.call)
         roles = specs.check_specs(self.job_specs) if self.job_specs else []
         _check_accessibility(self.accessibility)
-        view = yield from job_view(self.job_id)
+        view = yield from find_job_view(self.job_id)
         if self.accessibility == "PRIVATE" and read_own_fields(view.job).get("Accessibility") == "PUBLIC":
             raise InvalidRequestError("Accessibility can only be widened, from PRIVATE to PUBLIC", "Accessibility")
         changed = {
@@ -119,14 +119,19 @@ class UpdateJob(AlibabaRequest, frozen=True, kw_only=True):
             if raw.get(name) not in (None, [])
         }
         existing = {replica.name for replica in view.replicas}
-        added = [name for name in specs.pod_names(roles) if name not in existing]
+        added = [name for name in specs.iterate_pod_names(roles) if name not in existing]
         record = JobRecord(
             job_id=view.job.id,
             project=view.job.project,
             command=self.user_command or None,
-            instance_type=specs.instance_type(roles) or None if roles else None,
-            limits=specs.limits(roles) or None if roles else None,
-            extra={NAME: {**changed, **({"Images": _images(roles), **sums(specs.totals(roles))} if roles else {})}},
+            instance_type=specs.make_instance_type(roles) or None if roles else None,
+            limits=specs.make_limits(roles) or None if roles else None,
+            extra={
+                NAME: {
+                    **changed,
+                    **({"Images": _images(roles), **sum_requests(specs.sum_specs(roles))} if roles else {}),
+                }
+            },
             replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in added],
         )
         yield from ask(RecordJobs(Records(jobs=[record])))
@@ -202,7 +207,7 @@ def _search_keys(settings: Mapping[str, Any], group: str, roles: list[specs.JobS
         "OversoldInfo": f"{oversold}-false" if oversold == "AcceptQuotaOverSold" else oversold,
         **{name: settings.get(name) for name in ("BusinessUserId", "Caller", "PipelineId")},
     }
-    return {**{name: value for name, value in found.items() if value}, **sums(specs.totals(roles))}
+    return {**{name: value for name, value in found.items() if value}, **sum_requests(specs.sum_specs(roles))}
 
 
 def _is_spot(spec: Mapping[str, Any]) -> bool:

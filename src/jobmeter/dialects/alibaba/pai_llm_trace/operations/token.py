@@ -1,6 +1,6 @@
 """GetXtraceToken: a token and endpoints for sending traces."""
 
-from jobmeter.access.forwarded import public_address
+from jobmeter.access.forwarded import find_public_address
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, answer, operation
 from jobmeter.dialects.base import Steps, TraceTokenQuestion, ask
 
@@ -15,7 +15,7 @@ class GetXtraceToken(AlibabaRequest, frozen=True):
     """
 
     def _steps(self) -> Steps:
-        address = public_address(self.call, self.context.public)
+        address = find_public_address(self.call, self.context.public)
         made = yield from ask(TraceTokenQuestion())
         http = f"{address.url}/api/otlp/traces"
         # If the address has TLS, this port is given with TLS too: an exporter must not send its token in the clear.

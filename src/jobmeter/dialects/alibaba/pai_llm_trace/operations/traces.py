@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, json_text, operation
-from jobmeter.dialects.alibaba.pai_llm_trace.otel import compatible, describe_trace, drop_embeddings
+from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, dump_json, operation
+from jobmeter.dialects.alibaba.pai_llm_trace.otel import convert_trace, describe_trace, drop_embeddings
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice, ParameterKind, ParameterReader, ParameterSlot, Time
 from jobmeter.errors import InvalidRequestError, LimitExceededError
@@ -132,9 +132,9 @@ class ListTracesDatas(AlibabaRequest, frozen=True, kw_only=True):
         own: dict[tuple[str, str], list[Span]] = {}
         for span in found:
             own.setdefault((span.project, span.trace), []).append(span)
-        form = compatible if self.opentelemetry_compatible else describe_trace
+        form = convert_trace if self.opentelemetry_compatible else describe_trace
         spans = [own[one.project, one.trace] for one in page.traces if (one.project, one.trace) in own]
-        traces = [json_text(form(_reduce_spans(members, self.trace_reduce_method))) for members in spans]
+        traces = [dump_json(form(_reduce_spans(members, self.trace_reduce_method))) for members in spans]
         return answer({"Traces": traces, "TotalCount": page.total or 0}, self)
 
     def _filter(self) -> TraceFilter:

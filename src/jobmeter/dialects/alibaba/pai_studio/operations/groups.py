@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import field
 
-from jobmeter.dialects.alibaba.common.groups import NOW_MS, GroupSort, find_group, groups_named, node_count
+from jobmeter.dialects.alibaba.common.groups import NOW_MS, GroupSort, count_nodes, find_group, find_groups
 from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records
 from jobmeter.dialects.alibaba.common.operation import (
     FLAG,
@@ -67,14 +67,14 @@ class ListResourceGroups(StudioPageRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         groups: Sequence[ResourceGroup] = []
         if includes_ready(self.status):
-            groups = yield from groups_named(select_given(self.name), self.resource_group_ids)
+            groups = yield from find_groups(select_given(self.name), self.resource_group_ids)
         if self.has_resource is not None:
             groups = yield from _select_with_nodes(self, groups, there=self.has_resource)
         offset, size = self.page
         ordered = sort_records(groups, SORTS[self.sort_by], descending=self.order)
         members = []
         for group in ordered if self.show_all else ordered[offset : offset + size]:
-            nodes = yield from node_count(group, self.make_recent_range(NOW_MS))
+            nodes = yield from count_nodes(group, self.make_recent_range(NOW_MS))
             members.append({**group_fields(group), "NodeCount": nodes})
         return answer({"ResourceGroups": members, "TotalCount": len(groups)}, self)
 
@@ -125,7 +125,7 @@ def _select_with_nodes(
 ) -> Lookup[list[ResourceGroup]]:
     found = []
     for group in groups:
-        nodes = yield from node_count(group, request.make_recent_range(NOW_MS))
+        nodes = yield from count_nodes(group, request.make_recent_range(NOW_MS))
         if bool(nodes) is there:
             found.append(group)
     return found

@@ -8,17 +8,23 @@ from typing import Annotated, Any
 
 from msgspec import field
 
-from jobmeter.dialects.alibaba.common.listing import drop_empty, picked
+from jobmeter.dialects.alibaba.common.listing import drop_empty, pick
 from jobmeter.dialects.alibaba.common.operation import FLAG, ORDER, TIME, Labels, answer, operation, select_given
-from jobmeter.dialects.alibaba.common.statuses import Statuses, states_of
+from jobmeter.dialects.alibaba.common.statuses import Statuses, list_states
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.pai_studio.names import NAME, TIME_TEXT, StudioPageRequest, gibibytes_text, number_text
+from jobmeter.dialects.alibaba.pai_studio.names import (
+    NAME,
+    TIME_TEXT,
+    StudioPageRequest,
+    format_gibibytes,
+    format_number,
+)
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.job import Condition, Job, JobFilter, JobSize, JobState, Operator, SizesQuestion
 from jobmeter.model.time import DAY
-from jobmeter.query.defaults import job_created
-from jobmeter.query.usage import LIMITS, promised_devices, read_recorded_limit
+from jobmeter.query.defaults import find_creation
+from jobmeter.query.usage import LIMITS, count_promised_devices, read_recorded_limit
 
 WEEK = 7 * DAY
 STATUS = Statuses(
@@ -126,13 +132,13 @@ def _member(job: Job, size: JobSize) -> dict[str, Any]:
         "Status": STATUS.find_status(job),
         "UserId": job.user,
         "WorkspaceId": job.workspace,
-        "GmtCreateTime": stamp(job_created(job)),
+        "GmtCreateTime": stamp(find_creation(job)),
         "GmtModifiedTime": stamp(job.updated),
         "ReasonMessage": job.error,
         "ComputeResource": _resource(job, size),
         "Labels": [{"Key": name, "Value": value} for name, value in job.labels.items()],
         "StatusTransitions": _transitions(job),
-        **picked(own, STORED_FIELDS),
+        **pick(own, STORED_FIELDS),
     }
     return drop_empty(fields)
 
@@ -142,11 +148,11 @@ def _resource(job: Job, size: JobSize) -> dict[str, Any]:
     kind, replicas = job.instance_type, size.replicas or None
     spec = "" if kind is None else kind.id or kind.name
     cpu, memory = (read_recorded_limit(job, limit) for limit in LIMITS)
-    devices = promised_devices(job)
+    devices = count_promised_devices(job)
     instance = drop_empty(
         {
-            "CPU": None if cpu is None else number_text(cpu),
-            "Memory": None if memory is None else gibibytes_text(memory),
+            "CPU": None if cpu is None else format_number(cpu),
+            "Memory": None if memory is None else format_gibibytes(memory),
             "GPU": None if devices is None else str(devices),
             "GPUType": "" if kind is None else kind.gpu_type,
         }
@@ -163,7 +169,7 @@ def _resource(job: Job, size: JobSize) -> dict[str, Any]:
 
 
 def _transitions(job: Job) -> list[dict[str, Any]]:
-    states = states_of(job)
+    states = list_states(job)
     ends = [stamp(time) for time, _ in states[1:]] + [""]
     return [
         drop_empty({"Status": STATUS.words[state], "StartTime": stamp(start), "EndTime": end})

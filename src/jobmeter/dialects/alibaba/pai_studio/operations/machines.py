@@ -13,7 +13,7 @@ from jobmeter.dialects.alibaba.common.groups import NOW_MS
 from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records
 from jobmeter.dialects.alibaba.common.operation import ORDER, AlibabaRequest, Lookup, answer, operation
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.pai_studio.names import GIB, READY, Group, StudioPageRequest, device_models
+from jobmeter.dialects.alibaba.pai_studio.names import GIB, READY, Group, StudioPageRequest, join_device_models
 from jobmeter.dialects.alibaba.pai_studio.operations.groups import includes_ready
 from jobmeter.dialects.base import Steps, ask, round_up
 from jobmeter.dialects.base.request import Choice
@@ -75,7 +75,7 @@ class ListResourceGroupMachineGroups(StudioPageRequest, frozen=True, kw_only=Tru
     order: Annotated[bool, ORDER] = False
 
     def _steps(self) -> Steps:
-        loads = yield from loads_of(self, self.resource_group_id)
+        loads = yield from read_loads(self, self.resource_group_id)
         names = self.machine_group_ids
         found = [
             one
@@ -90,13 +90,13 @@ class ListResourceGroupMachineGroups(StudioPageRequest, frozen=True, kw_only=Tru
         return answer(body, self)
 
 
-def loads_of(request: AlibabaRequest, group: str) -> Lookup[Sequence[NodeLoad]]:
+def read_loads(request: AlibabaRequest, group: str) -> Lookup[Sequence[NodeLoad]]:
     """Return the nodes of a resource group with their current load. Raises NotFoundError for an unknown group."""
     span, silent_ms = request.make_recent_range(NOW_MS), request.context.silent_ms
     return (yield from ask(NodeLoadsQuestion(group=GroupRef(group), range=span, silent_ms=silent_ms)))
 
 
-def kind_of(load: NodeLoad) -> MachineKind:
+def make_kind(load: NodeLoad) -> MachineKind:
     """Return the kind of a node.
 
     Memory is rounded to GiB, because kernels of the same machines reserve different sizes.
@@ -106,16 +106,16 @@ def kind_of(load: NodeLoad) -> MachineKind:
         cpu=round_up(capacity.cpu) or None,
         memory=round(capacity.memory / GIB) or None,
         devices=capacity.devices or (0 if load.node.info else None),
-        models=device_models(sorted(capacity.device_types)),
+        models=join_device_models(sorted(capacity.device_types)),
     )
 
 
-def machine_group_id(group: str, kind: MachineKind) -> str:
+def make_machine_group_id(group: str, kind: MachineKind) -> str:
     """Return the id of the nodes of a kind in a group, which depends on both alone."""
     return f"mg-{blake2b(repr((group, *kind)).encode(), digest_size=8).hexdigest()}"
 
 
-def accelerator_of(kind: MachineKind) -> str:
+def choose_accelerator(kind: MachineKind) -> str:
     """Return the one of ``ACCELERATORS`` that a kind of machine has; empty if unknown."""
     return "" if kind.devices is None else ACCELERATORS[bool(kind.devices)]
 
@@ -123,7 +123,7 @@ def accelerator_of(kind: MachineKind) -> str:
 def _machine_groups(group: str, loads: Sequence[NodeLoad]) -> list[dict[str, Any]]:
     kinds: dict[MachineKind, list[NodeLoad]] = {}
     for load in loads:
-        kinds.setdefault(kind_of(load), []).append(load)
+        kinds.setdefault(make_kind(load), []).append(load)
     return [_machine_group(group, kind, members) for kind, members in kinds.items()]
 
 
@@ -131,7 +131,7 @@ def _machine_group(group: str, kind: MachineKind, members: Sequence[NodeLoad]) -
     seen = [one.node.first_seen for one in members if one.node.first_seen is not None]
     return drop_empty(
         {
-            "MachineGroupID": machine_group_id(group, kind),
+            "MachineGroupID": make_machine_group_id(group, kind),
             "ResourceGroupID": group,
             "Status": READY,
             "EcsCount": len(members),

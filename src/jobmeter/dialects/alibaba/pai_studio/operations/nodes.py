@@ -8,17 +8,17 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, field
 
-from jobmeter.dialects.alibaba.common.groups import groups_named
+from jobmeter.dialects.alibaba.common.groups import find_groups
 from jobmeter.dialects.alibaba.common.listing import drop_empty, sort_records
 from jobmeter.dialects.alibaba.common.operation import ORDER, Ignored, Lookup, answer, operation, select_given
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.pai_studio.names import READY, StudioPageRequest, gibibytes_text, number_text
+from jobmeter.dialects.alibaba.pai_studio.names import READY, StudioPageRequest, format_gibibytes, format_number
 from jobmeter.dialects.alibaba.pai_studio.operations.machines import (
     ACCELERATORS,
-    accelerator_of,
-    kind_of,
-    loads_of,
-    machine_group_id,
+    choose_accelerator,
+    make_kind,
+    make_machine_group_id,
+    read_loads,
 )
 from jobmeter.dialects.base import MissingFieldError, Steps
 from jobmeter.dialects.base.request import Choice, list_names
@@ -131,43 +131,43 @@ class ListNodes(StudioPageRequest, frozen=True, kw_only=True):
     def _members(self, groups: Sequence[str]) -> Lookup[list[NodeMember]]:
         found = []
         if self.workspace_id and groups:
-            within = yield from groups_named(groups)
+            within = yield from find_groups(groups)
             groups = [one.name for one in within if self.workspace_id in one.workspaces]
         for group in groups:
-            loads = yield from loads_of(self, group)
+            loads = yield from read_loads(self, group)
             found += [NodeMember(group, load) for load in loads]
         return found
 
     def _matches_filters(self, one: NodeMember) -> bool:
         """Return True for a node that matches the call's filters."""
-        load, kind = one.load, kind_of(one.load)
+        load, kind = one.load, make_kind(one.load)
         return (
             not any(getattr(self, name) for name in _UNKNOWN_FILTERS)
             and (not self.node_names or load.node.name in self.node_names)
             and (not self.node_statuses or STATUSES[load.state].casefold() in map(str.casefold, self.node_statuses))
-            and self.accelerator_type in {"", accelerator_of(kind)}
+            and self.accelerator_type in {"", choose_accelerator(kind)}
             and self.gpu_type.casefold() in kind.models.casefold()
-            and (not self.machine_group_ids or machine_group_id(one.group, kind) in self.machine_group_ids)
+            and (not self.machine_group_ids or make_machine_group_id(one.group, kind) in self.machine_group_ids)
             and self.pod_num in {None, load.load.replicas}
             and self.workload_num in {None, len(load.load.jobs)}
         )
 
 
 def _node(one: NodeMember, *, verbose: bool) -> dict[str, Any]:
-    load, kind = one.load, kind_of(one.load)
+    load, kind = one.load, make_kind(one.load)
     created = stamp(load.node.first_seen)
     fields = drop_empty(
         {
             "NodeName": load.node.name,
             "NodeStatus": STATUSES[load.state],
-            "AcceleratorType": accelerator_of(kind),
-            "CPU": number_text(load.capacity.cpu) if load.capacity.cpu else None,
-            "Memory": gibibytes_text(load.capacity.memory) if load.capacity.memory else None,
+            "AcceleratorType": choose_accelerator(kind),
+            "CPU": format_number(load.capacity.cpu) if load.capacity.cpu else None,
+            "Memory": format_gibibytes(load.capacity.memory) if load.capacity.memory else None,
             "GPU": None if kind.devices is None else str(kind.devices),
             "GPUType": kind.models,
             "ResourceGroupId": one.group,
             "ResourceGroupName": one.group,
-            "MachineGroupId": machine_group_id(one.group, kind),
+            "MachineGroupId": make_machine_group_id(one.group, kind),
             "IsBound": True,
             "BoundQuotas": [{"QuotaId": one.group, "QuotaName": one.group}],
             "GmtCreateTime": created,
@@ -181,8 +181,8 @@ def _node(one: NodeMember, *, verbose: bool) -> dict[str, Any]:
 def _usage(load: NodeLoad) -> dict[str, Any]:
     own = load.load
     return {
-        "RequestCPU": number_text(own.requested.cpu),
-        "RequestMemory": gibibytes_text(own.requested.memory),
+        "RequestCPU": format_number(own.requested.cpu),
+        "RequestMemory": format_gibibytes(own.requested.memory),
         "RequestGPU": str(own.requested.devices),
         "PodNum": own.replicas,
         "WorkloadNum": len(own.jobs),

@@ -14,18 +14,18 @@ from jobmeter.dialects.alibaba.common.groups import (
     GroupSort,
     SizedGroup,
     SizeSort,
-    groups_named,
-    page_of_groups,
-    requests_of,
+    find_groups,
+    read_group_page,
+    sum_requests,
 )
 from jobmeter.dialects.alibaba.common.listing import drop_empty
 from jobmeter.dialects.alibaba.common.operation import FLAG, ORDER, AlibabaRequest, Ignored, Lookup, answer, operation
 from jobmeter.dialects.alibaba.pai_studio.names import (
     READY,
     StudioPageRequest,
-    device_models,
-    gibibytes_text,
-    number_text,
+    format_gibibytes,
+    format_number,
+    join_device_models,
 )
 from jobmeter.dialects.alibaba.pai_studio.operations.groups import ResourceType, group_fields, includes_ready
 from jobmeter.dialects.base import Steps
@@ -83,10 +83,10 @@ class ListQuotas(StudioPageRequest, frozen=True, kw_only=True):
     order: Annotated[bool, ORDER] = False
 
     def _steps(self) -> Steps:
-        found = yield from groups_named(self.quota_ids)
+        found = yield from find_groups(self.quota_ids)
         groups = [group for group in found if self._matches_filters(group)]
         sort, by_size = SORTS.get(self.sort_by), SIZE_SORTS.get(self.sort_by)
-        members = yield from page_of_groups(self, groups, self.page, sort, by_size, descending=self.order)
+        members = yield from read_group_page(self, groups, self.page, sort, by_size, descending=self.order)
         quotas = []
         for one in members:
             details = (yield from _details(self, one)) if self.verbose else None
@@ -102,7 +102,7 @@ class ListQuotas(StudioPageRequest, frozen=True, kw_only=True):
             and name in group.name.casefold()
             and (not self.workspace_ids or not set(self.workspace_ids).isdisjoint(group.workspaces))
             and (not workspace or any(workspace in one.casefold() for one in group.workspaces))
-            and (not gpu_type or gpu_type in device_models(group.device_types).casefold())
+            and (not gpu_type or gpu_type in join_device_models(group.device_types).casefold())
             and self.has_resource in {None, bool(group.nodes)}
         )
 
@@ -117,13 +117,13 @@ def _quota(one: SizedGroup) -> dict[str, Any]:
         "Workspaces": [{"WorkspaceId": name, "WorkspaceName": name} for name in one.group.workspaces],
         "SubQuotas": [],
         "Labels": [],
-        "GPUType": device_models(sorted(one.capacity.device_types)),
+        "GPUType": join_device_models(sorted(one.capacity.device_types)),
         **{name: fields[name] for name in ("GmtCreatedTime", "GmtModifiedTime") if name in fields},
     }
 
 
 def _details(request: AlibabaRequest, one: SizedGroup) -> Lookup[dict[str, Any]]:
-    submitted = yield from requests_of(one.group, request.make_recent_range(NOW_MS), JobState.RUNNING, JobState.QUEUED)
+    submitted = yield from sum_requests(one.group, request.make_recent_range(NOW_MS), JobState.RUNNING, JobState.QUEUED)
     whole, running = _amount(one.capacity), _amount(one.running)
     # No machine has no core and no memory: the sizes of these are unknown.
     whole = {name: value for name, value in whole.items() if name == "GPU" or value not in {"0", "0Gi"}}
@@ -137,9 +137,9 @@ def _details(request: AlibabaRequest, one: SizedGroup) -> Lookup[dict[str, Any]]
 def _amount(amounts: Amounts) -> dict[str, str]:
     return drop_empty(
         {
-            "CPU": number_text(amounts.cpu),
-            "Memory": f"{gibibytes_text(amounts.memory)}Gi",
+            "CPU": format_number(amounts.cpu),
+            "Memory": f"{format_gibibytes(amounts.memory)}Gi",
             "GPU": str(amounts.devices),
-            "GPUType": device_models(sorted(amounts.device_types)),
+            "GPUType": join_device_models(sorted(amounts.device_types)),
         }
     )

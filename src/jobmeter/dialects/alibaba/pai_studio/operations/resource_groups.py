@@ -27,14 +27,14 @@ from jobmeter.dialects.alibaba.pai_studio.names import (
     NODE_METRICS,
     TIME_TEXT,
     GroupRequest,
-    device_model,
-    device_models,
-    job_type,
-    kilobytes,
-    megabytes_text,
-    node_metrics,
-    number_text,
-    percent_text,
+    convert_kilobytes,
+    format_megabytes,
+    format_number,
+    format_percent,
+    join_device_models,
+    list_node_metrics,
+    parse_device_model,
+    shorten_job_type,
 )
 from jobmeter.dialects.base import Answer, Steps, ask, round_up
 from jobmeter.dialects.base.request import Choice, list_names
@@ -120,7 +120,7 @@ class GetNodeMetrics(GroupRequest, frozen=True, kw_only=True):
     verbose: Annotated[bool, "Changes nothing."] = False
 
     def _steps(self) -> Steps:
-        group, metrics = GroupRef(self.resource_group_id), node_metrics(self.metric_type)
+        group, metrics = GroupRef(self.resource_group_id), list_node_metrics(self.metric_type)
         if not metrics:
             names = ", ".join(NODE_METRICS)
             raise InvalidRequestError(f"MetricType {self.metric_type!r} is not one of {names}", "MetricType")
@@ -130,7 +130,7 @@ class GetNodeMetrics(GroupRequest, frozen=True, kw_only=True):
             MetricQuery(subject=group, metrics=metrics, range=span, step_ms=self.time_step, by=By.NODE)
         )
         nodes = yield from ask(GroupNodesQuestion(group=group, range=span))
-        types = {node.name: device_models(node.device_types) for node in nodes}
+        types = {node.name: join_device_models(node.device_types) for node in nodes}
         members = [
             {"NodeID": line.node, "GPUType": types.get(line.node, ""), "Metrics": _points(line)}
             for line in _select_first_metric(metrics, result.lines)
@@ -198,19 +198,19 @@ def _record(group: str, capacity: Amounts, usage: ResourceUsage) -> dict[str, An
     return {
         "ResourceGroupId": group,
         "TotalCPU": round_up(capacity.cpu),
-        "CPUUsageRate": _format_measured(percent_text, usage.cpu, some),
-        "GPUUsageRate": _format_measured(percent_text, usage.device, devices),
-        "TotalMemory": kilobytes(capacity.memory),
+        "CPUUsageRate": _format_measured(format_percent, usage.cpu, some),
+        "GPUUsageRate": _format_measured(format_percent, usage.device, devices),
+        "TotalMemory": convert_kilobytes(capacity.memory),
         "TotalGPU": capacity.devices,
-        "MemoryUsageRate": _format_measured(percent_text, usage.memory, some),
+        "MemoryUsageRate": _format_measured(format_percent, usage.memory, some),
         "RequestCPU": round_up(usage.requested.cpu),
         "RequestGPU": usage.requested.devices,
-        "RequestMemory": kilobytes(usage.requested.memory),
-        "NetworkInputRate": _format_measured(megabytes_text, usage.network_receive, some),
-        "NetworkOutputRate": _format_measured(megabytes_text, usage.network_transmit, some),
-        "DiskReadRate": _format_measured(megabytes_text, usage.disk_read, some),
-        "DiskWriteRate": _format_measured(megabytes_text, usage.disk_write, some),
-        "JobType": ",".join(dict.fromkeys(job_type(kind) for kind in usage.types)),
+        "RequestMemory": convert_kilobytes(usage.requested.memory),
+        "NetworkInputRate": _format_measured(format_megabytes, usage.network_receive, some),
+        "NetworkOutputRate": _format_measured(format_megabytes, usage.network_transmit, some),
+        "DiskReadRate": _format_measured(format_megabytes, usage.disk_read, some),
+        "DiskWriteRate": _format_measured(format_megabytes, usage.disk_write, some),
+        "JobType": ",".join(dict.fromkeys(shorten_job_type(kind) for kind in usage.types)),
         "UserId": usage.user,
         "CPUNodeNumber": len(usage.cpu_nodes),
         "GPUNodeNumber": len(usage.device_nodes),
@@ -232,11 +232,11 @@ def _format_measured(text: Callable[[float], str], value: float | None, there: b
 def _amounts(prefix: str, found: Amounts, request: AlibabaRequest) -> Answer:
     counts = Counter[str]()
     for name, count in found.device_types.items():
-        counts[device_model(name)] += count
+        counts[parse_device_model(name)] += count
     body: dict[str, Any] = {
         f"{prefix}CPU": round_up(found.cpu),
         f"{prefix}GPU": found.devices,
-        f"{prefix}Memory": kilobytes(found.memory),
+        f"{prefix}Memory": convert_kilobytes(found.memory),
         f"{prefix}GPUInfos": [{"type": name, "count": count} for name, count in sorted(counts.items())],
     }
     return answer(body, request, id_key="")
@@ -253,4 +253,6 @@ def _select_first_metric(metrics: Sequence[str], lines: Sequence[Line]) -> list[
 
 def _points(line: Line) -> list[dict[str, int | str]]:
     values = convert_units(line)
-    return [{"Time": time, "Value": number_text(value)} for time, value in zip(line.time.tolist(), values, strict=True)]
+    return [
+        {"Time": time, "Value": format_number(value)} for time, value in zip(line.time.tolist(), values, strict=True)
+    ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from jobmeter.dialects.alibaba.common.instances import replicas_named
+from jobmeter.dialects.alibaba.common.instances import find_replicas
 from jobmeter.dialects.alibaba.common.operation import (
     ORDER,
     TIME,
@@ -13,8 +13,8 @@ from jobmeter.dialects.alibaba.common.operation import (
     check_range,
     convert_units,
     make_range,
+    map_pod_ids,
     operation,
-    pod_ids,
     select_given,
 )
 from jobmeter.dialects.alibaba.pai_studio.names import DEFAULT_STEP_MS, INSTANCE_METRICS, TIME_TEXT, StudioPageRequest
@@ -23,9 +23,9 @@ from jobmeter.dialects.base.request import Choice
 from jobmeter.model.catalog import Metric
 from jobmeter.model.event import Event, EventFilter
 from jobmeter.model.job import Job
-from jobmeter.model.series import member_name
-from jobmeter.model.time import HOUR, MAX_TIME_MS, NS_PER_MS, SECOND, TimeRange, ceil_to, iso
-from jobmeter.query.defaults import job_end, job_start
+from jobmeter.model.series import choose_member_name
+from jobmeter.model.time import HOUR, MAX_TIME_MS, NS_PER_MS, SECOND, TimeRange, ceil_to, format_iso
+from jobmeter.query.defaults import find_end, find_start
 from jobmeter.query.reported import JobReport, ReportedQuestion
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery
 
@@ -41,7 +41,7 @@ class EventsOfJobRequest(StudioPageRequest, frozen=True, kw_only=True):
     start_time: Annotated[int | None, f"{TIME_TEXT} Default: the first event.", TIME] = None
     end_time: Annotated[int | None, f"{TIME_TEXT} Not included. Default: the last event.", TIME] = None
 
-    def events(self, instance: str) -> Steps:
+    def read_events(self, instance: str) -> Steps:
         """Return the events of an instance, of all with an empty text."""
         check_range(self.start_time, self.end_time)
         view = yield from ask(JobQuestion(JobRef(self.training_job_id)))
@@ -50,7 +50,7 @@ class EventsOfJobRequest(StudioPageRequest, frozen=True, kw_only=True):
             EventFilter(
                 projects=frozenset({view.job.project}),
                 jobs=(view.job.id,),
-                replicas=replicas_named(view, instance),
+                replicas=find_replicas(view, instance),
                 start=self.start_time,
                 end=self.end_time,
                 offset=offset,
@@ -142,10 +142,10 @@ class ListTrainingJobInstanceMetrics(AlibabaRequest, frozen=True, kw_only=True):
                 range=_range_of(self.context.now_ms, (self.start_time, self.end_time), view.job, self.time_step),
                 step_ms=self.time_step,
                 by=By.REPLICA,
-                replicas=replicas_named(view, self.instance_id),
+                replicas=find_replicas(view, self.instance_id),
             )
         )
-        pods = pod_ids(view)
+        pods = map_pod_ids(view)
         nodes = {replica.name: replica.node for replica in sorted(view.replicas, key=lambda one: one.attempt)}
         members = [
             {
@@ -153,7 +153,7 @@ class ListTrainingJobInstanceMetrics(AlibabaRequest, frozen=True, kw_only=True):
                 "NodeName": nodes.get(line.replica) or line.node,
                 "Metrics": _points(line),
             }
-            for line, name in ((line, member_name(line.replica, line.node)) for line in result.lines)
+            for line, name in ((line, choose_member_name(line.replica, line.node)) for line in result.lines)
         ]
         return answer({"InstanceMetrics": members}, self)
 
@@ -166,7 +166,7 @@ class ListTrainingJobEvents(EventsOfJobRequest, frozen=True, kw_only=True):
     """
 
     def _steps(self) -> Steps:
-        return self.events("")
+        return self.read_events("")
 
 
 @operation("GET /api/v1/trainingjobs/{TrainingJobId}/instances/{InstanceId}/events", "jobs:read", by_resource=True)
@@ -176,7 +176,7 @@ class ListTrainingJobInstanceEvents(EventsOfJobRequest, frozen=True, kw_only=Tru
     instance_id: Annotated[str, "A pod's id or `<TrainingJobId>-<replica>`."]
 
     def _steps(self) -> Steps:
-        return self.events(self.instance_id)
+        return self.read_events(self.instance_id)
 
 
 @operation("GET /api/v1/trainingjobs/{TrainingJobId}/logs", "jobs:read", by_resource=True)
@@ -200,7 +200,7 @@ class ListTrainingJobLogs(StudioPageRequest, frozen=True, kw_only=True):
         found = yield from ask(
             LogQuestion(
                 ref=JobRef(view.job.id, view.job.project),
-                replicas=replicas_named(view, self.instance_id or self.worker_id),
+                replicas=find_replicas(view, self.instance_id or self.worker_id),
                 start_ns=None if start is None else start * NS_PER_MS,
                 end_ns=None if end is None else end * NS_PER_MS,
                 offset=offset,
@@ -218,7 +218,7 @@ def _range_of(now_ms: int, bounds: tuple[int | None, int | None], job: Job, step
     After a job's end the default EndTime is its end, rounded up to the step.
     """
     start, end = bounds
-    ended, begun = job_end(job), job_start(job)
+    ended, begun = find_end(job), find_start(job)
     if end is None:
         end = now_ms if ended is None else min(now_ms, ceil_to(ended + 1, step_ms))
     if start is None:
@@ -227,15 +227,15 @@ def _range_of(now_ms: int, bounds: tuple[int | None, int | None], job: Job, step
 
 
 def _describe_reports(reports: Iterable[JobReport]) -> list[dict[str, Any]]:
-    return [{"Name": one.name, "Timestamp": iso(one.time), "Value": round_digits(one.value)} for one in reports]
+    return [{"Name": one.name, "Timestamp": format_iso(one.time), "Value": round_digits(one.value)} for one in reports]
 
 
 def _points(line: Line) -> list[dict[str, Any]]:
     values = convert_units(line)
-    return [{"Time": iso(time), "Value": value} for time, value in zip(line.time.tolist(), values, strict=True)]
+    return [{"Time": format_iso(time), "Value": value} for time, value in zip(line.time.tolist(), values, strict=True)]
 
 
 def _event_text(event: Event) -> str:
     """Format an event as ``2026-11-20T15:33:56Z WARNING worker-0 OOMKilled: ...``, without missing parts."""
-    head = " ".join(filter(None, (iso(event.time), event.level.upper(), event.replica, event.reason)))
+    head = " ".join(filter(None, (format_iso(event.time), event.level.upper(), event.replica, event.reason)))
     return f"{head}: {event.message}" if event.message else head

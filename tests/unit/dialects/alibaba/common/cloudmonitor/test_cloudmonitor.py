@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from msgspec import Meta
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import card_name, read
+from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import name_card, read
 from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, MonitoredPart
-from jobmeter.dialects.alibaba.common.cloudmonitor.read import page, read_newest_page
-from jobmeter.dialects.alibaba.common.cloudmonitor.request import PointsRequest, request_of
+from jobmeter.dialects.alibaba.common.cloudmonitor.read import read_newest_page, read_points
+from jobmeter.dialects.alibaba.common.cloudmonitor.request import PointsRequest, read_request
 from jobmeter.dialects.alibaba.common.operation import operation
 from jobmeter.dialects.base import Answer, Context, drive
 from jobmeter.errors import InvalidRequestError
@@ -61,7 +61,7 @@ def answered(read_page, stored, **parameters):
         length: Annotated[int, Meta(ge=1, le=1440)] = 1000
 
         def _steps(self):
-            points, token = yield from read_page(request_of(self, "Op"))
+            points, token = yield from read_page(read_request(self, "Op"))
             return Answer(200, json.dumps([points, token]).encode())
 
     return json.loads(drive(ReadPage.operations[0].answer(call, Context(NOW, "id")), stored).body)
@@ -84,7 +84,7 @@ def test_pages_together_are_the_whole_and_each_is_full(stored, length):
     while True:
         more = {"NextToken": token} if token else {}
         points, token = answered(
-            lambda request: page(request, strict=False), stored, Length=str(length), **RANGE, **more
+            lambda request: read_points(request, strict=False), stored, Length=str(length), **RANGE, **more
         )
         found += points
         pages += 1
@@ -143,8 +143,10 @@ def test_a_token_is_of_its_own_question_only(other):
 def test_the_end_of_the_first_page_stays_the_end():
     stored = Stored({("a", "worker-0", "gpu0", minute): 0.5 for minute in range(34)})
     span = {"Dimensions": '{"jobId":"a"}'}
-    first, token = answered(lambda request: page(request, strict=True), stored, Length="30", **span)
-    second, end = answered(lambda request: page(request, strict=True), stored, Length="30", NextToken=token, **span)
+    first, token = answered(lambda request: read_points(request, strict=True), stored, Length="30", **span)
+    second, end = answered(
+        lambda request: read_points(request, strict=True), stored, Length="30", NextToken=token, **span
+    )
     assert [len(first), len(second), end] == [30, 4, ""]
 
 
@@ -171,4 +173,4 @@ def test_dimensions_are_read_or_refused(value):
 
 @pytest.mark.parametrize(("device", "name"), [("gpu0", "0"), ("npu12", "12"), ("0", "0"), ("gpu", "gpu"), ("", "")])
 def test_a_card_is_named_by_its_number(device, name):
-    assert card_name(device) == name
+    assert name_card(device) == name
