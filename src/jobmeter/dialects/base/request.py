@@ -90,7 +90,7 @@ class ParameterSlot(msgspec.Struct, frozen=True, kw_only=True):
 
     def describe(self) -> Parameter:
         """Return the parameter for the reference page: description, form and default."""
-        shown = self.kind.document(self)
+        shown = self.kind.describe(self)
         text, mark, default = self.text.partition("Default: ")
         if not mark and not self.required and shown.default:
             mark, default = "Default: ", f"{shown.default}."
@@ -110,7 +110,7 @@ class KindText(NamedTuple):
 class ParameterKind:
     """A way to read a value; the base class reads a text."""
 
-    def document(self, slot: ParameterSlot) -> KindText:
+    def describe(self, slot: ParameterSlot) -> KindText:
         """Describe the values for the reference page. The default of a required parameter is not shown."""
         form = f"At most {slot.meta.max_length} characters." if slot.meta.max_length else ""
         return KindText(form, "" if slot.default in _NO_DEFAULTS else f"`{slot.default}`")
@@ -136,7 +136,7 @@ _NO_DEFAULTS: Sequence[Any] = (None, "", (), {}, [])
 class Whole(ParameterKind):
     """A whole number within the bounds of the Meta."""
 
-    def document(self, slot: ParameterSlot) -> KindText:
+    def describe(self, slot: ParameterSlot) -> KindText:
         """Show the bounds that are no mere limits of size."""
         low, high = slot.bounds
         above = f"At least {low}." if low > 0 else ""
@@ -158,7 +158,7 @@ class Choice(ParameterKind):
         self._shown = shown
         self.fold: Callable[[str], str] = str if exact else str.casefold
 
-    def document(self, slot: ParameterSlot) -> KindText:
+    def describe(self, slot: ParameterSlot) -> KindText:
         """List the words, and show that of the default."""
         words = f"One of {list_names(self.meanings)}." if len(self.meanings) > 1 else f"{list_names(self.meanings)}."
         default = next((f"`{word}`" for word, meaning in self.meanings.items() if meaning == slot.default), "")
@@ -175,17 +175,17 @@ class Flag(Choice):
     def __init__(self) -> None:
         super().__init__(_FLAGS, shown=False)
 
-    def document(self, slot: ParameterSlot) -> KindText:
+    def describe(self, slot: ParameterSlot) -> KindText:
         """Name both words, unless the default shows one."""
-        return super().document(slot)._replace(form="" if slot.default is not None else "`true` or `false`.")
+        return super().describe(slot)._replace(form="" if slot.default is not None else "`true` or `false`.")
 
 
 class ParameterNames(ParameterKind):
     """Several texts, at most ``max_length`` of the Meta."""
 
-    def document(self, slot: ParameterSlot) -> KindText:
+    def describe(self, slot: ParameterSlot) -> KindText:
         """Show the most members."""
-        return super().document(slot)._replace(form=f"At most {slot.meta.max_length}." if slot.meta.max_length else "")
+        return super().describe(slot)._replace(form=f"At most {slot.meta.max_length}." if slot.meta.max_length else "")
 
     def read(self, reader: "ParameterReader", slot: ParameterSlot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Return the texts as a tuple."""
@@ -199,9 +199,9 @@ class ParameterNames(ParameterKind):
 class Time(ParameterKind):
     """A time; the value is epoch milliseconds."""
 
-    def document(self, slot: ParameterSlot) -> KindText:
+    def describe(self, slot: ParameterSlot) -> KindText:
         """Show a word, and a time."""
-        return super().document(slot)._replace(invalid=("no such time",), example="2026-11-20T15:33:56Z")
+        return super().describe(slot)._replace(invalid=("no such time",), example="2026-11-20T15:33:56Z")
 
     def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return epoch milliseconds."""
@@ -216,9 +216,9 @@ class Typed(ParameterNames):
 
     read = ParameterKind.read
 
-    def document(self, slot: ParameterSlot) -> KindText:
+    def describe(self, slot: ParameterSlot) -> KindText:
         """Show an empty list or object, and no default."""
-        return super().document(slot)._replace(default="", example="[]" if get_origin(self.shape) is list else "{}")
+        return super().describe(slot)._replace(default="", example="[]" if get_origin(self.shape) is list else "{}")
 
     def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return the value as the type of its field."""

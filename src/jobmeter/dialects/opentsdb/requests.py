@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Present(Flag):
     """Flag that a parameter sets by its presence; ``false`` counts as absent."""
 
-    def document(self, slot: ParameterSlot) -> KindText:  # noqa: ARG002
+    def describe(self, slot: ParameterSlot) -> KindText:  # noqa: ARG002
         """Show no form: the description says it."""
         return KindText(example="")
 
@@ -37,9 +37,9 @@ class Present(Flag):
 class Count(ParameterKind):
     """A whole number from 0 on; a number above the Meta's ``le`` becomes ``le``."""
 
-    def document(self, slot: ParameterSlot) -> KindText:
+    def describe(self, slot: ParameterSlot) -> KindText:
         """Show the default, also 0."""
-        return super().document(slot)._replace(default=str(slot.default))
+        return super().describe(slot)._replace(default=str(slot.default))
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401, ARG002
         """Return the number."""

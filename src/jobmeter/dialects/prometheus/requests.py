@@ -83,10 +83,10 @@ class PrometheusReader(ParameterReader):
 class Duration(ParameterKind):
     """A length in ms, from seconds or a text such as ``5m30s``."""
 
-    def document(self, slot: ParameterSlot) -> KindText:
+    def describe(self, slot: ParameterSlot) -> KindText:
         """Show the default in minutes."""
         default = "" if slot.required else f"`{slot.default // _UNITS['m']}m`"
-        return super().document(slot)._replace(default=default)
+        return super().describe(slot)._replace(default=default)
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return milliseconds."""

@@ -157,9 +157,9 @@ class JsonText(ParameterKind):
         self._form = form
         self._detail = detail
 
-    def document(self, slot: ParameterSlot) -> KindText:
+    def describe(self, slot: ParameterSlot) -> KindText:
         """Show no default."""
-        return super().document(slot)._replace(default="")
+        return super().describe(slot)._replace(default="")
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401, ARG002
         """Return the value of that type."""
@@ -178,7 +178,7 @@ class Step(ParameterKind):
         self._bare_unit_ms = bare_unit_ms
         self._bare = {HOUR: "hours", MINUTE: "minutes", SECOND: "seconds"}[bare_unit_ms]
 
-    def document(self, slot: ParameterSlot) -> KindText:
+    def describe(self, slot: ParameterSlot) -> KindText:
         """Show some steps, and the default in minutes."""
         default = "" if slot.required else f"`{slot.default // MINUTE}m`"
         return KindText(f"`30s`, `5m`, `1h`; a bare number counts {self._bare}.", default)

@@ -153,9 +153,8 @@ class GetInstanceExceptions(InstanceRequest, frozen=True):
         page = yield from ask(question)
         found = [event for event in page.events if event.level is Level.ERROR or event.reason == _RESTARTED]
         nodes = yield from _nodes(job, found)
-        text, time_ms = (
-            (found[0].message, found[0].time) if found else (job.error, find_end(job) if job.error else None)
-        )
+        ended = find_end(job) if job.error else None
+        text, time_ms = (found[0].message, found[0].time) if found else (job.error, ended)
         root = drop_empty({"root-exception": text, "timestamp": time_ms})
         exceptions = {
             **root,
