@@ -41,7 +41,7 @@ class InsertFence(NamedTuple):
         )
 
 
-def no_fence() -> InsertFence | None:
+def find_no_fence() -> InsertFence | None:
     """Return None: no other server can expel this one."""
 
 

@@ -17,7 +17,7 @@ from jobmeter.model.time import MAX_TIME_MS, read_clock
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.followed_rows import FollowedRows, make_batch
-from jobmeter.store.clickhouse.insert_fence import no_fence
+from jobmeter.store.clickhouse.insert_fence import find_no_fence
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.leader_link import LeaderLink
 from jobmeter.store.clickhouse.native import encode
@@ -66,7 +66,7 @@ class NodeLog:
         self.role = ServerRole.IDLE
         self.writing = threading.Lock()
         self.check: Callable[[], None] = accept_all
-        self.fence = no_fence
+        self.fence = find_no_fence
         self.valid_until: Callable[[], float] = lambda: float("inf" if self.role is ServerRole.LEADER else "-inf")
         self.peers: PeerService | None = None
         self.damaged = False
