@@ -115,7 +115,7 @@ def names_without_verb() -> list[str]:
 
 
 FIGURES = (
-    Figure("lines of Python and C", lines, 147_400, 84_000),
+    Figure("lines of Python and C", lines, 148_060, 84_000),
     Figure("docstrings with forbidden words", forbidden_docstrings, 0, 0),
     Figure(
         "class names of the core with several meanings",

@@ -81,11 +81,11 @@ def read_boot_id(proc_root: str = "/proc") -> str:
     return read_text(f"{proc_root}/sys/kernel/random/boot_id")
 
 
-def read_number(path: str) -> int | None:
+def read_number(path: str, base: int = 10) -> int | None:
     """Read the whole number in the file; None without a number (``max``, an empty or a missing file)."""
     text = read(path)
     try:
-        return None if text is None else int(text)
+        return None if text is None else int(text, base)
     except ValueError:
         return None
 

@@ -12,6 +12,8 @@ from jobmeter.model.task import CheckStatus, TaskCheck
 FULL, NEARLY_FULL = 0.98, 0.90
 _LOOKS, _LOOK_SECONDS = 3, 0.5
 _MOST_NAMED = 10
+_USUAL_ERRORS, _USUAL_ERROR_RATIO = 32, 0.001
+"""Failed commands of a healthy SCSI disk, which a start of the machine tries, and their share later."""
 _DOWN = frozenset({"down", "lowerlayerdown"})
 
 
@@ -48,10 +50,13 @@ def _filesystem(point: str) -> Iterator[TaskCheck]:
 
 
 def _block_device(device: Path) -> Iterator[TaskCheck]:
-    errors = files.read_number(f"{device}/device/ioerr_cnt")
+    # SCSI counts in hexadecimal numbers. The commands that a healthy disk does not know count as errors too.
+    errors, done = (files.read_number(f"{device}/device/{name}", 16) for name in ("ioerr_cnt", "iodone_cnt"))
     if errors is not None:
-        status = CheckStatus.WARNING if errors else CheckStatus.OK
-        yield TaskCheck("disks", status, f"{device.name} counts {errors} errors", {"errors": float(errors)})
+        often = errors > _USUAL_ERRORS and errors > _USUAL_ERROR_RATIO * (done or 0)
+        status = CheckStatus.WARNING if often else CheckStatus.OK
+        text = f"{errors} commands to {device.name} have failed" + (f", of {done}" if done is not None else "")
+        yield TaskCheck("disks", status, text, {"errors": float(errors)})
     degraded = files.read_number(f"{device}/md/degraded")
     if degraded is not None:
         status = CheckStatus.CRITICAL if degraded else CheckStatus.OK
@@ -76,8 +81,7 @@ def _interface(interface: Path) -> TaskCheck:
     changes = files.read_number(f"{interface}/carrier_changes") or 0
     errors = counts["rx_errors"] + counts["tx_errors"]
     share = errors / max(counts["rx_packets"] + counts["tx_packets"], 1)
-    flags = files.read_text(f"{interface}/flags")
-    administered = int(flags, 16) & 1 if flags else 0
+    administered = (files.read_number(f"{interface}/flags", 16) or 0) & 1
     status = CheckStatus.OK
     if share > 0.01:
         status = CheckStatus.WARNING

@@ -73,13 +73,24 @@ def test_links(tmp_path):
 
 def test_disks(tmp_path):
     line = f"1 0 8:1 / {tmp_path} rw - ext4 /dev/sda1 rw\n"
-    put(tmp_path, self__mountinfo=line, block__sda__device__ioerr_cnt="3\n", block__md0__md__degraded="1\n")
+    put(tmp_path, self__mountinfo=line, block__md0__md__degraded="1\n")
+    disks = {"sda": ("0x1f41", "0x186a0"), "sdb": ("0x8", "0x20"), "sdc": ("0x60", "0x186a0"), "sdd": ("0x60", None)}
+    for name, (errors, done) in disks.items():  # as the kernel prints them
+        put(tmp_path / "block" / name / "device", ioerr_cnt=f"{errors}\n")
+        if done:
+            put(tmp_path / "block" / name / "device", iodone_cnt=f"{done}\n")
     put(tmp_path, class__nvme__nvme0__state="live\n", class__nvme__nvme1__state="dead\n")
     found = system.check_disks(str(tmp_path), str(tmp_path))
     assert str(tmp_path) in found[0].text
     assert 0 <= found[0].values["used_ratio"] <= 1
-    assert [(one.text.split()[0], one.status.value) for one in found[1:3]] == [("md0", "critical"), ("sda", "warning")]
-    assert status(found[3:]) == ["ok", "critical"]
+    assert (found[1].text.split()[0], found[1].status.value) == ("md0", "critical")
+    assert [(one.text, one.status.value) for one in found[2:6]] == [
+        ("8001 commands to sda have failed, of 100000", "warning"),
+        ("8 commands to sdb have failed, of 32", "ok"),
+        ("96 commands to sdc have failed, of 100000", "ok"),
+        ("96 commands to sdd have failed", "warning"),
+    ]
+    assert status(found[6:]) == ["ok", "critical"]
 
 
 class Turn(Event):
