@@ -15,7 +15,7 @@ FAULTS = {
     "samples cannot be encoded": "jobmeter.collect.loop:make_samples_frame",
     "control groups cannot be read": "jobmeter.collect.launch.children:OwnGroups.__init__",
     "groups cannot be checked": "jobmeter.collect.launch.children:OwnGroups.find_entered",
-    "the limits cannot be read": "jobmeter.collect.launch.session:own_limits",
+    "the limits cannot be read": "jobmeter.collect.launch.session:read_limits",
     "processes cannot be read": "jobmeter.collect.launch.session:read_stat",
     "storage traffic cannot be read": "jobmeter.collect.launch.session:read_io",
     "the table fails": "jobmeter.collect.discover.table:ProcessTable.refresh",
@@ -40,6 +40,7 @@ for name in names:
     owner = getattr(owner, name)
 def broken(*_, **__):
     raise OSError(28, "injected") if len(sys.argv[1]) % 2 else RuntimeError("injected")
+getattr(owner, last)  # fails for a name that is gone
 setattr(owner, last, broken)
 from jobmeter.cli.main import main
 main(sys.argv[2:])

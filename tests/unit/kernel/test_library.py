@@ -90,6 +90,6 @@ def test_a_server_without_the_library_says_what_to_install_and_leaves_no_folder(
 
 def test_a_function_without_the_library_says_that_it_is_missing():
     """Every module of the kernel can be imported: programs that never call it work."""
-    program = "from jobmeter.kernel import rows, samples, window\nsamples.columns(bytes(20), 0, 1, 1)"
+    program = "from jobmeter.kernel import rows, samples, window\nsamples.copy_columns(bytes(20), 0, 1, 1)"
     done = without_library(program)
     assert done.stderr.splitlines()[-1].startswith("jobmeter.errors.ConfigurationError: the compiled kernel is missing")
