@@ -222,10 +222,10 @@ class _Handler:
         self.lane = Lane("test", 1, 1)
         self.services = SimpleNamespace(admission=Admission(SystemClock(), Budget()))
 
-    def project(self, call):
+    def find_project(self, call):
         return None
 
-    def from_memory(self, request):
+    def answer_from_memory(self, request):
         return self._work() if self._work else Answer(200, b"memory")
 
     def work(self, request):

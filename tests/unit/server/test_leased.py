@@ -52,7 +52,7 @@ class Counting:
         finally:
             self.asked.release()
 
-    def now_ms(self, clock: Clock) -> int:
+    def read_now_ms(self, clock: Clock) -> int:
         return self.leases.read_now_ms(clock)
 
     def prepare(self, name: str, clock: Clock, length_ms: int) -> OwnedLease:

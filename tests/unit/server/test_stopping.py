@@ -32,7 +32,7 @@ def test_a_process_that_is_done_in_time_ends_as_it_likes():
             stopping.call_at_stop(told.set)
             tell()
             told.wait()
-            assert 20 < stopping.seconds_left() <= 22.5
+            assert 20 < stopping.seconds_left <= 22.5
             later = []
             stopping.call_at_stop(lambda: later.append(1))
             assert later == [1]

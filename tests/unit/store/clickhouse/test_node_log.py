@@ -20,7 +20,7 @@ class Node:
         self.on_insert = lambda: None
 
     @contextmanager
-    def client(self):
+    def borrow_client(self):
         yield self
 
     def raw_insert(self, table, *_, **__):
