@@ -56,11 +56,10 @@ async def send(
     gone_after: float | None = None,
     take: Callable[[bytes], Awaitable[object]] | None = None,
 ) -> Reply:
-    """As ``call``. A body in one piece has arrived with the headers.
+    """Call the application and return its answer. A body in one piece has arrived with the headers.
 
-    ``take`` gets each part of the answer as it comes, and the client reads on when it has returned.
-
-    Where it raises ``HangupError`` the client closes its connection.
+    ``take`` gets each part of the answer as it comes, and the client reads on when it has returned. If it raises
+    ``HangupError`` the client closes its connection.
     """
     path, _, query = target.partition("?")
     named = {name.lower() for name in headers or {}}

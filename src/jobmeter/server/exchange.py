@@ -94,7 +94,7 @@ class Exchange:
         """True when the headers announce a body."""
         self._memory: MemoryAccount | None = None
         self._unread = True
-        self._take_whole_body: Callable[[int], bytes | None] = scope.get(WHOLE_BODY, _take_nothing)
+        self._take_whole_body: Callable[[int], bytes | None] | None = scope.get(WHOLE_BODY)
         self._send = send
 
     @property
@@ -103,16 +103,16 @@ class Exchange:
         return self._unread and self.has_body
 
     @property
-    def has_arrived(self) -> bool:
+    def may_have_arrived(self) -> bool:
         """True if ``take_arrived_body`` may find a body."""
-        return self._take_whole_body is not _take_nothing
+        return self._take_whole_body is not None
 
     def take_arrived_body(self, most: int, memory: MemoryAccount | None) -> bool:
         """Take a body of at most ``most`` bytes into ``call``, if all of it has arrived; else take nothing.
 
         Raises ThrottledError when memory for it is not available. Without ``memory`` the caller bounds it.
         """
-        body = self._take_whole_body(most)
+        body = None if self._take_whole_body is None else self._take_whole_body(most)
         if not body:
             return False
         self.body_size, self._unread = len(body), False
@@ -237,10 +237,6 @@ class Exchange:
     async def end(self) -> None:
         """End the answer."""
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def _take_nothing(_: int) -> bytes | None:
-    return None
 
 
 def make_request_id() -> str:

@@ -210,7 +210,7 @@ def take_arrived_body(
     request: ServedRequest, exchange: Exchange, handler: Handler | PublicHandler, memory: MemoryBudget
 ) -> bool:
     """Run ``_read_body`` at once for a small body that has arrived. False if ``handle`` has to read the body."""
-    if isinstance(handler, PublicHandler) or not exchange.has_arrived:
+    if isinstance(handler, PublicHandler) or not exchange.may_have_arrived:
         return False
     request.rule = handler.rule
     most = min(handler.memory_bytes, handler.body_bytes)

@@ -31,6 +31,8 @@ HEADERS = 256
 """Most headers in a request."""
 UNREAD_BYTES = 64 * 1024
 """Bytes of a body that may wait for the application before reading from the connection pauses."""
+SHORT_BODY_SECONDS = 1.0
+"""Seconds that a request waits for a body of at most ``UNREAD_BYTES`` before its answer begins."""
 LINGER_SECONDS = 5.0
 """Time in seconds to read and drop further data from a refused client, so that it can read the refusal."""
 EOF_SECONDS = 0.05
@@ -87,6 +89,8 @@ class Connection(asyncio.Protocol):
         """True if the request with incomplete headers has a body. A body of length 0 does not count."""
         self._is_short = False
         """True if that body is announced and small, so that the answer begins when all of it has arrived."""
+        self._awaited: Cycle | None = None
+        """Newest request whose short body did not arrive with its headers."""
         self._answered = 0
         """Requests from one piece of data that were answered directly."""
         self._refused = b""
@@ -372,8 +376,17 @@ class Connection(asyncio.Protocol):
 
         By then the part that arrived with the headers has been read.
         """
-        is_awaited = self._is_short and not self._continue and not self.limited
-        if self._parsed is not None and self._body and not is_awaited and self._active is None:
+        if self._parsed is None or not self._body or self._active is not None:
+            return
+        if not self._is_short or self._continue or self.limited:
+            self._begin_next()
+        elif self._awaited is not self._parsed:
+            self._awaited = self._parsed
+            self._loop.call_later(SHORT_BODY_SECONDS, self._end_wait, self._parsed)
+
+    def _end_wait(self, cycle: Cycle) -> None:
+        """Begin to answer a request whose short body does not arrive: a client that stalls gets its answer too."""
+        if cycle is self._parsed and self._active is None:
             self._begin_next()
 
     def _answer(self, cycle: Cycle, reply: Reply) -> bool:

@@ -222,8 +222,8 @@ class WorkerAnswers:
 
         A call whose rate is limited is forwarded: another call may begin before its body is complete.
         """
-        if not own.exchange.has_arrived or own.handler.rule.is_question:
-            return own.exchange.has_arrived
+        if not own.exchange.may_have_arrived or own.handler.rule.is_question:
+            return own.exchange.may_have_arrived
         self._admissions.clear()
         self._executor.missed = None
         own.request.rule = own.handler.rule

@@ -367,7 +367,7 @@ class WindowedStore:
 
     def roll_up(self, until_ms: int) -> int:
         """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
-        # Until the hours are known, all earlier samples count as those of rolled-up hours.
+        # Until the rolled-up hours are known, each earlier sample counts as late.
         self._immutable_ms = max(until_ms, self._immutable_ms)
         hours = 1
         try:

@@ -7,7 +7,7 @@ from tests.support.http_wire import GET, Application, answer, connected, run
 from tests.support.waiting import turn, until
 
 from jobmeter.server.exchange import WHOLE_BODY, Reply
-from jobmeter.server.http import limits
+from jobmeter.server.http import connection, limits
 from jobmeter.server.http.connection import HEAD_BYTES, PIPELINED, UNREAD_BYTES
 
 NEVER = 10.0**12
@@ -42,7 +42,7 @@ def test_the_target_and_the_headers_come_as_sent(target, path, query):
 
 
 @pytest.mark.parametrize("border", ["one-process"], indirect=True)
-def test_a_small_body_that_has_arrived_can_be_taken_at_once():
+def test_the_application_takes_a_small_body_that_has_arrived_without_waiting():
     taken = []
 
     async def application(scope, receive, send):
@@ -80,6 +80,19 @@ def test_the_answer_begins_when_a_short_body_has_arrived_unless_the_client_waits
             assert application.asked == (not awaited)
             wire.connection.data_received(bytes(length - 1))
             assert application.asked == 1
+
+    run(main())
+
+
+def test_a_client_that_stalls_inside_a_short_body_is_answered(monkeypatch):
+    """Its headers may refuse it, and the application says that its body did not arrive."""
+    monkeypatch.setattr(connection, "SHORT_BODY_SECONDS", 0.01)
+
+    async def main():
+        async with connected(_Ready()) as wire:
+            head = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
+            await wire.send(head + b"hel")
+            assert (await wire.answer())[1] == b"a"
 
     run(main())
 

@@ -97,7 +97,7 @@ def test_each_server_answers_from_memory_what_the_other_acknowledged(pair, tmp_p
 
 @pytest.fixture
 def crossed(pair, tmp_path, group, monkeypatch) -> Iterator[Sequence[WindowedStore]]:
-    """Two servers, each of which leads one shard."""
+    """Servers that lead one shard each."""
     # The lowest number leads: the server that joins again gets a higher one.
     numbers = count(2)
     monkeypatch.setattr(secrets, "randbits", lambda _: next(numbers))
