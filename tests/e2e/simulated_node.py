@@ -38,6 +38,7 @@ from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.machine import Machine as MachineFiles
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.registry import JobCollectors, Planned
+from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.collect.spool import Spool
 from jobmeter.model.sample import Sample
 from jobmeter.model.time import SystemClock
@@ -218,7 +219,10 @@ def main(path: str, number: int, life: int) -> int:
     transport = Transport(plan.servers[number], plan.key, timeout=10.0)
     spool = Spool(node_folder(plan, number) / "spool")
     clock = SampleClock(SystemClock(), machine.elapsed)
-    agent = agent_module.Agent(NodeIdentity(node_name(number), "sim"), lambda: transport, clock, spool, 1000)
+    # Programs of other tests send their numbers to every open socket.
+    closed = ProgramSettings(socket="")
+    place = NodeIdentity(node_name(number), "sim")
+    agent = agent_module.Agent(place, lambda: transport, clock, spool, 1000, programs=closed)
     stop = Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     return 0 if agent.run(stop) else 1
