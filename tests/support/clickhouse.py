@@ -7,6 +7,7 @@ its nodes, and makes plain tables of replicated ones.
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -172,11 +173,14 @@ def mortal_nodes(count: int) -> Iterator[Sequence[NodeProcess]]:
 
 
 def _answers(own: Node) -> bool:
+    """Return True when both ports are open: a server that finds the second one taken answers on the first, and ends."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{own.http}/ping", timeout=5) as reply:
-            return bool(reply.read() == b"Ok.\n")
+            answer = reply.read()
+        socket.create_connection(("127.0.0.1", own.tcp), timeout=5).close()
     except OSError:
         return False
+    return bool(answer == b"Ok.\n")
 
 
 def _config(nodes: Sequence[Node], number: int, shard: int = 0) -> str:
