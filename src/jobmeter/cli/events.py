@@ -16,9 +16,7 @@ SHOWN = 100
 """Default number of events in the table."""
 
 
-_GROUPS = {
-    "Filters": ("nodes", "replicas", "types", "sources", "level", "contains", "since", "project"),
-}
+_GROUPS = {"Filters": ("nodes", "replicas", "types", "sources", "level", "contains", "since", "project")}
 
 
 @define_verb("jobmeter events last", "jobmeter events --node node-1 --since 1d", groups=_GROUPS)

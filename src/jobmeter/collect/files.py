@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,17 +102,12 @@ def parse_pairs(text: bytes) -> dict[bytes, int]:
 
     Lines whose second word is not a whole number are left out.
     """
-    return dict(_pairs(text))
-
-
-def _pairs(text: bytes) -> Iterator[tuple[bytes, int]]:
+    found: dict[bytes, int] = {}
     for line in text.splitlines():
-        words = line.split(None, 2)
-        if len(words) >= 2:
-            try:
-                yield words[0].rstrip(b":"), int(words[1])
-            except ValueError:
-                continue
+        with suppress(ValueError):
+            name, number, *_ = line.split(None, 2)
+            found[name.rstrip(b":")] = int(number)
+    return found
 
 
 class Mount(NamedTuple):

@@ -2,17 +2,12 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import Generic, TypeVar
 
-from jobmeter.collect.accelerators.device import (
-    Accelerator,
-    DeviceLostError,
-    DeviceProcess,
-    EndedUse,
-    NotSupportedError,
-)
+from jobmeter.collect.accelerators.device import DeviceLostError, DeviceProcess, EndedUse, NotSupportedError
 from jobmeter.collect.accelerators.ended import EndedProcesses, compute_ended_shares
 from jobmeter.collect.accelerators.names import VendorNames
 from jobmeter.collect.accelerators.states import DeviceStates
@@ -144,7 +139,12 @@ class AcceleratorCollector(Generic[D]):
         self.device_name.assign_places(devices)
         self._ended.begin()
         unknown = {device.index: self._ended.select_pids(device.index) for device in devices}
-        answers = self._query(devices, lambda device: (_processes_of(device), _ended_on(device, unknown[device.index])))
+
+        def query_processes(device: D) -> tuple[Sequence[DeviceProcess] | None, Sequence[EndedUse]]:
+            pids = unknown[device.index]
+            return _ask(device.list_processes), (_ask(lambda: device.list_ended_uses(pids)) if pids else None) or ()
+
+        answers = self._query(devices, query_processes)
         users = {
             index: [(process, self._members.find_member(process.pid)) for process in processes]
             for index, (processes, _) in answers.items()
@@ -163,7 +163,9 @@ class AcceleratorCollector(Generic[D]):
         def read(device: D) -> tuple[Mapping[str, float], Mapping[int, float] | None]:
             measures = vendor.measures if device.index not in slow else (*vendor.measures, *vendor.slow_measures)
             values = _values(device, measures, answers=device.index in users) if device.index in whole else {}
-            return values, _process_utilization(device) if device.index in mine else None
+            with suppress(DeviceLostError):  # its values are known
+                return values, _ask(device.process_utilization) if device.index in mine else None
+            return values, None
 
         samples: Samples = []
         shares_on: dict[int, Mapping[int, float] | None] = {}
@@ -290,27 +292,11 @@ class AcceleratorCollector(Generic[D]):
         ]
 
 
-def _processes_of(device: Accelerator) -> Sequence[DeviceProcess] | None:
-    """Return the processes that compute on a device; None if unknown."""
+def _ask(call: Callable[[], T]) -> T | None:
+    """Return the answer of a device's driver; None if unknown."""
     try:
-        return device.list_processes()
+        return call()
     except NotSupportedError:
-        return None
-
-
-def _ended_on(device: Accelerator, pids: Collection[int]) -> Sequence[EndedUse]:
-    """Return the use of a device by these processes if they have ended; empty if unknown."""
-    try:
-        return device.list_ended_uses(pids) if pids else ()
-    except NotSupportedError:
-        return ()
-
-
-def _process_utilization(device: Accelerator) -> Mapping[int, float] | None:
-    """Return the utilization by process; None if unknown."""
-    try:
-        return device.process_utilization()
-    except (NotSupportedError, DeviceLostError):
         return None
 
 

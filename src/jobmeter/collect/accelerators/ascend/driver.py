@@ -6,13 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobmeter.collect.accelerators.ascend.device import AscendDevice
-from jobmeter.collect.accelerators.ascend.library import (
-    LIBRARY,
-    Chip,
-    Dcmi,
-    DcmiError,
-    load,
-)
+from jobmeter.collect.accelerators.ascend.library import LIBRARY, Chip, Dcmi, DcmiError, load
 from jobmeter.collect.accelerators.ascend.network import NetworkReader
 from jobmeter.collect.accelerators.device import SLOW_SECONDS, close_all, open_due
 from jobmeter.collect.accelerators.vendor import DriverProblem
