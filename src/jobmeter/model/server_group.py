@@ -56,7 +56,7 @@ class ServerGroup(Protocol):
         """Replace an older record. Return False if that is not of a writer, or not older."""
         ...
 
-    def locked(self, store: str) -> AbstractContextManager[None]:
+    def lock(self, store: str) -> AbstractContextManager[None]:
         """Let no other server run such a block for the same store meanwhile."""
         ...
 

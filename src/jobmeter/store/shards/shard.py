@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from jobmeter.errors import UnavailableError
 from jobmeter.store.base import Store
-from jobmeter.store.shards.away import missing_shards
+from jobmeter.store.shards.away import get_missing_shards
 from jobmeter.store.statement_lock import StatementLock
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _RETRY_AFTER_MS = 2_000
 class ShardEngine(Store, Protocol):
     """The engine of one shard."""
 
-    def answers(self) -> bool:
+    def is_answering(self) -> bool:
         """Return False while it certainly cannot be read: none of its servers with all data answers."""
         ...
 
@@ -50,7 +50,7 @@ class Shard:
     @property
     def is_up(self) -> bool:
         """True unless it certainly cannot be read."""
-        return self._engine is not None and self._engine.answers()
+        return self._engine is not None and self._engine.is_answering()
 
     def open(self) -> ShardEngine:
         """Open the engine. Raises what its constructor raises, and logs a new reason why it cannot be opened."""
@@ -83,7 +83,7 @@ class Shard:
     @contextmanager
     def _reached(self, *, journaled: bool = False) -> Iterator[ShardEngine]:
         engine = self._engine
-        if engine is None or not (journaled or engine.answers()):
+        if engine is None or not (journaled or engine.is_answering()):
             raise self._unavailable("its servers do not answer", None)
         try:
             yield engine
@@ -102,7 +102,7 @@ class Shard:
 
 def ask_some(shards: Sequence[Shard], works: Mapping[int, Callable[[ShardEngine], _Found]]) -> dict[int, _Found]:
     """Run functions that read. Where answers may lack rows (``may_lack``), shards that are away are left out."""
-    missing = missing_shards()
+    missing = get_missing_shards()
     if missing is not None:
         here = {number: work for number, work in works.items() if shards[number].is_up}
         if here and all(missing.leave_out(number) for number in works.keys() - here.keys()):
@@ -135,7 +135,7 @@ class ShardSet:
         self._lock = StatementLock()
 
     @contextmanager
-    def placed(self) -> Iterator[int]:
+    def keep_placement(self) -> Iterator[int]:
         """Return the number of shards that have rows. It does not change during the block. Do not nest blocks."""
         with self._lock.lock_shared():
             yield self.count

@@ -53,7 +53,7 @@ def _while_placed(
     """Run a method while rows keep their shards."""
 
     def run(self: "ShardedStore", /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Found:
-        with self.placement.placed():
+        with self.placement.keep_placement():
             return method(self, *arguments, **options)
 
     update_wrapper(run, method)
@@ -114,7 +114,7 @@ class ShardedStore:
 
     @property
     def count(self) -> int:
-        """The number of shards that have rows, inside ``placement.placed``."""
+        """The number of shards that have rows, inside ``placement.keep_placement``."""
         return self.placement.count
 
     def _ask(self, works: Mapping[int, Callable[[ShardEngine], _Found]]) -> dict[int, _Found]:
@@ -213,7 +213,7 @@ class ShardedStore:
         """Yield raw samples in blocks, sorted by (index, time)."""
         if not len(keys):
             return
-        with self.placement.placed() as count:
+        with self.placement.keep_placement() as count:
             parts = {part.shard: part for part in split_keys(keys, count)}
             if len(parts) == 1:
                 ((shard, _),) = parts.items()
@@ -307,7 +307,7 @@ class ShardedStore:
         found: list[DamagedPart] = []
         for number, shard in enumerate(self.shards[: self.count]):
             if shard.engine is None or not shard.is_up:
-                found.append(AwayShard.of(number, self.count))
+                found.append(AwayShard.describe(number, self.count))
             else:
                 found += shard.engine.list_damaged()
         return found

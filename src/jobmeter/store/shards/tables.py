@@ -31,7 +31,7 @@ class ShardedLogs:
 
     def append(self, lines: Sequence[LogLine], retention: Retention = _RETENTION) -> None:
         """Store log lines. On return they are durable."""
-        with self._set.placed() as count:
+        with self._set.keep_placement() as count:
             batch = LogBatch.from_lines(lines)
             own = [find_shard(number_line(source), count) for source in batch.sources]
             parts = {shard: batch.select_sources([one == shard for one in own]) for shard in set(own)}
@@ -41,7 +41,7 @@ class ShardedLogs:
     def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
         """Return one page of the lines of a job or a node."""
         number = compute_job_key(selector.project, selector.job) if selector.job else number_node(selector.node)
-        with self._set.placed() as count:
+        with self._set.keep_placement() as count:
             return self._shards[find_shard(number, count)].call(lambda engine: engine.logs.read(selector, budget))
 
 
@@ -54,7 +54,7 @@ class ShardedSpans:
 
     def append(self, spans: Sequence[Span], retention: Retention = _RETENTION) -> None:
         """Store spans. On return they are durable."""
-        with self._set.placed() as count:
+        with self._set.keep_placement() as count:
             parts = _group(spans, lambda span: number_trace(span.trace), count)
             ask_all(self._shards, {shard: partial(_append_spans, part, retention) for shard, part in parts.items()})
 
@@ -82,7 +82,7 @@ class ShardedSpans:
         self, traces: frozenset[str], work: Callable[[frozenset[str]], Callable[[ShardEngine], _Row]]
     ) -> list[_Row]:
         """Ask the shards of some traces, or all shards for any trace."""
-        with self._set.placed() as count:
+        with self._set.keep_placement() as count:
             parts: Mapping[int, Iterable[str]] = dict.fromkeys(range(count), ())
             if traces:
                 parts = _group(sorted(traces), number_trace, count)
@@ -110,7 +110,7 @@ class ShardedOutbox:
         self._call(shipper, lambda engine: engine.outbox.trim(shipper, until))
 
     def _call(self, shipper: int, work: Callable[[ShardEngine], _Row]) -> _Row:
-        with self._set.placed() as count:
+        with self._set.keep_placement() as count:
             return self._shards[find_shard(shipper, count)].call(work)
 
 
