@@ -282,7 +282,7 @@ class Authenticator:
             return cached if is_valid else None
 
     def _renew_soon(self, name: bytes | str) -> None:
-        """Do nothing: the registry is near. Called without blocking for a key that expires soon."""
+        """Load a key that expires soon again, without blocking. Does nothing here: the registry is near."""
 
     def _load(self, name: bytes | str) -> _CachedKey:
         """Load the key from the registry; during an outage use ``_extend_cached_key``."""

@@ -203,8 +203,8 @@ _RETRY_AFTER_MS = 1_000
 class SharedNonces(NonceMemory):
     """Nonces that one server or several servers accept. See ``jobmeter.registry.signatures``.
 
-    Among others ``remember`` asks the registry, together with all other calls that wait, and raises UnavailableError if
-    the registry does not answer.
+    While other servers accept requests, ``remember`` asks the registry, in one batch with all waiting calls. It raises
+    UnavailableError if the registry does not answer.
     """
 
     def __init__(

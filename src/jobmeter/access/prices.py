@@ -156,7 +156,7 @@ def _parse_toml(text: str, place: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{place} is no TOML: {error}") from error
+        raise ConfigurationError(f"{place} is not valid TOML: {error}") from error
 
 
 def _read(path: str) -> str:

@@ -25,7 +25,7 @@ _DEEPEST, _LONGEST_NUMBER = 20, 100
 
 
 class TemplateError(ValueError):
-    """A template that is not supported; the message says why."""
+    """Error of an unsupported template; the message gives the reason."""
 
 
 class _Label(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ class _Parser:
     def _parse_pipeline(self) -> _Node:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise TemplateError(f"more than {_DEEPEST} brackets are inside each other")
+            raise TemplateError(f"brackets are nested more than {_DEEPEST} deep")
         node = self._parse_command(())
         while self._peek_token() == ("sign", "|"):
             self._at += 1

@@ -229,7 +229,7 @@ class IngestPipeline:
         """Return the valid part of a batch, and its receipt; None if ``retention_of`` returns None."""
         if len(batch.series) > self._limits.request_series:
             raise LimitExceededError(
-                f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
+                f"a request may name at most {self._limits.request_series} series, not {len(batch.series)}", "series"
             )
         bounds = self._series.look_up(list_series(batch))
         own, default = _by_project(batch, bounds), write_project(principal, None)
@@ -286,7 +286,7 @@ class IngestPipeline:
         most = self._limits.request_records
         if records.count > most:
             raise LimitExceededError(
-                f"a request may bring {most} records (JOBMETER_LIMIT_REQUEST_RECORDS), this one brings {records.count}",
+                f"a request may have at most {most} records (JOBMETER_LIMIT_REQUEST_RECORDS), not {records.count}",
                 "records",
             )
         groups: dict[str, Records] = {}

@@ -41,7 +41,7 @@ class TranslationRule:
 
     ``metric`` is the catalogue's name, ``factor`` converts to its unit. ``keep`` maps their labels to ours: all others
     are left out. ``fixed`` labels are added. A series fits if each label of ``only`` (absent: empty) matches.
-    ``measured``: bounds in their unit; the other system writes a value outside where it has no measurement.
+    ``measured``: bounds in the other system's unit; it writes a value outside of them if it has no measurement.
     """
 
     metric: str

@@ -14,7 +14,7 @@ _READ, _NO_ROOM = 0, 2
 _SERIES, _ROWS, _HISTOGRAMS, _EXEMPLARS, _SYMBOLS, _REFERENCES = range(6)
 _LEAST = 64
 _USUAL, _SHORTEST = 16, 2
-"""Fewest bytes of a usual sample, and of any sample. A reference takes half of that or more."""
+"""Fewest bytes of a usual sample, and of any sample. A reference takes at least half of that."""
 
 _SCAN_1 = bind("jobmeter_remote_write_1", [DATA, *[SIZE] * 2, *[PLACE] * 2, SIZE, *[PLACE] * 3, SIZE, PLACE], SIZE)
 _SCAN_2 = bind(

@@ -1,6 +1,7 @@
 """Peak arithmetic of accelerators, without sparsity, for the utilization of their floating-point units (MFU).
 
-Numbers are of the vendors' data sheets, in 1e12 operations a second of one device as its driver counts devices.
+Numbers come from the vendors' data sheets. They are in 1e12 operations a second, for one device as its driver counts
+devices.
 """
 
 import re

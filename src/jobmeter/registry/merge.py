@@ -124,7 +124,7 @@ def merge_checkpoints(stored: str | None, given: Iterable[Checkpoint]) -> str:
     merged = {one.id: one for one in (msgspec.json.decode(stored, type=list[Checkpoint]) if stored else ())}
     merged.update({one.id: one for one in given})
     if len(merged) > MAX_CHECKPOINTS:
-        raise LimitExceededError(f"a job may have {MAX_CHECKPOINTS} checkpoints", "checkpoints")
+        raise LimitExceededError(f"a job may have at most {MAX_CHECKPOINTS} checkpoints", "checkpoints")
     return encode_bounded(list(merged.values()), "checkpoints", MAX_CHECKPOINT_BYTES)
 
 

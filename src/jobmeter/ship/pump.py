@@ -31,7 +31,7 @@ TRIM_SECONDS = 600.0
 
 
 class _Gap(msgspec.Struct):
-    """Numbers without rows yet: up to ``last``, first missed at ``since``."""
+    """Gap of reserved numbers without rows: up to ``last``, first observed at ``since`` (monotonic seconds)."""
 
     last: int
     since: float

@@ -31,6 +31,8 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.time import SECOND, SystemClock
 
 T = TypeVar("T")
+Users = Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]]
+"""Processes on each device, by its index, with the replica that each belongs to."""
 
 _SLOW_MS = 60_000
 RELEASE_MS = 60_000
@@ -185,10 +187,7 @@ class AcceleratorCollector(Generic[D]):
             samples += [
                 self._make_sample(self._utilization, index, owner, now_ms, value) for owner, value in busy.items()
             ]
-        for index in whole.keys() & users.keys():
-            foreign = sum(member is None for _, member in users[index])
-            samples.append(self._make_sample(self._processes, index, whole[index], now_ms, float(len(users[index]))))
-            samples.append(self._make_sample(self._foreign, index, whole[index], now_ms, float(foreign)))
+        samples += self._sample_processes(whole, users, now_ms)
         for index, present in mine.items():
             used = _memory(present)
             samples += [self._make_sample(self._memory, index, owner, now_ms, value) for owner, value in used.items()]
@@ -199,10 +198,19 @@ class AcceleratorCollector(Generic[D]):
     def _make_sample(self, metric: str, index: int, owner: Owner | None, now_ms: int, value: float) -> Sample:
         return Sample(self._place.make_device_series(metric, self.device_name(index), owner), now_ms, value)
 
+    def _sample_processes(self, whole: Mapping[int, Owner | None], users: Users, now_ms: int) -> Samples:
+        """Count the processes on each device, and the processes that belong to no job."""
+        samples: Samples = []
+        for index in whole.keys() & users.keys():
+            owner, members = whole[index], [member for _, member in users[index]]
+            samples.append(self._make_sample(self._processes, index, owner, now_ms, float(len(members))))
+            samples.append(self._make_sample(self._foreign, index, owner, now_ms, float(members.count(None))))
+        return samples
+
     def _find_owners(
         self,
         owned: Mapping[int, Sequence[DeviceClaim]],
-        users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
+        users: Users,
     ) -> dict[int, Owner | None]:
         """Return the owner of each device measured as a whole, without devices left to the agent."""
         found: dict[int, Owner | None] = {}
@@ -236,7 +244,7 @@ class AcceleratorCollector(Generic[D]):
     def _find_claims(
         self,
         devices: Sequence[D],
-        users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
+        users: Users,
         ended: Mapping[int, Sequence[tuple[Member, EndedUse]]],
         now_ms: int,
     ) -> dict[int, list[DeviceClaim]]:

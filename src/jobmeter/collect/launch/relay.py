@@ -126,7 +126,7 @@ class MlflowRelay(LocalServer):
         """Close the port."""
         self.stop()
 
-    def admits(self, authorization: str) -> bool:
+    def is_authorized(self, authorization: str) -> bool:
         """Return True for the token of this job."""
         return hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode())
 
@@ -336,7 +336,7 @@ class _RelayHandler(LocalHandler):
 
     def respond(self) -> None:
         """Answer one call. Other users of the machine reach the port too, so the token is checked first."""
-        if not self.server.admits(self.fields.get("authorization", "")):
+        if not self.server.is_authorized(self.fields.get("authorization", "")):
             self.close_connection = True
             self.answer(*_refusal(UnauthenticatedError(f"This address needs the token of {TOKEN}.", "malformed")))
             return

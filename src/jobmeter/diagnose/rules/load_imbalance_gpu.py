@@ -90,7 +90,7 @@ def _measure_groups(value: Float64s, order: Sequence[int]) -> tuple[Bools, Float
     """
     tail = max(1, int(_TAIL * len(order)))
     low, high = order[tail : tail + max(1, len(order) // 8)], order[len(order) // 2 : len(order) - tail]
-    measured: Bools = ~(np.isnan(value[low]).all(axis=0) | np.isnan(value[high]).all(axis=0))
+    measured = np.logical_not(np.isnan(value[low]).all(axis=0) | np.isnan(value[high]).all(axis=0))
     return measured, compute_median(value[low][:, measured]), compute_median(value[high][:, measured])
 
 

@@ -37,7 +37,7 @@ class Matchers(ParameterKind):
         """Return the matchers. Raises InvalidRequestError, LimitExceededError."""
         texts = values[slot.name]
         if len(texts) > MOST_MATCHERS:
-            raise LimitExceededError(f"a call may have {MOST_MATCHERS} filters", slot.name)
+            raise LimitExceededError(f"a call may have at most {MOST_MATCHERS} filters", slot.name)
         return tuple(parse_matcher(text) for text in texts)
 
 

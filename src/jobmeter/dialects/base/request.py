@@ -286,7 +286,7 @@ class ParameterReader:
 
     def make_length_error(self, slot: ParameterSlot) -> InvalidRequestError:
         """Return the error for a text with too many characters."""
-        return InvalidRequestError(f"{slot.name} may have {slot.meta.max_length} characters", slot.name)
+        return InvalidRequestError(f"{slot.name} may have at most {slot.meta.max_length} characters", slot.name)
 
     def make_wrong_error(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401
         """Return the error for a value that is not ``rule``: "a whole number from 1 to 9"."""
@@ -294,7 +294,7 @@ class ParameterReader:
 
     def make_count_error(self, slot: ParameterSlot, count: int) -> InvalidRequestError:
         """Return the error for a list with too many members."""
-        return InvalidRequestError(f"{slot.name} may have {slot.meta.max_length} members, it has {count}", slot.name)
+        return InvalidRequestError(f"{slot.name} has at most {slot.meta.max_length} members, not {count}", slot.name)
 
     def read_text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401, ARG002
         """Return a text."""

@@ -43,7 +43,7 @@ class _Reader(ParameterReader):
 
     def make_length_error(self, slot: ParameterSlot) -> InvalidRequestError:
         """Return the error for a text with too many characters."""
-        return self._error(slot, f"it may have {slot.meta.max_length} characters")
+        return self._error(slot, f"it may have at most {slot.meta.max_length} characters")
 
     def make_count_error(self, slot: ParameterSlot, count: int) -> InvalidRequestError:
         """Return the error for a list with too many members."""

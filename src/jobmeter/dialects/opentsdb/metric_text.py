@@ -88,7 +88,7 @@ def split_tags(text: str, field: str = "m") -> list[tuple[str, str]]:
 def _split(text: str, mark: str) -> list[str]:
     """Return the parts between marks outside of braces and parentheses."""
     if len(text) > _LONGEST:
-        raise InvalidRequestError(f"a metric query may have {_LONGEST} characters", "m")
+        raise InvalidRequestError(f"a metric query may have at most {_LONGEST} characters", "m")
     parts, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         depth += letter in _OPEN

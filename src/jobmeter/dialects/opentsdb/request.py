@@ -180,7 +180,7 @@ def _some(queries: Sequence[SubQuery]) -> Sequence[SubQuery]:
     if not queries:
         raise MissingFieldError("Missing sub queries", "queries")
     if len(queries) > MOST_QUERIES:
-        raise LimitExceededError(f"a query may have {MOST_QUERIES} sub queries, this one has {len(queries)}", "queries")
+        raise LimitExceededError(f"a query may have at most {MOST_QUERIES} sub queries, not {len(queries)}", "queries")
     return queries
 
 
@@ -257,7 +257,7 @@ def _parse_tsuids(index: int, text: str) -> SubQuery:
 
 def _tsuids(texts: Sequence[str]) -> tuple[str, ...]:
     if len(texts) > MOST_TSUIDS:
-        raise LimitExceededError(f"a sub query may have {MOST_TSUIDS} TSUIDs", "tsuids")
+        raise LimitExceededError(f"a sub query may have at most {MOST_TSUIDS} TSUIDs", "tsuids")
     return tuple(dict.fromkeys(text.strip().upper() for text in texts))
 
 

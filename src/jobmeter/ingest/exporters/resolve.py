@@ -60,9 +60,8 @@ _JOB = re.compile(f"(?:{_SCRAPE})*job")
 class ResolvedSeries:
     """A series, the factor of its values, and their bounds after the multiplication.
 
-    ``measured``: values outside stand for no measurement, after the multiplication too.
-    ``sent`` is the series whose labels are the sent labels, if ``series`` is a metric of the catalogue; see
-    ``read_sent``.
+    A multiplied value outside of ``measured`` means that there is no measurement. ``sent`` is the series whose labels
+    are the sent labels, if ``series`` is a metric of the catalogue; see ``read_sent``.
     """
 
     series: Series

@@ -88,7 +88,7 @@ class SearchOrder(NamedTuple):
 def parse(text: str) -> list[Clause]:
     """Read a filter: conditions joined by AND. Raises InvalidRequestError that shows the wrong part."""
     if len(text) > MAX_FILTER:
-        raise LimitExceededError(f"A filter may have {MAX_FILTER} characters, this one has {len(text)}.", "filter")
+        raise LimitExceededError(f"A filter may have at most {MAX_FILTER} characters, not {len(text)}.", "filter")
     text = text.strip()
     clauses: list[Clause] = []
     at = 0
@@ -96,7 +96,7 @@ def parse(text: str) -> list[Clause]:
         clause, at = _clause(text, at)
         clauses.append(clause)
         if len(clauses) > MAX_CLAUSES:
-            raise LimitExceededError(f"A filter may have {MAX_CLAUSES} conditions.", "filter")
+            raise LimitExceededError(f"A filter may have at most {MAX_CLAUSES} conditions.", "filter")
         if at < len(text):
             joint = _AND.match(text, at)
             if joint is None or joint.end() == len(text):
@@ -108,7 +108,7 @@ def parse(text: str) -> list[Clause]:
 def parse_order(texts: Sequence[str]) -> list[SearchOrder]:
     """Read orders, the most significant first. Raises InvalidRequestError."""
     if len(texts) > MAX_ORDER:
-        raise LimitExceededError(f"A search may have {MAX_ORDER} orders.", "order_by")
+        raise LimitExceededError(f"A search may have at most {MAX_ORDER} orders.", "order_by")
     orders = []
     for text in texts:
         match = _COLUMN.match(text)

@@ -210,7 +210,7 @@ def decode(data: bytes, shapes: Shapes | None = None) -> WrittenTelemetry:
     """Return the columns of a request of metrics. Raises as ``jobmeter.wire.otlp.protobuf.decode``."""
     # The decoded objects take much more memory than the text.
     if len(data) > _MOST_BYTES or data.count(b"{") > MOST_OBJECTS:
-        raise LimitExceededError(f"a request may have {_MOST_BYTES} bytes and {MOST_OBJECTS} objects of JSON", "body")
+        raise LimitExceededError(f"a request has at most {_MOST_BYTES} bytes and {MOST_OBJECTS} JSON objects", "body")
     return protobuf.decode(encode(read(data, _Request)), shapes)
 
 

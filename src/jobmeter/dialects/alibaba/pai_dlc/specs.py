@@ -74,7 +74,7 @@ def check_specs(specs: Sequence[JobSpec] | None) -> list[JobSpec]:
     if len(set(types)) != len(types):
         raise InvalidRequestError("JobSpecs names a Type more than once", "JobSpecs")
     if sum(spec.pod_count or 0 for spec in specs) > MAX_PODS:
-        raise LimitExceededError(f"a job may have {MAX_PODS} pods", "JobSpecs")
+        raise LimitExceededError(f"a job may have at most {MAX_PODS} pods", "JobSpecs")
     return list(specs)
 
 

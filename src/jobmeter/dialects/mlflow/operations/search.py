@@ -61,7 +61,7 @@ class SearchRuns(Request, frozen=True, kw_only=True):
 def _runs(experiments: Sequence[str], context: Context) -> Generator[Question[Any], Any, list[Run]]:
     """Return the runs of the experiments. Raises LimitExceededError."""
     if len(experiments) > MOST_EXPERIMENTS:
-        raise LimitExceededError(f"A search may name {MOST_EXPERIMENTS} experiments.", "experiment_ids")
+        raise LimitExceededError(f"A search may name at most {MOST_EXPERIMENTS} experiments.", "experiment_ids")
     found: dict[str, Run] = {}
     for experiment in dict.fromkeys(experiments):
         offset, total = 0, 1

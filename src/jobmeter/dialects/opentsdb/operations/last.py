@@ -66,7 +66,7 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
         if not queries:
             raise MissingFieldError("Missing sub queries", "queries")
         if len(queries) > MOST_QUERIES:
-            raise LimitExceededError(f"a query may have {MOST_QUERIES} sub queries", "queries")
+            raise LimitExceededError(f"a query may have at most {MOST_QUERIES} sub queries", "queries")
         since = max(0, floor_to(self.context.now_ms, HOUR) - hours * HOUR) if hours else 0
         results: list[dict[str, Any]] = []
         for one in queries:

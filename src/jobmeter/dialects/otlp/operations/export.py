@@ -40,7 +40,7 @@ class ExportMetrics(MessageRequest, frozen=True, kw_only=True):
         written = _DECODERS[media](self.call.body, senders.otlp_shapes)
         most = self.context.limits.request_series
         if len(written.keys) > most:
-            raise LimitExceededError(f"a request may bring {most} samples, this one brings {len(written.keys)}", "body")
+            raise LimitExceededError(f"a request may have at most {most} samples, not {len(written.keys)}", "body")
         batch, heads, refused, parts = _resolve(written, self.context.project or DEFAULT_PROJECT, senders.otlp_labels)
         rejected = Counter({"stale": written.stale, "not-a-number": written.parts}) + refused + parts
         receipt = Receipt()

@@ -49,7 +49,7 @@ class RemoteRead(Request, frozen=True):
                 size += sum(map(len, made))
                 if size > _MOST_BYTES:
                     raise LimitExceededError(
-                        f"an answer may have {_MOST_BYTES} bytes: narrow the range, or select fewer series", "range"
+                        f"an answer has at most {_MOST_BYTES} bytes: narrow the range, or select fewer series", "range"
                     )
                 results[-1] += made
         if request.streamed:
