@@ -191,10 +191,6 @@ HOT = 90
 """Degrees Celsius from which the temperature of a GPU is a warning."""
 
 
-def _open(clock: Clock, machine: Machine, patience: float) -> Driver[PynvmlDevice]:
-    return PynvmlLibrary(clock=clock, proc_root=machine.proc, patience=patience)
-
-
 def _check(device: PynvmlDevice) -> DeviceHealth:
     """Read memory errors, pending or failed remappings of rows, and the temperature."""
     values: dict[str, float] = {}
@@ -234,7 +230,7 @@ VENDOR = Vendor(
     noun="GPU",
     source="NVML",
     prefix="gpu",
-    open=_open,
+    open=lambda clock, machine, patience: PynvmlLibrary(clock=clock, proc_root=machine.proc, patience=patience),
     measures=MEASURES,
     slow_measures=SLOW_MEASURES,
     check=_check,
