@@ -1,6 +1,6 @@
 """Runs the rules on a case, and joins the findings of ranks that one cause explains."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 

@@ -7,10 +7,8 @@ from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice
 from jobmeter.collect.accelerators.nvidia.readings import ALL_LINKS, Field, Reading
 from jobmeter.collect.accelerators.nvidia.visible import UUID_PREFIX, VARIABLES, name_part
-from jobmeter.collect.accelerators.vendor import DeviceHealth, Driver, Measure, Vendor
-from jobmeter.collect.machine import Machine
+from jobmeter.collect.accelerators.vendor import DeviceHealth, Measure, Vendor
 from jobmeter.model.device import DeviceState
-from jobmeter.model.time import Clock
 
 _PERCENT = 0.01
 _MILLI = 1e-3
