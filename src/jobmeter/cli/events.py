@@ -86,12 +86,8 @@ def _row(event: Event, *, of_one: bool) -> tuple[str, ...]:
         str(event.source),
         str(event.level),
         event.reason,
-        _message(event),
+        f"{event.message} By {event.actor}." if event.actor else event.message,
     )
-
-
-def _message(event: Event) -> str:
-    return f"{event.message} By {event.actor}." if event.actor else event.message
 
 
 def _name_subject(event: Event) -> str:

@@ -56,6 +56,12 @@ def list_names(folder: str) -> list[str]:
         return []
 
 
+def list_numbers(folder: str | Path, prefix: str, most: int = sys.maxsize) -> list[int]:
+    """Return the numbers below ``most`` in the names of a folder that are ``prefix`` and a number, ascending."""
+    ends = (name.removeprefix(prefix) for name in list_names(str(folder)) if name.startswith(prefix))
+    return sorted(int(end) for end in ends if end.isdigit() and int(end) < most)
+
+
 def read_link_target(path: str) -> str:
     """Return where a symbolic link leads, empty if it is missing or may not be read."""
     try:

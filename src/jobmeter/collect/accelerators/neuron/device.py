@@ -189,8 +189,7 @@ class NeuronDevice(Accelerator):
         self.details = self.details | {name: number for name, number in found.items() if number}
 
     def _list_core_folders(self) -> list[str]:
-        names = (path.name for path in self._folder.glob("neuron_core[0-9]*"))
-        return [name for name in names if name.removeprefix("neuron_core").isdigit()][:_MOST_CORES]
+        return [f"neuron_core{number}" for number in files.list_numbers(self._folder, "neuron_core")[:_MOST_CORES]]
 
     def _check_presence(self) -> None:
         if self._folder.is_dir():
