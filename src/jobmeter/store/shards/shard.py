@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol, TypeVar
 
 from jobmeter.errors import UnavailableError
@@ -14,6 +15,7 @@ from jobmeter.store.statement_lock import StatementLock
 
 _log = logging.getLogger(__name__)
 _Found = TypeVar("_Found")
+_Part = TypeVar("_Part")
 _THREADS = 16
 """Calls of one shard at a time that also ask other shards."""
 _RETRY_AFTER_MS = 2_000
@@ -100,30 +102,41 @@ class Shard:
             self._engine.close()
 
 
-def ask_some(shards: Sequence[Shard], works: Mapping[int, Callable[[ShardEngine], _Found]]) -> dict[int, _Found]:
-    """Run functions that read. Where answers may lack rows (``may_lack``), shards that are away are left out."""
+def ask_some(
+    shards: Sequence[Shard], parts: Mapping[int, _Part], work: Callable[[ShardEngine, _Part], _Found]
+) -> dict[int, _Found]:
+    """Run a function that reads. Where answers may lack rows (``may_lack``), shards that are away are left out."""
     missing = get_missing_shards()
     if missing is not None:
-        here = {number: work for number, work in works.items() if shards[number].is_up}
-        if here and all(missing.leave_out(number) for number in works.keys() - here.keys()):
-            works = here
-    return ask_all(shards, works)
+        here = {number: part for number, part in parts.items() if shards[number].is_up}
+        if here and all(missing.leave_out(number) for number in parts.keys() - here.keys()):
+            parts = here
+    return ask_all(shards, parts, work)
 
 
 def ask_all(
-    shards: Sequence[Shard], works: Mapping[int, Callable[[ShardEngine], _Found]], *, journaled: bool = False
+    shards: Sequence[Shard],
+    parts: Mapping[int, _Part],
+    work: Callable[[ShardEngine, _Part], _Found],
+    *,
+    journaled: bool = False,
 ) -> dict[int, _Found]:
-    """Run a function for each of some shards, at the same time. Return the results by shard.
+    """Run a function for each of some shards with its part, at the same time. Return the results by shard.
 
-    Raises the error of the first shard that failed, after all functions have ended.
+    Raises the error of the first shard that failed, after all calls have ended.
     """
+    works = {number: partial(_call, work, part) for number, part in parts.items()}
     if len(works) == 1:
-        ((number, work),) = works.items()
-        return {number: shards[number].call(work, journaled=journaled)}
-    futures = {number: shards[number].begin(work, journaled=journaled) for number, work in works.items()}
+        ((number, only),) = works.items()
+        return {number: shards[number].call(only, journaled=journaled)}
+    futures = {number: shards[number].begin(one, journaled=journaled) for number, one in works.items()}
     for future in futures.values():
         future.exception()
     return {number: future.result() for number, future in futures.items()}
+
+
+def _call(work: Callable[[ShardEngine, _Part], _Found], part: _Part, engine: ShardEngine) -> _Found:
+    return work(engine, part)
 
 
 class ShardSet:

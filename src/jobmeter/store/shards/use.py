@@ -76,8 +76,8 @@ class ShardUse:
             return batches
         with self._placement.keep_placement() as count:
             parts = split_batches(batches, count)
-            works = {number: partial(_forward, part, retention) for number, part in parts.items() if number in followed}
-            left = ask_all(self._placement.shards, works, journaled=True) if works else {}
+            own = {number: part for number, part in parts.items() if number in followed}
+            left = ask_all(self._placement.shards, own, partial(_forward, retention), journaled=True)
         return [batch for number, part in parts.items() for batch in left.get(number, part)]
 
     @contextmanager
@@ -169,6 +169,6 @@ class ShardMemory:
             self._memory.invalidate((job,), dropped=True)
 
 
-def _forward(batches: Sequence[SampleBatch], retention: Retention, engine: ShardEngine) -> Sequence[SampleBatch]:
+def _forward(retention: Retention, engine: ShardEngine, batches: Sequence[SampleBatch]) -> Sequence[SampleBatch]:
     use = engine.engine_use
     return batches if use is None else use.forward(batches, retention)

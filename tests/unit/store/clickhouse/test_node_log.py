@@ -35,7 +35,7 @@ class State:
         self.before = 0
         self.marks = []
 
-    def intent(self):
+    def read_intent(self):
         return self.before
 
     def mark_before(self, hours):
