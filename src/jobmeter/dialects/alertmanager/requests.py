@@ -21,7 +21,7 @@ class _Reader(ParameterReader):
         return {**super().list_values(call, context), "filter": filters}
 
     def make_wrong_error(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401, ARG002
-        """Return the error for a flag, the only parameter with a choice of words."""
+        """Return the error for a wrong flag: only flags have a fixed choice of words."""
         return InvalidRequestError(f"{slot.name} must be true or false", slot.name)
 
 

@@ -33,7 +33,7 @@ class PairBody(msgspec.Struct, frozen=True):
 
 
 class LookupBody(msgspec.Struct, frozen=True):
-    """A body. ``useMeta`` and ``startIndex`` change nothing."""
+    """A body. ``useMeta`` and ``startIndex`` have no effect."""
 
     metric: str | None = None
     tags: list[PairBody] | None = None
