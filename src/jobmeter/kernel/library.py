@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).parent
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """The compiled library, or None with the reason why there is none."""
+    """The compiled library; None if it is missing, with the reason."""
 
     library: ctypes.CDLL | None
     missing: str = ""

@@ -54,7 +54,7 @@ def apply_operator(node: Binary, left: Value, right: Value, budget: EvaluationBu
                 return _vectors(node, left, right, budget)
             case _:
                 pass
-    raise QueryError(f"the operator {node.operator} has no meaning for texts")
+    raise QueryError(f"the operator {node.operator} does not work on texts")
 
 
 def _numbers(node: Binary, left: Float64s, right: Float64s) -> tuple[Float64s, Bools | None]:

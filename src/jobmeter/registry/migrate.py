@@ -36,7 +36,7 @@ def migrate(database: Database) -> None:
         revision = _revision(connection)
         if revision is not None and revision not in REVISIONS:
             origin = "a newer version of jobmeter" if revision > HEAD else "a version of jobmeter before its release"
-            raise ConfigurationError(f"the registry was migrated to {revision!r} by {origin}; this one has {HEAD!r}")
+            raise ConfigurationError(f"the registry was migrated to {revision!r} by {origin}; this one needs {HEAD!r}")
         if revision is None:
             _VERSIONS.create(connection, checkfirst=True)
             connection.execute(sa.insert(_VERSIONS).values(version_num=HEAD))

@@ -99,8 +99,7 @@ def find_metric(name: str) -> Metric | None:
 def find_stored_names(name: str, programs: Iterable[str] = ()) -> frozenset[str]:
     """Return the stored metrics that may be answered under this name.
 
-    ``programs`` are the stored names of metrics that programs report: they cannot be derived from their Prometheus
-    form.
+    ``programs`` are the stored names of programs' metrics, which cannot be derived from their Prometheus form.
     """
     found = {EXTERNAL + name}
     metric = _catalogue().get(name)

@@ -19,5 +19,5 @@ def drop_empty(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pick(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return those of the named fields that a record has."""
+    """Return the named fields, without fields that the record lacks."""
     return {name: given[name] for name in names if given.get(name) is not None}
