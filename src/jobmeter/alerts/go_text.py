@@ -128,7 +128,7 @@ def humanize_timestamp(given: Any) -> str:  # noqa: ANN401 - texts and numbers
     return f"{text}{'.' + fraction if fraction else ''} +0000 UTC"
 
 
-def printf(form: str, arguments: Sequence[Any]) -> str:
+def format_printf(form: str, arguments: Sequence[Any]) -> str:
     """Return a text formatted as by Go's ``Printf``. The text names a verb that does not fit its argument."""
     waiting = list(arguments)
 

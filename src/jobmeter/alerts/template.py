@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.alerts.go_text import FORMATTERS, go_value, printf
+from jobmeter.alerts.go_text import FORMATTERS, format_printf, go_value
 
 MOST_RENDERED = 10_000
 """Most characters of a rendered text; the rest is cut off."""
@@ -211,6 +211,6 @@ def _evaluate(node: _Node, labels: Mapping[str, str], value: float) -> Any:  # n
         case _Call(function, arguments):
             computed = [_evaluate(one, labels, value) for one in arguments]
             if function == "printf":
-                return printf(str(computed[0]), computed[1:])
+                return format_printf(str(computed[0]), computed[1:])
             formatter: Callable[[Any], str] = FORMATTERS[function]
             return formatter(computed[0])

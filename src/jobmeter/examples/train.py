@@ -25,13 +25,13 @@ Labels = NDArray[np.int64]
 def command(seconds: float, directory: Path | None) -> None:
     """Train a digit classifier for some seconds and print its accuracy."""
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    images, labels, test_images, test_labels = shard(rank, world)
+    images, labels, test_images, test_labels = load_shard(rank, world)
     click.echo(f"replica {rank} of {world}: {len(labels)} training images, {images.nbytes / 2**20:.0f} MiB")
     with tempfile.TemporaryDirectory() as own:
         train(images, labels, test_images, test_labels, seconds, directory or Path(own))
 
 
-def shard(rank: int, world: int) -> tuple[Images, Labels, Images, Labels]:
+def load_shard(rank: int, world: int) -> tuple[Images, Labels, Images, Labels]:
     """Return the training images and labels of this replica, and the test images and labels that all replicas share.
 
     An image is 64 numbers from 0 to 1. Each training image occurs nine times, shifted by up to one pixel either way.

@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).parent
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """The compiled library; None if it is missing, with the reason."""
+    """The compiled library; None with the reason why it is ``missing``."""
 
     library: ctypes.CDLL | None
     missing: str = ""

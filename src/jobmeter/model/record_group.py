@@ -7,7 +7,7 @@ from typing import Protocol
 class RecordGroup(Protocol):
     """Group of servers: all drop their cached records of a job before one of them acknowledges a change of the job."""
 
-    def membership(self) -> int | None:
+    def get_membership(self) -> int | None:
         """Return a number that changes whenever this server joins the group; None while it is not a member.
 
         While the number stays, this server hears of each change before it is acknowledged.

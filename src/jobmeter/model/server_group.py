@@ -56,7 +56,7 @@ class ServerGroup(Protocol):
         """Replace a record with a lower number that names ``writer``. Return False if there is no such record."""
         ...
 
-    def locked(self, store: str) -> AbstractContextManager[None]:
+    def lock(self, store: str) -> AbstractContextManager[None]:
         """Exclude other servers from such a block for the same store."""
         ...
 

@@ -71,7 +71,7 @@ class AsyncJob:
 
     async def wait(self, timeout: str | float | None = None, **how: Any) -> "AsyncJob":  # noqa: ANN401, ASYNC109
         """Wait until the job has ended; see ``JobHandle.wait``. A wait that is cancelled leaves no thread behind."""
-        polls = self.job.polls(timeout, **how)
+        polls = self.job.poll(timeout, **how)
         job, left = await asyncio.to_thread(next, polls)
         # A thread that slept would outlive a cancelled wait, and keep other calls from the few threads of the loop.
         while left:

@@ -90,14 +90,14 @@ class JobHandle(Table):
         The job is read every ``interval`` seconds, and ``progress`` is called with it. ``timeout`` is in seconds, or a
         duration such as ``30m``. Raises TimeoutError if the job has not ended by then.
         """
-        polls = self.polls(timeout, interval=interval, progress=progress, seconds=seconds)
+        polls = self.poll(timeout, interval=interval, progress=progress, seconds=seconds)
         job, left = next(polls)
         while left:
             pause(left)
             job, left = next(polls)
         return job
 
-    def polls(
+    def poll(
         self,
         timeout: str | float | None = None,
         *,

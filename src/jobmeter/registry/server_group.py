@@ -85,7 +85,7 @@ class ServerGroupTable:
             return connection.execute(changed).first() is not None
 
     @contextmanager
-    def locked(self, store: str) -> Iterator[None]:
+    def lock(self, store: str) -> Iterator[None]:
         """Exclude other servers from such a block for the same store."""
         key = int.from_bytes(sha256(store.encode()).digest()[:_LOCK_BYTES])
         with self._database.write() as connection:

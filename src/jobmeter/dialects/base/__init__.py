@@ -143,7 +143,7 @@ def drive(steps: Generator[Question[Any], Any, R], answer: Callable[[Question[An
     return OperationRun(steps).finish(answer)
 
 
-def constant(answer: Answer) -> Steps:
+def answer_with(answer: Answer) -> Steps:
     """Make an operation without questions."""
     yield from ()
     return answer

@@ -13,7 +13,7 @@ from jobmeter.model.job import ProjectsQuestion
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.query.administration import RetentionQuestion, StatisticsQuestion
-from jobmeter.server.backup import back_up
+from jobmeter.server.backup import save_backup
 from jobmeter.server.native.bodies import Deleted, copy_fields
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream
 from jobmeter.store.damage import DamagedPart
@@ -92,7 +92,7 @@ def _backup(context: CallContext) -> BackupDone:
     directory = Path(context.decode_body(BackupBody).directory)
     if not directory.is_absolute():
         raise InvalidRequestError("directory must be an absolute path on the server's machine", "directory")
-    back_up(context.services, directory)
+    save_backup(context.services, directory)
     return BackupDone(str(directory))
 
 

@@ -40,7 +40,7 @@ class _ForwardedCall:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    async def next(self) -> Answering:
+    async def receive(self) -> Answering:
         while not self._messages:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -72,7 +72,7 @@ class Forwarder:
             return self._forward(scope, receive, send)
         return answer if isinstance(answer, Reply) else self._answer_later(answer, scope, send)
 
-    def under_way(self) -> str:
+    def describe_running(self) -> str:
         """Describe the unfinished calls for the log."""
         return f"worker process, {len(self.calls)} forwarded requests"
 
@@ -97,7 +97,7 @@ class Forwarder:
             if is_pushed:
                 self._read(number, call, receive)
             while not is_over:
-                message = await call.next()
+                message = await call.receive()
                 if isinstance(message, Want | AnswerStart) and message.authenticated:
                     scope["extensions"]["jobmeter.call"]["authenticated"]()
                 if isinstance(message, Want):

@@ -57,7 +57,7 @@ class _ReceivedCall:
         """Bytes of the answer that the client's connection has not taken yet."""
         self._is_authenticated = False
 
-    def scope(self) -> AsgiScope:
+    def make_scope(self) -> AsgiScope:
         """Build the ASGI scope of the request."""
         head = self._head
         return {
@@ -256,7 +256,7 @@ class WorkerGateway:
     def _begin(self, head: Head) -> None:
         call = _ReceivedCall(head, self.channel)
         try:
-            work = self._application(call.scope(), call.receive, call.send)
+            work = self._application(call.make_scope(), call.receive, call.send)
         except Exception:  # noqa: BLE001 - a client that waits must get an answer
             _log.exception("a request failed before the application accepted it")
             work = Reply(500, FAILED_HEADERS, b"", call.send)

@@ -69,7 +69,7 @@ class Nodes:
             try:
                 return call(client.connect_to(place))
             except LOST as error:
-                if not self.gave_no_answer(error):
+                if not self.lacks_answer(error):
                     raise
                 client.drop(place)
                 self.lose(place, error)
@@ -88,7 +88,7 @@ class Nodes:
         """Return servers in the given order, those that do not answer last."""
         return sorted(places, key=self._down.__contains__)
 
-    def gave_no_answer(self, error: Exception) -> bool:
+    def lacks_answer(self, error: Exception) -> bool:
         """Return True if another server may answer a statement that failed."""
         return getattr(error, "code", None) in self.no_answer
 

@@ -200,9 +200,9 @@ class ReplicaSet(Nodes):
         readable = set(self.list_readable())
         return {format_place(place): int(place in readable and self.is_up(place)) for place in self.target.places}
 
-    def gave_no_answer(self, error: Exception) -> bool:
+    def lacks_answer(self, error: Exception) -> bool:
         """Return True if another replica may answer: this one is away, has lost its disk, or has a damaged part."""
-        return super().gave_no_answer(error) or find_damaged_part(error) is not None
+        return super().lacks_answer(error) or find_damaged_part(error) is not None
 
     def lose(self, place: Place, error: Exception) -> None:
         """Note that a replica does not answer, or that its data are damaged."""
@@ -257,7 +257,7 @@ class ReplicaSet(Nodes):
                 answers[place] = call(client.connect_to(place))
             except LOST as error:
                 failures[place] = error
-                if self.gave_no_answer(error):
+                if self.lacks_answer(error):
                     client.drop(place)
                     self.lose(place, error)
         if answers:
@@ -266,7 +266,7 @@ class ReplicaSet(Nodes):
         if not failures:
             raise UnavailableError(f"no server of {self.target.name} has all data", _RETRY_AFTER_MS)
         # Any of them may have taken the statement in part: only one counts as complete from now on.
-        refused = [place for place, error in failures.items() if not self.gave_no_answer(error)]
+        refused = [place for place, error in failures.items() if not self.lacks_answer(error)]
         last = (refused or list(failures))[0]
         self._keep({ids[last]}, client)
         raise failures[last]

@@ -139,9 +139,9 @@ class JournalBlock:
     def select_runs(self, keys: SeriesKeys) -> OwnedRuns:
         """Return the runs of some series; the owners are positions in ``keys``."""
         chosen, hits = self._runs_of(keys)
-        return self.own_runs(chosen, np.repeat(np.arange(len(keys)), hits))
+        return self.assign_runs(chosen, np.repeat(np.arange(len(keys)), hits))
 
-    def own_runs(self, chosen: Positions, owner: NDArray[np.generic]) -> OwnedRuns:
+    def assign_runs(self, chosen: Positions, owner: NDArray[np.generic]) -> OwnedRuns:
         """Return some of the runs with the owner of each."""
         rows = self.rows
         return OwnedRuns(owner, rows.find_starts()[chosen], rows.count[chosen], rows.time, rows.value)

@@ -83,7 +83,7 @@ class SharedReplicaSet(ReplicaSet):
 
         Unless ``beside_others``, raises UnavailableError if other servers run. See ``ReplicaSet.join``.
         """
-        with self._group.locked(self.target.database):
+        with self._group.lock(self.target.database):
             contents, away = self._contents()
             records = [one.record for one in contents.values() if one.record]
             newest = max(records, key=lambda one: one.number, default=None)

@@ -17,7 +17,7 @@ from jobmeter.store.clickhouse.commit import Flusher
 from jobmeter.store.clickhouse.insert_fence import fence_server
 from jobmeter.store.clickhouse.migrations.m0003_samples import SAMPLES, SERIES
 from jobmeter.store.clickhouse.migrations.m0007_servers import SERVERS
-from jobmeter.store.clickhouse.migrations.m0008_peers import statements as add_peers
+from jobmeter.store.clickhouse.migrations.m0008_peers import list_statements as add_peers
 from jobmeter.store.clickhouse.native import encode
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.schema import create

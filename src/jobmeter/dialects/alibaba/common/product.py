@@ -89,7 +89,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return Match(operation, values)
 
 
-def never(what: str, reason: str) -> Gap:
+def exclude(what: str, reason: str) -> Gap:
     """Return a gap for a part of the product's API that makes no sense here."""
     return Gap(what, reason, GapStatus.NEVER)
 

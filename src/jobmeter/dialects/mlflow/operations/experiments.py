@@ -5,7 +5,7 @@ So an experiment needs no record: every name that MLflow allows is an experiment
 
 from typing import Annotated
 
-from jobmeter.dialects.base import Answer, Steps, constant
+from jobmeter.dialects.base import Answer, Steps, answer_with
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.mlflow.requests import answer, operation
 from jobmeter.wire.mlflow.experiments import VERSION, check_plain, make_experiment_body, name_experiment
@@ -18,7 +18,7 @@ class Version(Request, frozen=True):
     """Returns the supported release of MLflow, as text."""
 
     def _steps(self) -> Steps:
-        return constant(Answer(200, VERSION.encode(), (), "text/plain; charset=utf-8"))
+        return answer_with(Answer(200, VERSION.encode(), (), "text/plain; charset=utf-8"))
 
 
 @operation(f"POST {PREFIX}/experiments/create", "runs:write")
@@ -31,7 +31,7 @@ class CreateExperiment(Request, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         check_plain(self.artifact_location, self.tags)
-        return constant(answer({"experiment_id": make_experiment_id(self.name)}))
+        return answer_with(answer({"experiment_id": make_experiment_id(self.name)}))
 
 
 @operation(f"GET {PREFIX}/experiments/get-by-name", "runs:read")
@@ -41,7 +41,7 @@ class GetExperimentByName(Request, frozen=True, kw_only=True):
     experiment_name: Annotated[str, "The name."]
 
     def _steps(self) -> Steps:
-        return constant(answer({"experiment": make_experiment_body(self.experiment_name)}))
+        return answer_with(answer({"experiment": make_experiment_body(self.experiment_name)}))
 
 
 @operation(f"GET {PREFIX}/experiments/get", "runs:read")
@@ -52,4 +52,4 @@ class GetExperiment(Request, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         name = name_experiment(self.experiment_id)
-        return constant(answer({"experiment": make_experiment_body(name)}))
+        return answer_with(answer({"experiment": make_experiment_body(name)}))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import field
 
 from jobmeter import __version__
-from jobmeter.dialects.base import Steps, ask, constant
+from jobmeter.dialects.base import Steps, answer_with, ask
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus import answers
 from jobmeter.dialects.prometheus.facts import FACTS
@@ -130,7 +130,7 @@ class MetadataRequest(Request, frozen=True, kw_only=True):
             rows = {self.metric: _catalogue()[self.metric]} if known else {}
         else:
             rows = dict(list(_catalogue().items())[: self.limit or None])
-        return constant(answers.make_success(rows))
+        return answer_with(answers.make_success(rows))
 
 
 @operation(f"GET {API}/status/buildinfo", "metrics:read", name="buildinfo")
@@ -139,7 +139,7 @@ class BuildInfoRequest(Request, frozen=True):
 
     def _steps(self) -> Steps:
         empty = dict.fromkeys(("branch", "buildUser", "buildDate", "goVersion"), "")
-        return constant(answers.make_success({"version": _VERSION, "revision": f"jobmeter-{__version__}", **empty}))
+        return answer_with(answers.make_success({"version": _VERSION, "revision": f"jobmeter-{__version__}", **empty}))
 
 
 @operation(f"GET, POST {API}/query_exemplars", "metrics:read", name="query_exemplars")
@@ -147,4 +147,4 @@ class ExemplarsRequest(QueryRequest, frozen=True):
     """Returns an empty list: Jobmeter stores traces, not exemplars."""
 
     def _steps(self) -> Steps:
-        return constant(answers.make_success([]))
+        return answer_with(answers.make_success([]))

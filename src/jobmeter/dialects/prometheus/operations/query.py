@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from jobmeter.dialects.base import Context, Steps, constant
+from jobmeter.dialects.base import Context, Steps, answer_with
 from jobmeter.dialects.prometheus import answers
 from jobmeter.dialects.prometheus.requests import API, TIME, Duration, EvaluationRequest, QueryRequest, operation
 from jobmeter.dialects.prometheus.select import Prefetched, prefetch
@@ -92,7 +92,7 @@ class FormatQuery(QueryRequest, frozen=True):
     """Returns a query in the usual layout."""
 
     def _steps(self) -> Steps:
-        return constant(answers.make_success(format_pretty(self.query)))
+        return answer_with(answers.make_success(format_pretty(self.query)))
 
 
 @operation(f"GET, POST {API}/parse_query", "metrics:read", name="parse_query")
@@ -100,7 +100,7 @@ class ParseQuery(QueryRequest, frozen=True):
     """Returns the syntax of a query as a tree, without brackets."""
 
     def _steps(self) -> Steps:
-        return constant(answers.make_success(make_tree(parse(self.query))))
+        return answer_with(answers.make_success(make_tree(parse(self.query))))
 
 
 def _limit_values(reader: Prefetched) -> int:
