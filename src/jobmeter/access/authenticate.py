@@ -274,7 +274,7 @@ class Authenticator:
             raise UnauthenticatedError("a request with this nonce was received before", "replayed")
 
     def _read_cached_key(self, name: bytes | str) -> _CachedKey | None:
-        """Return the cached key, at most a second old."""
+        """Return the cached key if it is still valid, else None."""
         now = self._clock.monotonic()
         with self._lock:
             cached = self._keys.get(name)

@@ -70,7 +70,7 @@ def make_table(
     only: Patterns = _NONE,
     measured: Bounds = ANY,
 ) -> Rules:
-    """Return a table with one rule for each entry of ``names``, which maps their names to the catalogue's."""
+    """Return a table with one rule for each entry of ``names``: the other system's name and the catalogue's."""
     return {
         theirs: (TranslationRule(metric=ours, subject=subject, keep=keep, only=only, measured=measured),)
         for theirs, ours in names.items()

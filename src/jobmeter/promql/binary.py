@@ -58,7 +58,7 @@ def apply_operator(node: Binary, left: Value, right: Value, budget: EvaluationBu
 
 
 def _numbers(node: Binary, left: Float64s, right: Float64s) -> tuple[Float64s, Bools | None]:
-    """Return the values, and for a filtering comparison a mask of the values that stay."""
+    """Return the values, and the mask of values that a filtering comparison retains; None without such a comparison."""
     if node.operator in _ARITHMETIC:
         return _ARITHMETIC[node.operator](left, right), None
     true = _COMPARISONS[node.operator](left, right)

@@ -73,7 +73,7 @@ def _upgrade(connection: sa.Connection) -> None:
 
 
 def _revision(connection: sa.Connection) -> str | None:
-    """Return the revision in Alembic's table."""
+    """Return the revision in Alembic's table; None without the table or a row."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     return connection.scalar(sa.select(_VERSIONS.c.version_num))
