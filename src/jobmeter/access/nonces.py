@@ -269,7 +269,7 @@ class SharedNonces(NonceMemory):
             return super().remember(key, nonce, date_ms) if self.is_alone else None
 
     def _synchronize(self) -> None:
-        """Bring the registry and the memory to the wanted state. Raises UnavailableError if the registry is away."""
+        """Take the accepted signatures over from the registry, or hand them over to it. Raises UnavailableError."""
         with self._synchronizing:
             wanted = self._wants_alone
             if self._is_synchronized:

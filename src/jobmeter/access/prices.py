@@ -21,7 +21,7 @@ _FIELDS = frozenset({"free", "input", "output"})
 
 
 class Charge(StrEnum):
-    """Price that a call costs: one of an operation's two."""
+    """Which of an operation's two prices a call costs."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -33,7 +33,7 @@ class Pricing(StrEnum):
 
     PRICED = "priced"
     FREE = "free"
-    """Free, whatever the number of calls."""
+    """Free, for any number of calls."""
     UNPRICED = "unpriced"
     """Calls beyond the free ones have an unknown price."""
 

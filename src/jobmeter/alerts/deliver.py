@@ -98,9 +98,9 @@ def _send_mail(target: Email, mail: Mail, message: Message, guard: DestinationPo
         codes = [code for code, _ in error.recipients.values()]
         raise _failure(codes)(f"{target.host} refuses the recipient {to}") from error
     except smtplib.SMTPDataError as error:
-        raise _failure([error.smtp_code])(f"{target.host} did not take the mail: {str(error)[:200]}") from error
+        raise _failure([error.smtp_code])(f"{target.host} did not accept the mail: {str(error)[:200]}") from error
     except (smtplib.SMTPException, OSError, ValueError) as error:
-        raise SinkError(f"{target.host} did not take the mail: {str(error)[:200]}") from error
+        raise SinkError(f"{target.host} did not accept the mail: {str(error)[:200]}") from error
 
 
 def _letter(sender: str, to: str, mail: Mail, message: Message) -> EmailMessage:

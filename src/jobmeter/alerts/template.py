@@ -161,7 +161,7 @@ def _operand(kind: str, word: str) -> _Node:
         return _Constant(word)
     if word[0] not in "$.":
         return _call(word, ())
-    raise TemplateError(f"{word} is not known: $labels.NAME and $value are")
+    raise TemplateError(f"{word} is unknown: use $labels.NAME or $value")
 
 
 def _number(word: str) -> float | int:
@@ -188,7 +188,7 @@ def _call(name: str, arguments: tuple[_Node, ...]) -> _Node:
     if name == "index":
         if len(arguments) == 2 and arguments[0] == _Constant("$labels") and isinstance(arguments[1], _Constant):
             return _Label(str(arguments[1].value))
-        raise TemplateError('index is supported as {{ index $labels "NAME" }} alone')
+        raise TemplateError('index is supported only as {{ index $labels "NAME" }}')
     if name == "printf":
         if not arguments:
             raise TemplateError("printf needs a format")

@@ -28,7 +28,7 @@ from jobmeter.model.job_answers import JobDetail
 from jobmeter.model.time import SECOND, SystemClock, ceil_to, floor_to
 
 NAME = "digits"
-LOOK_SECONDS = 2.0
+REFRESH_SECONDS = 2.0
 PRINT_SECONDS = 10.0
 """Interval at which the table is printed if it cannot be redrawn in place."""
 _STEP_MS = 5 * SECOND
@@ -80,8 +80,8 @@ def _run(server: OwnServer, arguments: Sequence[str]) -> None:
             reader = threading.Thread(target=_pass_on, args=(process, screen))
             reader.start()
             while process.poll() is None:
-                time.sleep(LOOK_SECONDS)
-                screen.look(server.api)
+                time.sleep(REFRESH_SECONDS)
+                screen.show_usage(server.api)
             reader.join()
     finally:
         stop(process)
@@ -116,7 +116,7 @@ class _Screen:
         """Print a line of the job."""
         self._console.print(f"  {line}", markup=False)
 
-    def look(self, api: Api) -> None:
+    def show_usage(self, api: Api) -> None:
         """Show the job's current usage once the job exists."""
         job = _find(api, running=True)
         due = self._live or time.monotonic() - self._printed >= PRINT_SECONDS

@@ -55,7 +55,7 @@ def scan_2(data: bytes, most: int) -> ScannedWrite | None:
 
 
 def _scan_with_larger_buffers(data: bytes, most: int, scan: Function, *, second: bool) -> ScannedWrite | None:
-    """Scan with buffers for usual messages first, then with buffers for the worst case of that size."""
+    """Scan with buffers for usual messages, then for the worst case of that size; None if the scan fails."""
     result, scanned = _scan(data, most, _USUAL, scan, second=second)
     if result == _NO_ROOM:
         result, scanned = _scan(data, most, _SHORTEST, scan, second=second)

@@ -45,7 +45,7 @@ class ServerGroup(Protocol):
         ...
 
     def read_replicas(self, store: str) -> StoredReplicas | None:
-        """Return the record of the replicas of a store."""
+        """Return the record of the replicas of a store; None without one."""
         ...
 
     def create_replicas(self, store: str, record: StoredReplicas) -> bool:

@@ -64,7 +64,7 @@ def _keep_common_name(node: Aggregation, vector: Vector, found: Vector, index: I
 
 def _numbers(parameter: Value | None) -> Float64s:
     if not isinstance(parameter, Scalar):
-        raise QueryError("the parameter of this aggregation is a number")
+        raise QueryError("the parameter of this aggregation must be a number")
     return parameter.values
 
 

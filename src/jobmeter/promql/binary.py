@@ -54,11 +54,11 @@ def apply_operator(node: Binary, left: Value, right: Value, budget: EvaluationBu
                 return _vectors(node, left, right, budget)
             case _:
                 pass
-    raise QueryError(f"the operator {node.operator} has no meaning for texts")
+    raise QueryError(f"the operator {node.operator} does not work on texts")
 
 
 def _numbers(node: Binary, left: Float64s, right: Float64s) -> tuple[Float64s, Bools | None]:
-    """Return the values, and for a filtering comparison a mask of the values that stay."""
+    """Return the values, and the mask of values that a filtering comparison retains; None without such a comparison."""
     if node.operator in _ARITHMETIC:
         return _ARITHMETIC[node.operator](left, right), None
     true = _COMPARISONS[node.operator](left, right)

@@ -17,6 +17,6 @@ class EvaluationBudget:
         self._left -= values
         if self._left < 0:
             raise LimitExceededError(
-                f"The query needs more than {self._most} values: take a shorter range, a longer step or fewer series.",
+                f"The query needs more than {self._most} values: use a shorter range, a longer step or fewer series.",
                 "range",
             )

@@ -91,7 +91,7 @@ def _replace_raw_strings(text: str) -> str:
             operators += len(_OPERATOR.findall(piece))
         if depth > DEEPEST or operators > MOST_OPERATORS:
             raise LimitExceededError(
-                f"The query is too deep: at most {DEEPEST} brackets inside each other and {MOST_OPERATORS} operators.",
+                f"The query is too deep: it may have at most {DEEPEST} nested brackets and {MOST_OPERATORS} operators.",
                 "query",
             )
         raw = piece[0] == "`" and len(piece) > 1

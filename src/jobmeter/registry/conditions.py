@@ -125,7 +125,7 @@ def check(question: JobFilter) -> list[Predicate]:
 def _predicate(one: Condition) -> Predicate:
     if len(one.values) > MAX_VALUES:
         raise _make_condition_error(
-            f"a condition may have at most {MAX_VALUES} values, that on {_quote_field(one)} has {len(one.values)}"
+            f"the condition on {_quote_field(one)} may have at most {MAX_VALUES} values, not {len(one.values)}"
         )
     if one.operator is Operator.BETWEEN and len(one.values) != 2:
         raise _make_condition_error(f"between on {_quote_field(one)} takes two values, not {len(one.values)}")

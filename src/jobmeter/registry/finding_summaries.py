@@ -123,7 +123,7 @@ def _ends(connection: sa.Connection, project: str, ids: Sequence[str]) -> dict[t
 
 
 def _messages(connection: sa.Connection, rows: Sequence[int]) -> dict[int, tuple[str, int | None]]:
-    """Return the sentence of each of these events, and the time at which its fault began."""
+    """Return the sentence of each event that is a finding, and the time at which its fault began, else the event's."""
     found: dict[int, tuple[str, int | None]] = {}
     for some in iterate_chunks(sorted(set(rows))):
         columns = (_column.id, _column.message, _column.subject, _column.time)

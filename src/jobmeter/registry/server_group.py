@@ -63,7 +63,7 @@ class ServerGroupTable:
             connection.execute(sa.delete(store_servers).where(condition))
 
     def read_replicas(self, store: str) -> StoredReplicas | None:
-        """Return the record of the replicas of a store."""
+        """Return the record of the replicas of a store; None without one."""
         columns = [store_replicas.c[name] for name in StoredReplicas._fields]
         with self._database.read(SHORT_SECONDS) as connection:
             row = connection.execute(sa.select(*columns).where(store_replicas.c.store == store)).first()

@@ -170,5 +170,5 @@ def _select_after(connection: sa.Connection, question: TaskFilter) -> sa.ColumnE
     )
     row = connection.execute(own).one_or_none()
     if row is None:
-        raise InvalidRequestError("there is no diagnostic task of that id any more", "after")
+        raise InvalidRequestError("the diagnostic task of this id no longer exists: start from the first page", "after")
     return sa.tuple_(_task.created, _task.id) < sa.tuple_(sa.literal(row.created), sa.literal(row.id))

@@ -88,7 +88,7 @@ def _matcher(data: bytes, at: int, end: int) -> tuple[str, str, str]:
             try:
                 texts[tag] = data[content:stop].decode()
             except UnicodeDecodeError:
-                raise make_damage_error("a matcher is no text") from None
+                raise make_damage_error("a matcher is not text") from None
     if not 0 <= kind < len(_KINDS):
         raise InvalidRequestError(f"a matcher has the unknown type {kind}", "query")
     return texts[_NAME], _KINDS[kind], texts[_VALUE]

@@ -108,8 +108,7 @@ class OperationRun(Generic[R]):
     def advance(self, from_memory: Callable[[Question[Any]], Any]) -> R | None:
         """Return the operation's result; None if ``from_memory`` returned None for one of its questions.
 
-        After None the operation waits for that question: ``advance`` and ``finish`` continue there. Raises as
-        ``finish``.
+        It then waits for that question: ``advance`` and ``finish`` continue there. Raises as ``finish``.
         """
         body: R | None = self._go(from_memory, optional=True)
         return body

@@ -89,7 +89,7 @@ def _catalogue() -> Mapping[str, Metric]:
 
 
 def find_metric(name: str) -> Metric | None:
-    """Return the metric of the catalogue that has this name: its own name or an exporter's."""
+    """Return the catalogue metric that has this name, its own or an exporter's; None if there is none."""
     metric = _catalogue().get(name)
     if metric is not None or name not in RULES:
         return metric
@@ -99,8 +99,7 @@ def find_metric(name: str) -> Metric | None:
 def find_stored_names(name: str, programs: Iterable[str] = ()) -> frozenset[str]:
     """Return the stored metrics that may be answered under this name.
 
-    ``programs`` are the stored names of metrics that programs report: they cannot be derived from their Prometheus
-    form.
+    ``programs`` are the stored names of programs' metrics, which cannot be derived from their Prometheus form.
     """
     found = {EXTERNAL + name}
     metric = _catalogue().get(name)

@@ -149,7 +149,7 @@ def _name_labels(labels: Sequence[tuple[str, str]]) -> dict[str, str]:
     named: dict[str, str] = {}
     for name, value in labels:
         if name in named:
-            raise InvalidRequestError(f"label {name[:64]!r} is there twice", "labels")
+            raise InvalidRequestError(f"label {name[:64]!r} appears twice", "labels")
         named[name] = value
     # An empty label counts as absent.
     return {name: value for name, value in named.items() if value}

@@ -61,7 +61,7 @@ def check_active(run: Run) -> None:
 
 
 def check_time(value: int | None, field: str) -> int | None:
-    """Return epoch milliseconds. Raises InvalidRequestError."""
+    """Return the epoch milliseconds, or None if they are None. Raises InvalidRequestError for an invalid time."""
     if value is not None and not 0 <= value <= MAX_TIME_MS:
         raise InvalidRequestError(f"{field} {value} is not a time in milliseconds", field)
     return value

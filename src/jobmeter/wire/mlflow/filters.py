@@ -12,7 +12,7 @@ from jobmeter.wire.mlflow.runs import Run, make_info
 from jobmeter.wire.mlflow.values import LoggedPoint
 
 MAX_FILTER, MAX_CLAUSES, MAX_ORDER = 10_000, 100, 100
-"""Most characters of a filter, of its clauses, and of orders."""
+"""Most characters of a filter, most conditions in it, and most orders of a search."""
 METRIC, PARAM, TAG, ATTRIBUTE = "metric", "parameter", "tag", "attribute"
 _ENTITIES = {
     **dict.fromkeys(("metric", "metrics"), METRIC),

@@ -10,8 +10,7 @@ CONTAINER = "main"
 def find_replicas(view: JobView, instance: str, field: str = "InstanceId") -> frozenset[str]:
     """Return the replica of an instance: by any attempt's pod, by ``<job>-<replica>``, or by its own name.
 
-    Returns an empty set for an empty text. Raises NotFoundError (``instance``), whose message has the vendor's
-    ``field``.
+    Returns an empty set for an empty text. Raises NotFoundError (``instance``), with the vendor's ``field``.
     """
     if not instance:
         return frozenset()

@@ -57,8 +57,7 @@ def _resolve(
 ) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
     """Return the valid samples, and how many leading samples are one data point each.
 
-    The further results are the numbers of rejected data points, and of rejected further samples of histograms and
-    summaries, by reason.
+    Then, by reason, the numbers of rejected data points, and of rejected further samples of histograms and summaries.
     """
     names = project, "otlp"
     batch, refused, _ = labels.resolve_batch(names, written.keys, written.describe, written.heads)

@@ -2,9 +2,8 @@
 
 The vendor's page of names is not public. These names are known from programs that use them: ``JOB_MEMORY_FREE`` (the
 example of GetMetrics), ``JOB_GPU_ACCELERATOR_DUTTY_UTIL`` (spelt so), ``CARD_GPU_DUTY_CYCLE``, ``CARD_GPU_SM_UTIL``,
-``CARD_GPU_PIP_TENSOR_ACTIVE``, ``CARD_GPU_DRAM_ACTIVE_UTIL``, ``CARD_GPU_NVLINK_RECEIVE``, ``CARD_GPU_PCIE_RECEIVE``.
-The vendor's neighbouring namespace has the same stems with another prefix. Here every stem has each prefix that makes
-sense.
+``CARD_GPU_PIP_TENSOR_ACTIVE``, ``CARD_GPU_DRAM_ACTIVE_UTIL``, ``CARD_GPU_NVLINK_RECEIVE``, ``CARD_GPU_PCIE_RECEIVE``. A
+neighbouring namespace has the same stems with another prefix. Here every stem has each prefix that makes sense.
 """
 
 from collections.abc import Iterator, Mapping

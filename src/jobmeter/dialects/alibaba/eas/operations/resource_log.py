@@ -25,8 +25,8 @@ class LogRequest(AlibabaRequest, frozen=True, kw_only=True):
 class CreateResourceLog(LogRequest, frozen=True, kw_only=True):
     """Ships the log lines of a resource group from now on: `{Message, RequestId}`.
 
-    Repeating a call changes nothing. A group that has a shipper to another sink is a conflict. The call needs a key of
-    role admin.
+    Repeating a call changes nothing. A group that has a shipper to another sink is a conflict. Needs a key of role
+    admin.
     """
 
     project_name: Annotated[str, "With LogStore: a sink of the server's settings."]
@@ -43,8 +43,7 @@ class DescribeResourceLog(LogRequest, frozen=True, kw_only=True):
     """Returns the sink of the lines and the progress: `{ProjectName, LogStore, Status, Message, RequestId}`.
 
     `Status` is `ResourceReady` or, while the sink does not accept lines, `ResourceUnavailable`. `Message` gives the
-    numbers of shipped, waiting and lost lines, and the age of the oldest waiting one. The call needs a key of role
-    admin.
+    numbers of shipped, waiting and lost lines, and the age of the oldest waiting one. Needs a key of role admin.
     """
 
     def _steps(self) -> Steps:
@@ -62,7 +61,7 @@ class DescribeResourceLog(LogRequest, frozen=True, kw_only=True):
 class DeleteResourceLog(LogRequest, frozen=True, kw_only=True):
     """Stops shipping the lines: `{Message, RequestId}`.
 
-    Waiting lines are not shipped; they stay in Jobmeter. The call needs a key of role admin.
+    Waiting lines are not shipped; they stay in Jobmeter. Needs a key of role admin.
     """
 
     def _steps(self) -> Steps:

@@ -170,7 +170,7 @@ def _read_given_log(log: _JobLog) -> GivenLog:
 
 
 def _minute(value: str | int | None, otherwise: str, name: str) -> int | None:
-    """Return epoch milliseconds of seconds that are a whole minute, as text or number."""
+    """Return the epoch milliseconds of a whole minute, from a text or number of seconds; None for empty texts."""
     text = otherwise if value in {None, ""} else str(value)
     if not text:
         return None
