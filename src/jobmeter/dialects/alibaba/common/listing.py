@@ -19,5 +19,5 @@ def drop_empty(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pick(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the named fields, without fields that the record lacks."""
+    """Return the named fields that a record has."""
     return {name: given[name] for name in names if given.get(name) is not None}
