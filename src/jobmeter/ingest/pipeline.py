@@ -16,7 +16,6 @@ from jobmeter.ingest.join import drop_unused, join, select
 from jobmeter.ingest.lines import prepare, split_by_project
 from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import PendingReceipt, Receipt
-from jobmeter.ingest.schedulers import SchedulerStates
 from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.ingest.series_cache import MAX_UNKNOWN, SeriesBounds, SeriesCache, check_shape, check_times, check_values
 from jobmeter.model.batch import SampleBatch
@@ -60,7 +59,7 @@ class IngestPipeline:
 
     Every method may be called from any thread. It returns when its content is durable, or returns a receipt that is
     true then. Samples that are too far ahead, too old for their project, or of an unknown metric are left out and
-    counted. ``schedulers`` stay in memory.
+    counted.
 
     Nothing of an invalid or forbidden request is stored. A request that fails later may be stored in part: if the store
     or the registry fails or has no room (UnavailableError, ThrottledError), or if a record conflicts with stored ones
@@ -88,7 +87,6 @@ class IngestPipeline:
         self._lists = self.senders.series_lists
         self._series = SeriesCache(self.senders.series_table, clock, limits.project_series)
         self._observer = Observer(registry, clock, self.senders.series_table)
-        self.schedulers = SchedulerStates(clock)
         self.committer = SampleCommitter(store, self._observer.observe_all, self._observer.flush)
         self._log_committer = LogCommitter(store, self._observer.observe_lines, forward)
         self._span_committer = SpanCommitter(store, self._observer.observe_lines)
@@ -307,11 +305,6 @@ class IngestPipeline:
 
     def _record_of(self, project: str, records: Records, now_ms: int) -> int:
         """Write records. Before a record first names the shipped group of a job or node, ship its earlier lines."""
-        reports = self.schedulers.record(project, records.schedulers)
-        stored = replace(records, schedulers=[]) if reports else records
-        return reports + (self._write_records(project, stored, now_ms) if stored.count else 0)
-
-    def _write_records(self, project: str, records: Records, now_ms: int) -> int:
         if self._late is None or not self._late.names_shipped_group(project, records):
             return self._registry.record(project, records, now_ms)
         retention = self._registry.get_retention(project)

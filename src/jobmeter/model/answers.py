@@ -133,9 +133,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Server status: rows, bytes and samples in memory, running work by lane, and the clusters' schedulers.
 
     ``kernel``: "loaded", or the reason why the compiled kernel is missing; NumPy then replaces it and is slower.
-    ``processes`` counts the process that stores and answers, and its workers. A server lists the schedulers that
-    reported since its start. ``replicas`` has for each replica of the telemetry store whether it answers and has all
-    data, ``shards`` for each shard whether it can be read. The sizes lack the rows of a shard that cannot be read.
+    ``processes`` counts the process that stores and answers, and its workers. ``schedulers`` have those that reported
+    within a week. ``replicas`` has for each replica of the telemetry store whether it answers and has all data,
+    ``shards`` for each shard whether it can be read. The sizes lack the rows of a shard that cannot be read.
     ``role`` describes this server among those that use the same ClickHouse server; empty if no other can.
     """
 

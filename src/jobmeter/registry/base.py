@@ -43,6 +43,7 @@ from jobmeter.registry.migrate import migrate
 from jobmeter.registry.pods import PodTable
 from jobmeter.registry.rates import RateTable
 from jobmeter.registry.refresh import CacheRefresh
+from jobmeter.registry.schedulers import SchedulerTable, make_scheduler_row
 from jobmeter.registry.shippers import Shippers
 from jobmeter.registry.signatures import SignatureTable
 from jobmeter.registry.statements import iterate_chunks
@@ -72,6 +73,7 @@ class Registry:
         self.keys = KeyTable(database)
         self.leases = LeaseTable(database)
         self.rates = RateTable(database)
+        self.schedulers = SchedulerTable(database)
         self.signatures = SignatureTable(database)
         self.usage = UsageTable(database)
         self.shippers = Shippers(database)
@@ -93,6 +95,7 @@ class Registry:
         prepared = [recording.prepare(project, record) for record in transactions.drop_repeats(records.jobs)]
         rows = nodes.prepare_nodes(project, records.nodes, now_ms)
         written = [events.make_event_row(project, record) for record in records.events]
+        reports = [make_scheduler_row(project, record, now_ms) for record in records.schedulers]
         for some in transactions.split(prepared):
             self._record_jobs(project, some, now_ms)
         for described in iterate_chunks(rows, transactions.MOST_ROWS):
@@ -106,6 +109,8 @@ class Registry:
             self._drop(dropped)
         for renewals in iterate_chunks(records.leases, transactions.MOST_ROWS):
             self._renew(project, renewals, now_ms)
+        if reports:
+            self.schedulers.put(project, reports)
         return records.count
 
     def _record_jobs(self, project: str, prepared: Sequence[recording.PreparedJob], now_ms: int) -> None:

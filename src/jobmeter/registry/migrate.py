@@ -11,9 +11,9 @@ from jobmeter.registry.breaker import SLOW_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.schema import FIRST_ROWS, UNLOGGED, metadata
 
-HEAD = "0020"
+HEAD = "0021"
 """The newest migration."""
-REVISIONS = frozenset({"0005", "0015", "0018", "0019", HEAD})
+REVISIONS = frozenset({"0005", "0015", "0018", "0019", "0020", HEAD})
 """Every migration of this program: of recorded data folders, of release 0.1.0, and of this version."""
 _VERSIONS = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
 """Alembic's table."""

@@ -284,6 +284,16 @@ store_replicas = Table(
     *_make_required(LargeBinary(), "content"),
 )
 
+# The newest report of each cluster's scheduler; in no backup.
+schedulers = Table(
+    "schedulers",
+    metadata,
+    *_key("project", "cluster", "kind"),
+    *_make_required(number, "heard", "interval_ms"),
+    *_texts("problem"),
+    *_make_optional(number, "since"),
+)
+
 # Calls by account and operation, by month in the time zone of the settings.
 usage = Table(
     "usage", metadata, *_key("month", "account", "api", "operation"), *_make_required(number, "calls", "failed")

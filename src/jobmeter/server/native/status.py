@@ -12,7 +12,7 @@ from jobmeter.model.answers import DamagedBody, Status
 from jobmeter.model.job import ProjectsQuestion
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
-from jobmeter.query.administration import RetentionQuestion, StatisticsQuestion
+from jobmeter.query.administration import RetentionQuestion, SchedulersQuestion, StatisticsQuestion
 from jobmeter.server.backup import save_backup
 from jobmeter.server.native.bodies import Deleted, copy_fields
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream
@@ -67,7 +67,7 @@ def _status(context: CallContext) -> Status:
         replicas={name: bool(complete) for name, complete in found.replicas.items()},
         shards={name: bool(up) for name, up in found.shards.items()},
         role=found.role,
-        schedulers=services.pipeline.schedulers.list_states(),
+        schedulers=context.ask(SchedulersQuestion()),
     )
 
 

@@ -33,7 +33,6 @@ from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import CommitLog, DirectInserts, Flusher
 from jobmeter.store.clickhouse.damage import Damage, make_advice
 from jobmeter.store.clickhouse.failures import translate_failures
-from jobmeter.store.clickhouse.insert_fence import fence_server
 from jobmeter.store.clickhouse.journal import Journal
 from jobmeter.store.clickhouse.led_tables import make_table_commands, send_to_no_leader
 from jobmeter.store.clickhouse.lock import FolderLock
@@ -62,6 +61,7 @@ from jobmeter.store.clickhouse.shard_record import read_place_records, require_w
 from jobmeter.store.clickhouse.shared_replicas import SharedReplicaSet, join_replicas
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
+from jobmeter.store.clickhouse.write_fence import fence_server
 from jobmeter.store.clickhouse.write_gate import WriteGate
 from jobmeter.store.shards.placement import is_on
 
@@ -278,9 +278,7 @@ class ClickHouseStore:
             table, log, journal, peers=self.peers, shares=shares, direct=shared is None
         )
         log.get_valid_until = membership.get_valid_until
-        if shared is not None:
-            log.fence = lambda: shared.fence
-        elif self.replicas is None:
+        if self.replicas is None:
             log.fence = lambda: fence_server(membership.number)
         if self.peers is not None:
             self.peers.followed.may_sign = membership.is_current

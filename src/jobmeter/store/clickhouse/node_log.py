@@ -17,7 +17,6 @@ from jobmeter.model.time import MAX_TIME_MS, read_clock
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.followed_rows import FollowedRows, make_batch
-from jobmeter.store.clickhouse.insert_fence import find_no_fence
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.leader_link import LeaderLink
 from jobmeter.store.clickhouse.native import encode
@@ -31,6 +30,7 @@ from jobmeter.store.clickhouse.roles import ServerRole
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, JournalBlock, SampleRuns
 from jobmeter.store.clickhouse.shared_replicas import SharedReplicaSet
+from jobmeter.store.clickhouse.write_fence import find_no_fence
 from jobmeter.store.mirror import LeaderStore, MirroredMemory
 
 _JOBS = msgspec.msgpack.Decoder(list[str])
@@ -46,7 +46,7 @@ class NodeLog:
     """Commit log of a ClickHouse node, which also has the ``Duties`` of ``membership``.
 
     ``check`` and ``get_valid_until`` belong to ``NodeMembership``; like ``peers`` they are set once the server has a
-    membership. ``fence`` is that of inserts; None where no other server can expel this one. ``writing`` is
+    membership. ``fence`` is that of inserts of samples into a node; replicas have their own. ``writing`` is
     locked while a commit runs: the role changes between two commits only.
     """
 
@@ -491,7 +491,7 @@ class NodeLog:
             self.check()  # an expelled leader may have been frozen: newer rows may be in the node
         state.write_marks()
         # An expelled server inserts its journal without a fence, once nobody else inserts.
-        self._flusher(group, self.fence() if leads or self._replicas is not None else None)
+        self._flusher(group, self.fence() if leads else None)
 
     def _parts(self) -> tuple[RollupState, Catalog]:
         if self._state is None or self._catalog is None:
