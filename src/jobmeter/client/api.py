@@ -71,7 +71,7 @@ class Api:
         return self.get("/jobs", [*search.list_parameters(), ("findings", "true")], JobList)
 
     def iterate_jobs(self, search: JobSearch, limit: int) -> Iterator[tuple[Job, FindingSummary | None]]:
-        """Iterate over at most ``limit`` jobs with their findings, fetched page by page on demand."""
+        """Iterate over at most ``limit`` jobs with their findings (None: none), fetched page by page on demand."""
         offset = search.offset or 0
         while limit > 0:
             page = self.list_jobs(replace(search, limit=min(limit, PAGE), offset=offset or None))
