@@ -32,9 +32,9 @@ def command(seconds: float, directory: Path | None) -> None:
 
 
 def load_shard(rank: int, world: int) -> tuple[Images, Labels, Images, Labels]:
-    """This replica's training images and labels, and the test images and labels that all replicas share.
+    """Return the training images and labels of this replica, and the test images and labels that all replicas share.
 
-    An image is 64 numbers from 0 to 1. Each training image comes nine times, shifted by up to one pixel either way.
+    An image is 64 numbers from 0 to 1. Each training image occurs nine times, shifted by up to one pixel either way.
     """
     from sklearn.datasets import load_digits  # noqa: PLC0415 - the rest of the package does without scikit-learn
 
@@ -51,7 +51,7 @@ def load_shard(rank: int, world: int) -> tuple[Images, Labels, Images, Labels]:
 def train(
     images: Images, labels: Labels, test_images: Images, test_labels: Labels, seconds: float, directory: Path
 ) -> float:
-    """Train for some seconds, saving weights and printing the accuracy on the test images; gives the last one."""
+    """Train for some seconds, save weights, and print the accuracy on the test images. Return the last accuracy."""
     from sklearn.neural_network import MLPClassifier  # noqa: PLC0415 - as above
     from threadpoolctl import threadpool_limits  # noqa: PLC0415 - comes with scikit-learn
 

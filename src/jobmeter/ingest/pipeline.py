@@ -135,7 +135,7 @@ class IngestPipeline:
     ) -> tuple[asyncio.Future[None], Receipt] | None:
         """Take columns of frames from memory: as ``submit_from_memory``, for a body that another process has read.
 
-        Returns the receipt, and the future that is done when the receipt is true.
+        Returns a future that is done when the receipt is true, and the receipt.
         """
         batches = resolve_columns(frames, write_project(principal, None), self._lists)
         return None if batches is None else self._begin(batches, principal)
@@ -143,7 +143,7 @@ class IngestPipeline:
     def _begin(
         self, batches: Sequence[SampleBatch], principal: Principal
     ) -> tuple[asyncio.Future[None], Receipt] | None:
-        """Queue batches of one project whose retention is cached. Called on the thread of an event loop."""
+        """Queue batches of one project on the thread of an event loop; None unless its retention is cached."""
         checked = self._check(join(batches), principal, self._get_cached_retention)
         if checked is None or len(checked[0]) != 1:
             return None
@@ -227,7 +227,7 @@ class IngestPipeline:
         """Return the valid part of a batch, and its receipt; None if ``retention_of`` returns None."""
         if len(batch.series) > self._limits.request_series:
             raise LimitExceededError(
-                f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
+                f"a request may name at most {self._limits.request_series} series, not {len(batch.series)}", "series"
             )
         bounds = self._series.look_up(list_series(batch))
         own, default = _by_project(batch, bounds), write_project(principal, None)
@@ -284,7 +284,7 @@ class IngestPipeline:
         most = self._limits.request_records
         if records.count > most:
             raise LimitExceededError(
-                f"a request may bring {most} records (JOBMETER_LIMIT_REQUEST_RECORDS), this one brings {records.count}",
+                f"a request may have at most {most} records (JOBMETER_LIMIT_REQUEST_RECORDS), not {records.count}",
                 "records",
             )
         groups: dict[str, Records] = {}

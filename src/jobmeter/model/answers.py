@@ -29,7 +29,7 @@ class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
     counter: the rate over the job's life). ``job_max`` is the highest value of the job, adding the members' highest
     samples in one step. ``last`` is the newest value. ``mean`` and ``max`` describe one member: the mean of the
     members' means, and the highest value of any member (of a counter: the highest rate in one step). All in ``unit``.
-    ``total`` is the increase, over all members, of a counter or of the counter that a rate is of, in ``total_unit``.
+    ``total`` is the increase of a counter over all members, in ``total_unit``; for a rate, the increase of its counter.
     """
 
     metric: str
@@ -55,8 +55,8 @@ class FaultJob(msgspec.Struct, frozen=True, kw_only=True):
 class FaultBody(msgspec.Struct, frozen=True, kw_only=True):
     """A fault of a node, or of a device of it: ``count`` reports from ``start`` to ``last``, in epoch milliseconds.
 
-    ``text`` is a sentence, ``reason`` that of the events. ``jobs`` had the device then, or were
-    on the node, as far as the caller may see them.
+    ``text`` is a sentence, ``reason`` the reason of its events. ``jobs`` are the visible jobs that had the device, or
+    ran on the node, at that time.
     """
 
     device: str = ""

@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class that another packag
 
 @cache
 def make_callback_class() -> type:
-    """Return the class, made when ``transformers`` is there. Raises ImportError without it."""
+    """Return the class, created on first use. Raises ImportError without ``transformers``."""
     base: Any = import_module("transformers").TrainerCallback
 
     class Callback(base):  # type: ignore[misc]

@@ -20,7 +20,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class that another packag
 
 @cache
 def make_logger_class() -> type:
-    """Return the class, made when Lightning is there. Raises ImportError without it."""
+    """Return the class, created on first use. Raises ImportError without Lightning."""
     try:
         loggers, zero = import_module("lightning.pytorch.loggers"), import_module("lightning.pytorch.utilities")
     except ImportError:

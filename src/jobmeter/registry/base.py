@@ -253,7 +253,7 @@ class Registry:
             return read_findings(connection, question)
 
     def find_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
-        """Return every job of that id in those projects (None: all).
+        """Return every job with this id in these projects (None: all).
 
         Replicas are in natural order, allocations sorted by start.
         """
@@ -272,10 +272,10 @@ class Registry:
     def group_jobs(
         self, projects: frozenset[str] | None, resource_group: str | None, span: TimeRange, now_ms: int
     ) -> Iterator[JobView]:
-        """Yield the jobs of a resource group (None: of all) that live or are queued in the span, by project and id.
+        """Yield the jobs of a resource group (None: of all) that ran or were queued in the span, by project and id.
 
-        They are read while the caller iterates, some hundred at a time. Each has its replicas, and its allocations
-        that overlap the span. A job without a record lives until 5 minutes after its last sample.
+        They are read while the caller iterates, some hundred at a time. Each has its replicas, and its allocations that
+        overlap the span. A job without a record counts as running until 5 minutes after its last sample.
         """
         return self.columns.group_jobs(projects, resource_group, span, now_ms)
 
@@ -285,7 +285,7 @@ class Registry:
             return list(groups.iterate_views(connection, jobs, span, now_ms))
 
     def find_job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
-        """Return the jobs of ``job`` without replicas and allocations, for the hot path.
+        """Return the jobs with this id, without replicas and allocations, for the hot path.
 
         Includes every change that any process acknowledged before the call.
         """

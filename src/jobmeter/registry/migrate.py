@@ -36,7 +36,7 @@ def migrate(database: Database) -> None:
         revision = _revision(connection)
         if revision is not None and revision not in REVISIONS:
             origin = "a newer version of jobmeter" if revision > HEAD else "a version of jobmeter before its release"
-            raise ConfigurationError(f"the registry was migrated to {revision!r} by {origin}; this one has {HEAD!r}")
+            raise ConfigurationError(f"the registry was migrated to {revision!r} by {origin}; this one needs {HEAD!r}")
         if revision is None:
             _VERSIONS.create(connection, checkfirst=True)
             connection.execute(sa.insert(_VERSIONS).values(version_num=HEAD))
@@ -73,7 +73,7 @@ def _upgrade(connection: sa.Connection) -> None:
 
 
 def _revision(connection: sa.Connection) -> str | None:
-    """Return the revision in Alembic's table."""
+    """Return the revision in Alembic's table; None without the table or a row."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     return connection.scalar(sa.select(_VERSIONS.c.version_num))

@@ -60,7 +60,7 @@ class CacheRefresh:
             self._read(None)
 
     def announce(self, written: Collection[JobKey]) -> None:
-        """Return when no server answers from earlier records of these jobs. Raises UnavailableError if one may.
+        """Wait until no server answers from earlier records of these jobs. Raises UnavailableError if one still may.
 
         Calls that wait share an announcement.
         """

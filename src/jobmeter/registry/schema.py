@@ -204,7 +204,7 @@ Index("events_digest", events.c.digest, unique=True)
 Index("events_job", events.c.job, events.c.time, events.c.id, events.c.project)
 Index("events_node", events.c.node, events.c.time, events.c.id, events.c.project)
 Index("events_project", events.c.project, events.c.time, events.c.id)
-# Faults of all nodes are asked for again and again, for the map of the fleet.
+# The map of the fleet queries the faults of all nodes often.
 Index("events_reason", events.c.reason, events.c.time)
 # Events of findings are few, and listings filter by them.
 Index("events_findings", events.c.project, events.c.job, sqlite_where=events.c.reason == sa_text(f"'{FINDING}'"))

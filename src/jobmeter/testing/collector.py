@@ -43,7 +43,7 @@ class CollectorContract:
             samples = collector.collect(now_ms)
             assert {sample.time_ms for sample in samples} <= {now_ms}
             found = {sample.series: sample.value for sample in samples}
-            assert len(found) == len(samples), "a series was given twice at one moment"
+            assert len(found) == len(samples), "one collection has a series twice"
             collections.append(found)
         return collections
 
@@ -53,7 +53,7 @@ class CollectorContract:
     def test_it_gives_nothing_that_it_does_not_describe(
         self, collector: Collector, collections: Sequence[dict[Series, float]]
     ) -> None:
-        """Every metric is described, and every described metric is in the catalogue."""
+        """Every metric is declared by the collector, and every declared metric is in the catalogue."""
         given = {series.metric for collection in collections for series in collection}
         assert given <= set(collector.metrics)
         assert [name for name in collector.metrics if find(name) is None] == []

@@ -130,7 +130,7 @@ ERRORS: Sequence[JobmeterError] = (
     errors.DamagedDataError("secret detail of a part"),
     JobmeterError("a bug: secret detail"),
 )
-"""Errors of every kind that a dialect must have a form for."""
+"""Errors of every kind that a dialect must render."""
 
 
 class DialectTests:
@@ -157,7 +157,7 @@ class DialectTests:
         return decode_result(given, question)
 
     def test_case(self, case: dict[str, Any]) -> None:
-        """Golden case: the queries of a request, and the answer for their results."""
+        """Golden case: the operation sends these questions, and gives this answer for their results."""
         dialect, call = self.make_dialect(), call_of(case["request"])
         context = Context(parse_time(case["now"]), REQUEST_ID, **case.get("context", {}))
         requests: list[dict[str, Any]] = []
@@ -221,7 +221,7 @@ class DialectTests:
                     drive(operation.answer(call, context), _answer_nothing)
 
     def test_a_value_that_a_declaration_excludes_is_refused(self) -> None:
-        """A number out of bounds, an unknown word and a bad time are refused, in the name of the parameter."""
+        """A number out of bounds, an unknown word and a bad time are refused; the error names the parameter."""
         for operation in self.make_dialect().operations:
             for parameter in operation.parameters:
                 for value in parameter.invalid:
@@ -263,7 +263,7 @@ def _start_operation(operation: Operation, values: Mapping[str, str]) -> Steps:
 
 
 def _json_of(text: str) -> Any:  # noqa: ANN401
-    """Return the whole number, list or object of a text; any other text itself."""
+    """Parse a whole number, empty list or empty object; return any other text unchanged."""
     return json.loads(text) if re.fullmatch(r"-?[0-9]+|\[\]|{}", text) else text
 
 
@@ -426,7 +426,7 @@ def _check(answer: Answer, expected: Mapping[str, Any]) -> None:
 
 
 def _refuse_constant(name: str) -> float:
-    raise AssertionError(f"{name} is no JSON")
+    raise AssertionError(f"{name} is not JSON")
 
 
 def _check_numbers(value: Any) -> None:  # noqa: ANN401

@@ -78,7 +78,7 @@ def test_a_program_that_ended_is_a_problem(server, interval_ms, silent_ms):
     assert [one["problem"] for one in status(server)] == [""]
     server.clock.time_ms += 1
     (one,) = status(server)
-    assert "nothing was heard of `jobmeter scheduler kubernetes` since 2026-01-01T00:00:00Z" in one["problem"]
+    assert "`jobmeter scheduler kubernetes` has sent no report since 2026-01-01T00:00:00Z" in one["problem"]
     assert one["since"] == heard
 
 

@@ -84,7 +84,7 @@ class SdkHmac:
         return Claim(kind=ClaimKind.ACCESS_KEY, value=parsed.key, date_ms=moment)
 
     def verify_headers(self, call: Call, secret: str) -> bool:
-        """Verify the signature if a header names the body's hash; else True, because the hash is signed anyway."""
+        """Verify the signature if a header names the body's hash; else return True: ``verify`` needs the body."""
         parsed = _parse(call)
         if parsed is None:
             return False

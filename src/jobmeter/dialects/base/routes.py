@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Route)
 class Routes(Generic[R]):
     """Operations by method and path. If several templates match a path, the one with the earlier literal wins.
 
-    The templates of one method and one number of segments are one regular expression: a call costs one match.
+    Templates of one method and one number of segments form one regular expression, so that a call costs one match.
     """
 
     def __init__(self, routes: Sequence[R]) -> None:

@@ -23,8 +23,8 @@ _SERIES_COST = 34
 class ListedSeries(msgspec.Struct, frozen=True, eq=False):
     """A list of series. ``series``: each series once. ``places`` uint32[n]: the position of each descriptor's series.
 
-    ``once``: no series repeats. ``generation`` is that of the table with the series objects. ``digest`` is the
-    ``digest_list`` of its bytes.
+    ``once``: no series repeats. ``generation`` is the generation of the table with the series objects. ``digest`` is
+    ``digest_list`` of the list's bytes.
     """
 
     series: SeriesList
@@ -37,8 +37,8 @@ class ListedSeries(msgspec.Struct, frozen=True, eq=False):
 class SeriesListCache:
     """Series lists, by their bytes and the project that replaces an empty one. Safe for several threads.
 
-    Above ``bound`` bytes, the least recently used lists are dropped. Lists share the series objects of ``table``, and
-    end with its generation.
+    Above ``bound`` bytes, the least recently used lists are dropped. Lists share the series objects of ``table``. A
+    list is no longer valid when the table's generation changes.
     """
 
     def __init__(self, table: SeriesTable, bound: int = _MOST_BYTES) -> None:

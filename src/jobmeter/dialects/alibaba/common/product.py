@@ -32,8 +32,8 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A product's tables; implements ``jobmeter.dialects.base.Dialect``.
 
     ``url_names`` are the product's names in the URL form. ``fields`` maps the fields of our errors to the product's.
-    ``not_found`` has its codes for missing objects, by kind. ``forbidden`` is its own code for a forbidden call, empty
-    for the common one.
+    ``not_found`` has the product's codes for missing objects, by kind. ``forbidden`` is its own code for a forbidden
+    call; if empty, the common code is used.
     """
 
     name: str

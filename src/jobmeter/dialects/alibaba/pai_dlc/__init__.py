@@ -31,7 +31,7 @@ PAI_DLC = Product(
         ),
         Gap(
             "ListJobs' `TimeRangeField=GmtModifiedTime`, further fields of `NumericRangeField`",
-            "No document names the values of these two; those that are taken are in the table.",
+            "No document names the values of these two; the table has the accepted values.",
         ),
         exclude(
             "ListEcsSpecs' `IsAvailable`, prices, stock and drivers",

@@ -1,4 +1,4 @@
-"""Alibaba Cloud PaiLLMTrace 2024-03-11: the token to send traces with, and traces. Sources and gaps: SPEC.md."""
+"""Alibaba Cloud PaiLLMTrace 2024-03-11: traces, and the token for sending them. Sources and gaps: SPEC.md."""
 
 from jobmeter.dialects.alibaba.common.product import Product, exclude
 from jobmeter.dialects.base import Gap

@@ -1,6 +1,6 @@
 """Experiments: an experiment is only a name, and its id contains the name.
 
-So an experiment needs no record: every name that MLflow allows is an experiment, and `create` answers its id.
+So an experiment needs no record: every name that MLflow allows is an experiment, and `create` returns its id.
 """
 
 from typing import Annotated
@@ -15,7 +15,7 @@ from jobmeter.wire.mlflow.values import KeyValue
 
 @operation(f"GET {VERSION_PATH}", "runs:read")
 class Version(Request, frozen=True):
-    """Answers the release of MLflow whose requests are supported, as text."""
+    """Returns the supported release of MLflow, as text."""
 
     def _steps(self) -> Steps:
         return answer_with(Answer(200, VERSION.encode(), (), "text/plain; charset=utf-8"))
@@ -23,7 +23,7 @@ class Version(Request, frozen=True):
 
 @operation(f"POST {PREFIX}/experiments/create", "runs:write")
 class CreateExperiment(Request, frozen=True, kw_only=True):
-    """Answers the id of the experiment of that name: the same id each time, as an experiment is only a name."""
+    """Returns the id of the experiment of that name: always the same id, because an experiment is only a name."""
 
     name: Annotated[str, "1 to 500 printable characters."]
     artifact_location: Annotated[str, "Refused: Jobmeter stores no artifacts."] = ""
@@ -36,7 +36,7 @@ class CreateExperiment(Request, frozen=True, kw_only=True):
 
 @operation(f"GET {PREFIX}/experiments/get-by-name", "runs:read")
 class GetExperimentByName(Request, frozen=True, kw_only=True):
-    """Answers the experiment of that name. Every valid name is an experiment, with or without runs."""
+    """Returns the experiment of that name. Every valid name is an experiment, with or without runs."""
 
     experiment_name: Annotated[str, "The name."]
 
@@ -46,7 +46,7 @@ class GetExperimentByName(Request, frozen=True, kw_only=True):
 
 @operation(f"GET {PREFIX}/experiments/get", "runs:read")
 class GetExperiment(Request, frozen=True, kw_only=True):
-    """Answers the experiment of that id."""
+    """Returns the experiment of that id."""
 
     experiment_id: Annotated[str, "An id from this server."]
 

@@ -19,7 +19,7 @@ from jobmeter.model.job import InstanceType, JobFilter
 class ShowTrainingJobFlavors(ModelArtsProjectRequest, frozen=True, kw_only=True):
     """`{total_count, flavors}`: the instance types of the project's newest jobs (at most 1,000), each once.
 
-    Sizes are in the largest unit (powers of 1024) that leaves a whole number.
+    Sizes are in the largest unit (powers of 1024) in which they are a whole number.
     """
 
     flavor_type: Annotated[str, "Default: all.", Choice(TYPES)] = ""

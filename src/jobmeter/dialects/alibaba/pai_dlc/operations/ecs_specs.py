@@ -60,7 +60,7 @@ class ListEcsSpecs(AlibabaRequest, frozen=True, kw_only=True):
 
 
 def _accelerator(kind: InstanceType) -> str:
-    """Return CPU or GPU; empty for a type whose record has only a name."""
+    """Return CPU or GPU; an empty text if only the type's name is recorded."""
     if kind.gpu_count or kind.gpu_type:
         return "GPU"
     return "CPU" if (kind.cpu, kind.memory, kind.gpu_count) != (None, None, None) else ""
