@@ -89,7 +89,7 @@ def _catalogue() -> Mapping[str, Metric]:
 
 
 def find_metric(name: str) -> Metric | None:
-    """Return the catalogue metric that has this name, its own or an exporter's; None without one."""
+    """Return the catalogue metric that has this name, its own or an exporter's; None for an unknown name."""
     metric = _catalogue().get(name)
     if metric is not None or name not in RULES:
         return metric
