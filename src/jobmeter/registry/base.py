@@ -8,7 +8,7 @@ from pathlib import Path
 from jobmeter.errors import UnavailableError
 from jobmeter.model.event import WHOLE_SERVER, Event, EventFilter, EventPage
 from jobmeter.model.finding import FindingSummary, ListedFinding
-from jobmeter.model.job import Allocation, Job, JobFilter, JobGroup, JobPage, JobSize, JobState, JobView, Node, Project
+from jobmeter.model.job import Job, JobFilter, JobGroup, JobPage, JobSize, JobState, JobView, Node, Project
 from jobmeter.model.record import LeaseRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.shipper import Shipper
@@ -27,7 +27,6 @@ from jobmeter.registry import (
     transactions,
 )
 from jobmeter.registry import records as recording
-from jobmeter.registry import rows as rows_
 from jobmeter.registry.alerts import AlertTable
 from jobmeter.registry.annotations import AnnotationTable
 from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
@@ -308,13 +307,6 @@ class Registry:
         self.columns.read_soon()
         self.memory.invalidate(changed, observed)
         self.refresh.announce(changed)
-
-    def list_allocations(self, project: str, job: str) -> list[Allocation]:
-        """Return the allocations of one job, by start."""
-        with self.database.read() as connection:
-            # At a time before everything: the devices of a job without records have not ended.
-            heads = [rows_.make_job(row, 0) for row in jobs.read_job_rows(connection, frozenset({project}), job)]
-            return [allocation for head in heads for allocation in jobs.read_job_allocations(connection, head)]
 
     def delete_job(self, project: str, job: str) -> bool:
         """Delete a job's record and its events. Return False if there was no record."""

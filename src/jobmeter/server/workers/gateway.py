@@ -51,7 +51,7 @@ class _ReceivedCall:
         self._chunks: deque[BodyPart] = deque()
         self._wants = head.is_pushed
         """True while the next part of the body is on its way."""
-        self._waiter: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()
         self._start: tuple[int, Headers] | None = None
         self._untaken = 0
         """Bytes of the answer that the client's connection has not taken yet."""
@@ -82,14 +82,12 @@ class _ReceivedCall:
             self._untaken -= message.size
         else:
             self._is_gone = True
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        self._changed.set()
 
     async def _wait(self) -> None:
-        if self._waiter is None or self._waiter.done():
-            self._waiter = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._waiter)
+        """Wait for the next message of the worker."""
+        self._changed.clear()
+        await self._changed.wait()
 
     async def receive(self) -> Message:
         """Return the next ASGI message: parts of the body, then the disconnect."""

@@ -188,10 +188,6 @@ class InsertBlock(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.time)
 
-    def list_columns(self) -> list[NDArray[np.generic]]:
-        """Return all columns: job, series, time, value, days."""
-        return [self.job, self.series, self.time, self.value, *self.days]
-
     def take(self, chosen: "slice | Positions | NDArray[np.bool_]") -> "InsertBlock":
         """Return some of the rows."""
         days = tuple(column[chosen] for column in self.days)

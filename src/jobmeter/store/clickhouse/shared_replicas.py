@@ -106,9 +106,7 @@ class SharedReplicaSet(ReplicaSet):
     def _attach(
         self, contents: Mapping[Place, ReplicaContent], away: Collection[Place], stored: ReplicaSetState
     ) -> None:
-        for place, content in contents.items():
-            self.require_ours(place, content, stored)
-        chosen = self._complete_one(contents, stored, away)
+        chosen = self._choose(contents, stored, away)
         self._record = stored
         with closing(connect(self.target.with_server(chosen), self.target.database, SILENCE_SECONDS)) as client:
             outdated = list_missing(client, self.target)
@@ -135,17 +133,11 @@ class SharedReplicaSet(ReplicaSet):
                 f"{list_places(away)} cannot be reached: all replicas of the telemetry store must be reachable when "
                 "the servers of a registry use them first"
             )
-        for place, content in contents.items():
-            self.require_ours(place, content, newest)
-        chosen = self._holder(contents) if newest is None else self._complete_one(contents, newest, away)
-        content = self.prepare(chosen, None)
+        chosen = self._choose(contents, newest, away)
+        record = self._make_record(chosen, contents, newest, GROUP_OWNER)
         if contents[chosen].data and not is_ours and not discard:
             self._require_unused(chosen)
-        identity, number = (newest.identity, newest.number) if newest else (content.data, 0)
-        self._ids = {place: one.id for place, one in contents.items()} | {chosen: content.id}
-        complete = {content.id: format_place(chosen)}
-        record = ReplicaSetState(identity=identity, owner=GROUP_OWNER, number=number + 1, complete=complete)
-        self._file = GroupRecord(self._group, identity)
+        self._file = GroupRecord(self._group, record.identity)
         self._record = record = self._file.create(record)
         for place in contents:
             if self._ids[place]:
