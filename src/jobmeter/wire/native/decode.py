@@ -29,7 +29,7 @@ from jobmeter.wire.json_shape import count_json
 from jobmeter.wire.native.frame import HEADER, MAGIC, MAX_PLAIN, MAX_SENT, VERSION, Codec, FrameKind
 from jobmeter.wire.native.lenient_json import decode_lenient
 from jobmeter.wire.native.log_columns import decode_lines
-from jobmeter.wire.native.series_lists import ListedSeries, SeriesListCache, digest_list
+from jobmeter.wire.native.series_lists import ListDigester, ListedSeries, SeriesListCache
 
 SAMPLES, RECORDS, LOGS = map(int, FrameKind)
 NONE, ZLIB, ZSTD = map(int, Codec)
@@ -99,7 +99,7 @@ class _Layout(NamedTuple):
     series: int
     samples: int
     end: int
-    key: bytes
+    key: memoryview
 
 
 def decode(
@@ -123,9 +123,10 @@ def decode(
         payload = _payload(body, head, take)
         if head.kind == SAMPLES:
             layout = _layout(payload, series_left)
-            found = _get_cached_list(cache, project, layout)
+            digest = cache.digester.digest(layout.key)
+            found = _get_cached_list(cache, project, digest, layout)
             if found is None:
-                found = cache.put(project, layout.key, _series_of(payload, layout, project))
+                found = cache.put(project, digest, _series_of(payload, layout, project))
             series_left -= len(found.series)
             decoded.batches.append(_batch(payload, layout, found))
         elif head.kind == RECORDS:
@@ -159,7 +160,7 @@ def decode_from_memory(body: bytes, project: str, limits: Limits, cache: SeriesL
             return None
         payload = _payload(body, head)
         layout = _layout(payload, series_left)
-        found = _get_cached_list(cache, project, layout)
+        found = _get_cached_list(cache, project, cache.digester.digest(layout.key), layout)
         if found is None:
             return None
         series_left -= len(found.series)
@@ -167,10 +168,11 @@ def decode_from_memory(body: bytes, project: str, limits: Limits, cache: SeriesL
     return batches
 
 
-def read_columns(body: bytes, limits: Limits, most_bytes: int) -> list[FrameColumns] | None:
+def read_columns(body: bytes, limits: Limits, most_bytes: int, digester: ListDigester) -> list[FrameColumns] | None:
     """Read a body of samples without its lists of series; None for any other body, and for larger columns.
 
-    ``most_bytes`` bounds the columns of all frames. Raises as ``decode`` for invalid content.
+    ``most_bytes`` bounds the columns of all frames. ``digester`` has the key of the process that has the lists. Raises
+    as ``decode`` for invalid content.
     """
     frames: list[FrameColumns] = []
     series_left, bytes_left = limits.request_series, most_bytes
@@ -186,7 +188,7 @@ def read_columns(body: bytes, limits: Limits, most_bytes: int) -> list[FrameColu
         columns = _columns(payload, layout)
         counts = b"" if columns.single else payload[layout.end : layout.end + 4 * layout.series]
         time, value = columns.time.tobytes(), columns.value.tobytes()
-        digest = digest_list(layout.key)
+        digest = digester.digest(layout.key)
         frames.append(FrameColumns(digest, layout.series, counts, time, value, columns.span, columns.extremes))
     return frames
 
@@ -195,7 +197,7 @@ def resolve_columns(frames: Sequence[FrameColumns], project: str, cache: SeriesL
     """Join columns with their lists of series; None if the cache lacks a list. ``project`` as for ``decode``."""
     batches: list[SampleBatch] = []
     for frame in frames:
-        found = cache.find(project, frame.digest)
+        found = cache.get(project, frame.digest)
         if found is None or len(found.places) != frame.series:
             return None
         counts = np.frombuffer(frame.counts, np.uint32)
@@ -339,12 +341,12 @@ def _layout(payload: bytes, series_left: int) -> _Layout:
             f"a frame of {len(payload)} bytes cannot hold {series_count} series and {sample_count} samples", "frame"
         )
     end = len(payload) - columns
-    return _Layout(series_count, sample_count, end, payload[_COUNTS.size : end])
+    return _Layout(series_count, sample_count, end, memoryview(payload)[_COUNTS.size : end])
 
 
-def _get_cached_list(cache: SeriesListCache, project: str, layout: _Layout) -> ListedSeries | None:
+def _get_cached_list(cache: SeriesListCache, project: str, digest: bytes, layout: _Layout) -> ListedSeries | None:
     """Return the cached list of series with the same descriptor bytes, if it has the declared number of series."""
-    found = cache.get(project, layout.key)
+    found = cache.get(project, digest)
     return found if found is not None and len(found.places) == layout.series else None
 
 

@@ -16,9 +16,9 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 from jobmeter.model.series_table import SeriesTable
 from jobmeter.settings import Limits
-from jobmeter.wire.native.decode import decode, decode_from_memory
+from jobmeter.wire.native.decode import decode, decode_from_memory, read_columns, resolve_columns
 from jobmeter.wire.native.encode import make_samples_frame
-from jobmeter.wire.native.series_lists import SeriesListCache
+from jobmeter.wire.native.series_lists import DIGEST_KEY, ListDigester, SeriesListCache
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 maybe = st.just("") | names
@@ -107,6 +107,18 @@ def test_the_bytes_of_a_cached_list_cannot_be_another_number_of_series(series):
         decode(odd, cache=cache)
     with suppress(InvalidRequestError):
         assert decode_from_memory(odd, "default", Limits(), cache) is None
+
+
+def test_columns_find_their_list_by_the_key_of_the_process_that_has_it_and_in_its_project_only():
+    cache = SeriesListCache(SeriesTable())
+    body = write.frame(write.payload([(ONE, [(1_000, 1.5)])]))
+    (batch,) = decode(body, cache=cache).batches
+    same, other = ListDigester(DIGEST_KEY), ListDigester(bytes(32))
+    frames = read_columns(body, Limits(), len(body), same)
+    (found,) = resolve_columns(frames, "default", cache)
+    assert (found.keys, found.value.tolist()) == (batch.keys, [1.5])
+    assert resolve_columns(frames, "else", cache) is None
+    assert resolve_columns(read_columns(body, Limits(), len(body), other), "default", cache) is None
 
 
 @settings(max_examples=150, deadline=None)
