@@ -32,9 +32,8 @@ class WorkerPipeline:
 
         Raises JobmeterError for invalid content. The result raises OwnerNeededError if the call has to be forwarded.
         """
-        frames = read_columns(
-            body, self._limits, min(PIECE_BYTES, _WAITING_BYTES - self._waiting_bytes), self._digester
-        )
+        room = min(PIECE_BYTES, _WAITING_BYTES - self._waiting_bytes)
+        frames = read_columns(body, self._limits, self._digester, room)
         return None if frames is None else self._store_samples(frames, principal)
 
     async def _store_samples(self, frames: Sequence[FrameColumns], principal: Principal) -> Receipt:

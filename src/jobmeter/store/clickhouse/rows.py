@@ -16,7 +16,6 @@ from jobmeter.model.time import DAY, HOUR, TimeRange
 from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.order import Positions, run_starts
 
-
 JobHour = tuple[int, int]
 """A job key and the start of an hour in milliseconds."""
 
@@ -221,7 +220,7 @@ def list_days(group: Sequence[SampleRuns], name: str) -> NDArray[np.uint16]:
 
 def _is_whole(array: NDArray[np.generic]) -> bool:
     """Return True if the array keeps no larger memory alive than its own."""
-    base = array.base
+    base: object = array.base
     return base is None or (isinstance(base, bytes) and len(base) == array.nbytes)
 
 

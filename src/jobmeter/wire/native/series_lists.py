@@ -66,11 +66,11 @@ class SeriesListCache:
         self.size = 0
         """Bytes of all cached lists, about."""
 
-    def get(self, project: str, digest: bytes) -> ListedSeries | None:
-        """Return the list whose bytes have this digest. None if there is no list."""
+    def get(self, project: str, digest: bytes, count: int) -> ListedSeries | None:
+        """Return the list of ``count`` descriptors whose bytes have this digest. None if there is no list."""
         with self._lock:
             found = self._lists.get((project, digest))
-            if found is None or found.generation != self._table.generation:
+            if found is None or found.generation != self._table.generation or len(found.places) != count:
                 return None
             self._lists.move_to_end((project, digest))
             return found

@@ -16,7 +16,7 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 from jobmeter.model.series_table import SeriesTable
 from jobmeter.settings import Limits
-from jobmeter.wire.native.decode import decode, decode_from_memory, read_columns, resolve_columns
+from jobmeter.wire.native.decode import decode, read_columns, resolve_columns
 from jobmeter.wire.native.encode import make_samples_frame
 from jobmeter.wire.native.series_lists import DIGEST_KEY, ListDigester, SeriesListCache
 
@@ -106,7 +106,7 @@ def test_the_bytes_of_a_cached_list_cannot_be_another_number_of_series(series):
     with pytest.raises(InvalidRequestError):
         decode(odd, cache=cache)
     with suppress(InvalidRequestError):
-        assert decode_from_memory(odd, "default", Limits(), cache) is None
+        assert resolve_columns(read_columns(odd, Limits(), cache.digester), "default", cache) is None
 
 
 def test_columns_find_their_list_by_the_key_of_the_process_that_has_it_and_in_its_project_only():
@@ -114,11 +114,11 @@ def test_columns_find_their_list_by_the_key_of_the_process_that_has_it_and_in_it
     body = write.frame(write.payload([(ONE, [(1_000, 1.5)])]))
     (batch,) = decode(body, cache=cache).batches
     same, other = ListDigester(DIGEST_KEY), ListDigester(bytes(32))
-    frames = read_columns(body, Limits(), len(body), same)
+    frames = read_columns(body, Limits(), same)
     (found,) = resolve_columns(frames, "default", cache)
     assert (found.keys, found.value.tolist()) == (batch.keys, [1.5])
     assert resolve_columns(frames, "else", cache) is None
-    assert resolve_columns(read_columns(body, Limits(), len(body), other), "default", cache) is None
+    assert resolve_columns(read_columns(body, Limits(), other), "default", cache) is None
 
 
 @settings(max_examples=150, deadline=None)
