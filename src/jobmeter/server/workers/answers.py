@@ -92,7 +92,7 @@ class _OwnCall(msgspec.Struct, eq=False):
     handler: Handler
     began: float
 
-    def authenticated(self) -> None:
+    def keep_open(self) -> None:
         """Keep the connection open after the answer: its client has a key."""
         self.scope["extensions"]["jobmeter.call"]["authenticated"]()
 
@@ -308,7 +308,7 @@ class WorkerAnswers:
 
     def _finish(self, own: _OwnCall, answer: Answer, costs: list[tuple[int, float]]) -> Reply:
         request = own.request
-        own.authenticated()
+        own.keep_open()
         reply = own.exchange.build_reply(answer)
         self._counts.requests.append((request.router, reply.status, self._clock.monotonic() - own.began))
         self._counts.questions.extend(costs)

@@ -137,9 +137,9 @@ class JournalBlock:
     def select_runs(self, keys: SeriesKeys) -> OwnedRuns:
         """Return the runs of some series; the owners are positions in ``keys``."""
         chosen, hits = self._runs_of(keys)
-        return self.own_runs(chosen, np.repeat(np.arange(len(keys)), hits))
+        return self.assign_runs(chosen, np.repeat(np.arange(len(keys)), hits))
 
-    def own_runs(self, chosen: Positions, owner: NDArray[np.generic]) -> OwnedRuns:
+    def assign_runs(self, chosen: Positions, owner: NDArray[np.generic]) -> OwnedRuns:
         """Return some of the runs with the owner of each."""
         rows = self.rows
         return OwnedRuns(owner, rows.find_starts()[chosen], rows.count[chosen], rows.time, rows.value)
@@ -185,10 +185,6 @@ class InsertBlock(msgspec.Struct, frozen=True, eq=False):
 
     def __len__(self) -> int:
         return len(self.time)
-
-    def list_columns(self) -> list[NDArray[np.generic]]:
-        """Return all columns: job, series, time, value, days."""
-        return [self.job, self.series, self.time, self.value, *self.days]
 
     def take(self, chosen: "slice | Positions | NDArray[np.bool_]") -> "InsertBlock":
         """Return some of the rows."""

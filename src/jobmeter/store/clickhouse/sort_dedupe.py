@@ -42,10 +42,9 @@ def _order_keys(lists: Sequence[SeriesKeys]) -> tuple[SeriesKeys, list[Int64s]]:
 def _order_pairs(job: Uint64s, series: Uint64s) -> Int64s:
     """Return the order of distinct pairs, four times as fast as ``lexsort``: many series share a job."""
     order = np.argsort(series)
-    jobs, rank = np.unique(job, return_inverse=True)
+    jobs, rank = np.unique(job[order], return_inverse=True)
     # A stable sort of 16-bit numbers is much faster.
-    rank = rank.astype(np.uint16) if len(jobs) <= 2**16 else rank
-    return order[np.argsort(rank[order], kind="stable")]
+    return order[np.argsort(rank.astype(np.uint16) if len(jobs) <= 2**16 else rank, kind="stable")]
 
 
 def _days_of_rows(group: Sequence[SampleRuns], name: str, rows: kernel.Ordered) -> NDArray[np.uint16]:

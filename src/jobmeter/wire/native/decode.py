@@ -68,8 +68,8 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
 class FrameColumns(msgspec.Struct, array_like=True, frozen=True):
     """Samples of a frame without its list of series, for another process that has the list.
 
-    ``digest`` is that of the list's bytes, ``series`` its length. ``counts`` uint32[series] are the samples of each
-    series; empty if each has one. ``time`` int64[n], ``value`` float64[n], ``span`` and ``extremes`` as in
+    ``digest`` identifies the list's bytes, ``series`` is the list's length. ``counts`` uint32[series] are the samples
+    of each series; empty if each has one. ``time`` int64[n], ``value`` float64[n], ``span`` and ``extremes`` as in
     ``SampleBatch``.
     """
 
@@ -193,7 +193,7 @@ def resolve_columns(frames: Sequence[FrameColumns], project: str, cache: SeriesL
 def _heads(body: bytes, limits: Limits) -> Iterator[_Head]:
     """Yield the headers of the frames, each checked before it is yielded."""
     if len(body) > limits.body_bytes:
-        raise LimitExceededError(f"a body may have {limits.body_bytes} bytes, this one has {len(body)}", "body")
+        raise LimitExceededError(f"a body may have at most {limits.body_bytes} bytes, this one has {len(body)}", "body")
     if not body:
         raise InvalidRequestError("the body is empty: at least one frame is needed", "body")
     at, left = 0, limits.decoded_bytes
@@ -252,10 +252,10 @@ def _check_header(magic: bytes, version: int, kind: int, codec: int, zero: bytes
 
 def _check_sizes(sent: int, size: int, left: int) -> None:
     if sent > MAX_SENT:
-        raise LimitExceededError(f"a frame may have {MAX_SENT} bytes as sent, this one declares {sent}", "frame")
+        raise LimitExceededError(f"a frame may have at most {MAX_SENT} bytes as sent, not {sent}", "frame")
     if size > min(MAX_PLAIN, left):
         raise LimitExceededError(
-            f"the frames of a body may have {left} more bytes after decompression, this one declares {size}", "frame"
+            f"the frames of a body may have at most {left} more bytes after decompression, not {size}", "frame"
         )
     if sent == 0 or size == 0:
         raise InvalidRequestError("a frame must not be empty", "frame")
@@ -315,7 +315,7 @@ def _layout(payload: bytes, series_left: int) -> _Layout:
     series_count, sample_count = _COUNTS.unpack_from(payload)
     if series_count > series_left:
         raise LimitExceededError(
-            f"a request may name {series_left} more series here, this frame declares {series_count}", "series"
+            f"a request may name at most {series_left} more series here, this frame declares {series_count}", "series"
         )
     # A descriptor takes at least its length and eight empty texts; a count takes 4 bytes, a sample 16.
     columns = 4 * series_count + 16 * sample_count

@@ -41,7 +41,7 @@ class ListDigester:
 class ListedSeries(msgspec.Struct, frozen=True, eq=False):
     """A list of series. ``series``: each series once. ``places`` uint32[n]: the position of each descriptor's series.
 
-    ``once``: no series repeats. ``generation`` is that of the table with the series objects.
+    ``once``: no series repeats. ``generation`` is the generation of the table with the series objects.
     """
 
     series: SeriesList
@@ -53,8 +53,8 @@ class ListedSeries(msgspec.Struct, frozen=True, eq=False):
 class SeriesListCache:
     """Series lists, by the digest of their bytes and the project that replaces an empty one. Safe for several threads.
 
-    Above ``bound`` bytes, the least recently used lists are dropped. Lists share the series objects of ``table``, and
-    end with its generation.
+    Above ``bound`` bytes, the least recently used lists are dropped. Lists share the series objects of ``table``. A
+    list is no longer valid when the table's generation changes.
     """
 
     def __init__(self, table: SeriesTable, bound: int = _MOST_BYTES) -> None:
