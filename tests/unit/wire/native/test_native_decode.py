@@ -96,6 +96,12 @@ def test_series_that_are_cached_do_not_hide_damage_behind_them():
         decode(write.frame(more))
 
 
+def find_in_cache(body, digester, project, cache):
+    frames = read_columns(body, Limits(), digester)
+    assert frames is not None
+    return resolve_columns(frames, project, cache)
+
+
 @pytest.mark.parametrize("series", [0, 2, 5])
 def test_the_bytes_of_a_cached_list_cannot_be_another_number_of_series(series):
     cache = SeriesListCache(SeriesTable())
@@ -106,7 +112,7 @@ def test_the_bytes_of_a_cached_list_cannot_be_another_number_of_series(series):
     with pytest.raises(InvalidRequestError):
         decode(odd, cache=cache)
     with suppress(InvalidRequestError):
-        assert resolve_columns(read_columns(odd, Limits(), cache.digester), "default", cache) is None
+        assert find_in_cache(odd, cache.digester, "default", cache) is None
 
 
 def test_columns_find_their_list_by_the_key_of_the_process_that_has_it_and_in_its_project_only():
@@ -114,11 +120,10 @@ def test_columns_find_their_list_by_the_key_of_the_process_that_has_it_and_in_it
     body = write.frame(write.payload([(ONE, [(1_000, 1.5)])]))
     (batch,) = decode(body, cache=cache).batches
     same, other = ListDigester(DIGEST_KEY), ListDigester(bytes(32))
-    frames = read_columns(body, Limits(), same)
-    (found,) = resolve_columns(frames, "default", cache)
+    [found] = find_in_cache(body, same, "default", cache) or []
     assert (found.keys, found.value.tolist()) == (batch.keys, [1.5])
-    assert resolve_columns(frames, "else", cache) is None
-    assert resolve_columns(read_columns(body, Limits(), other), "default", cache) is None
+    assert find_in_cache(body, same, "else", cache) is None
+    assert find_in_cache(body, other, "default", cache) is None
 
 
 @settings(max_examples=150, deadline=None)
