@@ -16,7 +16,7 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 from jobmeter.model.series_table import SeriesTable
 from jobmeter.settings import Limits
-from jobmeter.wire.native.decode import decode, read_columns, resolve_columns
+from jobmeter.wire.native.decode import SMALL_BYTES, decode, read_columns, resolve_columns
 from jobmeter.wire.native.encode import make_samples_frame
 from jobmeter.wire.native.series_lists import DIGEST_KEY, ListDigester, SeriesListCache
 
@@ -96,12 +96,6 @@ def test_series_that_are_cached_do_not_hide_damage_behind_them():
         decode(write.frame(more))
 
 
-def find_in_cache(body, digester, project, cache):
-    frames = read_columns(body, Limits(), digester)
-    assert frames is not None
-    return resolve_columns(frames, project, cache)
-
-
 @pytest.mark.parametrize("series", [0, 2, 5])
 def test_the_bytes_of_a_cached_list_cannot_be_another_number_of_series(series):
     cache = SeriesListCache(SeriesTable())
@@ -112,7 +106,14 @@ def test_the_bytes_of_a_cached_list_cannot_be_another_number_of_series(series):
     with pytest.raises(InvalidRequestError):
         decode(odd, cache=cache)
     with suppress(InvalidRequestError):
-        assert find_in_cache(odd, cache.digester, "default", cache) is None
+        assert resolved(odd, cache, cache.digester) is None
+
+
+def resolved(body, cache, digester, project="default"):
+    """Return the batches of a small body, read with a digester; None if the cache lacks a list."""
+    frames = read_columns(body, Limits(), digester)
+    assert frames is not None
+    return resolve_columns(frames, project, cache)
 
 
 def test_columns_find_their_list_by_the_key_of_the_process_that_has_it_and_in_its_project_only():
@@ -120,10 +121,18 @@ def test_columns_find_their_list_by_the_key_of_the_process_that_has_it_and_in_it
     body = write.frame(write.payload([(ONE, [(1_000, 1.5)])]))
     (batch,) = decode(body, cache=cache).batches
     same, other = ListDigester(DIGEST_KEY), ListDigester(bytes(32))
-    [found] = find_in_cache(body, same, "default", cache) or []
+    (found,) = resolved(body, cache, same)
     assert (found.keys, found.value.tolist()) == (batch.keys, [1.5])
-    assert find_in_cache(body, same, "else", cache) is None
-    assert find_in_cache(body, other, "default", cache) is None
+    assert resolved(body, cache, same, "else") is None
+    assert resolved(body, cache, other) is None
+
+
+def test_columns_of_a_body_that_inflates_beyond_the_bound_are_not_read():
+    samples = write.payload([(ONE, [(1_000 + at, 1.0) for at in range(10_000)])])
+    body = write.frame(samples, codec=1) * 4
+    assert len(body) < SMALL_BYTES
+    assert read_columns(body, Limits(), ListDigester()) is None
+    assert len(decode(body).batches) == 4
 
 
 @settings(max_examples=150, deadline=None)
