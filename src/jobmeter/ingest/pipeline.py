@@ -30,7 +30,7 @@ from jobmeter.model.time import DAY, NS_PER_MS, SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
-from jobmeter.wire.native.decode import FrameColumns, decode, decode_from_memory, resolve_columns
+from jobmeter.wire.native.decode import FrameColumns, decode, read_columns, resolve_columns
 
 _Part = tuple[SampleBatch, Retention]
 _Checked = tuple[list[_Part], Receipt]
@@ -126,8 +126,8 @@ class IngestPipeline:
         None for series that are not cached, records, log lines, several projects, or a retention that is not cached.
         Call it, and await its result, on the thread of an event loop. Raises as ``submit``.
         """
-        batches = decode_from_memory(body, write_project(principal, None), self._limits, self._lists)
-        begun = None if batches is None else self._begin(batches, principal)
+        frames = read_columns(body, self._limits, self._lists.digester)
+        begun = None if frames is None else self.submit_columns(frames, principal)
         return None if begun is None else _await_durable(*begun)
 
     def submit_columns(
