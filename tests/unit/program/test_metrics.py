@@ -115,7 +115,7 @@ def test_metrics_with_different_units_have_axes_each(figures):
     axes = both.plot()
     assert [one.get_ylabel() for one in axes] == ["gpu.utilization", "gpu.power"]
     assert [one.yaxis.get_major_formatter()(0.5, 0) for one in axes] == ["50.0%", "0.5 W"]
-    with pytest.raises(InvalidRequestError, match=r"gpu\.utilization, gpu\.power: ask for one"):
+    with pytest.raises(InvalidRequestError, match=r"gpu\.utilization, gpu\.power: name one"):
         both.plot(axes[0])
     assert answered(*ranks(3)).plot(axes[0]) is axes[0]
     assert answered().plot() is not None
