@@ -1,11 +1,16 @@
 """Figures of the source stay within their bars."""
 
-import ast
-
 import pytest
 
 from tests import house
-from tests.house import FIGURES, names_without_verb, packages_without_tests, private_accesses, shared_class_names
+from tests.house import (
+    FIGURES,
+    find_named,
+    names_without_verb,
+    packages_without_tests,
+    private_accesses,
+    shared_class_names,
+)
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
@@ -15,7 +20,7 @@ def test_a_figure_is_within_its_bar(figure):
 
 def test_a_class_name_of_two_modules_is_found(monkeypatch):
     modules = {"query/a.py": "class Line: ...\nclass _Own: ...", "cli/b.py": "class Line: ...\nclass _Own: ..."}
-    monkeypatch.setattr(house, "trees", lambda: {name: ast.parse(text) for name, text in modules.items()})
+    monkeypatch.setattr(house, "named_nodes", lambda: {name: find_named(text) for name, text in modules.items()})
     assert shared_class_names() == {"Line": ["query/a.py", "cli/b.py"]}
 
 
@@ -45,5 +50,5 @@ class Job:
     @property
     def name(self): ...
 """
-    monkeypatch.setattr(house, "trees", lambda: {"model/job.py": ast.parse(text)})
+    monkeypatch.setattr(house, "named_nodes", lambda: {"model/job.py": find_named(text)})
     assert names_without_verb() == ["model/job.py: size", "model/job.py: length"]
