@@ -66,7 +66,7 @@ def test_every_empty_view_fits_its_width_and_has_no_serious_fault(browser, serve
 def test_a_job_without_samples_says_what_is_missing(browser, bare):
     viewer = Viewer(browser, bare)
     page = viewer.open("jobs/bare", "#logs p")
-    page.wait_for_selector("p.findings:has-text('whether the job was well is not known')")
+    page.wait_for_selector("p.findings:has-text('it is unknown if the job had problems')")
     text = page.inner_text("main")
     for part in ("Nothing was measured of this job", "No line was stored"):
         assert part in text

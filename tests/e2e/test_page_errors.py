@@ -78,7 +78,7 @@ def test_a_session_that_is_over_says_so_and_signing_in_goes_on_where_one_was(vie
     # The page may find out by itself, before or while the button is pressed.
     page.evaluate("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Export')?.click()")
     page.wait_for_selector("main.signin [role=alert]")
-    assert "Your session is over. Sign in again" in page.inner_text("[role=alert]")
+    assert "Your session has ended. Sign in again" in page.inner_text("[role=alert]")
     assert page.query_selector("article.job") is None
     check_view(page, "session over")
     page.fill("#token", server.token)
@@ -127,8 +127,8 @@ def test_a_question_that_is_refused_is_sent_again_and_shows_no_old_figures(viewe
     now = SystemClock().now_ms()
     page.goto(f"{viewer.server.url}/#/{TRAIN}?from={now - 30 * MINUTE}&to={now - 10 * MINUTE}")
     page.wait_for_selector(".notice.problem:has-text('Too many questions.')")
-    assert "asks again by itself in 1 s" in page.inner_text(".notice.problem")
-    page.wait_for_selector("text=The server did not answer this yet.")
+    assert "tries again in 1 s" in page.inner_text(".notice.problem")
+    page.wait_for_selector("text=The server has not answered yet.")
     page.wait_for_selector(".finding[data-rule=straggler_gpu]")  # findings need no figures
     assert page.query_selector(".chart canvas") is None
     check_view(page, "refused")

@@ -174,7 +174,7 @@ def test_lines_of_a_system_log_are_found_and_coloured_by_their_severity(viewer, 
     assert server.request("POST", "/nodes/node-2/logs", {"lines": lines}).status == 200
     page = viewer.open("nodes/node-2", "#syslog .line:has-text('all is well')")
     page.wait_for_selector("#syslog .line.error:has-text('Xid 79')")
-    page.select_option("[aria-label='Least level of the system log']", "error")
+    page.select_option("[aria-label='Lowest level of the system log']", "error")
     wait_for_page(page, "document.querySelectorAll('#syslog .line').length === 1")
     assert "Xid 79" in page.inner_text("#syslog .line")
 

@@ -78,7 +78,7 @@ def test_the_list_shows_tags_and_is_filtered_by_them(viewer, server):
     assert page.locator(".row[data-at] .tag").count() == 0, "a column of its own says it"
     page.goto(f"{server.url}/#/jobs/train-1")
     page.click(".notes .tags a")
-    page.wait_for_selector("[aria-label='Take out: Tag: good run']")
+    page.wait_for_selector("[aria-label='Remove filter: Tag: good run']")
     wait_until(lambda: page.locator(".row[data-at]").count() == 1, "the list is filtered")
 
 

@@ -192,9 +192,6 @@ class FakeRegistry(Registry):
     def find_job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         return [view.job for view in self.find_job(projects, job, now_ms)]
 
-    def list_allocations(self, project: str, job: str) -> list[Allocation]:
-        return self.views[project, job].allocations
-
     def delete_job(self, project: str, job: str) -> bool:
         return self.views.pop((project, job), None) is not None
 

@@ -48,7 +48,7 @@ VERBS = frozenset(
     commit compare compile complete compose compute concatenate confirm connect contains continue convert copy
     count covers create cut decide decode decompress defer define delete deliver depart derive describe detach
     determine diagnose did digest discard disconnect disown divide do downsample drain draw drive drop dump emit
-    encode end enter erase escape estimate evaluate examine exit expand expects expel expire explain export
+    encode end enter erase escape estimate evaluate examine exclude exit expand expects expel expire explain export
     expose extend fail feed fence fill filter finalize find finish fit fits floor flush follow for forget format
     forward freeze from fulfils gather get give go greet group grow guard handle has hash hear hide humanize
     identify import include includes index ingest insert interleave intern intersect invalidate is issue iterate

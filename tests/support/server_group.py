@@ -59,7 +59,7 @@ class MemoryServerGroup:
             return True
 
     @contextmanager
-    def locked(self, store: str) -> Iterator[None]:
+    def lock(self, store: str) -> Iterator[None]:
         with self._answering():
             yield
 

@@ -51,7 +51,7 @@ function Page() {
 }
 
 const ended = (who: Who): string =>
-  who.job ? "The link that opened this job has ended: ask whoever sent it for another one." : "Your session is over. Sign in again, and this page goes on where it was.";
+  who.job ? "The link to this job is no longer valid: ask its sender for a new one." : "Your session has ended. Sign in again to continue here.";
 
 function view(path: string[], query: URLSearchParams, who: Who) {
   const [first, second] = path;

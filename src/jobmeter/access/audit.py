@@ -43,7 +43,7 @@ class Audit:
     ) -> None:
         """Write the audit line of a refusal.
 
-        ``claimed`` is what ``Authenticator.find_claimed_key`` gives for an unverified call, never a raw value of the
+        ``claimed`` is the result of ``Authenticator.find_claimed_key`` for an unverified call, never a raw value of the
         request. A line that cannot be written is reported in the program's log; no error is raised.
         """
         now_ms = self._clock.now_ms()

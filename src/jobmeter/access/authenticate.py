@@ -250,7 +250,7 @@ class Authenticator:
         if key.expires is not None and key.expires <= self._clock.now_ms():
             raise UnauthenticatedError("the link has expired", "expired")
         if key.job and claim.kind is ClaimKind.ACCESS_KEY:
-            raise UnauthenticatedError("a link signs nothing", "unknown-key")
+            raise UnauthenticatedError("a link cannot sign requests", "unknown-key")
         if claim.kind is ClaimKind.ACCESS_KEY:
             found.secret = found.secret or self._vault.open(key.sealed_secret, key.access_key_id)
         found.principal = found.principal or _principal(key)
@@ -274,7 +274,7 @@ class Authenticator:
             raise UnauthenticatedError("a request with this nonce was received before", "replayed")
 
     def _read_cached_key(self, name: bytes | str) -> _CachedKey | None:
-        """Return the cached key, at most a second old."""
+        """Return the cached key if it is still valid, else None."""
         now = self._clock.monotonic()
         with self._lock:
             cached = self._keys.get(name)
@@ -282,7 +282,7 @@ class Authenticator:
             return cached if is_valid else None
 
     def _renew_soon(self, name: bytes | str) -> None:
-        """Do nothing: the registry is near. Called without blocking for a key that expires soon."""
+        """Load a key that expires soon again, without blocking. Does nothing here: the registry is near."""
 
     def _load(self, name: bytes | str) -> _CachedKey:
         """Load the key from the registry; during an outage use ``_extend_cached_key``."""

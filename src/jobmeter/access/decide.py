@@ -39,10 +39,7 @@ SHARED = frozenset({"metrics:read"})
 """Actions of a share token, on its job only. A job's record, events and lines may contain secrets."""
 
 LINKED = SHARED | {"catalog:read", "jobs:read"}
-"""Actions of a link: reading the page of its job.
-
-Its documentation states that it shows the record, events and lines.
-"""
+"""Actions of a link, which opens the page of its job, with the record, events and lines."""
 
 WHOLE_SERVER = frozenset({"server:read", "server:admin"})
 """Actions that reach beyond one project: a key with a project may perform them on that project only."""

@@ -83,7 +83,7 @@ class TrustedProxies:
             except ValueError as error:
                 raise ConfigurationError(
                     "JOBMETER_TRUSTED_PROXIES must be addresses and networks, separated by commas, such as "
-                    f"127.0.0.1,10.0.0.0/8: {part!r} is none"
+                    f"127.0.0.1,10.0.0.0/8: {part!r} is neither"
                 ) from error
         return cls(networks)
 

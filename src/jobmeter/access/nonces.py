@@ -203,8 +203,8 @@ _RETRY_AFTER_MS = 1_000
 class SharedNonces(NonceMemory):
     """Nonces that one server or several servers accept. See ``jobmeter.registry.signatures``.
 
-    Among others ``remember`` asks the registry, together with all other calls that wait, and raises UnavailableError if
-    the registry does not answer.
+    While other servers accept requests, ``remember`` asks the registry, in one batch with all waiting calls. It raises
+    UnavailableError if the registry does not answer.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class SharedNonces(NonceMemory):
             return super().remember(key, nonce, date_ms) if self.is_alone else None
 
     def _synchronize(self) -> None:
-        """Bring the registry and the memory to the wanted state. Raises UnavailableError if the registry is away."""
+        """Take the accepted signatures over from the registry, or hand them over to it. Raises UnavailableError."""
         with self._synchronizing:
             wanted = self._wants_alone
             if self._is_synchronized:

@@ -32,7 +32,7 @@ def unseal(vault: Vault, question: bytes, token: str, now_ms: int, field: str) -
     """
     content = verify_content(vault, token, _bound(question)) if len(token) <= MAX_TOKEN else None
     if content is None:
-        raise InvalidRequestError(f"{field} does not belong to this question: start again with the first page", field)
+        raise InvalidRequestError(f"{field} is not from this query: start again with the first page", field)
     found = msgspec.msgpack.decode(content, type=_Content)
     if found.expires_ms <= now_ms:
         raise InvalidRequestError(f"{field} has expired: start again with the first page", field)

@@ -21,7 +21,7 @@ _FIELDS = frozenset({"free", "input", "output"})
 
 
 class Charge(StrEnum):
-    """Price that a call costs: one of an operation's two."""
+    """Which of an operation's two prices a call costs."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -33,7 +33,7 @@ class Pricing(StrEnum):
 
     PRICED = "priced"
     FREE = "free"
-    """Free, whatever the number of calls."""
+    """Free, for any number of calls."""
     UNPRICED = "unpriced"
     """Calls beyond the free ones have an unknown price."""
 
@@ -156,7 +156,7 @@ def _parse_toml(text: str, place: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{place} is no TOML: {error}") from error
+        raise ConfigurationError(f"{place} is not valid TOML: {error}") from error
 
 
 def _read(path: str) -> str:

@@ -18,7 +18,7 @@ _FORGET_SECONDS = 60.0
 class SharedRates:
     """Buckets that all servers share while there are several. Thread-safe.
 
-    While the registry does not answer, every request is granted here: each server then limits its own calls alone.
+    While the registry does not answer, every request is granted here: each server then limits only its own calls.
     """
 
     def __init__(self, clock: Clock, table: RateTable) -> None:

@@ -25,7 +25,7 @@ _MOST_LOG = 10
 
 
 class AppriseRequest(msgspec.Struct):
-    """Input of the process: addresses of apprise, and what to send; nothing is sent without a text."""
+    """Input of the process: addresses of apprise, and the message. Without a text the addresses are only checked."""
 
     urls: list[str]
     allow: list[str]
@@ -34,7 +34,7 @@ class AppriseRequest(msgspec.Struct):
 
 
 class AppriseReply(msgspec.Struct):
-    """Output of the process: why nothing was sent, empty if it was; ``unknown`` are places of wrong addresses."""
+    """Output of the process. ``error`` is empty after success; ``unknown`` are indexes of invalid addresses."""
 
     error: str = ""
     is_refused: bool = False
@@ -42,12 +42,12 @@ class AppriseReply(msgspec.Struct):
 
 
 def is_installed() -> bool:
-    """Return True if the package apprise is there."""
+    """Return True if the package apprise is installed."""
     return find_spec("apprise") is not None
 
 
 def find_invalid_urls(urls: Sequence[str]) -> list[int]:
-    """Return the places of addresses that apprise does not understand. Raises SinkError."""
+    """Return the indexes of addresses that apprise does not understand. Raises SinkError."""
     return _call(AppriseRequest(urls=list(urls), allow=[])).unknown
 
 
@@ -108,7 +108,7 @@ class _Guard:
 
 
 class _Lines(logging.Handler):
-    """Collects what apprise says about a failure."""
+    """Collects apprise's log messages about a failure."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -21,7 +21,7 @@ from jobmeter.ship.sink import SinkError
 
 MOST_DESTINATIONS, MOST_ROUTES = 64, 1_000
 ALL = "..."
-"""In ``group_by``: every label, so that each alert is a group of its own."""
+"""Value of ``group_by`` for all labels, so that each alert is a group of its own."""
 _TEMPLATED = "texts of messages are fixed here: fields with templates are not supported"
 _AUTH = ("auth_username", "auth_password", "auth_password_file")
 _SMTP = ("smarthost", "from", "hello", "require_tls", *_AUTH)
@@ -68,7 +68,7 @@ _Reader = Callable[[Field, Mapping[str, Field], str], tuple[Target, bool | None]
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
-    """A place that messages of a receiver go to: ``kind`` is webhook, email, alertmanager, apprise or owner."""
+    """Destination of a receiver's messages. ``kind`` is webhook, email, alertmanager, apprise or owner."""
 
     name: str
     receiver: str
@@ -167,7 +167,7 @@ class _RouteReader:
         self._count = 0
 
     def read(self, entry: Field, parent: AlertRoute) -> AlertRoute:
-        """Read a route and those below it. Raises ConfigurationError."""
+        """Read a route with its child routes. Raises ConfigurationError."""
         fields = entry.read_fields(_ROUTE)
         self._count += 1
         if self._count > MOST_ROUTES:
@@ -346,7 +346,7 @@ def _email(entry: Field, common: Mapping[str, Field], kind: str) -> tuple[Email,
 
 
 def _secret(entry: Field, fields: Mapping[str, Field], name: str, *, needed: bool = False) -> str:
-    """Return a text that is given in a field, or in a file that a field names."""
+    """Return a text from a field, or from the file that ``NAME_file`` names."""
     if name in fields:
         return fields[name].read_text(4_096)
     if f"{name}_file" in fields:

@@ -72,7 +72,7 @@ class _Guarded(smtplib.SMTP):
 
 
 def _addressed(target: Email, mail: Mail, user_of: USER, evidence_of: EVIDENCE) -> Mail:
-    """Return a mail to the user of a job with the user's address, and with the evidence for the finding."""
+    """Return the mail for the user of a job: with the user's address, and the evidence for the finding."""
     if not target.domain:
         return mail
     user = user_of(mail.project, mail.job)
@@ -98,9 +98,9 @@ def _send_mail(target: Email, mail: Mail, message: Message, guard: DestinationPo
         codes = [code for code, _ in error.recipients.values()]
         raise _failure(codes)(f"{target.host} refuses the recipient {to}") from error
     except smtplib.SMTPDataError as error:
-        raise _failure([error.smtp_code])(f"{target.host} did not take the mail: {str(error)[:200]}") from error
+        raise _failure([error.smtp_code])(f"{target.host} did not accept the mail: {str(error)[:200]}") from error
     except (smtplib.SMTPException, OSError, ValueError) as error:
-        raise SinkError(f"{target.host} did not take the mail: {str(error)[:200]}") from error
+        raise SinkError(f"{target.host} did not accept the mail: {str(error)[:200]}") from error
 
 
 def _letter(sender: str, to: str, mail: Mail, message: Message) -> EmailMessage:
@@ -114,5 +114,5 @@ def _letter(sender: str, to: str, mail: Mail, message: Message) -> EmailMessage:
 
 
 def _failure(codes: Iterable[int]) -> type[SinkError]:
-    """Return the error for replies of SMTP: a permanent refusal of one message must not hold up those after it."""
+    """Return the error for SMTP replies: a permanent refusal of one message must not delay later ones."""
     return SinkRefusedError if all(code in _PERMANENT for code in codes) else SinkError

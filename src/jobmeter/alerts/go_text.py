@@ -11,7 +11,7 @@ _LARGE, _SMALL = "kMGTPEZY", "munpfazy"
 _VERB = re.compile(r"%([-+# 0]*)(\d{0,3})(?:\.(\d{0,3}))?([a-zA-Z%])")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHORTEST = 6
-"""Exponent from which the shortest form of a number has an exponent."""
+"""Power of ten from which the shortest form of a number has an exponent."""
 
 
 def go_value(value: Any) -> str:  # noqa: ANN401 - texts and numbers
@@ -128,8 +128,8 @@ def humanize_timestamp(given: Any) -> str:  # noqa: ANN401 - texts and numbers
     return f"{text}{'.' + fraction if fraction else ''} +0000 UTC"
 
 
-def printf(form: str, arguments: Sequence[Any]) -> str:
-    """Return a text in Go's format; a verb that does not fit its argument is named in the text."""
+def format_printf(form: str, arguments: Sequence[Any]) -> str:
+    """Return a text formatted as by Go's ``Printf``. The text names a verb that does not fit its argument."""
     waiting = list(arguments)
 
     def replace(found: re.Match[str]) -> str:

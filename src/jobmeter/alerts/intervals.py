@@ -30,7 +30,7 @@ Bounds = tuple[int, int]
 
 
 class TimeInterval(msgspec.Struct, frozen=True, kw_only=True):
-    """Times that fulfil each list; an empty list is fulfilled. ``location`` is a time zone, empty for the server's."""
+    """Times that match every list; an empty list matches any. ``location`` is a time zone, empty for the server's."""
 
     times: tuple[Bounds, ...] = ()
     """Minutes of the day; the second bound is not included."""
@@ -62,13 +62,13 @@ def _has(ranges: Sequence[Bounds], value: int) -> bool:
 
 
 def _count_from_month_start(bounds: Bounds, days: int) -> Bounds:
-    """Return days of a month with this number of days, counted from its start."""
+    """Convert days of a month to days from its start. ``days`` is the length of the month."""
     first, last = (day if day > 0 else days + day + 1 for day in bounds)
     return first, last
 
 
 def read_intervals(entries: Sequence[Field]) -> Iterator[tuple[str, tuple[TimeInterval, ...]]]:
-    """Yield the name and the parts of each interval; a time in any part is in the interval."""
+    """Yield the name and the parts of each interval. A time belongs to the interval if any part contains it."""
     if len(entries) > MOST_INTERVALS:
         entries[0].fail(f"there are {len(entries)} time intervals; the limit is {MOST_INTERVALS}")
     for entry in entries:

@@ -14,14 +14,14 @@ from jobmeter.model.time import MINUTE, format_iso
 MOST_ALERTS = 100
 """Most alerts of a message."""
 MOST_BYTES = 512 * 2**10
-"""Most bytes of a message; alerts beyond it are counted alone."""
+"""Most bytes of a message. Alerts that do not fit are only counted."""
 _NEVER = "0001-01-01T00:00:00Z"
 _LASTS_MS = 4 * MINUTE
-"""Time after which an Alertmanager takes a firing alert as resolved unless it is sent again."""
+"""Time after which an Alertmanager resolves a firing alert that is not sent again."""
 
 
 class ReportedAlert(msgspec.Struct, frozen=True):
-    """Alerts that a destination gets together, with the key and the common labels of their group."""
+    """Alerts in one message to a destination, with the key and the common labels of their group."""
 
     destination: Destination
     key: str
@@ -90,7 +90,7 @@ def make_alert_body(alert: Alert, url: str) -> dict[str, Any]:
 
 
 def choose_link(alert: Alert, url: str) -> str:
-    """Return the address that came with an alert, else the page of its job or of the server; empty if unknown."""
+    """Return the alert's own address, else the page of its job or of the server; empty if unknown."""
     if alert.address:
         return alert.address
     job, project = alert.labels.get("job_id"), alert.labels.get("project")
@@ -149,7 +149,7 @@ def _rule(alert: Alert) -> str:
 
 
 def _paragraph(alert: Alert, url: str) -> str:
-    """Return an alert as text: its sentences, the advice of the rule of diagnoses, and a link."""
+    """Return an alert as text: its annotations, the advice of its diagnostic rule, and a link."""
     lines = [f"{alert.name}: {'firing' if alert.firing else 'resolved'} since {_format_alert_time(alert)}"]
     lines += [f"{name}: {text}" for name, text in alert.annotations.items()]
     rule = _rule(alert)

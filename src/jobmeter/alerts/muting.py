@@ -1,4 +1,4 @@
-"""Silences and inhibitions: both keep firing alerts from sending messages."""
+"""Silences and inhibitions: both suppress the messages of firing alerts."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,12 +10,12 @@ from jobmeter.model.alert import POSTED, Alert, AlertPage, LabelMatcher, Silence
 from jobmeter.promql.regex import match_texts
 
 MOST_SILENCES, MOST_MATCHERS, MOST_TEXT = 1_000, 32, 1_000
-"""Most silences of a server, matchers of one, and characters of their texts."""
+"""Most silences of a server, matchers of a silence, and characters of its texts."""
 _MATCHER = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
 
 
 class Inhibition(msgspec.Struct, frozen=True):
-    """A rule that mutes alerts of ``target`` while one of ``source`` fires with the same values of ``equal``."""
+    """Rule that mutes alerts of ``target`` while an alert of ``source`` with the same values of ``equal`` fires."""
 
     source: tuple[LabelMatcher, ...]
     target: tuple[LabelMatcher, ...]
@@ -23,11 +23,11 @@ class Inhibition(msgspec.Struct, frozen=True):
 
 
 CASCADES = Inhibition((LabelMatcher("role", "root"),), (LabelMatcher("role", "cascade"),), ("project", "job_id"))
-"""Findings that follow from another one are silent while their root cause fires."""
+"""Mutes findings that follow from another finding while their root cause fires."""
 
 
 def fulfils(matchers: Iterable[LabelMatcher], labels: Mapping[str, str]) -> bool:
-    """Return whether labels fulfil all matchers; a missing label is an empty text."""
+    """Return True if labels fulfil all matchers. A missing label counts as an empty text."""
     return all(_fulfils(one, labels.get(one.name, "")) for one in matchers)
 
 
@@ -38,7 +38,7 @@ def _fulfils(matcher: LabelMatcher, text: str) -> bool:
 
 
 def select_fulfilling(matchers: Iterable[LabelMatcher], alerts: Sequence[Alert]) -> Sequence[Alert]:
-    """Return the alerts whose labels fulfil all matchers, as ``fulfils``: one search of each expression for all."""
+    """Return the alerts whose labels fulfil all matchers, as ``fulfils``; each expression is searched once for all."""
     for one in matchers:
         if not alerts:
             break
@@ -49,7 +49,7 @@ def select_fulfilling(matchers: Iterable[LabelMatcher], alerts: Sequence[Alert])
 
 
 def check_matcher(matcher: LabelMatcher) -> LabelMatcher:
-    """Return a matcher. Raises InvalidRequestError for a name or a regular expression that is not valid."""
+    """Return the matcher. Raises InvalidRequestError for an invalid name or regular expression."""
     if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", matcher.name[:MOST_TEXT]) or len(matcher.value) > MOST_TEXT:
         raise InvalidRequestError(f"{matcher.name[:64]!r} is not a label, or its value is too long", "matchers")
     _fulfils(matcher, "")
@@ -57,7 +57,7 @@ def check_matcher(matcher: LabelMatcher) -> LabelMatcher:
 
 
 def parse_matcher(text: str) -> LabelMatcher:
-    """Return the matcher of a text such as ``severity=~"critical|warning"``. Raises InvalidRequestError."""
+    """Parse a text such as ``severity=~"critical|warning"``. Raises InvalidRequestError."""
     found = _MATCHER.fullmatch(text.strip())
     if found is None:
         raise InvalidRequestError(f"{text[:64]!r} is not a matcher such as severity=critical", "filter")

@@ -11,9 +11,9 @@ from jobmeter.model.alert import Alert, AlertPage, AlertState, Message, Notifica
 from jobmeter.model.time import DAY, MINUTE
 
 RESEND_MS = MINUTE
-"""Interval at which firing alerts are sent to an Alertmanager, which forgets what is not repeated."""
+"""Interval at which firing alerts are sent to an Alertmanager again, which would otherwise resolve them."""
 REMEMBER_MS = 90 * DAY
-"""Time for which it is remembered that an owner got a message."""
+"""Time for which the server remembers that an owner got a message."""
 _JOB, _PROJECT = "job_id", "project"
 
 
@@ -36,7 +36,7 @@ class _Group(msgspec.Struct):
 def decide(
     config: AlertConfig, page: AlertPage, groups: Mapping[str, NotificationGroup], now_ms: int, url: str
 ) -> Decision:
-    """Return what to send now. ``page`` has every alert; ``url`` is the address of this server for links."""
+    """Return the messages to send now. ``page`` has every alert; ``url`` is the address of this server for links."""
     made = Decision([], [], [])
     found = _group_alerts(config, page)
     for group in found.values():
@@ -65,7 +65,7 @@ def _group_alerts(config: AlertConfig, page: AlertPage) -> dict[str, _Group]:
 def _routes(
     route: AlertRoute | None, alerts: Sequence[Alert], place: str
 ) -> Iterator[tuple[str, AlertRoute, Sequence[Alert]]]:
-    """Yield the deepest routes that match alerts, with their places; the next sibling only after ``continue``."""
+    """Yield the deepest matching routes with their positions. Alerts go to a next sibling only after ``continue``."""
     if route is None or not (alerts := select_fulfilling(route.matchers, alerts)):
         return
     waiting, unmatched = alerts, alerts
@@ -80,7 +80,7 @@ def _routes(
 
 
 def find_receivers(config: AlertConfig, alerts: Sequence[Alert]) -> dict[str, list[tuple[str, dict[str, str]]]]:
-    """Return the receivers of each alert by its fingerprint, with the labels of its group there."""
+    """Return the receivers of each alert by its fingerprint, with the labels of the alert's group there."""
     found: dict[str, list[tuple[str, dict[str, str]]]] = {}
     for _, route, some in _routes(config.route, alerts, "0"):
         for one in some:
@@ -155,5 +155,5 @@ def _is_due(group: _Group, old: NotificationGroup | None, now_ms: int, *, change
 
 
 def _has_passed(length_ms: int, since_ms: int, now_ms: int) -> bool:
-    """Return whether a time is over; a start in the future comes from a clock that was set back, and is long ago."""
+    """Return True if a time is over. A start in the future (a clock was set back) counts as over."""
     return not 0 <= now_ms - since_ms < length_ms

@@ -1,4 +1,4 @@
-"""Alerts that other programs post: Prometheus, vmalert, amtool. They end at a time, or if nobody repeats them."""
+"""Alerts that other programs post: Prometheus, vmalert, amtool. They end at a time, or if they are not repeated."""
 
 import re
 from collections import Counter
@@ -25,7 +25,7 @@ _ADDRESS = re.compile(r"https?://[^\s\"'<>]+|")
 def check_posted(posted: Sequence[PostedAlert]) -> None:
     """Raise InvalidRequestError for an alert that is not valid, LimitExceededError for too many."""
     if len(posted) > MOST_OF_REQUEST:
-        raise LimitExceededError(f"a request may have {MOST_OF_REQUEST} alerts, this one has {len(posted)}", "alerts")
+        raise LimitExceededError(f"a request may have at most {MOST_OF_REQUEST} alerts, not {len(posted)}", "alerts")
     for one in posted:
         if not any(one.labels.values()):
             raise InvalidRequestError("an alert needs at least one label with a value", "labels")
@@ -41,7 +41,7 @@ def _check_texts(alert: PostedAlert) -> None:
     for field, texts in (("labels", alert.labels), ("annotations", alert.annotations)):
         if len(texts) > MOST_LABELS or any(len(text) > MOST_TEXT for text in texts.values()):
             raise InvalidRequestError(
-                f"an alert may have {MOST_LABELS} {field} with {MOST_TEXT} characters each", field
+                f"an alert may have at most {MOST_LABELS} {field} with {MOST_TEXT} characters each", field
             )
         for name, text in texts.items():
             if not _LABEL.fullmatch(name):
@@ -49,7 +49,7 @@ def _check_texts(alert: PostedAlert) -> None:
             size += len(name) + len(text)
     if size > MOST_OF_ALERT:
         raise InvalidRequestError(
-            f"an alert may have {MOST_OF_ALERT} characters in all labels and annotations, this one has {size}",
+            f"an alert may have at most {MOST_OF_ALERT} characters in all labels and annotations, this one has {size}",
             "annotations",
         )
 
@@ -77,7 +77,7 @@ def merge_posted(
         raise LimitExceededError(f"there are {MOST_POSTED} alerts of other programs: let some end", "alerts")
     counts = Counter(one.project for one in (*old.values(), *new))
     if any(counts[one.project] > MOST_OF_PROJECT for one in new):
-        raise LimitExceededError(f"a project may have {MOST_OF_PROJECT} alerts of other programs", "alerts")
+        raise LimitExceededError(f"a project may have at most {MOST_OF_PROJECT} alerts of other programs", "alerts")
     return found
 
 

@@ -44,9 +44,9 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
     query: str
     node: Node
     hold_ms: int = 0
-    """Time for which the expression has a series before its alert fires."""
+    """Time for which the expression must return a series before its alert fires."""
     keep_ms: int = 0
-    """Time for which an alert fires on after its series is gone."""
+    """Time for which an alert stays firing after its series is gone."""
     labels: dict[str, Template]
     annotations: dict[str, Template]
     texts: dict[str, dict[str, str]]

@@ -1,4 +1,4 @@
-"""The next states of a rule's alerts, from the series that its expression has now."""
+"""Computes the next states of a rule's alerts from the current series of its expression."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
@@ -26,7 +26,7 @@ def advance_states(
 ) -> dict[str, Alert]:
     """Return the alerts of a rule by fingerprint; ``before`` has the alerts of the last evaluation.
 
-    A series gives a pending alert, which fires once it has been there for ``hold_ms``. A firing alert without its
+    Each series has a pending alert, which fires when the series has lasted ``hold_ms``. A firing alert without its
     series is resolved after ``keep_ms``; a pending one disappears. Raises EvaluationError.
     """
     if len(series) > most:
@@ -95,12 +95,12 @@ def resolve(alert: Alert, now_ms: int) -> Alert:
 
 
 def is_over(alert: Alert, now_ms: int) -> bool:
-    """Return whether an alert was resolved so long ago that it is deleted; a time in the future is long ago."""
+    """Return True if an alert was resolved so long ago that it is deleted. A time in the future is long ago."""
     return alert.resolved is not None and not 0 <= now_ms - alert.resolved < RESOLVED_MS
 
 
 def limit_alerts(alerts: dict[str, Alert], most: int) -> dict[str, Alert]:
-    """Return at most ``most`` alerts by fingerprint: the first to be left out are those resolved longest ago."""
+    """Return at most ``most`` alerts by fingerprint. The alerts resolved longest ago are dropped first."""
     if len(alerts) <= most:
         return alerts
     order = sorted(alerts.values(), key=lambda one: (one.resolved is not None, -(one.resolved or 0)))

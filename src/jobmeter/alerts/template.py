@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.alerts.go_text import FORMATTERS, go_value, printf
+from jobmeter.alerts.go_text import FORMATTERS, format_printf, go_value
 
 MOST_RENDERED = 10_000
 """Most characters of a rendered text; the rest is cut off."""
@@ -25,7 +25,7 @@ _DEEPEST, _LONGEST_NUMBER = 20, 100
 
 
 class TemplateError(ValueError):
-    """A template that is not supported; the message says why."""
+    """Error of an unsupported template; the message gives the reason."""
 
 
 class _Label(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ class _Parser:
     def _parse_pipeline(self) -> _Node:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise TemplateError(f"more than {_DEEPEST} brackets are inside each other")
+            raise TemplateError(f"brackets are nested more than {_DEEPEST} deep")
         node = self._parse_command(())
         while self._peek_token() == ("sign", "|"):
             self._at += 1
@@ -161,7 +161,7 @@ def _operand(kind: str, word: str) -> _Node:
         return _Constant(word)
     if word[0] not in "$.":
         return _call(word, ())
-    raise TemplateError(f"{word} is not known: $labels.NAME and $value are")
+    raise TemplateError(f"{word} is unknown: use $labels.NAME or $value")
 
 
 def _number(word: str) -> float | int:
@@ -188,7 +188,7 @@ def _call(name: str, arguments: tuple[_Node, ...]) -> _Node:
     if name == "index":
         if len(arguments) == 2 and arguments[0] == _Constant("$labels") and isinstance(arguments[1], _Constant):
             return _Label(str(arguments[1].value))
-        raise TemplateError('index is supported as {{ index $labels "NAME" }} alone')
+        raise TemplateError('index is supported only as {{ index $labels "NAME" }}')
     if name == "printf":
         if not arguments:
             raise TemplateError("printf needs a format")
@@ -211,6 +211,6 @@ def _evaluate(node: _Node, labels: Mapping[str, str], value: float) -> Any:  # n
         case _Call(function, arguments):
             computed = [_evaluate(one, labels, value) for one in arguments]
             if function == "printf":
-                return printf(str(computed[0]), computed[1:])
+                return format_printf(str(computed[0]), computed[1:])
             formatter: Callable[[Any], str] = FORMATTERS[function]
             return formatter(computed[0])

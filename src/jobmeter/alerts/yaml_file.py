@@ -14,7 +14,7 @@ _MOST_NODES = 200_000
 
 
 class Field:
-    """A value of a YAML file, which knows its file, its place and its line."""
+    """Value of a YAML file, with its file, path and line for messages."""
 
     def __init__(self, file: str, place: str, node: yaml.Node | None) -> None:
         self._file = file
@@ -28,7 +28,7 @@ class Field:
         raise ConfigurationError(f"{self._file}{line}:{where} {problem}")
 
     def read_fields(self, allowed: Sequence[str], refused: Mapping[str, str] | None = None) -> dict[str, "Field"]:
-        """Return the fields of a mapping. ``refused`` are known fields, with the reason why they are not supported."""
+        """Return the fields of a mapping. ``refused`` maps known, unsupported fields to the reason."""
         return {key: self._check(key, field, allowed, refused or {}) for key, field in self.read_pairs()}
 
     @staticmethod
@@ -56,7 +56,7 @@ class Field:
             yield key.value, field
 
     def read_items(self) -> list["Field"]:
-        """Return the entries of a list; none for an empty value."""
+        """Return the entries of a list; no entries for an empty value."""
         if self._is_empty():
             return []
         if not isinstance(self._node, yaml.SequenceNode):
@@ -114,15 +114,15 @@ def load_text(name: str, content: bytes) -> Field:
         node: Any = yaml.compose(content, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigurationError(f"{name}{line}: it is no YAML: {error.problem}") from error
+        raise ConfigurationError(f"{name}{line}: it is not valid YAML: {error.problem}") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{name}: it is no YAML: {str(error)[:200]}") from error
+        raise ConfigurationError(f"{name}: it is not valid YAML: {str(error)[:200]}") from error
     _check_size(name, node)
     return Field(name, "", node)
 
 
 def _check_size(name: str, node: Any) -> None:  # noqa: ANN401 - the parser's own classes
-    """Refuse a file that anchors make larger than it looks, or that contains itself."""
+    """Refuse a file that contains itself, or that anchors make larger than it looks."""
     waiting, count = [node], 0
     while waiting:
         one = waiting.pop()

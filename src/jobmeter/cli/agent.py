@@ -22,7 +22,7 @@ from jobmeter.cli.options import (
     make_stop_event,
     parse_interval,
 )
-from jobmeter.cli.program_options import program_options
+from jobmeter.cli.program_options import add_program_options
 from jobmeter.cli.run import read_node_name
 from jobmeter.client.transport import Transport
 from jobmeter.collect.agent import Agent, NodeSources
@@ -127,7 +127,7 @@ _GROUPS = {
 @build_env_option(
     "--kubelet-token-file", "Token for the kubelet ({}; default: the service account's).", type=FILE, metavar="FILE"
 )
-@program_options(f"{places.SHARED_FOLDER}/{places.AGENT_SOCKET} for root, else in the user's folder")
+@add_program_options(f"{places.SHARED_FOLDER}/{places.AGENT_SOCKET} for root, else in the user's folder")
 @click.option(
     "--once", is_flag=True, help="Measure once, send, and exit: with status 1 if the server did not accept the samples."
 )

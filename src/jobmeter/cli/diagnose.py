@@ -22,15 +22,7 @@ from jobmeter.cli.output import (
 from jobmeter.cli.process_table import print_processes
 from jobmeter.cli.stacks import print_stacks
 from jobmeter.client.api import Api
-from jobmeter.model.task import (
-    CheckStatus,
-    DiagnosticTask,
-    NewTask,
-    NodeAnswer,
-    TaskState,
-    TaskType,
-    Verdict,
-)
+from jobmeter.model.task import CheckStatus, DiagnosticTask, NewTask, NodeAnswer, TaskState, TaskType, Verdict
 from jobmeter.model.time import SECOND, SystemClock, parse_duration
 
 _POLL_SECONDS = 0.5

@@ -16,9 +16,7 @@ SHOWN = 100
 """Default number of events in the table."""
 
 
-_GROUPS = {
-    "Filters": ("nodes", "replicas", "types", "sources", "level", "contains", "since", "project"),
-}
+_GROUPS = {"Filters": ("nodes", "replicas", "types", "sources", "level", "contains", "since", "project")}
 
 
 @define_verb("jobmeter events last", "jobmeter events --node node-1 --since 1d", groups=_GROUPS)
@@ -88,12 +86,8 @@ def _row(event: Event, *, of_one: bool) -> tuple[str, ...]:
         str(event.source),
         str(event.level),
         event.reason,
-        _message(event),
+        f"{event.message} By {event.actor}." if event.actor else event.message,
     )
-
-
-def _message(event: Event) -> str:
-    return f"{event.message} By {event.actor}." if event.actor else event.message
 
 
 def _name_subject(event: Event) -> str:

@@ -136,7 +136,7 @@ class NamedJob(NamedTuple):
 _Verb = Callable[..., None]
 
 
-def connection(project_help: str = "") -> Callable[[_Verb], _Verb]:
+def make_connection_options(project_help: str = "") -> Callable[[_Verb], _Verb]:
     """Add ``--server --key --data --ca-file`` to a verb, which gets them as one ``connection``.
 
     With a help text for it, also ``--project``.
@@ -161,10 +161,10 @@ def connection(project_help: str = "") -> Callable[[_Verb], _Verb]:
     return decorate
 
 
-connection_options = connection("The project of the job, if several have one of this id.")
-listing_options = connection("Only this project.")
-writing_options = connection("The project to write to (default: the key's project).")
-server_options = connection()
+connection_options = make_connection_options("The project of the job, if several have one of this id.")
+listing_options = make_connection_options("Only this project.")
+writing_options = make_connection_options("The project to write to (default: the key's project).")
+server_options = make_connection_options()
 
 
 def _address(server: str) -> str:

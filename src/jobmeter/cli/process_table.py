@@ -3,12 +3,7 @@
 from rich.console import Console
 
 from jobmeter.cli.output import escape_cell, show_listing
-from jobmeter.model.task import (
-    CheckStatus,
-    DiagnosticTask,
-    NodeAnswer,
-    ProcessUse,
-)
+from jobmeter.model.task import CheckStatus, DiagnosticTask, NodeAnswer, ProcessUse
 
 _MIB = 2**20
 

@@ -14,7 +14,7 @@ _LONGEST_PATH = 107
 """Most bytes of a socket's path: see unix(7)."""
 
 
-def program_options(default: str, *, output: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def add_program_options(default: str, *, output: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add ``--socket --statsd --otlp`` to a verb, which gets them as one ``programs``. ``default`` is a text.
 
     ``output``: the verb reads the output of programs, so that it has ``--parse`` too.

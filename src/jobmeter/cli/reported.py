@@ -2,12 +2,7 @@
 
 from rich.console import Console
 
-from jobmeter.cli.output import (
-    TrendColumn,
-    compute_trend_width,
-    draw_sparkline,
-    show_listing,
-)
+from jobmeter.cli.output import TrendColumn, compute_trend_width, draw_sparkline, show_listing
 from jobmeter.cli.phases import answer_or_none
 from jobmeter.client.api import Api
 from jobmeter.client.searches import MetricSearch

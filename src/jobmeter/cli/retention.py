@@ -21,7 +21,7 @@ _FIELDS = (("raw_days", "readings"), ("minute_days", "minutes"), ("hour_days", "
 @click.option("--default", "back", is_flag=True, help="Reset to the server's retention.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="The days as an object.")
-@local.connection("The project (default: default).")
+@local.make_connection_options("The project (default: default).")
 def command(back: bool, yes: bool, as_json: bool, connection: local.LocalConnection, **days: int | None) -> None:
     """Show or set for how many days the samples of a project are stored.
 

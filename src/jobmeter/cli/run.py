@@ -26,7 +26,7 @@ from jobmeter.cli.options import (
     find_data_folder,
     parse_interval,
 )
-from jobmeter.cli.program_options import program_options
+from jobmeter.cli.program_options import add_program_options
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
@@ -92,7 +92,7 @@ _GROUPS = {
     metavar="PID",
     help="Measure this running process and its descendants instead of a command.",
 )
-@program_options("one of this run's own", output=True)
+@add_program_options("one of this run's own", output=True)
 @click.option("--pass-key", is_flag=True, help="Leave JOBMETER_KEY in the command's environment.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)

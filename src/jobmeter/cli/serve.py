@@ -45,15 +45,9 @@ _GROUPS = {
     help="Address for other servers of the same ClickHouse server. [default: a free port of the address toward it]",
 )
 @click.option(
-    "--opentsdb-port",
-    type=_PORT,
-    help="Port for OpenTSDB's telnet protocol, 0 for any free one. [default: none]",
+    "--opentsdb-port", type=_PORT, help="Port for OpenTSDB's telnet protocol, 0 for any free one. [default: none]"
 )
-@click.option(
-    "--otlp-grpc-port",
-    type=_PORT,
-    help="Port for OTLP over gRPC, 0 for any free one. [default: none]",
-)
+@click.option("--otlp-grpc-port", type=_PORT, help="Port for OTLP over gRPC, 0 for any free one. [default: none]")
 @click.option("--tls-cert", type=click.Path(dir_okay=False), help="Certificate chain in PEM: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(dir_okay=False), help="The certificate's private key in PEM.")
 @click.option(

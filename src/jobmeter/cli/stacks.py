@@ -5,10 +5,7 @@ from rich.console import Console
 from jobmeter.cli.output import escape_cell, format_time
 from jobmeter.diagnose.places import describe_place
 from jobmeter.model.stacks import RankEvidence
-from jobmeter.model.task import (
-    DiagnosticTask,
-    Verdict,
-)
+from jobmeter.model.task import DiagnosticTask, Verdict
 
 
 def print_stacks(out: Console, task: DiagnosticTask) -> None:

@@ -24,11 +24,11 @@ from jobmeter.cli.findings import (
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.options import define_verb
 from jobmeter.cli.output import build_console, build_fitted_table, format_count, format_time
-from jobmeter.cli.resource_columns import COLUMNS, SPARE, format_age, format_cells, load, read_newest
+from jobmeter.cli.resource_columns import COLUMNS, SPARE, format_age, format_cells
+from jobmeter.cli.screens.watch import WatchScreen
 from jobmeter.client.api import Api
 from jobmeter.client.searches import JobSearch
-from jobmeter.errors import NotFoundError, UnavailableError
-from jobmeter.model.finding import Finding, FindingSummary, Severity
+from jobmeter.errors import UnavailableError
 from jobmeter.model.time import Clock, SystemClock, parse_duration
 
 MOST_JOBS = 25
@@ -89,50 +89,41 @@ def _draw_view(api: Api, job: str | None, project: str | None, clock: Clock) -> 
 
 
 def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
-    running = api.list_jobs(JobSearch(states=("Running",), project=project, limit=MOST_JOBS))
-    now_ms = clock.now_ms()
+    running = WatchScreen(api, clock, project).read_overview(running=True, most=MOST_JOBS, with_courses=False)
+    now_ms = running.now_ms
     title = f"{format_time(now_ms)} UTC  {format_count(running.total, 'running job')}"
     if not running.jobs:
         return Group(title, "nothing runs now" if api.list_jobs(JobSearch(limit=1)).total else FIRST_STEP)
-    used = [(job, read_newest(api, job)) for job in running.jobs]
-    found = {(one.project, one.id): one for one in running.findings or () if one.open}
-    critical = {key for key, one in found.items() if one.severity is Severity.CRITICAL}
-    used.sort(key=lambda pair: ((pair[0].project, pair[0].id) in critical, load(pair[1])), reverse=True)
-    if critical:
-        title += f", {len(critical)} with critical findings"
-    marks = [_mark(found.get((job.project, job.id))) for job, _ in used]
+    if critical := sum(one.is_critical for one in running.jobs):
+        title += f", {critical} with critical findings"
+    found = [(one, one.found if one.found and one.found.open else None) for one in running.jobs]
+    marks = [f"{one.severity} {one.rules[0]}" if one and one.rules else "" for _, one in found]
     heads = ("id", "name", *(("finding",) if any(marks) else ()), "user", "running")
     rows = [
-        (job.id, job.name, *((mark,) if any(marks) else ()), job.user, format_age(job, now_ms), *format_cells(values))
-        for mark, (job, values) in zip(marks, used, strict=True)
+        (
+            *(one.job.id, one.job.name, *((mark,) if any(marks) else ()), one.job.user),
+            *(format_age(one.job, now_ms), *format_cells(one.values)),
+        )
+        for mark, one in zip(marks, running.jobs, strict=True)
     ]
     lines = [
-        Text(f"{job.id}: {format_summary(one, job.state)}", style=choose_summary_style(one, job.state))
-        for job, _ in used
-        if (one := found.get((job.project, job.id)))
+        Text(f"{used.job.id}: {format_summary(one, used.job.state)}", style=choose_summary_style(one, used.job.state))
+        for used, one in found
+        if one
     ]
     return Group(title, _table(heads, rows), *lines)
 
 
-def _mark(one: FindingSummary | None) -> str:
-    return f"{one.severity} {one.rules[0]}" if one and one.rules else ""
-
-
 def _job(api: Api, job: str, project: str | None, clock: Clock) -> RenderableType:
-    detail = api.read_job(job, project)
-    values = api.read_latest(job, by="device", project=detail.job.project)
-    now_ms = clock.now_ms()
-    title = (
-        f"{format_time(now_ms)} UTC  {detail.job.id} {detail.job.name}  {detail.job.state}  "
-        f"{format_age(detail.job, now_ms)}"
-    )
-    if not values:
+    watch = WatchScreen(api, clock, project)
+    parts_of_job = watch.query_parts(job, project)
+    shown, now_ms = parts_of_job.job, parts_of_job.now_ms
+    title = f"{format_time(now_ms)} UTC  {shown.id} {shown.name}  {shown.state}  {format_age(shown, now_ms)}"
+    if not parts_of_job.values:
         return Group(title, "no measurements yet")
-    found: Sequence[Finding] = ()
-    with suppress(NotFoundError):  # a server of an older release has no findings
-        found = api.list_findings(job, detail.job.project)
+    found = watch.query_findings(job, shown.project)
     named = rank_marked_replicas(found)
-    values = sorted(values, key=lambda value: named.get(value.replica, len(named)))
+    values = sorted(parts_of_job.values, key=lambda value: named.get(value.replica, len(named)))
     replicas = list(dict.fromkeys(value.replica for value in values))
     rows = [(name, *format_cells([value for value in values if value.replica == name])) for name in replicas]
     lines = [Text.from_markup(f"{format_headline(one)} {format_origin(one)}") for one in found]

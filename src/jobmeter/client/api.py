@@ -71,7 +71,7 @@ class Api:
         return self.get("/jobs", [*search.list_parameters(), ("findings", "true")], JobList)
 
     def iterate_jobs(self, search: JobSearch, limit: int) -> Iterator[tuple[Job, FindingSummary | None]]:
-        """Iterate over at most ``limit`` jobs with their findings, fetched page by page on demand."""
+        """Iterate over at most ``limit`` jobs with their findings (None: none), fetched page by page on demand."""
         offset = search.offset or 0
         while limit > 0:
             page = self.list_jobs(replace(search, limit=min(limit, PAGE), offset=offset or None))
@@ -94,9 +94,7 @@ class Api:
     def read_newest_events(self, job: str | None, search: EventSearch, limit: int) -> tuple[list[Event], int]:
         """Read at most ``limit`` events, newest first, and the number of all matches.
 
-        ``job`` None: of all jobs and nodes.
-
-        Raises NotFoundError.
+        ``job`` None means all jobs and nodes. Raises NotFoundError.
         """
         path = "/events" if job is None else f"{_make_job_path(job)}/events"
         found: list[Event] = []
@@ -113,7 +111,7 @@ class Api:
         return self.get(f"{_make_job_path(job)}/findings", drop_none(project=project), list[Finding])
 
     def read_all_findings(self, search: FindingSearch) -> FindingList:
-        """Read stored findings of all jobs: the newest first, or the worst first if only open ones are wanted."""
+        """Read stored findings of all jobs: the newest first; the worst first if only open ones are requested."""
         return self.get("/findings", search.list_parameters(), FindingList)
 
     def list_rules(self) -> list[RuleBody]:
@@ -211,13 +209,13 @@ class Api:
         return self.get("/compare", [*pairs, *drop_none(step=step, project=project, per=per)], Comparison)
 
     def read_causes(self, jobs: Sequence[str], project: str | None = None) -> list[PhaseDifference]:
-        """Why each job took longer or less long than the first one. Raises NotFoundError."""
+        """Read the causes by which the run time of each job differs from the first one's. Raises NotFoundError."""
         return self.get(
             "/compare/causes", [*(("job", job) for job in jobs), *drop_none(project=project)], list[PhaseDifference]
         )
 
     def read_phases(self, job: str, project: str | None = None) -> JobPhases:
-        """The phases of a job. Raises NotFoundError."""
+        """Read the phases of a job. Raises NotFoundError."""
         return self.get(f"{_make_job_path(job)}/phases", drop_none(project=project), JobPhases)
 
     def read_annotations(self, job: str, project: str | None = None) -> Annotations:
@@ -292,7 +290,7 @@ class Api:
         return _decode(answer, IngestReceipt)
 
     def create_page_link(self, job: str = "", project: str = "") -> str:
-        """Create a link to the page, or to a job's page, which signs in once as this key, within fifteen minutes.
+        """Create a one-time link to the page, or to a job's page, that signs in as this key within fifteen minutes.
 
         The link begins with the server's public address if configured, else with the address in use.
         """

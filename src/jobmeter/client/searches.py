@@ -78,7 +78,7 @@ class FindingSearch(Search):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSearch(Search):
-    """Search for events, of one job or all. ``level`` is the least."""
+    """Search for events, of one job or all. ``level`` is the lowest level."""
 
     replicas: Sequence[str] = ()
     nodes: Sequence[str] = ()

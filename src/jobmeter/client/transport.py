@@ -176,7 +176,7 @@ class _OtherProblem(msgspec.Struct):
 
 
 def _read_other_error(body: bytes) -> str:
-    """Return the message of Alertmanager's, MLflow's and Prometheus' errors, an empty text for any other body."""
+    """Return the message of an error of Alertmanager, MLflow or Prometheus; empty for any other body."""
     try:
         found = msgspec.json.decode(body, type=str | _OtherProblem)
     except (msgspec.DecodeError, UnicodeDecodeError):

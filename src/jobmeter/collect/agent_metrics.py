@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from jobmeter.collect import files
-from jobmeter.collect.base import NodeIdentity, Owner, Samples
+from jobmeter.collect.base import Labels, NodeIdentity, Owner, Samples
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.worker import Outcome
 from jobmeter.model.sample import Sample
@@ -49,33 +49,30 @@ class AgentMetrics:
 
         ``waiting`` is the number of samples whose job is not known yet; None if samples are not assigned to jobs.
         """
-        values = [
-            (self._make_series("agent.cpu.time"), time.process_time()),
-            (self._make_series("agent.clock.offset"), clock_offset),
-            (self._make_series("agent.samples"), float(taken)),
-            (self._make_series("agent.spool.size"), float(outbox.size)),
-            (self._make_series("agent.spool.damaged"), float(outbox.damaged)),
-        ]
-        if waiting is not None:
-            values.append((self._make_series("agent.samples.waiting"), float(waiting)))
-        if self._processes is not None:
-            missed, active = self._processes()
-            values.append((self._make_series("agent.processes.missed"), float(missed)))
-            values.append((self._make_series("agent.processes.events"), float(active)))
-        memory = _read_resident_memory()
-        if memory is not None:
-            values.append((self._make_series("agent.memory.usage"), memory))
-        values += [(self._make_series(name), float(count)) for name, count in self._counters().items()]
-        values += [
-            (self._make_series("agent.dropped", "reason", name), float(count)) for name, count in dropped.items()
-        ]
+        missed, active = self._processes() if self._processes else (None, None)
+        values: dict[tuple[str, Labels], float | None] = {
+            ("agent.cpu.time", ()): time.process_time(),
+            ("agent.clock.offset", ()): clock_offset,
+            ("agent.samples", ()): taken,
+            ("agent.spool.size", ()): outbox.size,
+            ("agent.spool.damaged", ()): outbox.damaged,
+            ("agent.samples.waiting", ()): waiting,
+            ("agent.processes.missed", ()): missed,
+            ("agent.processes.events", ()): active,
+            ("agent.memory.usage", ()): _read_resident_memory(),
+            **{(name, ()): count for name, count in self._counters().items()},
+            **{("agent.dropped", (("reason", name),)): count for name, count in dropped.items()},
+        }
         for name, outcome in outcomes.items():
-            values.append((self._make_series("agent.collect.success", "collector", name), float(outcome.success)))
-            values.append((self._make_series("agent.collect.duration", "collector", name), outcome.duration))
-        return [Sample(series, now_ms, value) for series, value in values]
+            values["agent.collect.success", (("collector", name),)] = outcome.success
+            values["agent.collect.duration", (("collector", name),)] = outcome.duration
+        return [
+            Sample(self._make_series(*series), now_ms, float(value))
+            for series, value in values.items()
+            if value is not None
+        ]
 
-    def _make_series(self, metric: str, label: str = "", value: str = "") -> Series:
-        labels = ((label, value),) if label else ()
+    def _make_series(self, metric: str, labels: Labels) -> Series:
         if self._job:
             return self._place.make_replica_series(metric, Owner(self._job, ""), labels)
         return self._place.make_node_series(metric, labels)

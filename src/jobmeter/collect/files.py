@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,6 +56,12 @@ def list_names(folder: str) -> list[str]:
         return []
 
 
+def list_numbers(folder: str | Path, prefix: str, most: int = sys.maxsize) -> list[int]:
+    """Return the numbers below ``most`` in the names of a folder that are ``prefix`` and a number, ascending."""
+    ends = (name.removeprefix(prefix) for name in list_names(str(folder)) if name.startswith(prefix))
+    return sorted(int(end) for end in ends if end.isdigit() and int(end) < most)
+
+
 def read_link_target(path: str) -> str:
     """Return where a symbolic link leads, empty if it is missing or may not be read."""
     try:
@@ -101,17 +108,12 @@ def parse_pairs(text: bytes) -> dict[bytes, int]:
 
     Lines whose second word is not a whole number are left out.
     """
-    return dict(_pairs(text))
-
-
-def _pairs(text: bytes) -> Iterator[tuple[bytes, int]]:
+    found: dict[bytes, int] = {}
     for line in text.splitlines():
-        words = line.split(None, 2)
-        if len(words) >= 2:
-            try:
-                yield words[0].rstrip(b":"), int(words[1])
-            except ValueError:
-                continue
+        with suppress(ValueError):
+            name, number, *_ = line.split(None, 2)
+            found[name.rstrip(b":")] = int(number)
+    return found
 
 
 class Mount(NamedTuple):

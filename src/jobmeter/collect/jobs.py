@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from queue import SimpleQueue
 
+from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.cgroup.count import GroupCounters, GroupKey, group_key
 from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
@@ -105,7 +106,7 @@ class JobsCollector:
         self._last_seen_ms: dict[Owner, int] = {}
         self._ended: SimpleQueue[Ended] = SimpleQueue()
         self._machine = surroundings.read_machine_limits(proc_root)
-        self._own_network = surroundings.read_network_namespace(proc_root, "self")
+        self._own_network = files.read_link_target(f"{proc_root}/self/ns/net")
 
     def note_end(self, final: Ended) -> None:
         """Take the final figures of a process, scanned before or not. Thread-safe."""
@@ -275,10 +276,9 @@ class JobsCollector:
         return {
             "cpu.time": self._sum_cpu(owner, process, group),
             **{
-                f"disk.{kind}": _find_most(
-                    self._pick(owner, "disk", process.get(kind), group.get(kind)), group.get(kind)
-                )
+                f"disk.{kind}": max((one for one in (picked, group.get(kind)) if one is not None), default=None)
                 for kind in ("read", "write")
+                for picked in [self._pick(owner, "disk", process.get(kind), group.get(kind))]
             },
             "cpu.throttled.time": group.get("throttled"),
             "memory.oom.kills": group.get("oom"),
@@ -303,7 +303,7 @@ class JobsCollector:
         pids = (process.stat.key.pid for process in living)
         allowances = (surroundings.read_allowance(self._proc, one, self._reader, self._machine) for one in pids)
         cpu, memory = next((found for found in allowances if found != (None, None)), (None, None))
-        namespace = surroundings.read_network_namespace(self._proc, pid)
+        namespace = files.read_link_target(f"{self._proc}/{pid}/ns/net")
         network = None
         if namespace and self._own_network and namespace != self._own_network:
             network = surroundings.read_network_bytes(self._proc, pid)
@@ -347,7 +347,3 @@ def _kinds(replica: ReplicaProcesses) -> _Values:
         for metric, size in usage.kinds.items():
             found[metric] = (found.get(metric) or 0.0) + size
     return found
-
-
-def _find_most(*counts: float | None) -> float | None:
-    return max((count for count in counts if count is not None), default=None)

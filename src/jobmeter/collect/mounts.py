@@ -138,16 +138,10 @@ class MountsCollector:
         return tables[namespace]
 
     def _read_namespace(self, pid: str) -> str:
-        try:
-            return os.readlink(f"{self._proc}/{pid}/ns/mnt")  # noqa: PTH115
-        except OSError:
-            return pid
+        return files.read_link_target(f"{self._proc}/{pid}/ns/mnt") or pid
 
 
 def _path(link: str) -> str:
     """Return the path of a link; empty for sockets, pipes and devices."""
-    try:
-        path = os.readlink(link)  # noqa: PTH115
-    except OSError:
-        return ""
+    path = files.read_link_target(link)
     return path if path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/sys/")) else ""

@@ -1,6 +1,6 @@
 """Runs the rules on a case, and joins the findings of ranks that one cause explains."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -21,15 +21,11 @@ def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = N
     for rule in chosen:
         found = causes if rule.cause is not None else facts
         found += rule.find(rule, case, thresholds[rule.thresholds])
-        facts += _facts(rule, case, thresholds)
+        facts += rule.find_facts(rule, case, thresholds[rule.name]) if rule.find_facts else ()
     by_name = {rule.name: rule for rule in chosen}
     causes = [_add_sentence(case, one, _speaker(one)) for one in causes]
     facts = [_add_sentence(case, one) for one in facts]
     return rank_findings(case, causes, facts, by_name, thresholds[THRESHOLDS])
-
-
-def _facts(rule: Rule, case: Case, thresholds: Thresholds) -> Iterable[Finding]:
-    return rule.find_facts(rule, case, thresholds[rule.name]) if rule.find_facts else ()
 
 
 def _speaker(one: Finding) -> Subject:

@@ -17,7 +17,7 @@ import numpy as np
 from jobmeter.diagnose.signal import Member, Signal, compute_median
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Bools, Float64s, Int64s
-from jobmeter.query.stretches import find_steady_stretches
+from jobmeter.query.stretches import Stretch, find_steady_stretches
 
 WINDOWS = 10
 """Shortest windows in the hold time of a rule."""
@@ -105,15 +105,19 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         """Number of members and of windows."""
         return len(self.signals), len(self.time)
 
-    def find_outliers(self, apart: Bools, numbers: Numbers, least: int = 1) -> list[Outlier]:
+    def find_outliers(
+        self, apart: Bools, numbers: Numbers, least: int = 1, weaker: Bools | None = None
+    ) -> list[Outlier]:
         """Return the few members for which a condition, bool[member, window], lasted for the hold time.
 
+        Noise may hide the condition at first: an outlier begins where the ``weaker`` condition began to last.
         ``share`` is the share of that time in which the condition must hold. If more members than the share ``most``
         always differed, they do so by design. Of few members, ``least`` may differ. If more than a third of the members
         differ, and more than two of five, nobody can say which ones are odd.
         """
         rows = np.flatnonzero(apart.any(axis=1)).tolist()
-        found = [one for row in rows if (one := self._make_outlier(row, apart, numbers))]
+        weaker = apart if weaker is None else apart | weaker
+        found = [one for row in rows if (one := self._make_outlier(row, apart, weaker, numbers))]
         if len(self) == 2 and len(found) == 2:  # nobody can say which one is odd: the lower one is named
             found = [min(found, key=self._measure_height)]
         lasting = [one for one in found if not one.changed]
@@ -127,10 +131,14 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         """Return the distance of an outlier above the others, over all metrics together."""
         return sum(self.measure_distance(metric, one) for metric in self.metrics)
 
-    def _make_outlier(self, row: int, apart: Bools, numbers: Numbers) -> Outlier | None:
+    def _find_stretches(self, condition: Bools, numbers: Numbers) -> list[Stretch]:
+        """Return the stretches of at least the hold time in which a condition, bool[window], held."""
         begin = self.length * np.arange(len(self.time), dtype=np.int64)  # without the pauses
         hold_ms = max(numbers["hold"], _FEWEST * self.length)
-        stretches = find_steady_stretches(begin, begin + self.length, apart[row], hold_ms, numbers["share"])
+        return find_steady_stretches(begin, begin + self.length, condition, hold_ms, numbers["share"])
+
+    def _make_outlier(self, row: int, apart: Bools, weaker: Bools, numbers: Numbers) -> Outlier | None:
+        stretches = self._find_stretches(apart[row], numbers)
         if not stretches:
             return None
         last, longest = stretches[-1], max(stretches, key=lambda stretch: stretch.length)
@@ -141,9 +149,11 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         rest = np.arange(len(windows))
         if self._takes_turns(row, windows, (rest < one.first) | (rest > one.last)):
             return None
-        start, end = int(self.time[one.first]), int(self.time[one.last]) + self.length
+        around = self._find_stretches(weaker[row], numbers)
+        first = next((other.first for other in around if other.first <= one.first <= other.last), one.first)
+        start, end = int(self.time[first]), int(self.time[one.last]) + self.length
         signal = self.signals[row]
-        before = (np.arange(len(self.time)) < one.first) & (self.time >= signal.time[0])
+        before = (rest < first) & (self.time >= signal.time[0])
         changed = int(before.sum()) >= max(half, _FEWEST) and self._was_alike(row, windows, before)
         return Outlier(row, signal.member, signal, start, end, windows, changed)
 

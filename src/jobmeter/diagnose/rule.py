@@ -119,7 +119,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             sentence=sentence,
         )
 
-    def collected(
+    def make_collected(
         self,
         case: Case,
         subject: Subject,

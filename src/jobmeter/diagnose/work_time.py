@@ -87,7 +87,7 @@ def split_work(
         if methods.activity
         else 0.0
     )
-    rates = {name: max(one.compute_high(name, _return_value) for one in points) for name in methods.links}
+    rates = {name: max(one.compute_high(name, lambda value, _: value) for one in points) for name in methods.links}
     parts = [_parts(one, methods, best, rates) for one in points]
     if methods.clock:
         clocks = [one.compute_mean(CLOCK, one.width * one.busy) or 0.0 for one in points]
@@ -147,10 +147,6 @@ def _points(courses: Courses, work: str, training: Sequence[Interval]) -> _Point
 def _divide_by_busy(value: Float64s, busy: Float64s) -> Float64s:
     """Divide a value by the busy share of its point."""
     return value / np.maximum(busy, _BUSY)
-
-
-def _return_value(value: Float64s, _: Float64s) -> Float64s:
-    return value
 
 
 def _parts(points: _Points, methods: _Methods, best: float, rates: Mapping[str, float]) -> dict[PhaseCause, float]:

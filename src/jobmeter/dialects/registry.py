@@ -29,7 +29,7 @@ DIALECTS = (
     "otlp:OTLP",
     "alibaba.gateway:GATEWAY",
 )
-"""Folder and name of each dialect, in the order in which a call is offered to them."""
+"""Folder and name of each dialect, in the order in which calls are offered to them."""
 
 
 def list_dialects() -> Sequence[Dialect]:
@@ -46,7 +46,7 @@ def view_calls(view: View) -> Sequence[tuple[str, ViewCall]]:
 
 
 class _PluginDialect:
-    """Dialect of a plug-in that has no operation for a call if it fails, so that others can have one."""
+    """Dialect of a plug-in. If it fails, it has no operation for the call, so that other dialects can have one."""
 
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin

@@ -20,7 +20,7 @@ _ALGORITHM = "ACS3-HMAC-SHA256"
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """The half of a Jobmeter key that signatures are made with."""
+    """Access key pair of a Jobmeter key, for signatures."""
 
     id: str
     secret: str
@@ -29,9 +29,9 @@ class KeyPair:
 def get(
     server: str, path: str, parameters: Mapping[str, str], operation: tuple[str, str], key: KeyPair, clock: Clock
 ) -> dict[str, object]:
-    """The JSON body of a signed GET; ``operation`` is the API's version and the action's name.
+    """Send a signed GET and return its JSON body. ``operation`` is the API's version and the action's name.
 
-    Raises the error that the server refused with, as ``Transport.request`` does.
+    Raises the error that the server answered, as ``Transport.request`` does.
     """
     headers = sign("GET", urlsplit(server).netloc, path, parameters, operation, key, clock)
     transport = Transport(server)
@@ -51,7 +51,7 @@ def sign(
     key: KeyPair,
     clock: Clock,
 ) -> dict[str, str]:
-    """The headers of a request without a body, its signature included. ``path`` is percent-encoded already."""
+    """Return the headers of a request without a body, including its signature. ``path`` is percent-encoded already."""
     version, action = operation
     empty = hashlib.sha256(b"").hexdigest()
     headers = {

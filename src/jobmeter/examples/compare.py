@@ -1,4 +1,4 @@
-"""Queries Jobmeter's own API and the PAI-DLC API for the same metric and puts the answers side by side."""
+"""Queries Jobmeter's own API and the PAI-DLC API for the same metric and shows the answers side by side."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from jobmeter.model.time import SystemClock, format_iso
 
 PAI_DLC = "2020-12-03"
 ROWS = 8
-"""Values of both answers that are shown."""
+"""Number of values of each answer that are shown."""
 _Points = Mapping[tuple[str, int], float]
 
 
@@ -36,7 +36,7 @@ class _JobMetrics(msgspec.Struct):
 
 
 class Names(NamedTuple):
-    """A metric in the words of both APIs. ``factor`` makes their unit of ours."""
+    """Names of a metric in both APIs. ``factor`` converts our unit to theirs."""
 
     metric: str
     metric_type: str
@@ -62,9 +62,9 @@ class Same:
 
 
 def compare_answers(api: Api, key: acs3.KeyPair, same: Same) -> bool:
-    """Query both, show the first values of both answers, and whether they agree; False when not.
+    """Query both APIs and show the first values of both answers. Return True if the answers agree.
 
-    No values at all are no agreement.
+    Answers without values do not agree.
     """
     native, pai = _native(api, same), _pai_dlc(api, key, same)
     metric, metric_type, unit, factor = same.names
@@ -85,7 +85,7 @@ def compare_answers(api: Api, key: acs3.KeyPair, same: Same) -> bool:
 
 
 def _rows_to_show(native: _Points, pai: _Points) -> list[tuple[str, int]]:
-    """Return the keys of answers, (time, replica): first answers that differ from 0, which say more."""
+    """Return the keys of the answers, (replica, time), sorted: answers that differ from 0 first."""
     places = native.keys() | pai.keys()
     return sorted(places, key=lambda at: (not (native.get(at) or pai.get(at)), at[1], at[0]))
 

@@ -28,16 +28,16 @@ from jobmeter.model.job_answers import JobDetail
 from jobmeter.model.time import SECOND, SystemClock, ceil_to, floor_to
 
 NAME = "digits"
-LOOK_SECONDS = 2.0
+REFRESH_SECONDS = 2.0
 PRINT_SECONDS = 10.0
-"""Interval at which the table is printed where it cannot be redrawn in place."""
+"""Interval at which the table is printed if it cannot be redrawn in place."""
 _STEP_MS = 5 * SECOND
 
 
 @click.command()
 @click.option("--seconds", default=20.0, show_default=True, help="How long the job trains.")
 def command(seconds: float) -> None:
-    """Show the main job from one end to the other."""
+    """Run a training job and show it, step by step."""
     began = time.monotonic()
     _say(1, "a server, with a data folder of its own", ["jobmeter", "serve", "--data", "DIR", "--port", "0"])
     with run_server() as server:
@@ -68,7 +68,7 @@ def _say(number: int, what: str, command_line: Sequence[str]) -> None:
 
 
 def _run(server: OwnServer, arguments: Sequence[str]) -> None:
-    """Run the job, its output as it comes, and between it what the job uses right now."""
+    """Run the job. Show its output, and between the lines its current usage."""
     process = subprocess.Popen(
         [sys.executable, "-m", "jobmeter", *arguments],
         stdout=subprocess.PIPE,
@@ -80,8 +80,8 @@ def _run(server: OwnServer, arguments: Sequence[str]) -> None:
             reader = threading.Thread(target=_pass_on, args=(process, screen))
             reader.start()
             while process.poll() is None:
-                time.sleep(LOOK_SECONDS)
-                screen.look(server.api)
+                time.sleep(REFRESH_SECONDS)
+                screen.show_usage(server.api)
             reader.join()
     finally:
         stop(process)
@@ -95,7 +95,7 @@ def _pass_on(process: "subprocess.Popen[bytes]", screen: "_Screen") -> None:
 
 
 class _Screen:
-    """Lines of output with a live table below them; where nothing can be redrawn the table is printed now and then."""
+    """Lines of output with a live table below them. Without a terminal, the table is printed every ten seconds."""
 
     def __init__(self) -> None:
         self._console = build_console()
@@ -116,8 +116,8 @@ class _Screen:
         """Print a line of the job."""
         self._console.print(f"  {line}", markup=False)
 
-    def look(self, api: Api) -> None:
-        """Show what the job uses, once it is there."""
+    def show_usage(self, api: Api) -> None:
+        """Show the job's current usage once the job exists."""
         job = _find(api, running=True)
         due = self._live or time.monotonic() - self._printed >= PRINT_SECONDS
         if job is None or not due:

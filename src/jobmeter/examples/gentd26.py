@@ -64,10 +64,10 @@ def command(directory: Path) -> None:
 
 
 def convert(directory: Path, file: Path, end_ms: int) -> tuple[int, int]:
-    """Write the trace as one Parquet file for ``jobmeter import``; gives its rows and the time of its last one.
+    """Write the trace as one Parquet file for ``jobmeter import``. Return the number of its rows and its last time.
 
-    Times are moved by whole minutes so that the last sample is at most ``end_ms``. Raises ConfigurationError when the
-    archives are not there.
+    Times are moved by whole minutes so that the last sample is at most ``end_ms``. Raises ConfigurationError if an
+    archive is missing.
     """
     tables = [(_read(directory / f"{name}.tgz"), metric, device, factor) for name, metric, device, factor in _FILES]
     latest = max(int(table["timestamp_anon"].to_numpy().max()) for table, *_ in tables) * 1000

@@ -1,4 +1,4 @@
-"""A server of one's own in a folder of its own, for as long as a ``with`` block lasts."""
+"""A temporary server with its own data folder, for the duration of a ``with`` block."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ STOP_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnServer:
-    """A running server: its API with its administrator's key, that key's pair for signatures, and its process."""
+    """A running server: its API with the administrator's key, that key's pair for signatures, and its process."""
 
     api: Api
     pair: KeyPair
@@ -30,7 +30,7 @@ class OwnServer:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables by which ``jobmeter`` finds it and stores its files there."""
+        """Environment variables with which ``jobmeter`` uses this server and its folder."""
         return {
             "JOBMETER_SERVER": self.api.transport.server,
             "JOBMETER_KEY": self.token,
@@ -46,9 +46,9 @@ class _AdminKey(msgspec.Struct):
 
 @contextmanager
 def run_server() -> Iterator[OwnServer]:
-    """A server on a temporary folder. Nothing of it stays.
+    """Run a server on a temporary folder, which is deleted afterwards.
 
-    Raises UnavailableError when it does not start.
+    Raises UnavailableError if the server does not start.
     """
     with tempfile.TemporaryDirectory(prefix="jobmeter-") as folder:
         data = Path(folder) / "data"
@@ -68,7 +68,7 @@ def run_server() -> Iterator[OwnServer]:
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:
-    """End a process of ours: politely, and by force when it does not listen."""
+    """Terminate a process, and kill it if it does not end within 30 seconds."""
     process.terminate()
     try:
         process.wait(STOP_SECONDS)

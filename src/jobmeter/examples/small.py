@@ -1,6 +1,6 @@
-"""Small job on the standard library: estimates pi in steps, and needs more memory with each.
+"""Small job on the standard library: estimates pi in steps, and needs more memory in each.
 
-``python -m jobmeter.examples.small SECONDS``. The last rank of several is the slowest.
+``python -m jobmeter.examples.small SECONDS``. Of several ranks, the last one is the slowest.
 """
 
 import os

@@ -25,16 +25,16 @@ Labels = NDArray[np.int64]
 def command(seconds: float, directory: Path | None) -> None:
     """Train a digit classifier for some seconds and print its accuracy."""
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    images, labels, test_images, test_labels = shard(rank, world)
+    images, labels, test_images, test_labels = load_shard(rank, world)
     click.echo(f"replica {rank} of {world}: {len(labels)} training images, {images.nbytes / 2**20:.0f} MiB")
     with tempfile.TemporaryDirectory() as own:
         train(images, labels, test_images, test_labels, seconds, directory or Path(own))
 
 
-def shard(rank: int, world: int) -> tuple[Images, Labels, Images, Labels]:
-    """This replica's training images and labels, and the test images and labels that all replicas share.
+def load_shard(rank: int, world: int) -> tuple[Images, Labels, Images, Labels]:
+    """Return the training images and labels of this replica, and the test images and labels that all replicas share.
 
-    An image is 64 numbers from 0 to 1. Each training image comes nine times, shifted by up to one pixel either way.
+    An image is 64 numbers from 0 to 1. Each training image occurs nine times, shifted by up to one pixel either way.
     """
     from sklearn.datasets import load_digits  # noqa: PLC0415 - the rest of the package does without scikit-learn
 
@@ -51,7 +51,7 @@ def shard(rank: int, world: int) -> tuple[Images, Labels, Images, Labels]:
 def train(
     images: Images, labels: Labels, test_images: Images, test_labels: Labels, seconds: float, directory: Path
 ) -> float:
-    """Train for some seconds, saving weights and printing the accuracy on the test images; gives the last one."""
+    """Train for some seconds, save weights, and print the accuracy on the test images. Return the last accuracy."""
     from sklearn.neural_network import MLPClassifier  # noqa: PLC0415 - as above
     from threadpoolctl import threadpool_limits  # noqa: PLC0415 - comes with scikit-learn
 

@@ -1,8 +1,8 @@
 """Group commit: requests that arrive during a commit share the next one, and its single sync to disk.
 
 This is the only queue between a request and the disk. It lies above the store rather than inside its journal, because
-the group also shares the other steps. Before the sync these are descriptors, marks of late hours and rows of the
-window, after it the registry's update.
+the group also shares the other steps. Descriptors, marks of late hours and rows of the window are written before the
+sync. The registry is updated after it.
 """
 
 import asyncio

@@ -32,7 +32,7 @@ def prepare(lines: Iterable[LogLine], most: int) -> LogBatch:
     }
     count = len(batch) + sum(_breaks(batch.texts[place]) for place in odd)
     if count > most:
-        raise LimitExceededError(f"a request may bring {most} log lines", "lines")
+        raise LimitExceededError(f"a request may bring at most {most} log lines", "lines")
     plain = _split(batch, odd) if odd else batch
     _check(plain)
     return _add_levels(plain)

@@ -213,7 +213,7 @@ class Observer:
             self._state.forget(self._state.entities.find_by_job(project, job))
 
     def _report_or_defer(self, state: _ReportedSpans, urgent: Sighting, along: Sighting) -> None:
-        """Report both.
+        """Report an urgent sighting with waiting entities ``along``.
 
         While the registry is unreachable they wait. Raises UnavailableError if an urgent entity is new.
         """
@@ -246,7 +246,7 @@ class Observer:
         return self._unreachable and self._clock.monotonic() < self._retry_at
 
     def _report(self, state: _ReportedSpans, urgent: Sighting, waited: Sighting) -> None:
-        """Report both. After a failure the entities that had waited wait again."""
+        """Report an urgent sighting and entities that waited. After a failure the latter wait again."""
         sighting = merge_sightings([part for part in (urgent, waited) if len(part.entity)])
         if not len(sighting.entity):
             return

@@ -16,7 +16,6 @@ from jobmeter.ingest.join import drop_unused, join, select
 from jobmeter.ingest.lines import prepare, split_by_project
 from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import PendingReceipt, Receipt
-from jobmeter.ingest.schedulers import SchedulerStates
 from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.ingest.series_cache import MAX_UNKNOWN, SeriesBounds, SeriesCache, check_shape, check_times, check_values
 from jobmeter.model.batch import SampleBatch
@@ -31,7 +30,7 @@ from jobmeter.model.time import DAY, NS_PER_MS, SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
-from jobmeter.wire.native.decode import FrameColumns, decode, decode_from_memory, resolve_columns
+from jobmeter.wire.native.decode import FrameColumns, decode, read_columns, resolve_columns
 
 _Part = tuple[SampleBatch, Retention]
 _Checked = tuple[list[_Part], Receipt]
@@ -60,7 +59,7 @@ class IngestPipeline:
 
     Every method may be called from any thread. It returns when its content is durable, or returns a receipt that is
     true then. Samples that are too far ahead, too old for their project, or of an unknown metric are left out and
-    counted. ``schedulers`` stay in memory.
+    counted.
 
     Nothing of an invalid or forbidden request is stored. A request that fails later may be stored in part: if the store
     or the registry fails or has no room (UnavailableError, ThrottledError), or if a record conflicts with stored ones
@@ -88,7 +87,6 @@ class IngestPipeline:
         self._lists = self.senders.series_lists
         self._series = SeriesCache(self.senders.series_table, clock, limits.project_series)
         self._observer = Observer(registry, clock, self.senders.series_table)
-        self.schedulers = SchedulerStates(clock)
         self.committer = SampleCommitter(store, self._observer.observe_all, self._observer.flush)
         self._log_committer = LogCommitter(store, self._observer.observe_lines, forward)
         self._span_committer = SpanCommitter(store, self._observer.observe_lines)
@@ -128,8 +126,8 @@ class IngestPipeline:
         None for series that are not cached, records, log lines, several projects, or a retention that is not cached.
         Call it, and await its result, on the thread of an event loop. Raises as ``submit``.
         """
-        batches = decode_from_memory(body, write_project(principal, None), self._limits, self._lists)
-        begun = None if batches is None else self._begin(batches, principal)
+        frames = read_columns(body, self._limits, self._lists.digester)
+        begun = None if frames is None else self.submit_columns(frames, principal)
         return None if begun is None else _await_durable(*begun)
 
     def submit_columns(
@@ -137,7 +135,7 @@ class IngestPipeline:
     ) -> tuple[asyncio.Future[None], Receipt] | None:
         """Take columns of frames from memory: as ``submit_from_memory``, for a body that another process has read.
 
-        Returns the receipt, and the future that is done when the receipt is true.
+        Returns a future that is done when the receipt is true, and the receipt.
         """
         batches = resolve_columns(frames, write_project(principal, None), self._lists)
         return None if batches is None else self._begin(batches, principal)
@@ -145,7 +143,7 @@ class IngestPipeline:
     def _begin(
         self, batches: Sequence[SampleBatch], principal: Principal
     ) -> tuple[asyncio.Future[None], Receipt] | None:
-        """Queue batches of one project whose retention is cached. Called on the thread of an event loop."""
+        """Queue batches of one project on the thread of an event loop; None unless its retention is cached."""
         checked = self._check(join(batches), principal, self._get_cached_retention)
         if checked is None or len(checked[0]) != 1:
             return None
@@ -229,7 +227,7 @@ class IngestPipeline:
         """Return the valid part of a batch, and its receipt; None if ``retention_of`` returns None."""
         if len(batch.series) > self._limits.request_series:
             raise LimitExceededError(
-                f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
+                f"a request may name at most {self._limits.request_series} series, not {len(batch.series)}", "series"
             )
         bounds = self._series.look_up(list_series(batch))
         own, default = _by_project(batch, bounds), write_project(principal, None)
@@ -286,7 +284,7 @@ class IngestPipeline:
         most = self._limits.request_records
         if records.count > most:
             raise LimitExceededError(
-                f"a request may bring {most} records (JOBMETER_LIMIT_REQUEST_RECORDS), this one brings {records.count}",
+                f"a request may have at most {most} records (JOBMETER_LIMIT_REQUEST_RECORDS), not {records.count}",
                 "records",
             )
         groups: dict[str, Records] = {}
@@ -307,11 +305,6 @@ class IngestPipeline:
 
     def _record_of(self, project: str, records: Records, now_ms: int) -> int:
         """Write records. Before a record first names the shipped group of a job or node, ship its earlier lines."""
-        reports = self.schedulers.record(project, records.schedulers)
-        stored = replace(records, schedulers=[]) if reports else records
-        return reports + (self._write_records(project, stored, now_ms) if stored.count else 0)
-
-    def _write_records(self, project: str, records: Records, now_ms: int) -> int:
         if self._late is None or not self._late.names_shipped_group(project, records):
             return self._registry.record(project, records, now_ms)
         retention = self._registry.get_retention(project)

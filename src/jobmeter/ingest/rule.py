@@ -39,9 +39,10 @@ class RuleTarget(Enum):
 class TranslationRule:
     """Maps a metric of another system to the catalogue.
 
-    ``metric`` is the catalogue's name, ``factor`` converts to its unit. ``keep`` maps their labels to ours: all others
-    are left out. ``fixed`` labels are added. A series fits if each label of ``only`` (absent: empty) matches.
-    ``measured``: bounds in their unit; the other system writes a value outside where it has no measurement.
+    ``metric`` is the catalogue's name, ``factor`` converts to its unit. ``keep`` maps the other system's labels to
+    ours: all others are left out. ``fixed`` labels are added. A series fits if each label of ``only`` (absent: empty)
+    matches. ``measured``: bounds in the other system's unit; it writes a value outside of them if it has no
+    measurement.
     """
 
     metric: str
@@ -69,7 +70,7 @@ def make_table(
     only: Patterns = _NONE,
     measured: Bounds = ANY,
 ) -> Rules:
-    """Return a table with one rule for each entry of ``names``, which maps their names to the catalogue's."""
+    """Return a table with one rule for each entry of ``names``: the other system's name and the catalogue's."""
     return {
         theirs: (TranslationRule(metric=ours, subject=subject, keep=keep, only=only, measured=measured),)
         for theirs, ours in names.items()

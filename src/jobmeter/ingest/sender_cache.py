@@ -9,7 +9,7 @@ from jobmeter.wire.otlp.shapes import Shapes
 from jobmeter.wire.remote_write.symbols import Symbols
 
 SENDER_CACHE_BYTES = 340 * 2**20
-"""The default budget, which is also that of the default settings."""
+"""Default budget in bytes, equal to the budget of the default settings."""
 
 
 class SenderCache:

@@ -105,7 +105,7 @@ class SeriesCache:
         counts[: len(self._counts)] = self._counts
         for project in np.flatnonzero(more).tolist():
             if counts[project] + more[project] > self._limit:
-                raise LimitExceededError(f"project {names[project]} may have {self._limit} live series", "project")
+                raise LimitExceededError(f"project {names[project]} has at most {self._limit} live series", "project")
         self._counts = counts + more
         self._hour[rows] = self._now
 

@@ -1,4 +1,4 @@
-"""Splits values into a whole number and a power of ten where that is exact: such pairs pack tighter than doubles."""
+"""Splits values into a whole number and a power of ten if that is exact: such pairs compress better than doubles."""
 
 import threading
 

@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).parent
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """The compiled library, or None with the reason why there is no usable one."""
+    """The compiled library; None with the reason why it is ``missing``."""
 
     library: ctypes.CDLL | None
     missing: str = ""
@@ -66,7 +66,7 @@ def read_interface() -> int:
 
 
 place: Callable[[Any], Any] = (ctypes.c_char * 0).from_buffer
-"""Return the address of a contiguous, writable array; quicker than ``point_to``."""
+"""Function that returns the address of a contiguous, writable array; quicker than ``point_to``."""
 
 
 def point_to(array: "NDArray[np.generic]") -> ctypes.c_void_p:

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from jobmeter.kernel.library import place
 
 _POWERS = -292, 325
-"""The lowest exponent, and the exclusive end."""
+"""Lowest exponent, and exclusive upper bound of the exponents."""
 
 
-@cache  # there is one
+@cache
 def make_powers() -> NDArray[np.uint64]:
-    """Return the first 128 bits of each power of ten, rounded up, the lower half of them first."""
+    """Return the first 128 bits of each power of ten, rounded up: the lower 64 bits, then the upper."""
     words: list[int] = []
     for exponent in range(*_POWERS):
         # Position of the highest bit: the logarithm to base 2, rounded down.

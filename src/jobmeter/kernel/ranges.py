@@ -39,8 +39,8 @@ def find(times: Int64s, starts: Int64s, ends: Int64s, range_ms: int) -> tuple[In
 def add(values: Float64s, low: Int64s, high: Int64s, missing: float = np.nan) -> Float64s:
     """Return the sum of ``values[low:high]`` of each window, in the shape of ``low``; ``missing`` for an empty window.
 
-    Sums have the longer mantissa: the mean of equal values is the value itself. Raises ValueError for windows beyond
-    the values.
+    Sums are computed in extended precision, so the mean of equal values is that value. Raises ValueError for windows
+    beyond the values.
     """
     values, low, high = align(values, np.float64), align(low, np.int64), align(high, np.int64)
     sums = np.empty(low.shape)

@@ -14,7 +14,7 @@ _READ, _NO_ROOM = 0, 2
 _SERIES, _ROWS, _HISTOGRAMS, _EXEMPLARS, _SYMBOLS, _REFERENCES = range(6)
 _LEAST = 64
 _USUAL, _SHORTEST = 16, 2
-"""Fewest bytes of a usual sample, and of any sample. A reference takes half of that or more."""
+"""Fewest bytes of a usual sample, and of any sample. A reference takes at least half of that."""
 
 _SCAN_1 = bind("jobmeter_remote_write_1", [DATA, *[SIZE] * 2, *[PLACE] * 2, SIZE, *[PLACE] * 3, SIZE, PLACE], SIZE)
 _SCAN_2 = bind(
@@ -55,7 +55,7 @@ def scan_2(data: bytes, most: int) -> ScannedWrite | None:
 
 
 def _scan_with_larger_buffers(data: bytes, most: int, scan: Function, *, second: bool) -> ScannedWrite | None:
-    """Scan with buffers for usual messages first, then with buffers for the worst case of that size."""
+    """Scan with buffers for usual messages, then for the worst case of that size; None if the scan fails."""
     result, scanned = _scan(data, most, _USUAL, scan, second=second)
     if result == _NO_ROOM:
         result, scanned = _scan(data, most, _SHORTEST, scan, second=second)

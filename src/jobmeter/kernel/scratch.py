@@ -26,6 +26,6 @@ def borrow_scratch(name: str, kind: type[T], count: int) -> NDArray[T]:
 
 
 def align(numbers: NDArray[Any], kind: type[T]) -> NDArray[T]:
-    """Return the numbers as an array whose address ``place`` can give: contiguous and writable. Copies only others."""
+    """Return the numbers as a contiguous, writable array, as ``place`` needs. Copies only if necessary."""
     found = np.ascontiguousarray(numbers, kind)
     return found if found.flags.writeable else found.copy()

@@ -60,7 +60,7 @@ class OwnedRuns(NamedTuple):
     """Runs among some rows, each of one owner.
 
     ``owner`` uint64[k] or int64[k]; ``starts`` int64[k]: the first row of each run; ``counts`` int64[k]: its rows, at
-    least 1. ``time`` int64[n] from 0 on and ``value`` float64[n],: the rows.
+    least 1. ``time`` int64[n] from 0 on and ``value`` float64[n]: the rows.
     """
 
     owner: NDArray[Any]
@@ -73,9 +73,9 @@ class OwnedRuns(NamedTuple):
 def make_buckets(
     sections: Sequence[OwnedRuns], span: tuple[int, int], step: int, most: int
 ) -> tuple[Buckets, NDArray[np.uint64]]:
-    """Return the samples in a span in buckets of ``step``, sorted by owner and time; and owners without buckets.
+    """Return the samples of a span in buckets of ``step``, sorted by owner and time; and the owners without buckets.
 
-    An owner has no buckets if its runs overlap in time, if the times of a run do not ascend, or beyond ``most``
+    An owner gets no buckets if its runs overlap in time, if the times of a run do not ascend, or beyond ``most``
     buckets. Raises IndexError for a run outside of the rows.
     """
     parts = [_address(runs) for runs in sections if len(runs.owner)]
@@ -153,7 +153,7 @@ def _make_contiguous(runs: SeriesSlices) -> SeriesSlices:
 
 
 def _check(runs: SeriesSlices, slots: int) -> None:
-    """Check bounds, because the library writes to these slots."""
+    """Check the slots and counts of runs, because the library writes to these slots."""
     if len(runs.slots) and not (int(runs.slots.min()) >= 0 and int(runs.slots.max()) < slots):
         raise IndexError(f"a run has a slot outside of 0 to {slots - 1}")
     whole = len(runs.slots) == len(runs.counts) and len(runs.time) == len(runs.value) == int(runs.counts.sum())

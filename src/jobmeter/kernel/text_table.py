@@ -69,7 +69,7 @@ class TextTable:
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many texts have a number."""
+        """Return the number of texts."""
         return self._count
 
     @property

@@ -27,9 +27,9 @@ class AlertState(StrEnum):
 class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A series of an alerting rule's expression.
 
-    ``rule`` is the id of the rule. ``started`` is when the expression first had the series, ``fired`` when the alert
-    began to fire, ``resolved`` when it ended. ``missing`` is since when a firing alert lacks its series and only
-    ``keep_firing_for`` keeps it. ``project`` is the project that may see it, empty for callers who see every project.
+    ``rule`` is the id of the rule. The expression first returned the series at ``started``; the alert fired at
+    ``fired`` and ended at ``resolved``. ``missing`` is the time from which a firing alert lacks its series and only
+    ``keep_firing_for`` keeps it. ``project`` may see the alert; empty: only callers who see every project.
     """
 
     fingerprint: str
@@ -73,7 +73,7 @@ class LabelMatcher(msgspec.Struct, frozen=True):
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
     """Matchers of alerts that send no messages from ``start`` to ``end``.
 
-    ``project`` is the project of its author's key: it covers alerts of that project alone. Empty: of every project.
+    It covers only alerts of ``project``, the project of its author's key. Empty: alerts of every project.
     """
 
     id: str
@@ -87,7 +87,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotificationGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Alerts of a destination that are reported together: the state of each in the last message, and its time."""
+    """Alerts that a destination gets in one message: their states in the last message, and its time ``sent``."""
 
     key: str
     sent: int
@@ -125,9 +125,9 @@ class AlertPage(msgspec.Struct, frozen=True):
 class JobAlert(msgspec.Struct, frozen=True, kw_only=True):
     """A pending or firing alert about a job.
 
-    ``severity``, ``summary`` and ``description`` are empty unless the rule has them. ``start`` is when the expression
-    first had the series, ``fired`` is null while it is pending. ``muted``: a silence or another alert suppresses its
-    messages.
+    ``severity``, ``summary`` and ``description`` are empty unless the rule has them. ``start`` is the time at which the
+    expression first returned the series. ``fired`` is null for a pending alert. ``muted``: a silence or another alert
+    suppresses its messages.
     """
 
     fingerprint: str
@@ -146,9 +146,9 @@ class JobAlert(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobAlerts(msgspec.Struct, frozen=True, kw_only=True):
-    """Alerts about a job, firing ones first, then the oldest. ``total`` also counts those beyond the limit.
+    """Alerts about a job, firing ones first, then the oldest. ``total`` also counts alerts beyond the limit.
 
-    ``silences`` are those that cover any of ``alerts``.
+    Each of ``silences`` covers at least one of ``alerts``.
     """
 
     alerts: Sequence[JobAlert]
@@ -172,7 +172,7 @@ class AlertsQuestion(msgspec.Struct, Question[AlertPage], frozen=True, kw_only=T
 
 
 class PostedAlert(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert of another program. It starts now without ``start``, and without ``end`` ends unless repeated."""
+    """An alert of another program. ``start`` defaults to now. Without ``end`` it ends unless it is posted again."""
 
     labels: dict[str, str]
     annotations: dict[str, str] = {}

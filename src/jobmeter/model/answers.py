@@ -29,7 +29,7 @@ class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
     counter: the rate over the job's life). ``job_max`` is the highest value of the job, adding the members' highest
     samples in one step. ``last`` is the newest value. ``mean`` and ``max`` describe one member: the mean of the
     members' means, and the highest value of any member (of a counter: the highest rate in one step). All in ``unit``.
-    ``total`` is the increase, over all members, of a counter or of the counter that a rate is of, in ``total_unit``.
+    ``total`` is the increase of a counter over all members, in ``total_unit``; for a rate, the increase of its counter.
     """
 
     metric: str
@@ -55,8 +55,8 @@ class FaultJob(msgspec.Struct, frozen=True, kw_only=True):
 class FaultBody(msgspec.Struct, frozen=True, kw_only=True):
     """A fault of a node, or of a device of it: ``count`` reports from ``start`` to ``last``, in epoch milliseconds.
 
-    ``text`` is a sentence, ``reason`` that of the events. ``jobs`` had the device then, or were
-    on the node, as far as the caller may see them.
+    ``text`` is a sentence, ``reason`` the reason of its events. ``jobs`` are the visible jobs that had the device, or
+    ran on the node, at that time.
     """
 
     device: str = ""
@@ -133,9 +133,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Server status: rows, bytes and samples in memory, running work by lane, and the clusters' schedulers.
 
     ``kernel``: "loaded", or the reason why the compiled kernel is missing; NumPy then replaces it and is slower.
-    ``processes`` counts the process that stores and answers, and its workers. A server lists the schedulers that
-    reported since its start. ``replicas`` has for each replica of the telemetry store whether it answers and has all
-    data, ``shards`` for each shard whether it can be read. The sizes lack the rows of a shard that cannot be read.
+    ``processes`` counts the process that stores and answers, and its workers. ``schedulers`` have those that reported
+    within a week. ``replicas`` has for each replica of the telemetry store whether it answers and has all data,
+    ``shards`` for each shard whether it can be read. The sizes lack the rows of a shard that cannot be read.
     ``role`` describes this server among those that use the same ClickHouse server; empty if no other can.
     """
 

@@ -1,4 +1,4 @@
-"""State of a device: measured, or the reason why not. PCI address of a device, in the form of kernels."""
+"""State of a device, and its PCI address in one form."""
 
 import re
 from enum import StrEnum
@@ -51,16 +51,16 @@ _CODES = {state: code for code, state in enumerate(STATES)}
 def normalize_pci_address(text: str) -> str:
     """Return the address of a device on the bus in one form: ``0000:9b:00``; empty for any other text.
 
-    The function of the device is left out: the drivers of GPUs do so, and the functions of a GPU are one device.
+    The result has no PCI function number: GPU drivers omit it, and all functions of a GPU are one device.
     """
     found = _PCI.fullmatch(text.strip())
     return (found and f"{int(found['domain'] or '0', 16):04x}:{found['bus']}:{found['slot']}".lower()) or ""
 
 
 def find_addresses(line: str) -> list[str]:
-    """Return the addresses that a line of a kernel names, see ``normalize_pci_address``; of its first 4,000 characters.
+    """Return the PCI addresses in the first 4,000 characters of a kernel's line; see ``normalize_pci_address``.
 
-    ``NVRM: Xid (PCI:0000:9b:00): 79``, ``amdgpu 0000:c1:00.0: ...`` and ``mlx5_core 0000:3b:00.0: ...`` name one each.
+    ``NVRM: Xid (PCI:0000:9b:00): 79``, ``amdgpu 0000:c1:00.0: ...`` and ``mlx5_core 0000:3b:00.0: ...`` have one each.
     """
     found = (normalize_pci_address(text) for text in _IN_LINE.findall(line[:_LONGEST]))
     return list(dict.fromkeys(filter(None, found)))

@@ -1,6 +1,6 @@
 """Peak arithmetic of accelerators, without sparsity, for the utilization of their floating-point units (MFU).
 
-Numbers are of the vendors' data sheets, in 1e12 operations a second of one device as its driver counts devices.
+Numbers are from the vendors' data sheets, in 1e12 operations a second, for one device as its driver counts.
 """
 
 import re

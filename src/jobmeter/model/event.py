@@ -15,7 +15,7 @@ FINDING, FINDING_ENDED = "Finding", "FindingEnded"
 ALERT_FIRING, ALERT_RESOLVED = "AlertFiring", "AlertResolved"
 """Reasons of events about alerts: when an alert about a job begins to fire, and when it ends."""
 STACK_EVIDENCE = "StackEvidence"
-"""Reason of events about where the ranks of a job are; the events of one comparison have one time."""
+"""Reason of events that name the calls in which the ranks of a job are. Events of one comparison have equal times."""
 ALLOCATION_MISMATCH = "AllocationMismatch"
 """Reason of an agent's event about a replica that computes on a device that was not allocated to it."""
 GPU_LOST, GPU_BACK, GPU_NOT_PERMITTED = "GpuLost", "GpuBack", "GpuNotPermitted"
@@ -181,7 +181,7 @@ class EventPage(msgspec.Struct, frozen=True):
 
 
 class EventFilter(msgspec.Struct, Question[EventPage], frozen=True, kw_only=True):
-    """Filter of events, listed by time and then by arrival. Empty parts match everything.
+    """Filter of events, listed by time and then by arrival. Empty fields match everything.
 
     ``projects`` None means all that the caller may see. ``start`` is inclusive, ``end`` exclusive, both epoch ms.
     ``contains`` searches reason and message, ignoring case. ``without`` are excluded types. ``after`` is the id of an

@@ -47,5 +47,5 @@ def encode_bounded(value: object, field: str, most: int) -> str:
     """Return a value as JSON. Raises LimitExceededError that names ``field`` for more than ``most`` bytes."""
     encoded = msgspec.json.encode(value)
     if len(encoded) > most:
-        raise LimitExceededError(f"{field} may have {most} bytes as JSON, with this record {len(encoded)}", field)
+        raise LimitExceededError(f"{field} has at most {most} bytes as JSON, with this record {len(encoded)}", field)
     return encoded.decode()

@@ -100,9 +100,9 @@ class FindingMessage(msgspec.Struct, frozen=True):
 
 
 def read_message(message: str, subject: str = "") -> FindingMessage | None:
-    """Take the message of an event about a finding apart; None for the message of anything else.
+    """Parse the message of an event about a finding; None for any other message.
 
-    ``subject`` is that of the event, where it has one: a name may contain what ends it in the message.
+    Pass the event's ``subject`` if it has one: a name may contain the text that ends it in the message.
     """
     rule = _RULE.match(message)
     if rule is None:
@@ -114,7 +114,7 @@ def read_message(message: str, subject: str = "") -> FindingMessage | None:
 
 
 def read_start(message: str) -> int | None:
-    """Return when the fault of a message began, in epoch ms; None if the message does not say."""
+    """Return the time at which the fault of a message began, in epoch ms; None if the message has no such time."""
     since = _SINCE.search(message)
     return parse_time(since[1], "since") if since else None
 
@@ -128,29 +128,30 @@ def rank_severity(
     start: int = 0,
     rule: str = "",
 ) -> tuple[bool, int, int, bool, int, str]:
-    """Sort key of the findings of one job, worst first, for every list that shows them.
+    """Return the sort key of a job's finding, worst first, for every list that shows findings.
 
-    ``passed``: an event has ended the finding of a running job. ``reported``: a finished job had the finding while it
-    ran, so what ended the job comes before it. ``start`` is in epoch ms and counts in seconds, as messages have it.
+    ``passed``: an event has ended the finding of a running job. ``reported``: the finding was reported while a now
+    finished job ran; findings about its end sort before it. ``start`` is in epoch ms, compared in whole seconds as in
+    messages.
     """
     return (passed, -_SEVERITIES.index(severity), _ROLES.index(role), reported, start // SECOND, rule)
 
 
 def extend_sentence(sentence: str, more: int, kind: str) -> str:
-    """Return the sentence of a finding that stands for others of its rule, about ``more`` subjects of its kind."""
+    """Extend a finding's sentence, so that it stands for ``more`` other subjects of its kind too."""
     return f"{sentence}; {more} more {kind}s likewise"
 
 
 def count_subjects(sentence: str) -> int:
-    """Return how many subjects a finding is about, see ``extend_sentence``."""
+    """Return the number of subjects of a finding, see ``extend_sentence``."""
     more = _LIKEWISE.search(sentence)
     return 1 + (int(more[1]) if more else 0)
 
 
 class ListedFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored finding of a job: its rule, when its fault began (``start``) and when it was reported (``time``).
+    """A stored finding of a job: its fault began at ``start`` and was reported at ``time``.
 
-    Times in epoch ms. ``open``: nothing has reported its end.
+    Times in epoch ms. ``open``: no event has reported its end.
     """
 
     project: str
@@ -166,8 +167,9 @@ class ListedFinding(msgspec.Struct, frozen=True, kw_only=True):
 class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Stored findings of a job: their number (counted to 200), the worst severity, and their rules, worst first.
 
-    ``sentence`` is the sentence of the worst one, and ``start`` the begin of its fault (epoch ms). In a running job
-    ``open`` findings come first; the others have passed. ``idle_devices`` are devices that open findings call idle.
+    ``sentence`` is the sentence of the worst one, and ``start`` the time at which its fault began (epoch ms). In a
+    running job ``open`` findings come first; the others have passed. ``idle_devices`` are devices that open findings
+    call idle.
     """
 
     id: str

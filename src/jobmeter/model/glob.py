@@ -62,7 +62,7 @@ class Glob:
             yield from ((re.escape(letter), False) for letter in piece)
 
     def _find_starts(self, text: str) -> list[int] | None:
-        """Return the start of each part: after a ``*`` the rightmost place that leaves room for the rest."""
+        """Return the start of each part, the rightmost after ``*`` that leaves room for the rest; None if none fits."""
         first, *rest = self._parts
         backwards, end = text[::-1], len(text)
         room = end - first.length

@@ -195,7 +195,7 @@ class ProjectsQuestion(msgspec.Struct, Question[list[Project]], frozen=True, kw_
 class JobSize(msgspec.Struct, frozen=True, kw_only=True):
     """Number of replicas of a job, and the most GPUs that one of them had on one node.
 
-    ``devices`` and ``nodes`` count all that it had, if the question is for ``places``.
+    ``devices`` and ``nodes`` count all devices and nodes of the job; 0 unless the question has ``places``.
     """
 
     replicas: int = 0
@@ -251,7 +251,7 @@ class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JobFilter(msgspec.Struct, Question[JobPage], frozen=True, kw_only=True):
-    """Filter of jobs. Empty parts match everything; times are epoch milliseconds.
+    """Filter of jobs. Empty fields match everything; times are epoch milliseconds.
 
     ``projects`` None means all: access was checked before. ``name_contains`` searches name and id, ignoring case.
     ``created_from`` (inclusive) and ``created_to`` (exclusive) bound the creation time. All ``conditions`` must be met.

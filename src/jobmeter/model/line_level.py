@@ -110,7 +110,7 @@ def find_level(text: str) -> Level | None:
 
 
 def _read_header_level(start: str) -> Level | None:
-    """Return the level in the header of a line, or after it."""
+    """Return the level in the header of a line, or after it; None without one."""
     at = 0
     for _ in range(_PARTS):
         level = _read_level_at(start, at)

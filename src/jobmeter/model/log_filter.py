@@ -9,10 +9,10 @@ from jobmeter.model.log_tree import LogQuery
 class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filter of lines with ``start_ns <= time < end_ns``, in epoch nanoseconds; None is no bound.
 
-    Empty parts match everything. ``query`` is in the language of ``jobmeter.model.log_query``. ``max_severity``
-    excludes less severe lines, and lines with neither a severity nor a level; ``min_level`` lines below it and lines
-    without a level. ``contains`` ignores case. ``descending`` gives the newest first. ``offset`` skips lines. ``count``
-    requests the totals too.
+    Empty fields match everything. ``query`` is in the language of ``jobmeter.model.log_query``. ``max_severity``
+    excludes less severe lines, and lines with neither a severity nor a level. ``min_level`` excludes lines below it,
+    and lines without a level. ``contains`` ignores case. ``descending`` gives the newest first. ``offset`` skips lines.
+    ``count`` requests the totals too.
     """
 
     query: LogQuery | None = None

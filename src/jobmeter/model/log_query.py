@@ -47,7 +47,7 @@ _QUOTE = "put text to be found literally in quotation marks"
 def parse_log_query(text: str, field: str = "query") -> LogQuery | None:
     """Parse a query; None for an empty text. Raises InvalidRequestError naming ``field``."""
     if len(text) > MAX_QUERY:
-        raise LimitExceededError(f"{field} may have {MAX_QUERY} characters, this one has {len(text)}", field)
+        raise LimitExceededError(f"{field} may have at most {MAX_QUERY} characters, this one has {len(text)}", field)
     if not text.strip():
         return None
     try:
@@ -114,7 +114,7 @@ class _Parser:
 
     def _parse_condition(self, depth: int, group: str) -> LogQuery:
         if depth > MAX_DEPTH:
-            raise LimitExceededError(f"may be nested {MAX_DEPTH} deep")
+            raise LimitExceededError(f"may be nested at most {MAX_DEPTH} deep")
         token = self._peek_token(group)
         if token.kind in {"", "AND", "OR", ")"}:
             raise self._make_missing_error(token)
@@ -170,9 +170,9 @@ class _Parser:
         self._terms += 1
         self._wildcards += 0 if literal else token.text.count("*") + token.text.count("?")
         if self._terms > MAX_TERMS:
-            raise LimitExceededError(f"may have {MAX_TERMS} terms")
+            raise LimitExceededError(f"may have at most {MAX_TERMS} terms")
         if self._wildcards > MAX_WILDCARDS:
-            raise LimitExceededError(f"may have {MAX_WILDCARDS} of * and ?")
+            raise LimitExceededError(f"may have at most {MAX_WILDCARDS} of * and ?")
         if field:
             return make_field_condition(field, token.compared, token.text, literal=literal)
         return make_words_condition(token.text, literal=literal)

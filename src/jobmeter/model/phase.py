@@ -9,13 +9,13 @@ class Phase(StrEnum):
     """A part of a job's life, in the order in which a job goes through them."""
 
     QUEUED = "queued"
-    """From its submission until a scheduler gave it a place."""
+    """From its submission until a scheduler allocates resources."""
     PREPARE = "prepare"
-    """From there until its first process runs: image pull, volumes, prolog, boot of a node."""
+    """From the allocation until its first process runs: image pull, volumes, prolog, boot of a node."""
     START = "start"
-    """From its first process until its devices begin to work for longer than a moment."""
+    """From its first process until its devices work for longer than a moment."""
     FIRST_STEP = "first_step"
-    """From there until the program reports its first step: compilation, warm-up."""
+    """From the first work of its devices until the program reports its first step: compilation, warm-up."""
     TRAINING = "training"
     """Its work, without checkpoints."""
     CHECKPOINT = "checkpoint"
@@ -23,15 +23,15 @@ class Phase(StrEnum):
     RESTART = "restart"
     """From the last work of an attempt until the next attempt runs."""
     REPEAT = "repeat"
-    """Work after a restart on steps that it had made before: those since the last checkpoint."""
+    """Work after a restart that repeats the steps since the last checkpoint."""
     END = "end"
     """From its last work until its end."""
     UNATTRIBUTED = "unattributed"
-    """Time of which nothing says to which phase it belongs."""
+    """Time that no measurement assigns to a phase."""
 
     @property
     def label(self) -> str:
-        """Its name for people."""
+        """Name of the phase for people."""
         return _PHASES.get(self.value) or self.value.replace("_", " ")
 
 
@@ -48,7 +48,7 @@ class PhaseSpan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def length(self) -> int:
-        """Its length in ms."""
+        """Length in ms."""
         return self.end - self.start
 
 
@@ -56,8 +56,8 @@ class JobPhases(msgspec.Struct, frozen=True, kw_only=True):
     """The phases of a job over ``[start, end)``: from its submission, else its start, to its end, or until now.
 
     ``spans`` are in order of time and fill the range without a gap, none of them empty. ``totals`` are milliseconds by
-    phase; their sum is the length of the range. A phase that took no time is in neither. ``unknown`` names each phase
-    that cannot be separated from the others, and why.
+    phase; their sum is the length of the range. Both omit a phase that took no time. ``unknown`` has each phase that
+    cannot be separated from the others, with the reason.
     """
 
     job: str = ""
@@ -87,16 +87,16 @@ class PhaseCause(StrEnum):
     COMPUTE = "compute"
     """Devices compute, at the clock of the faster job."""
     CLOCK = "clock"
-    """The time that computing takes longer at a lower clock."""
+    """Extra time that computing takes at a lower clock."""
     CHECKPOINT = "checkpoint"
     RESTART = "restart"
-    """Time between attempts, and of each attempt but the first its start and the steps that it repeats."""
+    """Time between attempts, and the start and repeated steps of each attempt after the first."""
     END = "end"
     UNATTRIBUTED = "unattributed"
 
     @property
     def label(self) -> str:
-        """Its name for people."""
+        """Name of the cause for people."""
         return _TITLES.get(self.value) or Phase(self.value).label
 
 
@@ -112,7 +112,7 @@ _TITLES = {
 
 
 class CausePart(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a cause: milliseconds in job A and in job B. ``text`` has the figures behind it, where there are."""
+    """Time of a cause in job A and in job B, in milliseconds. ``text`` has the figures behind it, if known."""
 
     cause: PhaseCause
     a: int
@@ -121,17 +121,17 @@ class CausePart(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def difference(self) -> int:
-        """Milliseconds that B took longer by this cause, negative where A did."""
+        """Extra milliseconds of B by this cause; negative if A took longer."""
         return self.b - self.a
 
 
 class PhaseDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """Why job B took longer or less long than job A.
+    """Causes by which the run times of jobs A and B differ.
 
-    ``a_ms`` and ``b_ms`` are the lengths that are compared: from submission to end, or from the first start where one
-    of the submissions is unknown. The parts of each sum to it, and so do their differences to ``difference_ms``.
-    ``parts`` are sorted by the size of their difference. ``unknown`` names causes that were not measured in both jobs,
-    and why; their time is in other parts. Texts call the jobs by ``labels``.
+    ``a_ms`` and ``b_ms`` are the compared lengths: from submission to end, or from the first start if one submission
+    time is unknown. The parts of a job sum to its length, and the differences of parts to ``difference_ms``. ``parts``
+    are sorted by the size of their difference. ``unknown`` has the causes that were not measured in both jobs, with the
+    reason; their time is in other parts. Texts call the jobs by ``labels``.
     """
 
     a: str

@@ -53,9 +53,9 @@ class MeasuredStretch(msgspec.Struct, frozen=True):
 class NodeQuality(msgspec.Struct, frozen=True, kw_only=True):
     """Health of the agent on a node of the job during the job's life, by its own metrics.
 
-    ``away``: it did not measure itself while a replica was there. ``late``: samples waited on its disk for a minute and
-    a step or more, so that they arrived late by at most the length of the stretch. Both list the longest 100, in order
-    of time. ``dropped`` counts dropped samples by reason (``refused``: by the server; ``spool.full``);
+    ``away``: the agent did not measure itself while a replica ran on the node. ``late``: samples waited on its disk for
+    a minute and a step or more, so that they arrived late by at most the length of the stretch. Both list the longest
+    100, in order of time. ``dropped`` counts dropped samples by reason (``refused``: by the server; ``spool.full``);
     ``damaged_bytes`` of its spool could not be read. ``clock_offset`` is the largest lead in seconds (negative: lag) of
     the node's clock over the time of its samples; absent if not measured.
     """

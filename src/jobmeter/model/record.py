@@ -231,7 +231,7 @@ def check_record(record: JobRecord) -> JobRecord:
     for field in ("created", "start", "end"):
         record_time(getattr(record, field), field)
     if len(record.replicas) > MAX_REPLICAS:
-        raise InvalidRequestError(f"a job may have {MAX_REPLICAS} replicas", "replicas")
+        raise InvalidRequestError(f"a job may have at most {MAX_REPLICAS} replicas", "replicas")
     _check_texts(record)
     _check_checkpoints(record.checkpoints or ())
     _check_extra(record.extra or {})
@@ -264,7 +264,7 @@ def check_event(event: EventRecord) -> EventRecord:
         raise InvalidRequestError(f"attempt {event.attempt} is not between 0 and 2^31", "events.attempt")
     for field, most in (("reason", MAX_REASON), ("message", MAX_TEXT), ("subject", MAX_REASON)):
         if len(getattr(event, field)) > most:
-            raise LimitExceededError(f"{field} may have {most} characters", f"events.{field}")
+            raise LimitExceededError(f"{field} may have at most {most} characters", f"events.{field}")
     return event
 
 
@@ -292,7 +292,7 @@ def _check_texts(record: JobRecord) -> None:
     for fields, most in ((short, MAX_SHORT_TEXT), (("error", "command"), MAX_TEXT)):
         for field in fields:
             if len(getattr(record, field) or "") > most:
-                raise InvalidRequestError(f"{field} may have {most} characters", field)
+                raise InvalidRequestError(f"{field} may have at most {most} characters", field)
 
 
 def _check_lease(lease: Lease) -> None:
@@ -312,12 +312,12 @@ def _check_scheduler(record: SchedulerRecord) -> None:
     if not 0 < record.interval_ms <= DAY:
         raise InvalidRequestError(f"interval_ms {record.interval_ms} is not from 1 to {DAY}", "schedulers.interval_ms")
     if len(record.problem) > MAX_TEXT:
-        raise InvalidRequestError(f"problem may have {MAX_TEXT} characters", "schedulers.problem")
+        raise InvalidRequestError(f"problem may have at most {MAX_TEXT} characters", "schedulers.problem")
 
 
 def _check_checkpoints(checkpoints: Sequence[CheckpointRecord]) -> None:
     if len(checkpoints) > MAX_CHECKPOINTS:
-        raise InvalidRequestError(f"a job may have {MAX_CHECKPOINTS} checkpoints", "checkpoints")
+        raise InvalidRequestError(f"a job may have at most {MAX_CHECKPOINTS} checkpoints", "checkpoints")
     for one in checkpoints:
         if not (0 < len(one.id) <= MAX_SHORT_TEXT and one.id.isprintable()):
             raise InvalidRequestError(
@@ -325,12 +325,12 @@ def _check_checkpoints(checkpoints: Sequence[CheckpointRecord]) -> None:
             )
         for field in ("type", "base_model"):
             if len(getattr(one, field)) > MAX_SHORT_TEXT:
-                raise InvalidRequestError(f"{field} may have {MAX_SHORT_TEXT} characters", f"checkpoints.{field}")
+                raise InvalidRequestError(f"{field} has at most {MAX_SHORT_TEXT} characters", f"checkpoints.{field}")
         if one.size is not None and not 0 <= one.size < 2**63:
             raise InvalidRequestError(f"size {one.size} is not between 0 and 2^63", "checkpoints.size")
         record_time(one.created, "checkpoints.created")
     if len(msgspec.json.encode(checkpoints)) > MAX_CHECKPOINT_BYTES:
-        raise LimitExceededError(f"checkpoints may have {MAX_CHECKPOINT_BYTES} bytes as JSON", "checkpoints")
+        raise LimitExceededError(f"checkpoints may have at most {MAX_CHECKPOINT_BYTES} bytes as JSON", "checkpoints")
 
 
 def _check_extra(extra: dict[str, dict[str, Any]]) -> None:
@@ -341,9 +341,9 @@ def _check_extra(extra: dict[str, dict[str, Any]]) -> None:
                 "extra",
             )
         if any(path.count("/") >= MAX_EXTRA_KEYS for path in values):
-            raise InvalidRequestError(f"a path in extra.{dialect} may have {MAX_EXTRA_KEYS} keys", "extra")
+            raise InvalidRequestError(f"a path in extra.{dialect} may have at most {MAX_EXTRA_KEYS} keys", "extra")
     if len(msgspec.json.encode(extra)) > MAX_EXTRA_BYTES:
-        raise LimitExceededError(f"extra may have {MAX_EXTRA_BYTES} bytes as JSON", "extra")
+        raise LimitExceededError(f"extra may have at most {MAX_EXTRA_BYTES} bytes as JSON", "extra")
 
 
 def _check_replica(replica: ReplicaRecord) -> None:
@@ -353,11 +353,11 @@ def _check_replica(replica: ReplicaRecord) -> None:
         if value:
             (check_job_id if field == "pod_id" else check_name)(value, f"replicas.{field}")
     if len(replica.pod) > MAX_SHORT_TEXT:
-        raise InvalidRequestError(f"replicas.pod may have {MAX_SHORT_TEXT} characters", "replicas.pod")
+        raise InvalidRequestError(f"replicas.pod may have at most {MAX_SHORT_TEXT} characters", "replicas.pod")
     if not 0 <= replica.attempt < 2**31:
         raise InvalidRequestError(f"attempt {replica.attempt} is not between 0 and 2^31", "replicas.attempt")
     if len(replica.reason) > MAX_TEXT:
-        raise InvalidRequestError(f"replicas.reason may have {MAX_TEXT} characters", "replicas.reason")
+        raise InvalidRequestError(f"replicas.reason may have at most {MAX_TEXT} characters", "replicas.reason")
     record_time(replica.start, "replicas.start")
     record_time(replica.end, "replicas.end")
     _check_names(replica.devices, "replicas.devices")

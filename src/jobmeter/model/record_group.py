@@ -7,17 +7,17 @@ from typing import Protocol
 class RecordGroup(Protocol):
     """Group of servers: all drop their cached records of a job before one of them acknowledges a change of the job."""
 
-    def membership(self) -> int | None:
+    def get_membership(self) -> int | None:
         """Return a number that changes whenever this server joins the group; None while it is not a member.
 
-        Every change that is acknowledged while the number stays has been announced here.
+        While the number stays, this server hears of each change before it is acknowledged.
         """
         ...
 
     def announce(self, jobs: Sequence[str]) -> None:
-        """Return when no server answers from earlier records of jobs with these ids.
+        """Announce changed jobs by id, and wait until no server answers from earlier records of them.
 
-        Raises UnavailableError if one may. The change is committed before the call.
+        Raises UnavailableError if a server may still do so. Commit the change before the call.
         """
         ...
 

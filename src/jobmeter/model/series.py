@@ -221,7 +221,7 @@ def make_at_place(metric: str, place: Series) -> Series:
 
 def _check_labels(labels: tuple[tuple[str, str], ...]) -> None:
     if len(labels) > MAX_LABELS:
-        raise InvalidRequestError(f"a series may have {MAX_LABELS} labels, this one has {len(labels)}", "labels")
+        raise InvalidRequestError(f"a series may have at most {MAX_LABELS} labels, not {len(labels)}", "labels")
     names = [name for name, _ in labels]
     if names != sorted(set(names)):
         raise InvalidRequestError("labels must be sorted by name, each name once", "labels")

@@ -1,4 +1,4 @@
-"""Rows that all servers of a store see, wherever its engine is: the servers themselves, and the record of replicas."""
+"""Rows that all servers of a store share, whatever its engine: the servers, and the record of the store's replicas."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -29,7 +29,7 @@ class ServerGroup(Protocol):
     """
 
     def read_servers(self, store: str, below: int) -> Sequence[StoredServer]:
-        """Return the servers of a store with a state below that one."""
+        """Return the servers of a store whose state is less than ``below``."""
         ...
 
     def read_state(self, store: str, number: int) -> int:
@@ -41,23 +41,23 @@ class ServerGroup(Protocol):
         ...
 
     def forget_servers(self, store: str, state: int, before_ms: int) -> None:
-        """Delete the servers of a store that have had a state since before a time."""
+        """Delete the servers of a store that are in a state and were last written before ``before_ms`` (epoch ms)."""
         ...
 
     def read_replicas(self, store: str) -> StoredReplicas | None:
-        """Return the record of the replicas of a store."""
+        """Return the record of the replicas of a store; None without one."""
         ...
 
     def create_replicas(self, store: str, record: StoredReplicas) -> bool:
-        """Store the first record. Return False if there is one."""
+        """Store the first record. Return False if a record exists."""
         ...
 
     def replace_replicas(self, store: str, record: StoredReplicas, writer: str) -> bool:
-        """Replace an older record. Return False if that is not of a writer, or not older."""
+        """Replace a record with a lower number that names ``writer``. Return False if there is no such record."""
         ...
 
-    def locked(self, store: str) -> AbstractContextManager[None]:
-        """Let no other server run such a block for the same store meanwhile."""
+    def lock(self, store: str) -> AbstractContextManager[None]:
+        """Exclude other servers from such a block for the same store."""
         ...
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class ServerGroup(Protocol):
 
 
 OpenGroup = Callable[[], ServerGroup | None]
-"""Opens the table; None for servers that share no registry."""
+"""Function that opens the table. It returns None for a server that shares no registry."""
 
 
 def open_no_group() -> None:

@@ -40,7 +40,7 @@ class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):
 class GroupProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Progress of a rank in one process group: numbers of the last collectives, as PyTorch's flight recorder has them.
 
-    ``operation`` is the last recorded collective. ``members`` is the number of ranks in the group, 0 where unknown.
+    ``operation`` is the last recorded collective. ``members`` is the number of ranks in the group, 0 if unknown.
     """
 
     group: str
@@ -54,10 +54,10 @@ class GroupProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class RankEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Evidence about the process of a rank.
 
-    ``state`` is the kernel's letter of the process (``X``: it is gone, ``exit_code`` says how). ``wait`` is the kernel
+    ``state`` is the kernel's letter of the process (``X``: it has ended with ``exit_code``). ``wait`` is the kernel
     function in which the first thread sleeps, ``call`` its system call, ``target`` the file or socket of this call.
-    ``moved`` is True if the first thread was elsewhere a moment later, None where there was one look. ``missing``
-    says which evidence could not be had, and what to do.
+    ``moved`` is True if the first thread was in another call a moment later, None after a single observation.
+    ``missing`` names evidence that could not be collected, and what to do.
     """
 
     replica: str
@@ -82,7 +82,7 @@ class RankEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class NodeEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Evidence of the ranks on one node; ``ras`` are the problems that NCCL's RAS reports, ``missing`` as of a rank."""
+    """Evidence of the ranks on one node: ``ras`` are problems of NCCL's RAS, ``missing`` is as in ``RankEvidence``."""
 
     ranks: list[RankEvidence]
     ras: list[str] = []

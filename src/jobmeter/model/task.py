@@ -177,10 +177,10 @@ class TaskPage(msgspec.Struct, frozen=True):
 
 
 class TaskFilter(msgspec.Struct, Question[TaskPage], frozen=True, kw_only=True):
-    """Filter of tasks. Empty parts match every task. ``after`` is the id of the previous page's last task.
+    """Filter of tasks. Empty fields match every task. ``after`` is the id of the previous page's last task.
 
-    ``labels`` are the callers' words for the type, or the type itself of a task without one. ``clusters`` are clusters
-    that tasks name. ``nodes``: a task must concern one of them.
+    ``labels`` match the caller's word for the type; for a task without such a word, the type itself. ``clusters`` match
+    the cluster that a task names. A task must concern one of ``nodes``.
     """
 
     of_job = True

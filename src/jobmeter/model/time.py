@@ -27,7 +27,7 @@ _LASTING_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def read_clock() -> float:
-    """Return the seconds of a clock that all processes of the machine share, and that goes on while it sleeps."""
+    """Return the seconds of a clock that all processes of the machine share. It also counts suspended time."""
     return time.clock_gettime(_LASTING_CLOCK)
 
 

@@ -1,1 +1,1 @@
-"""Jobs for programs and notebooks: ``jobmeter.Client``."""
+"""API for programs and notebooks: ``jobmeter.Client`` reads jobs, ``jobmeter.log`` and its siblings report numbers."""

@@ -62,7 +62,7 @@ class AsyncJob:
 
     @property
     def summary(self) -> JobSummary:
-        """Usage over its life."""
+        """Usage of the job over its life."""
         return self.job.summary
 
     async def refresh(self) -> "AsyncJob":
@@ -71,7 +71,7 @@ class AsyncJob:
 
     async def wait(self, timeout: str | float | None = None, **how: Any) -> "AsyncJob":  # noqa: ANN401, ASYNC109
         """Wait until the job has ended; see ``JobHandle.wait``. A wait that is cancelled leaves no thread behind."""
-        polls = self.job.polls(timeout, **how)
+        polls = self.job.poll(timeout, **how)
         job, left = await asyncio.to_thread(next, polls)
         # A thread that slept would outlive a cancelled wait, and keep other calls from the few threads of the loop.
         while left:
@@ -81,7 +81,7 @@ class AsyncJob:
         return AsyncJob(job)
 
     async def logs(self, **which: Any) -> AsyncIterator[LogEntry]:  # noqa: ANN401 - the fields of LogSearch
-        """Iterate over its log lines as they arrive; see ``JobHandle.logs``."""
+        """Iterate over the job's log lines as they arrive; see ``JobHandle.logs``."""
         lines = iter(self.job.logs(**which))
         while (line := await asyncio.to_thread(next, lines, None)) is not None:
             yield line
@@ -96,7 +96,7 @@ class AsyncJob:
 class AsyncClient:
     """Asynchronous ``Client`` with equal arguments; ``async with`` opens and closes it.
 
-    Queries of the jobs of ``jobs`` are not asynchronous, see ``AsyncJob``.
+    The jobs that ``jobs`` returns are synchronous ``JobHandle`` objects; ``job`` returns an ``AsyncJob``.
     """
 
     jobs = _run_client_on_thread(Client.jobs)

@@ -1,4 +1,4 @@
-"""``jobmeter.Client``: the jobs of a server for programs and notebooks, asked again after a passing failure."""
+"""``jobmeter.Client``: the jobs of a server for programs and notebooks. It retries queries after temporary failures."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -24,11 +24,11 @@ class JobComparison(Table):
     def __init__(self, answer: Comparison, differences: Sequence[PhaseDifference]) -> None:
         self.answer = answer
         self.differences = differences
-        """Explanation, for each job but the first one, why it took longer or less long; empty without one."""
+        """Causes of the different run time of each job after the first; empty if the server lacks them."""
 
     @property
     def jobs(self) -> list[ComparedJob]:
-        """The jobs with their usage over their life."""
+        """Jobs with their usage over their lives."""
         return self.answer.jobs
 
     @property
@@ -92,7 +92,7 @@ def _change(before: float | None, after: float | None, unit: str) -> str:
 def compare_jobs(
     api: Api, project: str | None, jobs: Sequence[Union[str, "JobHandle"]], metrics: Sequence[str], step: str | None
 ) -> JobComparison:
-    """Compare jobs, or jobs of these names. Raises InvalidRequestError unless there are two different ones or more."""
+    """Compare jobs, given as handles or names. Raises InvalidRequestError for fewer than two different jobs."""
     ids = list(dict.fromkeys(api.find(job, project).id if isinstance(job, str) else job.id for job in jobs))
     if len(ids) < 2:
         raise InvalidRequestError(f"name at least two different jobs to compare, got {', '.join(ids) or 'none'}", "job")

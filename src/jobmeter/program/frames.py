@@ -63,7 +63,7 @@ class RecordList(list[_Row], Table):
         self._kind = kind
 
     def columns(self) -> Columns:
-        """Return the fields column by column: words and numbers as they are, structs as dictionaries."""
+        """Return the fields column by column: enumerations as texts, structs as dictionaries."""
         names: Sequence[str] = getattr(self._kind, "__struct_fields__", ())
         return {name: [_to_builtin(getattr(row, name)) for row in self] for name in names}
 
@@ -131,7 +131,7 @@ def import_library(name: str) -> Any:  # noqa: ANN401 - a module
 def search(kind: type[_Search], given: dict[str, Any], **own: Any) -> _Search:  # noqa: ANN401 - its fields
     """Build a search. ``given`` are the caller's keyword arguments, ``own`` further fields.
 
-    Raises InvalidRequestError with the names that exist, for an unknown one.
+    Raises InvalidRequestError for an unknown name; the message lists the known names.
     """
     names = [field.name for field in fields(kind) if field.name not in own]
     for name in given:

@@ -21,12 +21,12 @@ _FACTS = (
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class that another package defines
     if name != "Callback":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return callback_class()
+    return make_callback_class()
 
 
 @cache
-def callback_class() -> type:
-    """Return the class, made when ``transformers`` is there. Raises ImportError without it."""
+def make_callback_class() -> type:
+    """Return the class, created on first use. Raises ImportError without ``transformers``."""
     base: Any = import_module("transformers").TrainerCallback
 
     class Callback(base):  # type: ignore[misc]

@@ -49,7 +49,7 @@ def draw_curves(
 ) -> str:
     """Draw lines on one scale, by default from 0 (or the lowest value) to the highest. ``marked`` ones are red.
 
-    Empty without points.
+    Returns an empty text without points.
     """
     values = [value for points in lines for _, value in points]
     if not values:

@@ -1,4 +1,4 @@
-"""Job for programs: its record, usage, logs, events and findings."""
+"""Handle of a job for programs: its record, usage, logs, events and findings."""
 
 import math
 import sys
@@ -59,7 +59,7 @@ class JobHandle(Table):
 
     @property
     def summary(self) -> JobSummary:
-        """Usage over its life."""
+        """Usage of the job over its life."""
         return self.detail.usage
 
     @property
@@ -69,7 +69,7 @@ class JobHandle(Table):
 
     @property
     def devices(self) -> Sequence[DeviceBody]:
-        """Devices that it has or had."""
+        """Devices that the job has or had."""
         return self.detail.devices
 
     def refresh(self) -> "JobHandle":
@@ -85,19 +85,19 @@ class JobHandle(Table):
         pause: Callable[[float], object] = time.sleep,
         seconds: Callable[[], float] = time.monotonic,
     ) -> "JobHandle":
-        """Wait until the job neither waits nor runs. Returns the job at its end.
+        """Wait until the job has ended, and return it.
 
-        It is read every ``interval`` seconds, and ``progress`` is called with it. ``timeout`` is in seconds, or a
+        The job is read every ``interval`` seconds, and ``progress`` is called with it. ``timeout`` is in seconds, or a
         duration such as ``30m``. Raises TimeoutError if the job has not ended by then.
         """
-        polls = self.polls(timeout, interval=interval, progress=progress, seconds=seconds)
+        polls = self.poll(timeout, interval=interval, progress=progress, seconds=seconds)
         job, left = next(polls)
         while left:
             pause(left)
             job, left = next(polls)
         return job
 
-    def polls(
+    def poll(
         self,
         timeout: str | float | None = None,
         *,
@@ -126,7 +126,7 @@ class JobHandle(Table):
             yield job, min(interval, left)
 
     def metrics(self, /, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
-        """Read its usage over time; without names, every metric that was measured.
+        """Read the job's metrics over time; without names, every measured metric.
 
         ``how`` are fields of ``MetricSearch``: ``start``, ``end`` (ISO 8601 or epoch ms), ``since``, ``step`` (``5m``),
         ``by`` (``replica``, ``device`` or ``job``), ``aggregate``, ``statistic``, ``replicas``, ``devices``. Raises
@@ -144,15 +144,15 @@ class JobHandle(Table):
         return Metrics(answer)
 
     def latest(self, *names: str, by: str = "replica") -> RecordList[LatestValue]:
-        """Read the newest value of each replica, device or of the job; without names, of the core metrics."""
+        """Read the newest values by replica, device or job; without names, of the core metrics."""
         return RecordList(LatestValue, self._api.read_latest(self.id, names, by, self.project))
 
     def logs(self, **which: Any) -> "LogLines":  # noqa: ANN401 - the fields of LogSearch
-        """Log lines, oldest first, read while iterated over. ``which`` are fields of ``LogSearch``."""
+        """Return the log lines, oldest first, read during iteration. ``which`` are fields of ``LogSearch``."""
         return LogLines(self._api, self.id, search(LogSearch, which, project=self.project))
 
     def events(self, /, **which: Any) -> RecordList[Event]:  # noqa: ANN401 - the fields of EventSearch
-        """Read its events, oldest first. ``which`` are fields of ``EventSearch`` such as ``level``."""
+        """Read the job's events, oldest first. ``which`` are fields of ``EventSearch`` such as ``level``."""
         asked = search(EventSearch, which, project=self.project)
         found, _ = self._api.read_newest_events(self.id, asked, sys.maxsize)
         return RecordList(Event, found[::-1])
@@ -166,11 +166,11 @@ class JobHandle(Table):
         return RecordList(TimelineMoment, self._api.read_timeline(self.id, kinds, limit, self.project))
 
     def quality(self) -> "Quality":
-        """Read the quality of its stored samples: gaps, late samples, wrong clocks."""
+        """Read the quality of the job's stored samples: gaps, late samples, wrong clocks."""
         return Quality(self._api.read_quality(self.id, self.project))
 
     def phases(self) -> "Phases":
-        """Read its phases: queue, start, training, checkpoints, restarts, end."""
+        """Read the job's phases: queue, start, training, checkpoints, restarts, end."""
         return Phases(self._api.read_phases(self.id, self.project))
 
     def tags(self) -> RecordList[JobTag]:
@@ -202,11 +202,11 @@ class JobHandle(Table):
     def compare(
         self, *others: "str | JobHandle", metrics: Sequence[str] = (), step: str | None = None
     ) -> JobComparison:
-        """Compare it with other jobs (or their names), aligned at their starts."""
+        """Compare the job with other jobs, given as handles or names, aligned at their starts."""
         return compare_jobs(self._api, self.project, [self, *others], metrics, step)
 
     def columns(self) -> Columns:
-        """Return its usage over its life, metric by metric."""
+        """Return the job's usage over its life, metric by metric."""
         rows = self.summary.metrics
         names = {"metric": "metric", "unit": "unit", "mean": "job_mean", "peak": "job_max", "newest": "last"}
         names |= {"total": "total", "total_unit": "total_unit"}

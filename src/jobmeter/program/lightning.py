@@ -15,12 +15,12 @@ from jobmeter.program import log as reports
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class that another package defines
     if name != "Logger":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return logger_class()
+    return make_logger_class()
 
 
 @cache
-def logger_class() -> type:
-    """Return the class, made when Lightning is there. Raises ImportError without it."""
+def make_logger_class() -> type:
+    """Return the class, created on first use. Raises ImportError without Lightning."""
     try:
         loggers, zero = import_module("lightning.pytorch.loggers"), import_module("lightning.pytorch.utilities")
     except ImportError:

@@ -1,7 +1,7 @@
 """Report the numbers of a running program: ``jobmeter.log``, ``meta``, ``span``, ``event`` and ``flush``.
 
-Standard library only. No call waits, raises, or needs an agent: values go into a bounded queue, and a thread of its own
-sends them to the agent or the run that measures this process. Values that find no place are dropped and counted.
+Standard library only. No call waits, raises, or needs an agent. Values go into a bounded queue. A thread sends them to
+the agent or the run that measures this process. Values beyond the bound are dropped and counted.
 """
 
 import os
@@ -41,7 +41,7 @@ def log(values: object = None, /, *, step: object = None, **named: object) -> No
 
 
 def log_at(seconds: float, values: "dict[str, float]", step: object = None) -> None:
-    """Report numbers of an earlier moment, in seconds since the epoch: for readers of what a program wrote."""
+    """Report numbers of an earlier moment, in seconds since the epoch: for readers of a program's output."""
     try:
         _queue.append((_now(_CLOCK) - _now(time.CLOCK_REALTIME) + int(seconds * 1e9), step, dict(values)))
         if _sender.thread is None:
@@ -104,7 +104,7 @@ def span(name: str, *, step: object = None) -> SpanTimer:
 
 
 def flush(seconds: float = 0.5) -> bool:
-    """Send what waits now. True if everything was sent within these seconds."""
+    """Send the waiting values. Return True if all were sent within these seconds."""
     try:
         return _sender.flush(seconds)
     except Exception:  # noqa: BLE001 - a report must never stop the program
@@ -123,7 +123,7 @@ def _level(kind: type[BaseException] | None) -> str:
 
 
 def _freeze_values(values: "dict[str, object]") -> dict[str, object]:
-    """Return the values as they are now, without waiting for a device; values that are no numbers are counted."""
+    """Return a snapshot of the values without waiting for a device. Counts values that are not numbers as dropped."""
     found = {}
     for name, value in values.items():
         try:

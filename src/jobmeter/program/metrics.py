@@ -79,7 +79,7 @@ class Metrics(frames.Table):
         by_metric = self._group_by_metric()
         if axes is not None and len(by_metric) > 1:
             names = ", ".join(by_metric)
-            raise InvalidRequestError(f"axes are given for one metric, and there are {names}: ask for one", "axes")
+            raise InvalidRequestError(f"axes belong to one metric, and there are {names}: name one", "axes")
         if axes is None:
             height = 3 * max(len(by_metric), 1)
             axes = figures.subplots(max(len(by_metric), 1), figsize=(9, height), sharex=True, layout="constrained")[1]

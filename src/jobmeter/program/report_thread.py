@@ -1,7 +1,7 @@
-"""Thread that sends what the program reported: bounded, without waiting, to sockets on this machine.
+"""Thread that sends a program's reports to sockets on this machine: bounded, and without blocking the program.
 
-Standard library only. Modules that take milliseconds to import are imported at the first report, by the thread that
-reports: a fork while another thread imports a module would leave that module locked in the child.
+Standard library only. Modules that take milliseconds to import are imported at the first report, by the reporting
+thread. A fork while another thread imports a module would leave that module locked in the child.
 """
 
 import threading
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST = 10_000
-"""Most calls of ``log`` that wait; beyond them the oldest are dropped."""
+"""Most waiting calls of ``log``. Beyond that the oldest are dropped."""
 MOST_NOTES = 1_000
-"""Most events that wait."""
+"""Most waiting events."""
 _MOST_META, _MOST_NAMES = 100, 1_000
 _INTERVAL, _FAST = 0.2, 0.02
-"""Seconds between two sends, and between two looks into a queue that fills faster."""
+"""Seconds between two sends, and between two reads of a queue that fills faster."""
 _LEAD_MS = 200
-"""Longest lead of a value's time over its call, where many calls come within a millisecond."""
+"""Longest lead of a value's time over its call, in ms, if many calls happen within a millisecond."""
 _LAST_SECONDS = 0.5
 """Longest wait at the end of the program."""
 _PAUSE = 0.002
-"""Seconds between two attempts to send into a full socket, while somebody waits."""
+"""Seconds between two attempts to send into a full socket while a caller of ``flush`` waits."""
 _NS_PER_MS = 1_000_000
 _LONGEST, _LONGEST_FACT, _LONGEST_MESSAGE = 200, 500, 4_000
 _MOST_TEXT = places.MOST_BYTES - 100
@@ -45,7 +45,7 @@ class ReportThread:
         self.reset()
 
     def reset(self) -> None:
-        """Begin without anything to send: in the child of a fork."""
+        """Clear everything to send: used in the child of a fork."""
         self.queue.clear()
         self.thread: threading.Thread | None = None
         self.dropped = 0
@@ -64,7 +64,7 @@ class ReportThread:
         self._last_ms = -1
 
     def note_meta(self, facts: "dict[str, object]") -> None:
-        """Add facts, each name once; the newest counts."""
+        """Add facts by name. The newest fact of a name counts."""
         for name, fact in facts.items():
             if name in self._meta or len(self._meta) < _MOST_META:
                 self._meta[name] = fact
@@ -79,7 +79,7 @@ class ReportThread:
         self.start()
 
     def start(self) -> None:
-        """Start the thread, if nobody does meanwhile: a signal's handler may interrupt this very call."""
+        """Start the thread, unless a start is in progress: a signal's handler may interrupt this very call."""
         if self.thread is not None or not self._starting.acquire(blocking=False):
             return
         try:
@@ -102,7 +102,7 @@ class ReportThread:
             self._starting.release()
 
     def flush(self, seconds: float) -> bool:
-        """Send what waits, within these seconds. True if nothing waits any more."""
+        """Send the waiting reports within these seconds. Return True if none waits afterwards."""
         if self.thread is not None:
             self._until = monotonic() + seconds
             self._idle.clear()
@@ -143,7 +143,7 @@ class ReportThread:
         self.sockets.close()
 
     def _insist(self) -> None:
-        """Wait for room in a full socket until everything is sent, as long as the caller of ``flush`` waits."""
+        """Retry a full socket until everything is sent, as long as the caller of ``flush`` waits."""
         while self._waits and self.sockets.full and monotonic() < self._until:
             sleep(_PAUSE)
             self.turn(due=True)
@@ -160,9 +160,10 @@ class ReportThread:
         return drained
 
     def drain(self) -> int:
-        """Take the queue and encode the calls. Returns their number.
+        """Encode all calls in the queue. Returns their number.
 
-        Calls within one millisecond get consecutive ones. Where these run ahead too far, the newest values count.
+        Calls within one millisecond get consecutive milliseconds. If these run ahead of the clock too far, later values
+        replace earlier ones.
         """
         queue = self.queue
         count = len(queue)
@@ -202,14 +203,14 @@ class ReportThread:
             self.dropped += self.pending.popleft()[1]
 
     def _encode_key(self, name: object) -> str:
-        """Return the key of a JSON object, remembered because a program reports the same names again and again."""
+        """Return the name as a key of a JSON object, cached because a program repeats its names."""
         key = f"{_json(_text(name, _LONGEST))}:"
         if len(self._names) < _MOST_NAMES:
             self._names[name] = key
         return key
 
     def _send(self) -> None:
-        """Send what waits, as far as the sockets take it."""
+        """Send the waiting reports, as far as the sockets have room."""
         if not self._waits or not self.sockets.open():
             return
         if self.sockets.renewed:
@@ -227,7 +228,7 @@ class ReportThread:
             self._put()
 
     def _send_meta(self) -> None:
-        """Send the facts that wait, in several messages if one is too short."""
+        """Send the waiting facts, in several messages if necessary."""
         names = list(self._meta_due)
         self._meta_due.clear()  # first, because another thread may change a fact meanwhile
         texts = [f"{_json(_text(name, _LONGEST))}:{_json(_shorten(self._meta[name]))}" for name in names]
@@ -239,7 +240,7 @@ class ReportThread:
             del texts[: len(meta)], names[: len(meta)]
 
     def _put(self, **encoded: list[str]) -> bool:
-        """Send one message of parts that are encoded already. True if a socket has taken it."""
+        """Send one message of encoded parts. Return True if a socket has accepted it."""
         dropped = self.dropped
         parts = ['"jobmeter":1', *([f'"dropped":{dropped}'] if dropped else [])]
         for name, texts in encoded.items():
@@ -258,7 +259,7 @@ def _json(value: object) -> str:
 
 
 def _take_fitting(texts: "Iterator[str]", room: int) -> tuple[list[str], int]:
-    """Return the first texts that fit into a message, and the characters that remain."""
+    """Return the first texts that fit into a message, and the remaining characters."""
     found: list[str] = []
     for text in texts:
         if len(text) >= room:
@@ -269,7 +270,7 @@ def _take_fitting(texts: "Iterator[str]", room: int) -> tuple[list[str], int]:
 
 
 def _number(value: object) -> str:
-    """Return a number as JSON can have it. Raises whatever the value's type raises."""
+    """Return a number as JSON; NaN and infinities become texts. Raises the errors of the value's type."""
     number = float(value)  # type: ignore[arg-type]
     if number - number == 0:
         return repr(number)

@@ -18,7 +18,8 @@ _LOOK_SECONDS = 2.0
 class Sockets:
     """Sockets of the receivers on this machine. A send never waits. For one thread.
 
-    ``renewed`` is True in the first send after new ones were found, ``full`` if the last message found no room.
+    ``renewed`` is True during the first send after new sockets were found. ``full`` is True if a socket had no room for
+    the last message.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class Sockets:
         self._searched = float("-inf")
 
     def open(self) -> bool:
-        """Search for new sockets every two seconds. True if there are some."""
+        """Search for new sockets every two seconds. Return True if any is open."""
         self.renewed = self.full = False
         if any(_identity(one) != identity for one, identity in self._open.values()):
             self.close()
@@ -41,7 +42,7 @@ class Sockets:
         return bool(self._open)
 
     def send(self, data: bytes) -> bool:
-        """Send a message to all. True if one has taken it. A socket without a receiver is closed."""
+        """Send a message to every socket, and close sockets without a receiver. Return True if one has accepted it."""
         taken = full = False
         for path, (one, _) in list(self._open.items()):
             try:
@@ -56,7 +57,7 @@ class Sockets:
         return taken
 
     def close(self) -> None:
-        """Close all; the next ``open`` searches again."""
+        """Close all sockets. The next ``open`` searches again."""
         for path in list(self._open):
             self._drop(path)
         self._searched = float("-inf")

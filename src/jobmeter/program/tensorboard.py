@@ -1,4 +1,4 @@
-"""Report what a program writes for TensorBoard: ``jobmeter.tensorboard.follow("runs/")``."""
+"""Reports the scalars that a program writes for TensorBoard: ``jobmeter.tensorboard.follow("runs/")``."""
 
 import threading
 import time
@@ -47,7 +47,7 @@ class Follower:
 
 
 def follow(folder: str | Path) -> None:
-    """Report the scalars of all event files below a folder, those written from now on. Returns at once."""
+    """Report the scalars that are written to event files below a folder from now on. Returns immediately."""
     with suppress(Exception):  # a report must never stop the program
         follower = Follower(folder)
         threading.Thread(target=follower.run, name="jobmeter-tensorboard", daemon=True).start()

@@ -15,11 +15,11 @@ from jobmeter.promql.values import QueryError, Scalar, String, Value, Vector, dr
 
 _HASHES = float(1 << 64)
 _OF_ONE = frozenset({"sum", "avg", "min", "max"})
-"""Aggregations whose result for a group of one series is the series' value."""
+"""Aggregations that return the series' own value for a group of one series."""
 
 
 def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vector:
-    """Return the groups of a vector. Raises QueryError for a parameter of no meaning."""
+    """Return the groups of a vector. Raises QueryError for an invalid parameter."""
     labels = _group_labels(node, vector)
     groups: dict[Labels, int] = {}
     index = np.array([groups.setdefault(one, len(groups)) for one in labels], np.int64)
@@ -54,7 +54,7 @@ def _group_labels(node: Aggregation, vector: Vector) -> list[Labels]:
 
 
 def _keep_common_name(node: Aggregation, vector: Vector, found: Vector, index: Int64s) -> Vector:
-    """Groups by name keep the name only where all of their series do."""
+    """Keep the metric name of groups by name, unless the name of one of their series is void."""
     if vector.unnamed is None or node.without or NAME not in node.labels:
         return found
     unnamed = np.zeros(len(found.labels), bool)
@@ -64,7 +64,7 @@ def _keep_common_name(node: Aggregation, vector: Vector, found: Vector, index: I
 
 def _numbers(parameter: Value | None) -> Float64s:
     if not isinstance(parameter, Scalar):
-        raise QueryError("the parameter of this aggregation is a number")
+        raise QueryError("the parameter of this aggregation must be a number")
     return parameter.values
 
 
@@ -98,7 +98,7 @@ class _Groups:
         self.count = self.high - self.low
 
     def reduce(self, ufunc: np.ufunc, values: Float64s) -> Float64s:
-        """Reduce values, one for each of this object's, by group and time; NaN for a group without values."""
+        """Reduce one value per sample by group and time; NaN for a group without values."""
         out = np.full(self.low.shape, np.nan)
         some = self.count > 0
         if some.any():
@@ -131,7 +131,7 @@ JOINED: dict[str, Callable[[_Groups], Float64s]] = {
     "stdvar": _variance,
     "stddev": lambda groups: np.sqrt(_variance(groups)),
 }
-"""Aggregations that arrays compute at once."""
+"""Aggregations computed with whole arrays."""
 
 
 def _aggregate_columns(
@@ -196,7 +196,7 @@ def _select(operator: str, vector: Vector, index: Int64s, counts: Float64s) -> V
 
 
 def _limit_ratio(vector: Vector, ratios: Float64s) -> Vector:
-    """Keep a share of the rows by a hash of their labels; a negative ratio keeps the others."""
+    """Keep a share of the rows by a hash of their labels. A negative ratio keeps the complementary rows."""
     if np.isnan(ratios).any():
         raise QueryError("the parameter of limit_ratio is NaN")
     ratios = np.clip(ratios, -1.0, 1.0)

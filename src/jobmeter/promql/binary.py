@@ -1,4 +1,4 @@
-"""Operators between two sides: how their series are matched, and what comes of them."""
+"""Binary operators: they match the series of both sides and combine their values."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ _NOT_UNIQUE = "multiple matches for labels: grouping labels must ensure unique m
 def apply_operator(node: Binary, left: Value, right: Value, budget: EvaluationBudget) -> Value:
     """Return the value of an operator.
 
-    Raises QueryError where series match in more ways than one, LimitExceededError beyond the budget.
+    Raises QueryError for an ambiguous match, LimitExceededError beyond the budget.
     """
     for side in (left, right):
         budget.spend(side.values.size if isinstance(side, Vector) else 1)
@@ -54,11 +54,11 @@ def apply_operator(node: Binary, left: Value, right: Value, budget: EvaluationBu
                 return _vectors(node, left, right, budget)
             case _:
                 pass
-    raise QueryError(f"the operator {node.operator} has no meaning for texts")
+    raise QueryError(f"the operator {node.operator} does not work on texts")
 
 
 def _numbers(node: Binary, left: Float64s, right: Float64s) -> tuple[Float64s, Bools | None]:
-    """Return the values, and for a comparison that filters which of them stay."""
+    """Return the values, and the mask of values that a filtering comparison retains; None without such a comparison."""
     if node.operator in _ARITHMETIC:
         return _ARITHMETIC[node.operator](left, right), None
     true = _COMPARISONS[node.operator](left, right)
@@ -95,7 +95,7 @@ def _groups(vector: Vector, signature: Callable[[Labels], Labels]) -> dict[Label
 
 
 def _find_covered(matching: VectorMatching, vector: Vector, other: Vector) -> Bools:
-    """Return at which times each row has a row of the other side with the same matched labels."""
+    """Mark the times at which the other side has a row with the same matched labels, for each row."""
     signature = _signature(matching)
     groups = {one: other.present[rows].any(axis=0) for one, rows in _groups(other, signature).items()}
     covered = np.zeros(vector.present.shape, bool)
@@ -188,7 +188,7 @@ def _pairs(
     fill_many: float | None,
     fill_one: float | None,
 ) -> Iterator[_Pair]:
-    """Yield the rows of one group that meet: labels of both sides, values of both, and when both are present."""
+    """Yield the matching rows of one group: labels and values of both sides, and the times with both present."""
     columns = many.values.shape[1]
     uncovered = np.zeros(columns, bool)
     unnamed_many, unnamed_one = _find_unnamed(many), _find_unnamed(one)
@@ -209,7 +209,7 @@ def _pairs(
 
 
 def _check_one_side(one: Vector, rows: list[int], joined: Bools, group: Labels, side: str) -> None:
-    """Raise QueryError where several rows of a group have a value at a time at which sides are joined."""
+    """Raise QueryError if several rows of a group have a value at a time at which the sides are joined."""
     if len(rows) > 1 and ((one.present[rows].sum(axis=0) > 1) & joined).any():
         pair = ", ".join(format_labels(one.labels[row]) for row in rows[:2])
         raise QueryError(

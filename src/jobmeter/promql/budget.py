@@ -3,7 +3,7 @@
 from jobmeter.errors import LimitExceededError
 
 LOOPED = 100
-"""Values that one round of a loop in Python counts as, because it takes about as long as this many array elements."""
+"""Cost, in values, of one round of a Python loop: it takes about as long as this many array elements."""
 
 
 class EvaluationBudget:
@@ -13,10 +13,10 @@ class EvaluationBudget:
         self._most = self._left = most
 
     def spend(self, values: int) -> None:
-        """Count values before they are computed. Raises LimitExceededError once they are too many."""
+        """Count values before they are computed. Raises LimitExceededError above the limit."""
         self._left -= values
         if self._left < 0:
             raise LimitExceededError(
-                f"The query needs more than {self._most} values: take a shorter range, a longer step or fewer series.",
+                f"The query needs more than {self._most} values: use a shorter range, a longer step or fewer series.",
                 "range",
             )

@@ -11,11 +11,11 @@ from jobmeter.promql.values import Value, Vector, drop_absent, resolve_names
 from jobmeter.promql.windows import WindowSamples
 
 MOST_VALUES = 50_000_000
-"""Most values that a query computes, by default: about a second, and half a gigabyte while they live."""
+"""Default limit of the values that a query computes: about a second, and half a gigabyte of memory."""
 
 
 class EvaluatedQuery(msgspec.Struct, frozen=True, eq=False):
-    """A value, and what the caller should know of it."""
+    """Value of a query, with warnings and notes for the caller."""
 
     value: Value
     warnings: list[str]
@@ -34,9 +34,9 @@ def evaluate(
 ) -> EvaluatedQuery:
     """Compute a node at each of ``times``, int64 in ms, which are ``step_ms`` apart.
 
-    Raises LimitExceededError where that takes more than about ``most`` values.
-    ``delayed_names`` drops void names when the query ends, as Prometheus does behind a flag, not in each function.
-    Raises QueryError where the samples make the query ambiguous.
+    ``most`` is the approximate limit of computed values. With ``delayed_names``, void names are dropped at the end of
+    the query, as behind Prometheus' flag, instead of in each function. Raises QueryError for ambiguous samples,
+    LimitExceededError above the limit.
     """
     bounds = int(times[0]), int(times[-1])
     evaluation = Evaluation(reader, bounds, step_ms, lookback_ms, EvaluationBudget(most), delayed_names=delayed_names)
@@ -55,7 +55,7 @@ def read_range(
     lookback_ms: int = LOOKBACK_MS,
     most: int = MOST_VALUES,
 ) -> WindowSamples:
-    """Return the samples of a range at one time, for a query that is nothing but a range. Raises as ``evaluate``."""
+    """Return the samples of a range at one time, for a query that is only a range. Raises as ``evaluate``."""
     times = np.array([time_ms], np.int64)
     windows = Evaluation(reader, (time_ms, time_ms), 0, lookback_ms, EvaluationBudget(most)).read_windows(node, times)
     low, high = windows.low[:, 0], np.maximum(windows.high[:, 0], windows.low[:, 0])

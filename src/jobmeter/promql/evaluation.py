@@ -1,4 +1,4 @@
-"""The evaluation of a query: the value of each of its nodes."""
+"""Evaluates a query: computes the value of each of its nodes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -41,13 +41,13 @@ from jobmeter.promql.values import (
 from jobmeter.promql.windows import Windows, WindowSamples, find_windows, is_stale
 
 LOOKBACK_MS = 300_000
-"""The age up to which a sample is the value of its series."""
+"""Age in ms up to which a sample is the current value of its series."""
 DEFAULT_STEP_MS = 60_000
-"""The step of subqueries that name none."""
+"""Step in ms of subqueries without a step."""
 MOST_STEPS = 1_000_000
 """Most steps of a subquery."""
-EXPIRED = "samples in the range have expired and their roll-ups do not answer this query; the values lack them"
-"""Note of an answer that lacks samples whose retention has passed."""
+EXPIRED = "samples in the range have expired, and their roll-ups cannot answer this query: values omit these samples"
+"""Note of an answer that omits samples whose retention has passed."""
 _SECOND = 1000.0
 _FORCED = (
     "input to histogram_quantile needed to be fixed for monotonicity "
@@ -170,7 +170,7 @@ class Evaluation:
         return samples
 
     def read_windows(self, node: Node, times: Int64s) -> Windows:
-        """Return the windows of a range: of a selector with one, or of a subquery."""
+        """Return the windows of a range selector or of a subquery."""
         if not isinstance(node, VectorSelector | Subquery) or not node.range_ms:
             raise QueryError("a range is needed here")
         ends = self._shift_times(node, times)
@@ -247,12 +247,12 @@ class Evaluation:
     # The functions of the table below.
 
     def absent(self, arguments: Sequence[Node], times: Int64s) -> Value:
-        """Return 1 where no series has a value."""
+        """Return 1 at times at which no series has a value."""
         vector = self._vector(arguments[0], times)
         return self._evaluate_absent(arguments[0], vector.present)
 
     def absent_over_time(self, arguments: Sequence[Node], times: Int64s) -> Value:
-        """Return 1 where no series has a sample in the range."""
+        """Return 1 at times at which no series has a sample in the range."""
         return self._evaluate_absent(arguments[0], self.read_windows(arguments[0], times).count > 0)
 
     @staticmethod
@@ -267,12 +267,12 @@ class Evaluation:
         return drop_absent(functions.clamp(vector, *(self._scalar(one, times) for one in arguments[1:])))
 
     def clamp_min(self, arguments: Sequence[Node], times: Int64s) -> Value:
-        """Return the values above a bound."""
+        """Return the values, at least a bound."""
         vector = self._vector(arguments[0], times)
         return functions.clamp(vector, self._scalar(arguments[1], times), np.full(len(times), np.inf))
 
     def clamp_max(self, arguments: Sequence[Node], times: Int64s) -> Value:
-        """Return the values below a bound."""
+        """Return the values, at most a bound."""
         vector = self._vector(arguments[0], times)
         return functions.clamp(vector, np.full(len(times), -np.inf), self._scalar(arguments[1], times))
 
@@ -346,7 +346,7 @@ class Evaluation:
         return functions.label_replace(self._vector(arguments[0], times), *texts)
 
     def predict_linear(self, arguments: Sequence[Node], times: Int64s) -> Value:
-        """Return where a straight line through the samples leads."""
+        """Return the values that a linear regression over the range predicts."""
         ahead = self._scalar(arguments[1], times)
         return over_time.predict(self.read_windows(arguments[0], times), ahead)
 
@@ -365,7 +365,7 @@ class Evaluation:
         return vector.transform(functions.round_to(vector.values, multiple))
 
     def scalar(self, arguments: Sequence[Node], times: Int64s) -> Value:
-        """Return the value of the only series, NaN unless there is exactly one."""
+        """Return the value of the only series; NaN if the number of series is not 1."""
         vector = self._vector(arguments[0], times)
         alone = vector.present.sum(axis=0) == 1
         return Scalar(np.where(alone, np.where(vector.present, vector.values, 0.0).sum(axis=0), np.nan))
@@ -375,7 +375,7 @@ class Evaluation:
         return Vector([()], self._scalar(arguments[0], times)[None, :], np.ones((1, len(times)), bool))
 
     def timestamp(self, arguments: Sequence[Node], times: Int64s) -> Value:
-        """Return the times of the samples, or of the evaluation where the values are computed."""
+        """Return the times of the samples; for computed values, the time of the evaluation."""
         vector = self._vector(arguments[0], times)
         sampled = isinstance(arguments[0], VectorSelector) and vector.times is not None
         found = vector.times if sampled and vector.times is not None else np.broadcast_to(times, vector.values.shape)
@@ -406,11 +406,11 @@ class Evaluation:
         return Scalar(np.full(len(times), self._end_ms / _SECOND))
 
     def max_of(self, arguments: Sequence[Node], times: Int64s) -> Value:
-        """Return the larger one of two numbers."""
+        """Return the larger of two numbers."""
         return Scalar(np.maximum(self._scalar(arguments[0], times), self._scalar(arguments[1], times)))
 
     def min_of(self, arguments: Sequence[Node], times: Int64s) -> Value:
-        """Return the smaller one of two numbers."""
+        """Return the smaller of two numbers."""
         return Scalar(np.minimum(self._scalar(arguments[0], times), self._scalar(arguments[1], times)))
 
     def sort(self, arguments: Sequence[Node], times: Int64s) -> Value:
@@ -433,7 +433,7 @@ class Evaluation:
 
 
 def _equalities(node: VectorSelector) -> Labels:
-    """Return the labels that every series of a selector has: those with one condition, an equality."""
+    """Return the labels that every series of a selector has: labels whose only condition is an equality."""
     if len(node.alternatives) != 1:
         return ()
     conditions: dict[str, list[str | None]] = {}

@@ -90,20 +90,20 @@ ARITHMETIC: dict[str, Callable[[Float64s], Float64s]] = {
 
 
 def round_to(values: Float64s, multiple: Float64s) -> Float64s:
-    """Return the nearest multiple, the larger one of two."""
+    """Return the nearest multiple; of two equally near ones, the larger."""
     inverse = 1.0 / multiple
     return np.floor(values * inverse + 0.5) / inverse
 
 
 def clamp(vector: Vector, least: Float64s, most: Float64s) -> Vector:
-    """Return the values within these bounds; nothing where the lower one is above the upper one."""
+    """Return the values within these bounds; no values at times at which the lower bound is above the upper one."""
     values = np.fmax(least, np.fmin(most, vector.values))
     values = np.where(np.isnan(vector.values) | np.isnan(least) | np.isnan(most), np.nan, values)
     return vector.transform(values, vector.present & ~(least > most))
 
 
 def label_replace(vector: Vector, target: str, replacement: str, source: str, pattern: str) -> Vector:
-    """Set a label from a regular expression over another one. Raises QueryError for a bad name."""
+    """Set a label by a regular expression over another label. Raises QueryError for an invalid name."""
     _check_label(target)
     texts = sorted({get_value(labels, source) for labels in vector.labels})
     made = dict(zip(texts, replace_matches(pattern, replacement, texts), strict=True))
@@ -117,7 +117,7 @@ def label_replace(vector: Vector, target: str, replacement: str, source: str, pa
 
 
 def label_join(vector: Vector, target: str, separator: str, sources: list[str]) -> Vector:
-    """Set a label to the values of others with a separator between them. Raises QueryError for a bad name."""
+    """Set a label to the joined values of other labels. Raises QueryError for an invalid name."""
     for name in (target, *sources):
         _check_label(name)
     labels = [set_label(one, target, separator.join(get_value(one, name) for name in sources)) for one in vector.labels]
@@ -140,7 +140,7 @@ def sort_by_value(vector: Vector, *, descending: bool) -> Vector:
 
 
 def sort_by_label(vector: Vector, names: list[str], *, descending: bool) -> Vector:
-    """Return the rows in the natural order of these labels, then of all."""
+    """Return the rows in the natural order of these labels, then of all labels."""
 
     def key(row: int) -> tuple[object, ...]:
         labels = vector.labels[row]
@@ -152,6 +152,6 @@ def sort_by_label(vector: Vector, names: list[str], *, descending: bool) -> Vect
 
 
 def _make_natural_key(text: str) -> list[tuple[int, int, str]]:
-    """Return a key by which numbers in texts are compared as numbers."""
+    """Return a sort key that compares numbers in texts by value."""
     parts = [part for part in _DIGITS.split(text) if part]
     return [(0, int(part), part) if part.isdigit() else (1, 0, part) for part in parts]

@@ -12,7 +12,7 @@ from jobmeter.promql.nodes import NAME
 from jobmeter.promql.values import Vector, make_empty_vector
 
 _TOLERANCE = 1e-12
-"""Counts that differ by less, relative to their sum, are the same count with the error of arithmetic."""
+"""Largest relative difference of two counts that count as equal: a rounding error."""
 _BOUND = "le"
 
 Of = Callable[[Float64s, Float64s, Float64s], Float64s]
@@ -20,17 +20,17 @@ Of = Callable[[Float64s, Float64s, Float64s], Float64s]
 
 
 class Notes:
-    """Problems of the buckets that were found."""
+    """Problems found in buckets."""
 
     def __init__(self) -> None:
         self.bad_bounds: dict[str, None] = {}
-        """Names of metrics with a label ``le`` that is missing or no number."""
+        """Names of metrics whose label ``le`` is missing or not a number."""
         self.forced: dict[str, None] = {}
-        """Names of metrics whose counts had to be made to rise."""
+        """Names of metrics whose bucket counts were made monotonic."""
 
 
 def evaluate_histograms(vector: Vector, parameters: Float64s, of: Of, notes: Notes) -> Vector:
-    """Return a value for each group of series that differ in nothing but their bucket."""
+    """Return a value for each histogram: a group of series that differ only in ``le``."""
     groups: defaultdict[Labels, list[tuple[float, int]]] = defaultdict(list)
     for row, labels in enumerate(vector.labels):
         try:
@@ -60,7 +60,7 @@ def evaluate_histograms(vector: Vector, parameters: Float64s, of: Of, notes: Not
 
 
 def _patterns(exists: Bools) -> list[tuple[Bools, Bools]]:
-    """Return each set of buckets that exist together, and the times at which these do."""
+    """Return each set of buckets that exist at the same time, with the times at which they do."""
     found, inverse = np.unique(exists, axis=1, return_inverse=True)
     return [(found[:, at], inverse.ravel() == at) for at in range(found.shape[1])]
 
@@ -72,7 +72,7 @@ def _coalesce_buckets(bounds: Float64s, counts: Float64s) -> tuple[Float64s, Flo
 
 
 def _make_monotonic(bounds: Float64s, counts: Float64s) -> tuple[tuple[Float64s, Float64s], bool]:
-    """Let no count be lower than that of a smaller bucket; return too whether one was by more than rounding."""
+    """Raise each count to at least the previous one. Also return True if one was lower by more than rounding."""
     made = counts.copy()
     forced = False
     for at in range(1, len(made)):
@@ -124,7 +124,7 @@ def compute_fraction(bounds: Float64s, counts: Float64s, ends: Float64s) -> Floa
 
 
 def _rank(bounds: Float64s, counts: Float64s, value: Float64s) -> Float64s:
-    """Return how many observations lie below a value, interpolated within its bucket."""
+    """Return the number of observations below a value, interpolated within its bucket."""
     column = np.arange(counts.shape[1])
     bucket = np.minimum(np.searchsorted(bounds, value, "left"), len(bounds) - 1)
     first = 0.0 if bounds[0] > 0 else -np.inf

@@ -9,12 +9,12 @@ Labels = tuple[tuple[str, str], ...]
 
 
 def make_labels(pairs: Iterable[tuple[str, str]]) -> Labels:
-    """Return labels in order, without empty values, which mean that a label is missing."""
+    """Return labels sorted by name, without empty values: an empty value means that the label is missing."""
     return tuple(sorted((name, value) for name, value in pairs if value))
 
 
 def drop_labels(labels: Labels, names: Collection[str]) -> Labels:
-    """Return the labels but for these."""
+    """Return the labels except these."""
     return tuple([one for one in labels if one[0] not in names])
 
 
@@ -24,7 +24,7 @@ def keep_labels(labels: Labels, names: Collection[str]) -> Labels:
 
 
 def get_value(labels: Labels, name: str) -> str:
-    """Return the value of a label, an empty text where it is missing."""
+    """Return the value of a label; an empty text if it is missing."""
     for one, value in labels:
         if one == name:
             return value
@@ -32,7 +32,7 @@ def get_value(labels: Labels, name: str) -> str:
 
 
 def set_label(labels: Labels, name: str, value: str) -> Labels:
-    """Return the labels with this value of a label; an empty one removes it."""
+    """Return the labels with this label set; an empty value removes it."""
     return make_labels([*drop_labels(labels, {name}), (name, value)])
 
 

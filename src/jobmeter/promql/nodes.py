@@ -45,10 +45,10 @@ class Text(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class VectorSelector(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """The newest sample of each series that fulfils one of the ``alternatives``; or all in ``range_ms`` before.
+    """Newest sample of each series that fulfils one of the ``alternatives``.
 
-    ``at`` replaces the time of evaluation by a time in ms, or an end of the query's range. ``offset_ms`` moves it to
-    the past.
+    With ``range_ms``, all samples of that range before the time of evaluation. ``at`` replaces the time of evaluation
+    by a time in ms, or an end of the query's range. ``offset_ms`` moves it to the past.
     """
 
     alternatives: tuple[tuple[Matcher, ...], ...]
@@ -58,7 +58,7 @@ class VectorSelector(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True)
 
     @property
     def name(self) -> str:
-        """The name of the one metric that is selected, or an empty text."""
+        """Name of the selected metric; empty unless exactly one is selected."""
         if len(self.alternatives) != 1:
             return ""
         found = [one.value for one in self.alternatives[0] if one.label == NAME and one.match is VectorMatch.EQUAL]
@@ -66,7 +66,7 @@ class VectorSelector(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True)
 
 
 class Subquery(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """The values of ``inner`` at each step in ``range_ms`` before. ``step_ms`` 0 takes the default step."""
+    """Values of ``inner`` at each step in the last ``range_ms``. ``step_ms`` 0 means the default step."""
 
     inner: "Node"
     range_ms: int
@@ -91,10 +91,10 @@ class Cardinality(StrEnum):
 
 
 class VectorMatching(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """The matching of series of two sides: by ``labels`` alone (``on``), or by all others.
+    """Rule that matches the series of two sides: by ``labels`` only (``on``), or by all other labels.
 
-    ``include`` are labels that the side of one series gives to the result. ``fill_left`` and ``fill_right`` replace a
-    side that has no series.
+    ``include`` are labels that the side with one series gives to the result. ``fill_left`` and ``fill_right`` are the
+    values of a side without a series.
     """
 
     cardinality: Cardinality = Cardinality.ONE_TO_ONE
@@ -116,7 +116,7 @@ class Binary(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 
 
 class Aggregation(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """Series joined by groups: those that agree in ``labels``, or ``without`` them."""
+    """Series aggregated by groups with equal ``labels``, or with equal other labels (``without``)."""
 
     operator: str
     inner: "Node"
@@ -126,7 +126,7 @@ class Aggregation(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 
 
 class FunctionCall(msgspec.Struct, frozen=True, cache_hash=True):
-    """A function of its arguments."""
+    """Call of a function."""
 
     function: str
     arguments: "tuple[Node, ...]"
@@ -136,7 +136,7 @@ Node = Number | Text | VectorSelector | Subquery | Negation | Binary | Aggregati
 
 
 def list_children(node: Node) -> tuple[Node, ...]:
-    """Return the nodes that this one is computed from."""
+    """Return the child nodes."""
     match node:
         case Subquery(inner=inner) | Negation(inner=inner):
             return (inner,)

@@ -1,11 +1,11 @@
-"""Numbers as Prometheus writes them."""
+"""Formats numbers as Prometheus does."""
 
 import math
 from decimal import Decimal
 
 
 def format_plain(value: float) -> str:
-    """Return the shortest decimal digits that mean this number, without an exponent."""
+    """Return the shortest decimal form of a number, without an exponent."""
     special = _format_non_finite(value)
     if special:
         return special
@@ -14,7 +14,7 @@ def format_plain(value: float) -> str:
 
 
 def format_number(value: float) -> str:
-    """Return a number as answers have it: with an exponent from 1e21 on and below 1e-6."""
+    """Return a number in the form of answers: with an exponent from 1e21 on and below 1e-6."""
     text = repr(value)
     if text.endswith(".0"):
         return text[:-2]

@@ -15,13 +15,13 @@ from jobmeter.promql.windows import Windows, WindowSpread, reduce_windows, sprea
 
 _SECOND = 1000.0
 _EXTRAPOLATED = 1.1
-"""A window's end is as far from its samples as they are from each other, to this factor: then they go on up to it."""
+"""Largest gap between samples and a window's end, as a multiple of the samples' interval, that is extrapolated."""
 _ILL_CONDITIONED = 1e9
-"""A sum this many times smaller than the sum of the absolute values is computed exactly."""
+"""Ratio of the sum of absolute values to the sum, above which the sum is computed exactly."""
 
 
 def sum_windows(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
-    """Return the sum of each window, exact to the last digits where large values cancel each other out."""
+    """Return the sum of each window; exact even if large values cancel each other out."""
     sums = ranges.add(values, low, high)
     if len(values) and values.min() >= 0:  # false for NaN
         return sums
@@ -34,7 +34,7 @@ def sum_windows(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
 
 
 def average_windows(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
-    """Return the mean of each window, also where the sum is too large for a number."""
+    """Return the mean of each window, even if its sum overflows."""
     count = np.maximum(high - low, 1)
     sums = sum_windows(values, low, high)
     with np.errstate(all="ignore"):
@@ -58,7 +58,7 @@ def _index_last(windows: Windows) -> Int64s:
 
 
 def _drops(windows: Windows) -> tuple[Float64s, Bools]:
-    """Return, for each sample, the value before where it fell below that, and whether it did."""
+    """Return for each sample the previous value if the sample fell below it, else 0, and True if it fell."""
     values = windows.samples.values
     fell = np.zeros(len(values), bool)
     fell[1:] = values[1:] < values[:-1]
@@ -68,7 +68,7 @@ def _drops(windows: Windows) -> tuple[Float64s, Bools]:
 
 
 def _sum_after_first(values: Float64s, windows: Windows) -> Float64s:
-    """Return the sum of each window without its first sample; 0 where nothing else is in it."""
+    """Return the sum of each window without its first sample; 0 without other samples."""
     return ranges.add(values, windows.low + 1, windows.high, 0.0)
 
 
@@ -84,7 +84,7 @@ def _sum_growth(windows: Windows, change: Float64s) -> Float64s:
 
 
 def _extrapolate_change(windows: Windows, *, counter: bool, per_second: bool) -> Vector:
-    """Return the change in each window, extended to its ends where the samples reach nearly as far."""
+    """Return the change in each window, extrapolated to the window's ends if the samples nearly reach them."""
     samples = windows.samples
     enough = windows.count >= 2
     if not enough.any():
@@ -193,7 +193,7 @@ def _time_at(windows: Windows, times: Int64s, at: Int64s) -> Vector:
 
 
 def _time_of(windows: Windows, sign: float) -> Vector:
-    """Return the time of the newest of the largest values, of the smallest with ``sign`` -1."""
+    """Return the time of the newest largest value; with ``sign`` -1, of the newest smallest value."""
     out = np.full(windows.low.size, np.nan)
     for part in spread_windows(windows):
         values = sign * windows.samples.values[part.index]
@@ -205,7 +205,7 @@ def _time_of(windows: Windows, sign: float) -> Vector:
 
 
 def _line(windows: Windows, part: WindowSpread, origin: Float64s) -> tuple[Float64s, Float64s]:
-    """Return slope per second and value at ``origin`` (ms, of each window) of the least-squares line."""
+    """Return the slope per second, and the value at ``origin`` (ms, one per window), of the least-squares line."""
     values = windows.samples.values[part.index]
     count = np.diff(np.append(part.starts, len(values)))
     first = values[part.starts]
@@ -257,13 +257,13 @@ def compute_quantile(ordered: Float64s, share: float) -> float:
 
 
 def sort_values(values: Float64s) -> Float64s:
-    """Return the values in order, NaN first."""
+    """Return the values in ascending order, NaN first."""
     missing = np.isnan(values)
     return np.concatenate((values[missing], np.sort(values[~missing])))
 
 
 def _apply_to_windows(windows: Windows, of: Callable[[Float64s, int], float]) -> Vector:
-    """Return a value for each window, by a function of its samples and its place in the grid."""
+    """Return a value for each window, computed by a function of its samples and its column in the grid."""
     out = np.full(windows.low.shape, np.nan)
     present = windows.count > 0
     for row, column in zip(*(axis.tolist() for axis in np.nonzero(present)), strict=True):
@@ -273,7 +273,7 @@ def _apply_to_windows(windows: Windows, of: Callable[[Float64s, int], float]) ->
 
 
 def compute_quantiles(windows: Windows, share: Float64s) -> Vector:
-    """Return the quantile of each window; ``share`` has one for each time."""
+    """Return the quantile of each window. ``share`` has one value for each time."""
     return _apply_to_windows(
         windows, lambda values, column: compute_quantile(sort_values(values), float(share[column]))
     )
@@ -328,13 +328,13 @@ OVER_TIME: dict[str, Callable[[Windows], Vector]] = {
     "ts_of_max_over_time": lambda windows: _time_of(windows, 1.0),
     "ts_of_min_over_time": lambda windows: _time_of(windows, -1.0),
 }
-"""Functions of one range and nothing else."""
+"""Functions whose only argument is a range."""
 LOOPED = frozenset({"mad_over_time"})
-"""Functions that take each window alone."""
+"""Functions that compute each window separately."""
 SPREAD = frozenset({"deriv", "stddev_over_time", "stdvar_over_time", "ts_of_max_over_time", "ts_of_min_over_time"})
 """Functions that copy the samples of all windows."""
 COUNTERS = frozenset({"rate", "increase", "irate"})
-"""Functions that make sense of counters alone."""
+"""Functions that are meaningful for counters only."""
 ROLLED = frozenset(
     {
         "absent_over_time",
@@ -353,6 +353,6 @@ ROLLED = frozenset(
         "ts_of_last_over_time",
     }
 )
-"""Functions whose results need no more than ``RolledSamples``."""
+"""Functions that ``RolledSamples`` can answer."""
 GROWING = frozenset({"rate", "increase"})
 """Functions that need the increases of ``RolledSamples``."""

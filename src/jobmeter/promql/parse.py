@@ -33,7 +33,7 @@ _LONGEST_CACHED = 1_000
 """Most characters of a query whose nodes are cached: a dashboard repeats its texts."""
 DEEPEST = 60
 MOST_OPERATORS = 150
-"""Most brackets inside each other, and most operators: the parser and the evaluation call themselves for each."""
+"""Deepest nesting of brackets, and most operators: the parser and the evaluation recurse for each."""
 _OPERATOR = re.compile(r"[-+*/%^]|[=!<>]=?|\b(?:and|or|unless|atan2)\b", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -53,7 +53,7 @@ _CARDINALITIES = {
 
 
 def parse(text: str) -> Node:
-    """Return the node of a query. Raises InvalidRequestError where the text is no PromQL, or too long or deep."""
+    """Return the node of a query. Raises InvalidRequestError for a text that is not PromQL, too long or too deep."""
     return _parse_node(text) if len(text) <= _LONGEST_CACHED else _node(parse_text(text))
 
 
@@ -91,7 +91,7 @@ def _replace_raw_strings(text: str) -> str:
             operators += len(_OPERATOR.findall(piece))
         if depth > DEEPEST or operators > MOST_OPERATORS:
             raise LimitExceededError(
-                f"The query is too deep: at most {DEEPEST} brackets inside each other and {MOST_OPERATORS} operators.",
+                f"The query is too deep: it may have at most {DEEPEST} nested brackets and {MOST_OPERATORS} operators.",
                 "query",
             )
         raw = piece[0] == "`" and len(piece) > 1

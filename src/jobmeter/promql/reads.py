@@ -1,4 +1,4 @@
-"""The samples that a query needs: each of its selectors with the range of times."""
+"""Lists the samples that a query needs: each of its selectors with a range of times."""
 
 import re
 from collections.abc import Iterator
@@ -29,9 +29,9 @@ from jobmeter.promql.over_time import GROWING, LOOPED, OVER_TIME, ROLLED, SPREAD
 MOST_CUTS = 500
 """Most ends of windows between which samples are rolled up."""
 _COST_OF_RANGE, _COST_OF_SPREAD = 3, 16
-"""Costs of a function of ranges: both were measured, beside arithmetic with an array."""
+"""Measured costs of a function of ranges, relative to arithmetic with an array."""
 _FEW_MATCHERS, _SHORT_PATTERNS = 20, 1_000
-"""Most matchers of a brief selector, and most characters of their regular expressions."""
+"""Most matchers of a brief selector, and most characters of its regular expressions."""
 _SLOW_PATTERN = re.compile(r"\{|\\[pP]")
 """Repetitions and classes of Unicode: an expression of few characters may take a second to compile."""
 
@@ -39,9 +39,9 @@ _SLOW_PATTERN = re.compile(r"\{|\\[pP]")
 class SelectorRead(msgspec.Struct, frozen=True, eq=False):
     """A selector, and the range ``(start_ms, end_ms]`` of its samples.
 
-    ``cuts``: the query needs no more than the statistics of the samples between these times in ms, in ascending order.
-    A sample at the time of a cut lies behind the cut. Without ``cuts`` the query needs the samples. ``growth``: the
-    query needs the growth of counters.
+    With ``cuts``, times in ms in ascending order, the query needs only statistics of the samples between two cuts. A
+    sample at the time of a cut belongs to the part after it. Without ``cuts`` the query needs the samples. ``growth``:
+    the query needs the growth of counters.
     """
 
     selector: VectorSelector
@@ -67,7 +67,7 @@ def list_reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS, quick_
 def estimate_brief_cost(node: Node) -> int:
     """Return the cost of a query whose functions all compute with whole arrays, 0 for any other query.
 
-    The cost of most nodes is 1. Matchers are few, and quick to compile.
+    The cost of most nodes is 1. A query with many matchers, or slow regular expressions, has cost 0.
     """
     cost = 1
     match node:

@@ -33,7 +33,7 @@ def _array(texts: Sequence[str]) -> "pa.StringArray":
 
 
 def match_texts(pattern: str, texts: Sequence[str]) -> Bools:
-    """Return which texts the expression matches as a whole. Raises InvalidRequestError where RE2 refuses it."""
+    """Mark the texts that the expression matches as a whole. Raises InvalidRequestError if RE2 refuses it."""
     if not _SPECIAL.search(pattern):
         # Texts with | between them, as in the built-in alert rules: an idle server evaluates these.
         alternatives = frozenset(pattern.split("|"))
@@ -52,9 +52,9 @@ def match_texts(pattern: str, texts: Sequence[str]) -> Bools:
 
 
 def replace_matches(pattern: str, replacement: str, texts: Sequence[str]) -> list[str | None]:
-    """Return the replacement of each text that the expression matches as a whole, None for any other.
+    """Return the replacement of each text that the expression matches as a whole; None for any other text.
 
-    ``replacement`` names groups as ``$1``, ``${1}`` or ``${name}``; a group that does not exist is empty.
+    ``replacement`` names groups as ``$1``, ``${1}`` or ``${name}``; a missing group is empty.
     """
     matched = match_texts(pattern, texts)
     names = ["", *(found[2] or "" for found in _GROUP.finditer(pattern) if found[1] is not None)]

@@ -1,4 +1,4 @@
-"""Nodes as the JSON that Prometheus answers for a parsed query (``web/api/v1/translate_ast.go``)."""
+"""Converts nodes to the JSON with which Prometheus answers for a parsed query (``web/api/v1/translate_ast.go``)."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from jobmeter.promql.numbers import format_number
 
 
 def make_tree(node: Node) -> dict[str, Any]:
-    """Return the JSON of a node and of those below."""
+    """Return the JSON of a node and its child nodes."""
     match node:
         case Number(value=number):
             return {"type": "numberLiteral", "val": format_number(number)}

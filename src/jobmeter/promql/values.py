@@ -11,7 +11,7 @@ from jobmeter.promql.labels import Labels, drop_name, format_labels
 
 
 class QueryError(InvalidRequestError):
-    """A query that cannot be computed over the samples that it found, such as one with ambiguous matches."""
+    """Error of a query that its samples make ambiguous, for example by several matches."""
 
 
 class Scalar(msgspec.Struct, frozen=True, eq=False):
@@ -27,10 +27,10 @@ class String(msgspec.Struct, frozen=True, eq=False):
 
 
 class Vector(msgspec.Struct, frozen=True, eq=False):
-    """Series with at most one value a time.
+    """Series with at most one value for each time.
 
-    ``values`` and ``present`` have the shape [series, times]; a value that is not present is NaN or anything else.
-    ``times`` are the times of the samples in ms, for values that are samples.
+    ``values`` and ``present`` have the shape [series, times]; a value that is not present is undefined. ``times`` are
+    the times of the samples in ms, for values that are samples.
     """
 
     labels: list[Labels]
@@ -38,9 +38,10 @@ class Vector(msgspec.Struct, frozen=True, eq=False):
     present: Bools
     times: Int64s | None = None
     ordered: bool = False
-    """The order of the rows is part of the answer."""
+    """True if the order of the rows is part of the answer."""
     unnamed: Bools | None = None
-    """Rows whose metric name is dropped when the query ends, because a function changed what they mean."""
+    """Mask of the rows whose metric name is dropped at the end of the query, because a function changed their meaning.
+    """
 
     def select_rows(self, at: Int64s | Sequence[int]) -> "Vector":
         """Return some of the rows, in this order."""
@@ -60,12 +61,12 @@ class Vector(msgspec.Struct, frozen=True, eq=False):
         return Vector(self.labels, values, kept, ordered=self.ordered, unnamed=self.unnamed)
 
     def transform(self, values: Float64s, present: Bools | None = None) -> "Vector":
-        """Return the series with values of another meaning, which do without the metric's name."""
+        """Return the series with values of another meaning, marked to lose their metric name."""
         kept = self.present if present is None else present
         return Vector(self.labels, values, kept, unnamed=np.ones(len(self.labels), bool))
 
     def relabel(self, labels: list[Labels], renamed: Sequence[bool] = ()) -> "Vector":
-        """Return the same values under other labels; ``renamed`` rows got a name, which they keep."""
+        """Return the values under other labels. ``renamed`` marks rows with a new name, which they keep."""
         unnamed = self.unnamed
         if unnamed is not None and len(renamed):
             unnamed = unnamed & ~np.array(renamed, bool)
@@ -81,9 +82,9 @@ def make_empty_vector(times: int) -> Vector:
 
 
 def resolve_names(vector: Vector) -> Vector:
-    """Drop the names that functions made void, and join rows that have the same labels at different times.
+    """Drop the names that functions made void, and join rows that then have equal labels at different times.
 
-    Raises QueryError where two series would have the same labels at one time.
+    Raises QueryError if two series then have equal labels at the same time.
     """
     if vector.unnamed is None:
         return merge_rows(vector)
@@ -93,7 +94,7 @@ def resolve_names(vector: Vector) -> Vector:
 
 
 def merge_rows(vector: Vector) -> Vector:
-    """Join rows with the same labels. Raises QueryError where they have values at the same time."""
+    """Join rows with equal labels. Raises QueryError if two of them have a value at the same time."""
     if len(set(vector.labels)) == len(vector.labels):
         return vector
     rows: dict[Labels, int] = {}
@@ -112,7 +113,7 @@ def merge_rows(vector: Vector) -> Vector:
 
 
 def drop_absent(vector: Vector) -> Vector:
-    """Return the rows that have a value at any time."""
+    """Return the rows that have at least one value."""
     if vector.present.all():  # quicker than row by row
         return vector
     some = vector.present.any(axis=1)

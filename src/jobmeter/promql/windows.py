@@ -1,4 +1,4 @@
-"""Samples of many series, and the windows of a grid of times in them."""
+"""Samples of many series, and their windows for a grid of times."""
 
 import msgspec
 import numpy as np
@@ -10,11 +10,11 @@ from jobmeter.promql.labels import Labels
 from jobmeter.promql.values import Vector
 
 _CHUNK = 4_000_000
-"""Most samples that are copied at once for functions that need each window alone."""
+"""Most samples copied at once for functions that compute each window separately."""
 
 
 class RolledSamples(msgspec.Struct, frozen=True, eq=False):
-    """Statistics of runs of samples that no window divides.
+    """Statistics of runs: consecutive samples that no window divides.
 
     ``count`` int64[runs]; ``sum minimum maximum first`` float64[runs], ``first_time`` int64[runs] in ms. ``increase``
     float64[runs] is the growth of a counter from the first to the last sample, with resets counted from zero.
@@ -44,7 +44,7 @@ class WindowSamples(msgspec.Struct, frozen=True, eq=False):
     expired: bool = False
 
     def without_stale(self) -> "WindowSamples":
-        """Return the samples that are no stale markers."""
+        """Return the samples without stale markers."""
         stale = is_stale(self.values)
         if not stale.any():
             return self
@@ -66,7 +66,7 @@ class WindowSamples(msgspec.Struct, frozen=True, eq=False):
 
 
 def is_stale(values: Float64s) -> Bools:
-    """Return which values are stale markers."""
+    """Mark the values that are stale markers."""
     found: Bools = np.ascontiguousarray(values).view(np.int64) == STALE
     return found
 
@@ -95,18 +95,18 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         return count
 
     def make_vector(self, values: Float64s, present: Bools, *, named: bool = False) -> Vector:
-        """Return a vector of a value for each window; without ``named`` the name of the metric is dropped."""
+        """Return a vector with a value for each window. Without ``named`` the metric name is dropped."""
         unnamed = self.unnamed if named else np.ones(len(self.samples.labels), bool)
         return Vector(self.samples.labels, values, present, unnamed=unnamed)
 
 
 def find_windows(samples: WindowSamples, ends: Int64s, range_ms: int) -> tuple[Int64s, Int64s]:
-    """Return the first sample after ``ends - range_ms`` and the first one after ``ends``, int64[series, times]."""
+    """Return the index of the first sample after ``ends - range_ms`` and after ``ends``, int64[series, times] each."""
     return ranges.find(samples.times, samples.starts, ends, range_ms)
 
 
 def reduce_windows(ufunc: np.ufunc, values: Float64s, low: Int64s, high: Int64s) -> Float64s:
-    """Reduce ``values[low:high]`` of each window; NaN where a window is empty."""
+    """Reduce ``values[low:high]`` of each window; NaN for an empty window."""
     some = high > low
     if not some.any():
         return np.full(low.shape, np.nan)
@@ -122,9 +122,10 @@ def reduce_windows(ufunc: np.ufunc, values: Float64s, low: Int64s, high: Int64s)
 
 
 class WindowSpread(msgspec.Struct, frozen=True, eq=False):
-    """The samples of windows one after the other: ``index`` into the samples, ``window`` of each, ``starts``.
+    """Samples of windows, one window after the other.
 
-    ``chosen`` are the windows, as places in the flat grid.
+    ``index`` is the position of each sample, ``window`` its window. ``starts`` is the start of each window. ``chosen``
+    are the windows, as positions in the flat grid.
     """
 
     chosen: Int64s

@@ -11,6 +11,7 @@ from jobmeter.access.principal import Scope
 from jobmeter.errors import NotFoundError
 from jobmeter.model.alert import SilencesQuestion
 from jobmeter.model.annotation import Annotations
+from jobmeter.model.answers import SchedulerStatus
 from jobmeter.model.question import Question
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NO_JOB, compute_job_key
@@ -97,6 +98,12 @@ class StatisticsQuestion(msgspec.Struct, Question[StoreStatistics], frozen=True)
 
 class DroppedEventsQuestion(msgspec.Struct, Question[int], frozen=True):
     """Question for the number of events deleted from jobs that had too many, since the start."""
+
+    whole_server = True
+
+
+class SchedulersQuestion(msgspec.Struct, Question[list[SchedulerStatus]], frozen=True):
+    """Question for the state of each cluster's scheduler, by project, cluster and kind."""
 
     whole_server = True
 
@@ -203,6 +210,7 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
         SilencesQuestion: lambda _, scope: list_silences(registry, scope, now_ms()),
         StatisticsQuestion: lambda _, __: store.read_statistics(),
         DroppedEventsQuestion: lambda _, __: registry.events_dropped,
+        SchedulersQuestion: lambda _, __: registry.schedulers.list_states(now_ms()),
         AllDamageQuestion: lambda _, __: store.list_damaged(),
         DamageQuestion: lambda question, scope: list_damage(store, registry, question, scope, now_ms()),
         ProbeQuestion: lambda question, _: probe(store, registry, question),

@@ -277,7 +277,7 @@ class Executor:
         view, meter = self._subjects.find_view(question.ref, scope), self._meter()
         facts = read_facts(self._source, view, answer, meter, question.metrics)
         types = self._inventory(view)
-        found = {types.type_of(one.node, one.device) for one in view.allocations} - {UNKNOWN}
+        found = {types.find_type(one.node, one.device) for one in view.allocations} - {UNKNOWN}
         phases = compute_phases(view, facts, meter.clock.now_ms())
         return MeasuredRun(job=view.job, phases=phases, courses=facts.courses, types=frozenset(found))
 

@@ -210,4 +210,4 @@ def _device(node: Node, name: str, found: _Found, inventory: Inventory, now_ms: 
     # A device allocated for less than the window cannot have been idle for its length.
     long_enough = found.since.get(key, now_ms) <= now_ms - WINDOW_MS
     idle = holder is not None and key in found.idle and long_enough
-    return FleetDevice(name, inventory.type_of(node.name, name), found.use.get(key), holder, idle)
+    return FleetDevice(name, inventory.find_type(node.name, name), found.use.get(key), holder, idle)

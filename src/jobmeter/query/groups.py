@@ -45,8 +45,8 @@ from jobmeter.query.usage import (
     UsageParts,
     UsageReadings,
     compute_by_user,
+    did_run,
     find_allocated,
-    ran_during,
 )
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
@@ -114,7 +114,7 @@ class Groups:
         """Find the nodes of the group, and the replicas of jobs that ran there in the range."""
         views = self._views(question.group, projects, question.range)
         nodes = self._members(question.group, projects, views)
-        present = [view for view in views if ran_during(view.job, question.range)]
+        present = [view for view in views if did_run(view.job, question.range)]
         jobs = [find_allocated(view, question.range) for view in present]
         return nodes, *self._parts(present, jobs, question.range, names, projects)
 

@@ -269,4 +269,4 @@ def _find_stretches(time: Int64s, true: Bools, span: TimeRange, step_ms: int, ho
 
 def _type(view: JobView, types: Inventory, key: Device) -> str:
     kind = view.job.instance_type
-    return types.type_of(*key) or ("" if kind is None else kind.gpu_type)
+    return types.find_type(*key) or ("" if kind is None else kind.gpu_type)

@@ -55,7 +55,7 @@ class Inventory:
                 self._by_device.setdefault((node.name, device), set()).add(name)
                 self._by_node.setdefault(node.name, set()).add(name)
 
-    def type_of(self, node: str, device: str) -> str:
+    def find_type(self, node: str, device: str) -> str:
         """Type of a device; for a device missing in the record, the node's only type."""
         return _find_only(self._by_device.get((node, device), ())) or self.find_common_type(node)
 

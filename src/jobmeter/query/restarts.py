@@ -56,7 +56,7 @@ def join_restarts(entries: Sequence[SeriesPart], view: JobView, by: By) -> Joine
     range_independent, times = True, _times(view)
     for group, found in replicas.items():
         replica = _Replica(group[0], times)
-        if len(found) > 1 and not replica.had_together(found):
+        if len(found) > 1 and not replica.was_together(found):
             replica.follow(found)
             range_independent = range_independent and replica.range_independent
             members |= {(group, use): member for use, member in replica.list_members(found) if member != found[use]}
@@ -120,7 +120,7 @@ class _Replica:
         self.range_independent = True
         """False once an allocation affected the result."""
 
-    def had_together(self, uses: Iterable[_Use]) -> bool:
+    def was_together(self, uses: Iterable[_Use]) -> bool:
         """True if one stay has all devices, and none of them before another: then none replaces another."""
         known = [time for use in uses if (time := self._time(use.node, use.device)) is not None]
         last_start = max((start for start, _ in known), default=0)

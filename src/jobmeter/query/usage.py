@@ -109,7 +109,7 @@ def find_allocated(view: JobView, span: TimeRange, states: frozenset[JobState] |
     return found
 
 
-def ran_during(job: Job, span: TimeRange) -> bool:
+def did_run(job: Job, span: TimeRange) -> bool:
     """True if the job ran at some time in the span."""
     if job.state is JobState.QUEUED or (job.start is not None and job.start >= span.end_ms):
         return False
@@ -251,7 +251,7 @@ class UsageParts:
         count, kind = one.requested_devices, one.job.instance_type
         if kind is not None and kind.gpu_type:
             return repeat(kind.gpu_type, count)
-        types = [self._inventory.type_of(node, device) for node, device in sorted(one.devices)][:count]
+        types = [self._inventory.find_type(node, device) for node, device in sorted(one.devices)][:count]
         # The type of a requested device without samples is certain only if the nodes have a single type.
         other = self._inventory.find_common_type(*{node for _, node in one.places.values()})
         return chain(types, repeat(other, count - len(types)))

@@ -73,7 +73,7 @@ class AlertTable:
     def decide(
         self, groups: Iterable[NotificationGroup], removed: Collection[str], messages: Sequence[Message], now_ms: int
     ) -> int:
-        """Store messages together with the groups that they report. Return the number of messages dropped."""
+        """Store messages, and replace the groups that they report. Return the number of messages dropped."""
         rows = [(one.key, now_ms, one) for one in groups]
         with self._database.write() as connection:
             _put(connection, notification_groups, rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 from jobmeter.errors import UnavailableError
 from jobmeter.model.event import WHOLE_SERVER, Event, EventFilter, EventPage
 from jobmeter.model.finding import FindingSummary, ListedFinding
-from jobmeter.model.job import Allocation, Job, JobFilter, JobGroup, JobPage, JobSize, JobState, JobView, Node, Project
+from jobmeter.model.job import Job, JobFilter, JobGroup, JobPage, JobSize, JobState, JobView, Node, Project
 from jobmeter.model.record import LeaseRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.shipper import Shipper
@@ -27,7 +27,6 @@ from jobmeter.registry import (
     transactions,
 )
 from jobmeter.registry import records as recording
-from jobmeter.registry import rows as rows_
 from jobmeter.registry.alerts import AlertTable
 from jobmeter.registry.annotations import AnnotationTable
 from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
@@ -43,6 +42,7 @@ from jobmeter.registry.migrate import migrate
 from jobmeter.registry.pods import PodTable
 from jobmeter.registry.rates import RateTable
 from jobmeter.registry.refresh import CacheRefresh
+from jobmeter.registry.schedulers import SchedulerTable, make_scheduler_row
 from jobmeter.registry.shippers import Shippers
 from jobmeter.registry.signatures import SignatureTable
 from jobmeter.registry.statements import iterate_chunks
@@ -72,6 +72,7 @@ class Registry:
         self.keys = KeyTable(database)
         self.leases = LeaseTable(database)
         self.rates = RateTable(database)
+        self.schedulers = SchedulerTable(database)
         self.signatures = SignatureTable(database)
         self.usage = UsageTable(database)
         self.shippers = Shippers(database)
@@ -93,6 +94,7 @@ class Registry:
         prepared = [recording.prepare(project, record) for record in transactions.drop_repeats(records.jobs)]
         rows = nodes.prepare_nodes(project, records.nodes, now_ms)
         written = [events.make_event_row(project, record) for record in records.events]
+        reports = [make_scheduler_row(project, record, now_ms) for record in records.schedulers]
         for some in transactions.split(prepared):
             self._record_jobs(project, some, now_ms)
         for described in iterate_chunks(rows, transactions.MOST_ROWS):
@@ -106,6 +108,8 @@ class Registry:
             self._drop(dropped)
         for renewals in iterate_chunks(records.leases, transactions.MOST_ROWS):
             self._renew(project, renewals, now_ms)
+        if reports:
+            self.schedulers.put(project, reports)
         return records.count
 
     def _record_jobs(self, project: str, prepared: Sequence[recording.PreparedJob], now_ms: int) -> None:
@@ -248,7 +252,7 @@ class Registry:
             return read_findings(connection, question)
 
     def find_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
-        """Return every job of that id in those projects (None: all).
+        """Return every job with this id in these projects (None: all).
 
         Replicas are in natural order, allocations sorted by start.
         """
@@ -267,10 +271,10 @@ class Registry:
     def group_jobs(
         self, projects: frozenset[str] | None, resource_group: str | None, span: TimeRange, now_ms: int
     ) -> Iterator[JobView]:
-        """Yield the jobs of a resource group (None: of all) that live or are queued in the span, by project and id.
+        """Yield the jobs of a resource group (None: of all) that ran or were queued in the span, by project and id.
 
-        They are read while the caller iterates, some hundred at a time. Each has its replicas, and its allocations
-        that overlap the span. A job without a record lives until 5 minutes after its last sample.
+        They are read while the caller iterates, some hundred at a time. Each has its replicas, and its allocations that
+        overlap the span. A job without a record counts as running until 5 minutes after its last sample.
         """
         return self.columns.group_jobs(projects, resource_group, span, now_ms)
 
@@ -280,7 +284,7 @@ class Registry:
             return list(groups.iterate_views(connection, jobs, span, now_ms))
 
     def find_job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
-        """Return the jobs of ``job`` without replicas and allocations, for the hot path.
+        """Return the jobs with this id, without replicas and allocations, for the hot path.
 
         Includes every change that any process acknowledged before the call.
         """
@@ -303,13 +307,6 @@ class Registry:
         self.columns.read_soon()
         self.memory.invalidate(changed, observed)
         self.refresh.announce(changed)
-
-    def list_allocations(self, project: str, job: str) -> list[Allocation]:
-        """Return the allocations of one job, by start."""
-        with self.database.read() as connection:
-            # At a time before everything: the devices of a job without records have not ended.
-            heads = [rows_.make_job(row, 0) for row in jobs.read_job_rows(connection, frozenset({project}), job)]
-            return [allocation for head in heads for allocation in jobs.read_job_allocations(connection, head)]
 
     def delete_job(self, project: str, job: str) -> bool:
         """Delete a job's record and its events. Return False if there was no record."""

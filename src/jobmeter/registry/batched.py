@@ -22,7 +22,7 @@ class _BatchedCall(msgspec.Struct, Generic[A, R], eq=False):
 class Batched(Generic[A, R]):
     """Function whose concurrent calls run as one call of ``work`` with all arguments, in the order of their arrival.
 
-    ``work`` begins after each of its calls, and returns a result for each argument. Thread-safe.
+    ``work`` starts after every call of its batch, and returns a result for each argument. Thread-safe.
     """
 
     def __init__(self, work: Callable[[Sequence[A]], Sequence[R]]) -> None:

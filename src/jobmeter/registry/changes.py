@@ -79,7 +79,7 @@ def list_recorded(connection: sa.Connection) -> list[tuple[str, str]]:
 
 
 def read_changes(connection: sa.Connection, mark: ChangePosition) -> tuple[Changed | None, ChangePosition]:
-    """Return the changes since the mark, and the next mark; None instead of changes that are no longer recorded.
+    """Return the changes since the mark, and the next mark; None instead of changes if some were deleted since.
 
     Changes may repeat.
     """

@@ -52,7 +52,7 @@ class Predicate(msgspec.Struct, frozen=True):
 
     @property
     def presence(self) -> "Predicate":
-        """A predicate that a job has the field.
+        """Predicate for the jobs that have the field.
 
         An empty text counts as absent, and so do other types inside ``extra``.
         """
@@ -117,7 +117,7 @@ def check(question: JobFilter) -> list[Predicate]:
             raise InvalidRequestError(f"{field} must be from 0 to 2147483647", field)
     if len(question.conditions) > MAX_CONDITIONS:
         raise _make_condition_error(
-            f"a listing may have {MAX_CONDITIONS} conditions, this one has {len(question.conditions)}"
+            f"a listing may have at most {MAX_CONDITIONS} conditions, this one has {len(question.conditions)}"
         )
     return [_predicate(one) for one in question.conditions]
 
@@ -125,7 +125,7 @@ def check(question: JobFilter) -> list[Predicate]:
 def _predicate(one: Condition) -> Predicate:
     if len(one.values) > MAX_VALUES:
         raise _make_condition_error(
-            f"a condition may have {MAX_VALUES} values, that on {_quote_field(one)} has {len(one.values)}"
+            f"the condition on {_quote_field(one)} may have at most {MAX_VALUES} values, not {len(one.values)}"
         )
     if one.operator is Operator.BETWEEN and len(one.values) != 2:
         raise _make_condition_error(f"between on {_quote_field(one)} takes two values, not {len(one.values)}")

@@ -23,10 +23,9 @@ def emit(
 ) -> None:
     """Store an event of source ``server``, now.
 
-    ``reason`` is one of ``model.event.SERVER_REASONS`` for the event to have a type. ``subject`` is a kind and a name,
-    ``key key-1``; ``whose`` may name ``job``, ``replica``, ``cluster``, ``node`` and ``actor``. A project of None is
-    the whole server. The action that it reports has succeeded, so a failure to store the event is logged and not
-    raised.
+    A ``reason`` of ``model.event.SERVER_REASONS`` gives the event a type. ``subject`` is a kind and a name, ``key
+    key-1``; ``whose`` may name ``job``, ``replica``, ``cluster``, ``node`` and ``actor``. A project of None is the
+    whole server. A failure to store the event is logged and not raised, because the reported action has succeeded.
     """
     event = Event(
         time=now_ms,

@@ -198,7 +198,7 @@ def _select_after(connection: sa.Connection, question: EventFilter) -> sa.Column
     place = sa.select(_column.time, _column.id).where(_column.digest == _digest(question.after, "after"))
     row = connection.execute(place.where(match_names(_column.project, question.projects))).one_or_none()
     if row is None:
-        raise InvalidRequestError("there is no event of that id any more", "after")
+        raise InvalidRequestError("the event of this id no longer exists: start from the first page", "after")
     last, one = sa.tuple_(_column.time, _column.id), sa.tuple_(sa.literal(row.time), sa.literal(row.id))
     return last < one if question.descending else last > one
 

@@ -44,7 +44,7 @@ def select_keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
 
 
 def open_keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
-    """Project and id of each job that has such a finding open."""
+    """Select project and id of each job with an open matching finding."""
     return sa.select(_column.project, _column.job).where(FOUND, is_open(), match_findings(given)).distinct()
 
 
@@ -59,12 +59,12 @@ def match_findings(given: Iterable[str]) -> sa.ColumnElement[bool]:
 
 
 def select_jobs(project: str, ids: Sequence[str]) -> Sequence[sa.ColumnElement[bool]]:
-    """The conditions that narrow ``open_keys`` to some jobs of a project."""
+    """Return the conditions that narrow ``open_keys`` to some jobs of a project."""
     return _column.project == project, _column.job.in_(ids)
 
 
 def _has_ended_since() -> sa.Exists:
-    """An event says that the finding of an event ended: the same rule and subject, no earlier."""
+    """Return the condition that an event ended the finding: the same rule and subject, no earlier."""
     end = events.alias("finding_end").c
     same = (end.project == _column.project, end.job == _column.job, end.subject == _column.subject)
     rule = _rule(end.message) == _rule(_column.message)
@@ -72,7 +72,7 @@ def _has_ended_since() -> sa.Exists:
 
 
 def _rule(message: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
-    """The rule with which a message begins; both databases have these functions."""
+    """Return the rule at the beginning of a message; both databases have these functions."""
     return sa.func.substr(message, 1, sa.func.length(message) - sa.func.length(sa.func.ltrim(message, _NAMES)))
 
 

@@ -24,9 +24,10 @@ _MESSAGE = sa.func.substr(_column.message, 1, _LONGEST).label("message")
 
 
 class EventsOfFindings(msgspec.Struct, frozen=True, kw_only=True):
-    """Question for findings of these projects (None: all) with one of the ``values`` of a condition (none: any).
+    """Question for findings of these projects (None: all) with one of the ``values`` of a condition (empty: any).
 
-    ``jobs``: only open findings of these jobs, (project, id). ``count`` is the number of findings to return at most.
+    With ``jobs``, (project, id), only open findings of these jobs. ``count`` is the number of findings to return at
+    most.
     """
 
     count: int
@@ -40,7 +41,7 @@ class EventsOfFindings(msgspec.Struct, frozen=True, kw_only=True):
 def read_findings(connection: sa.Connection, question: EventsOfFindings) -> list[ListedFinding]:
     """Return the newest findings: each once, with its last report.
 
-    Reads at most ``MOST_EVENTS`` events; of named jobs, at most that many for each ``CHUNK`` jobs.
+    Reads at most ``MOST_EVENTS`` events. For named jobs, the limit applies to each ``CHUNK`` of them.
     """
     found: dict[tuple[str, str, str, str], ListedFinding] = {}
     with closing(_rows(connection, question)) as rows:

@@ -25,7 +25,7 @@ MOST = 200
 _HEAD = 300
 """Characters read from a message: its rule and its subject."""
 _TAIL = len(" (since 2026-01-01T00:00:00Z)")
-"""Characters read from the end of a message: when its fault began."""
+"""Characters read from the end of a message: the time at which its fault began."""
 _IDLE = "gpu_idle_allocated"
 _column = events.c
 SEVERITIES = {level.value: severity for severity, level in LEVEL_OF.items()}
@@ -87,7 +87,7 @@ def _summarise_project(connection: sa.Connection, project: str, ids: Sequence[st
 
 
 def _place_finding(row: sa.Row[Any], read: FindingMessage, *, is_open: bool) -> _Found:
-    """Place a finding. The findings of an ended job are stored in their order: their numbers tell it."""
+    """Return a finding with its sort key, which has the row number: an ended job's findings are stored in order."""
     severity, reported = SEVERITIES.get(row.level, Severity.INFO), bool(row.subject)
     start = read_start(row.tail)
     known = rank_severity(
@@ -108,7 +108,7 @@ def _select_worst(project: str, ids: Sequence[str]) -> sa.Select[Any]:
 
 
 def _ends(connection: sa.Connection, project: str, ids: Sequence[str]) -> dict[tuple[str, str, str], int]:
-    """When the findings of each job last ended, of those that did; by job, rule and subject."""
+    """Return the last time at which each finding of these jobs ended, by job, rule and subject."""
     place = sa.func.row_number().over(partition_by=_column.job, order_by=_column.time.desc()).label("place")
     head = sa.func.substr(_column.message, 1, _HEAD).label("head")
     mine = sa.select(_column.job, _column.subject, _column.time, head, place)
@@ -123,7 +123,7 @@ def _ends(connection: sa.Connection, project: str, ids: Sequence[str]) -> dict[t
 
 
 def _messages(connection: sa.Connection, rows: Sequence[int]) -> dict[int, tuple[str, int | None]]:
-    """The sentence of each of those events, and when its fault began."""
+    """Return the sentence of each event that is a finding, and the time at which its fault began, else the event's."""
     found: dict[int, tuple[str, int | None]] = {}
     for some in iterate_chunks(sorted(set(rows))):
         columns = (_column.id, _column.message, _column.subject, _column.time)

@@ -46,11 +46,11 @@ class KeyTable:
                 connection.execute(sa.delete(keys).where(_key.id.in_(some)))
 
     def find_by_token(self, token_hash: bytes) -> StoredKey | None:
-        """Return the key with that token digest, revoked or not."""
+        """Return the key with that token digest, revoked or not; None for an unknown digest."""
         return self._find(_key.token_hash == token_hash)
 
     def find_by_access_key(self, access_key_id: str) -> StoredKey | None:
-        """Return the key with that access key id, revoked or not."""
+        """Return the key with that access key id, revoked or not; None for an unknown id."""
         return self._find(_key.access_key_id == access_key_id)
 
     def _find(self, condition: sa.ColumnElement[bool]) -> StoredKey | None:

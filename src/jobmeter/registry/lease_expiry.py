@@ -89,7 +89,7 @@ def _lose_replicas(
 
 
 def _resume(connection: sa.Connection, project: str, job: str, now_ms: int, found: StateChanges) -> None:
-    message = "It was heard of again: it was not lost."
+    message = "The run renewed its lease again: the job was not lost."
     found.jobs.append((project, job))
     found.events.append(make_state_row(project, job, JobState.RUNNING, now_ms, message))
     for row in _members(connection, project, job, sa.and_(_replica.state == _FAILED, _replica.reason == LOST)):

@@ -165,15 +165,15 @@ class CachedAnswers:
         """Callback for the ids of changed jobs (None: all), called after their cached answers were dropped."""
 
     def get_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
-        """Return the cached jobs of that id."""
+        """Return the cached jobs of that id; None without a valid entry."""
         return self.views.get(job, projects, now_ms)[0] if self.is_current() else None
 
     def get_job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
-        """Return the cached jobs of that id, without replicas and allocations."""
+        """Return the cached jobs of that id, without replicas and allocations; None without a valid entry."""
         return self.heads.get(job, projects, now_ms)[0] if self.is_current() else None
 
     def get_retention(self, project: str) -> Retention | None:
-        """Return the cached retention of a project."""
+        """Return the cached retention of a project; None without one."""
         return self.retentions.get(project, None, 0)[0]
 
     def is_retention_expiring(self, project: str) -> bool:

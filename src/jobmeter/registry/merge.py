@@ -108,7 +108,7 @@ def find_job_state(row: Mapping[str, Any]) -> JobState:
 
 
 def _derive_state(after: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
-    """Return the state of a record that has an end or an exit status, but no state."""
+    """Return the job's state; an ended job without a known state gets the state of its exit status."""
     state: str | None = after["state"]
     if given["state"] is not None or after["end"] is None or state not in {None, JobState.UNKNOWN.value}:
         return state
@@ -124,7 +124,7 @@ def merge_checkpoints(stored: str | None, given: Iterable[Checkpoint]) -> str:
     merged = {one.id: one for one in (msgspec.json.decode(stored, type=list[Checkpoint]) if stored else ())}
     merged.update({one.id: one for one in given})
     if len(merged) > MAX_CHECKPOINTS:
-        raise LimitExceededError(f"a job may have {MAX_CHECKPOINTS} checkpoints", "checkpoints")
+        raise LimitExceededError(f"a job may have at most {MAX_CHECKPOINTS} checkpoints", "checkpoints")
     return encode_bounded(list(merged.values()), "checkpoints", MAX_CHECKPOINT_BYTES)
 
 

@@ -11,9 +11,9 @@ from jobmeter.registry.breaker import SLOW_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.schema import FIRST_ROWS, UNLOGGED, metadata
 
-HEAD = "0020"
+HEAD = "0021"
 """The newest migration."""
-REVISIONS = frozenset({"0005", "0015", "0018", "0019", HEAD})
+REVISIONS = frozenset({"0005", "0015", "0018", "0019", "0020", HEAD})
 """Every migration of this program: of recorded data folders, of release 0.1.0, and of this version."""
 _VERSIONS = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
 """Alembic's table."""
@@ -36,7 +36,7 @@ def migrate(database: Database) -> None:
         revision = _revision(connection)
         if revision is not None and revision not in REVISIONS:
             origin = "a newer version of jobmeter" if revision > HEAD else "a version of jobmeter before its release"
-            raise ConfigurationError(f"the registry was migrated to {revision!r} by {origin}; this one has {HEAD!r}")
+            raise ConfigurationError(f"the registry was migrated to {revision!r} by {origin}; this one needs {HEAD!r}")
         if revision is None:
             _VERSIONS.create(connection, checkfirst=True)
             connection.execute(sa.insert(_VERSIONS).values(version_num=HEAD))
@@ -73,7 +73,7 @@ def _upgrade(connection: sa.Connection) -> None:
 
 
 def _revision(connection: sa.Connection) -> str | None:
-    """Return the revision in Alembic's table."""
+    """Return the revision in Alembic's table; None without the table or a row."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     return connection.scalar(sa.select(_VERSIONS.c.version_num))

@@ -31,10 +31,10 @@ def make_node_events(connection: sa.Connection, rows: Sequence[Mapping[str, Any]
         stored = connection.execute(sa.select(_node.info).where(_match_row(row))).one_or_none()
         before, after = _info(stored.info if stored else None), _info(row["info"])
         if not before:
-            happened.append(_event(row, "NodeUp", now_ms, "An agent measures it."))
+            happened.append(_event(row, "NodeUp", now_ms, "An agent measures the node."))
         elif before.get("boot_id") and after.get("boot_id") and before["boot_id"] != after["boot_id"]:
             since = f" at {format_iso(after['booted'])}" if isinstance(after.get("booted"), int) else ""
-            happened.append(_event(row, "NodeRebooted", now_ms, f"It started again{since}.", Level.WARNING))
+            happened.append(_event(row, "NodeRebooted", now_ms, f"The node restarted{since}.", Level.WARNING))
     return happened
 
 
@@ -48,7 +48,7 @@ def mark(
     happened = []
     for row in back:
         _set(connection, row, None)
-        message = f"It is heard of again; it was not from {format_iso(row['down'])} on."
+        message = f"The node reports again. It was silent since {format_iso(row['down'])}."
         happened.append(_event(row, "NodeUp", now_ms, message))
     for row in silent:
         patience = max(least_ms, _INTERVALS * _interval(row["info"]))
@@ -56,7 +56,7 @@ def mark(
             continue
         _set(connection, row, row["last_seen"])
         if row["last_seen"] > now_ms - DAY:  # no event for a node that left long ago
-            message = f"Nothing was heard of it since {format_iso(row['last_seen'])}."
+            message = f"The node is silent since {format_iso(row['last_seen'])}: check it, its agent and its network."
             happened.append(_event(row, "NodeDown", now_ms, message, Level.ERROR))
     return happened, len(back) == MOST
 

@@ -47,7 +47,7 @@ class CacheRefresh:
         return member is not None and member == self._read_in
 
     def _membership(self) -> int | None:
-        return (0 if self._is_alone else None) if self._group is None else self._group.membership()
+        return (0 if self._is_alone else None) if self._group is None else self._group.get_membership()
 
     def await_changes(self) -> None:
         """Drop the cached jobs that another process has changed before this call. Calls that wait share a read."""
@@ -60,7 +60,7 @@ class CacheRefresh:
             self._read(None)
 
     def announce(self, written: Collection[JobKey]) -> None:
-        """Return when no server answers from earlier records of these jobs. Raises UnavailableError if one may.
+        """Wait until no server answers from earlier records of these jobs. Raises UnavailableError if one still may.
 
         Calls that wait share an announcement.
         """

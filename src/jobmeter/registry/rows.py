@@ -200,7 +200,7 @@ def _check_length(value: str | None, field: str, most: int) -> str | None:
     if value is None:
         return None
     if len(value) > most:
-        raise LimitExceededError(f"{field} may have {most} characters, it has {len(value)}", field)
+        raise LimitExceededError(f"{field} may have at most {most} characters, it has {len(value)}", field)
     # PostgreSQL stores no NUL in a text.
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
 

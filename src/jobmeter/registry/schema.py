@@ -204,7 +204,7 @@ Index("events_digest", events.c.digest, unique=True)
 Index("events_job", events.c.job, events.c.time, events.c.id, events.c.project)
 Index("events_node", events.c.node, events.c.time, events.c.id, events.c.project)
 Index("events_project", events.c.project, events.c.time, events.c.id)
-# Faults of all nodes are asked for again and again, for the map of the fleet.
+# The map of the fleet queries the faults of all nodes often.
 Index("events_reason", events.c.reason, events.c.time)
 # Events of findings are few, and listings filter by them.
 Index("events_findings", events.c.project, events.c.job, sqlite_where=events.c.reason == sa_text(f"'{FINDING}'"))
@@ -282,6 +282,16 @@ store_replicas = Table(
     *_make_required(number, "number"),
     *_make_required(text, "writer"),
     *_make_required(LargeBinary(), "content"),
+)
+
+# The newest report of each cluster's scheduler; in no backup.
+schedulers = Table(
+    "schedulers",
+    metadata,
+    *_key("project", "cluster", "kind"),
+    *_make_required(number, "heard", "interval_ms"),
+    *_texts("problem"),
+    *_make_optional(number, "since"),
 )
 
 # Calls by account and operation, by month in the time zone of the settings.

@@ -1,7 +1,7 @@
-"""Rows that all servers of a store see, wherever its engine is: the servers themselves, and the record of its replicas.
+"""Rows that all servers of a store share, whatever its engine: the servers, and the record of the store's replicas.
 
-PostgreSQL shows each committed row to every later statement. So all servers agree on these rows while it answers, and
-while it does not, they stay as they are.
+PostgreSQL shows each committed row to every later statement. So all servers agree on these rows. While it does not
+answer, the rows do not change.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class ServerGroupTable:
         migrate(database)
 
     def read_servers(self, store: str, below: int) -> list[StoredServer]:
-        """Return the servers of a store with a state below that one."""
+        """Return the servers of a store whose state is less than ``below``."""
         columns = [store_servers.c[name] for name in StoredServer._fields]
         query = sa.select(*columns).where(store_servers.c.store == store, store_servers.c.state < below)
         with self._database.read(SHORT_SECONDS) as connection:
@@ -56,28 +56,28 @@ class ServerGroupTable:
             )
 
     def forget_servers(self, store: str, state: int, before_ms: int) -> None:
-        """Delete the servers of a store that have had a state since before a time."""
+        """Delete the servers of a store that are in a state and were last written before ``before_ms`` (epoch ms)."""
         old = store_servers.c
         condition = sa.and_(old.store == store, old.state == state, old.at < before_ms)
         with self._database.write(SHORT_SECONDS) as connection:
             connection.execute(sa.delete(store_servers).where(condition))
 
     def read_replicas(self, store: str) -> StoredReplicas | None:
-        """Return the record of the replicas of a store."""
+        """Return the record of the replicas of a store; None without one."""
         columns = [store_replicas.c[name] for name in StoredReplicas._fields]
         with self._database.read(SHORT_SECONDS) as connection:
             row = connection.execute(sa.select(*columns).where(store_replicas.c.store == store)).first()
         return None if row is None else StoredReplicas(*row)
 
     def create_replicas(self, store: str, record: StoredReplicas) -> bool:
-        """Store the first record. Return False if there is one."""
+        """Store the first record. Return False if a record exists."""
         with self._database.write(SHORT_SECONDS) as connection:
             statement = insert(connection, store_replicas).values(store=store, **record._asdict())
             found = statement.on_conflict_do_nothing().returning(store_replicas.c.store)
             return connection.execute(found).first() is not None
 
     def replace_replicas(self, store: str, record: StoredReplicas, writer: str) -> bool:
-        """Replace an older record. Return False if that is not of a writer, or not older."""
+        """Replace a record with a lower number that names ``writer``. Return False if there is no such record."""
         old = store_replicas.c
         condition = sa.and_(old.store == store, old.writer == writer, old.number < record.number)
         with self._database.write(SHORT_SECONDS) as connection:
@@ -85,8 +85,8 @@ class ServerGroupTable:
             return connection.execute(changed).first() is not None
 
     @contextmanager
-    def locked(self, store: str) -> Iterator[None]:
-        """Let no other server run such a block for the same store meanwhile."""
+    def lock(self, store: str) -> Iterator[None]:
+        """Exclude other servers from such a block for the same store."""
         key = int.from_bytes(sha256(store.encode()).digest()[:_LOCK_BYTES])
         with self._database.write() as connection:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))

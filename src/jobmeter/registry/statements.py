@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 CHUNK = 400
 """Most members of one IN list."""
 NUL = "\N{REPLACEMENT CHARACTER}"
-"""Stored instead of NUL in a text: PostgreSQL has none."""
+"""Replacement for NUL in a text: PostgreSQL cannot store NUL."""
 
 Insert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 
@@ -73,7 +73,7 @@ def make_parameter(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
 
 
 def coalesce_to_stored(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """Return the given value of a column, or the stored one if that is NULL."""
+    """Return the given value of a column, or the stored one if the given value is NULL."""
     return sa.func.coalesce(make_parameter(column), column)
 
 
@@ -92,7 +92,7 @@ class RowUpdates(msgspec.Struct, frozen=True):
             connection.execute(self.statement, list(changes))
 
     def add(self, connection: sa.Connection, changes: Collection[Mapping[str, Any]], **fixed: object) -> None:
-        """Insert rows that do not exist, which a lock of the caller ensures.
+        """Insert rows. The caller holds a lock that ensures that they do not exist.
 
         ``fixed`` are the values of further columns.
         """

@@ -1,4 +1,4 @@
-"""Rows that others give to the registry: observations of samples, and keys."""
+"""Values that callers give to the registry to store: observations of samples, and keys."""
 
 import msgspec
 

@@ -63,7 +63,7 @@ class TaskTable:
     def list_due(self, now_ms: int, limit: int) -> list[DiagnosticTask]:
         """Return open tasks that can continue now: the oldest one of each project, then the next one of each.
 
-        A running task whose nodes may still answer waits for that, or for its deadline.
+        A running task waits for the answers of its nodes, or for its deadline.
         """
         is_pending = (_answer.task == _task.id, _answer.answer.is_(None), _answer.deadline > now_ms)
         is_due = sa.or_(_task.state == TaskState.WAITING.value, ~sa.exists().where(*is_pending))
@@ -170,5 +170,5 @@ def _select_after(connection: sa.Connection, question: TaskFilter) -> sa.ColumnE
     )
     row = connection.execute(own).one_or_none()
     if row is None:
-        raise InvalidRequestError("there is no diagnostic task of that id any more", "after")
+        raise InvalidRequestError("the diagnostic task of this id no longer exists: start from the first page", "after")
     return sa.tuple_(_task.created, _task.id) < sa.tuple_(sa.literal(row.created), sa.literal(row.id))

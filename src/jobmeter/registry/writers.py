@@ -1,4 +1,4 @@
-"""Gives turns to writers where only one may write: keys take turns, whatever each has waiting."""
+"""Gives turns to writers of a database with a single writer: the keys of waiting writers take turns."""
 
 import threading
 from collections import OrderedDict, deque

@@ -30,7 +30,7 @@ REGISTRY, TELEMETRY, SECRET, MANIFEST = "registry", "telemetry", KEY_FILE, "mani
 _FORMAT = "jobmeter-backup"
 
 
-def back_up(services: Services, directory: Path) -> None:
+def save_backup(services: Services, directory: Path) -> None:
     """Write the registry, the telemetry and the secret key into a folder that is empty or does not exist yet.
 
     The registry comes last, so that it contains every job whose samples were copied. Raises InvalidRequestError

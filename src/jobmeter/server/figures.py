@@ -10,7 +10,12 @@ from jobmeter.access.decide import EVERYTHING
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.errors import JobmeterError
 from jobmeter.model.answers import SchedulerStatus
-from jobmeter.query.administration import DroppedEventsQuestion, ShippersQuestion, StatisticsQuestion
+from jobmeter.query.administration import (
+    DroppedEventsQuestion,
+    SchedulersQuestion,
+    ShippersQuestion,
+    StatisticsQuestion,
+)
 from jobmeter.query.execute import Executor
 from jobmeter.server.running import RunningJobs
 from jobmeter.server.services import Services
@@ -60,7 +65,10 @@ def iterate_server_metrics(services: Services) -> Iterator[Metric]:
     dropped = executor.run(DroppedEventsQuestion(), EVERYTHING)
     yield CounterMetricFamily("jobmeter_events_dropped", "Events dropped from jobs with too many events.", dropped)
     yield from _memory_metrics(services.memory)
-    yield from iterate_scheduler_metrics(services.pipeline.schedulers.list_states())
+    try:
+        yield from iterate_scheduler_metrics(executor.run(SchedulersQuestion(), EVERYTHING))
+    except JobmeterError as error:
+        _log.warning("the states of schedulers cannot be read: %s", error.message)
     try:
         statistics = executor.run(StatisticsQuestion(), EVERYTHING)
     except JobmeterError as error:
@@ -79,7 +87,7 @@ def iterate_cache_metrics(cache: Cache) -> Iterator[Metric]:
 
 
 def iterate_scheduler_metrics(found: Sequence[SchedulerStatus]) -> Iterator[Metric]:
-    """Metrics about the cluster schedulers that report to this server."""
+    """Metrics about the schedulers of clusters."""
     names = ("project", "cluster", "scheduler")
     text = "1 while the scheduler's report is complete, 0 while the scheduler does not answer or does not report."
     up = GaugeMetricFamily("jobmeter_scheduler_up", text, labels=names)

@@ -29,6 +29,7 @@ from jobmeter.server.workers.frames import Setup
 from jobmeter.server.workers.owner import OwnedRecords
 from jobmeter.server.workers.pool import WorkerPool
 from jobmeter.settings import Settings
+from jobmeter.wire.native.series_lists import DIGEST_KEY
 
 if TYPE_CHECKING:
     from jobmeter.server.otlp_grpc import GrpcServer
@@ -111,7 +112,7 @@ def _workers(start: Start, stack: ExitStack) -> WorkerPool | None:
     if not count:
         return None
     # HTTP connections take descriptors of the workers only.
-    setup = Setup(start.settings, compute_share(start.descriptors, MOST_HTTP, count))
+    setup = Setup(start.settings, compute_share(start.descriptors, MOST_HTTP, count), DIGEST_KEY)
     pool = WorkerPool(start.bound, setup, count)
     stack.callback(pool.close)
     return pool

@@ -211,7 +211,7 @@ class Telemetry:
         """Add the connections and resources of the workers."""
         self._connections.labels("http").set_function(lambda: pool.connections)
         self._processes.workers = lambda: pool.pids
-        self.register(pool.metrics)
+        self.register(pool.iterate_metrics)
 
     @property
     def processes(self) -> int:

@@ -21,7 +21,7 @@ def record_creation(registry: Registry, now_ms: int, shipper: Shipper, actor: st
 def record_deletion(registry: Registry, now_ms: int, shipper: Shipper, actor: str) -> None:
     """Record that a shipper was deleted, by whom, and its last state."""
     message = f"The logs of {shipper.resource_group} are not shipped to {_sink(shipper)} any more"
-    message += f"; {shipper.waiting} lines that had arrived were not." if shipper.waiting else "."
+    message += f". {shipper.waiting} waiting lines were not shipped." if shipper.waiting else "."
     _emit(registry, now_ms, shipper, "ShipperDeleted", message, actor=actor)
 
 
@@ -79,7 +79,7 @@ class ShipperEvents:
             return
         self._reported["lost"] = self._clock.monotonic()
         for reason, lines, why in (
-            ("ShipperDropped", self._lost.pop("dropped", 0), "expired first"),
+            ("ShipperDropped", self._lost.pop("dropped", 0), "expired before delivery"),
             ("ShipperRejected", self._lost.pop("rejected", 0), "were permanently refused"),
         ):
             if lines:

@@ -34,7 +34,7 @@ _NEVER: Sequence[_Network] = tuple(
     )
 )
 _UNICAST = ipaddress.IPv6Network("2000::/3")
-"""All of IPv6 that is given out as public: https://www.iana.org/assignments/ipv6-address-space"""
+"""Public IPv6 addresses: https://www.iana.org/assignments/ipv6-address-space"""
 _DOCUMENTATION = ipaddress.IPv6Network("3fff::/20")
 _TRANSLATED: Sequence[ipaddress.IPv6Network] = tuple(
     ipaddress.IPv6Network(text)
@@ -102,7 +102,7 @@ class DestinationPolicy(msgspec.Struct, frozen=True):
         return addresses
 
     def allows(self, host: str, address: _Address) -> bool:
-        """True if connections to that address are allowed, and to each IPv4 address that it represents."""
+        """Return True if connections to an address, and to each IPv4 address that it represents, are allowed."""
         if isinstance(address, ipaddress.IPv4Address):
             return self._allows(host, address, public=address.is_global)
         if any(_is_never(one) for one in _list_possible(address)):

@@ -131,7 +131,7 @@ class PostSink(HttpSink):
 def check_reply(reply: SinkReply, host: str) -> SinkReply:
     """Return the reply of a sink that accepted the batch.
 
-    Raises RefusedError for a permanent refusal, else SinkError.
+    Raises SinkRefusedError for a permanent refusal, else SinkError.
     """
     if 200 <= reply.status < 300:
         return reply

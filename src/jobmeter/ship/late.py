@@ -94,9 +94,10 @@ class LateGroups:
         return [head.resource_group for head in heads]
 
     def _select_node_lines(self, project: str, job: str, shipper: Shipper) -> list[LogSelector]:
-        """Select the lines about a job in its nodes' system logs. Nodes of the job's own group were shipped before.
+        """Select the lines about a job in its nodes' system logs.
 
-        A node's other lines belong to the node's own group.
+        Nodes of the job's own group are left out, because their lines were shipped before. A node's other lines belong
+        to the node's own group.
         """
         views = self._registry.find_job(frozenset({project}), job, self._clock.now_ms())
         nodes = sorted({replica.node for view in views for replica in view.replicas if replica.node})

@@ -31,7 +31,7 @@ TRIM_SECONDS = 600.0
 
 
 class _Gap(msgspec.Struct):
-    """Numbers without rows yet: up to ``last``, first missed at ``since``."""
+    """Gap of reserved numbers without rows: up to ``last``, first observed at ``since`` (monotonic seconds)."""
 
     last: int
     since: float
@@ -168,7 +168,7 @@ class Pump:
         expired, run = next((gone, list(some)) for gone, some in groupby(rows, lambda row: _has_expired(row, now_ms)))
         last = run[-1].number
         if expired:
-            _log.warning("shipper %s: %d lines expired before its sink took them", self.shipper.id, len(run))
+            _log.warning("shipper %s: %d lines expired before its sink accepted them", self.shipper.id, len(run))
             if self._advance(Progress(before=before, cursor=last, dropped=len(run), error=self.shipper.error)):
                 self._events.count_lost(self.shipper, dropped=len(run))
             return 0.0

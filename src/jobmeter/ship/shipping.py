@@ -77,7 +77,7 @@ class Shipping:
                     "delete that shipper first"
                 )
         if len(there) >= MOST:
-            raise LimitExceededError(f"a server may have {MOST} log shippers", "resource_group")
+            raise LimitExceededError(f"a server may have at most {MOST} log shippers", "resource_group")
         made = Shipper(
             id=secrets.token_hex(8),
             project=project,

@@ -392,7 +392,7 @@ class EngineUse(RecordGroup, Protocol):
         """
         ...
 
-    def confirmed(self) -> AbstractContextManager[None]:
+    def confirm(self) -> AbstractContextManager[None]:
         """Wait at the end of the block until every follower of this server has what was stored inside.
 
         Raises UnavailableError if one may lack it. Hold no lock that the memory of another server may wait for.
@@ -403,7 +403,7 @@ class EngineUse(RecordGroup, Protocol):
         """Set the memory that answers while this server is alone, leads or follows."""
         ...
 
-    def valid_until(self) -> float:
+    def get_valid_until(self) -> float:
         """Return the time (``read_clock``) until which a trusted memory has every sample that any server acknowledged.
 
         The memory may count longer if ``renew`` is called. It counts no more once it is not trusted.

@@ -12,6 +12,8 @@ MOST_BYTES = 2**20
 """Most bytes of a message by default; a longer one is unreadable."""
 _UNSENT_BYTES = 4 * 2**20
 """Unsent bytes of a connection beyond which its writers wait."""
+_JOINED_BYTES = 64 * 1024
+"""Bytes of messages that wait for further ones, to be written together when the event loop comes to its next step."""
 
 
 def _to_text(value: object) -> str:
@@ -48,6 +50,7 @@ class Channel(asyncio.Protocol):
         self._received = received
         self._lost = lost
         self._data = bytearray()
+        self._unsent = bytearray()
         self._transport: asyncio.Transport | None = None
         self._drained = asyncio.Event()
         self._drained.set()
@@ -96,8 +99,18 @@ class Channel(asyncio.Protocol):
 
     def send_encoded(self, data: bytes | bytearray) -> None:
         """Send a message of ``encode_message``; does nothing when the other process is gone."""
-        if self._transport is not None:
-            self._transport.write(data)
+        if self._transport is None:
+            return
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._write)
+        self._unsent += data
+        if len(self._unsent) > _JOINED_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        unsent, self._unsent = self._unsent, bytearray()
+        if unsent and self._transport is not None:
+            self._transport.write(unsent)
 
     async def drain(self) -> None:
         """Wait until the other process has read enough."""

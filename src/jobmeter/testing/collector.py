@@ -35,41 +35,41 @@ class CollectorContract:
         raise NotImplementedError
 
     @pytest.fixture
-    def looks(self, collector: Collector) -> Sequence[dict[Series, float]]:
+    def collections(self, collector: Collector) -> Sequence[dict[Series, float]]:
         """Samples of each collection."""
-        looks = []
+        collections = []
         for turn in range(self.turns):
             now_ms = NOW_MS + 10_000 * turn
             samples = collector.collect(now_ms)
             assert {sample.time_ms for sample in samples} <= {now_ms}
             found = {sample.series: sample.value for sample in samples}
-            assert len(found) == len(samples), "a series was given twice at one moment"
-            looks.append(found)
-        return looks
+            assert len(found) == len(samples), "one collection has a series twice"
+            collections.append(found)
+        return collections
 
-    def test_it_measures_something(self, looks: Sequence[dict[Series, float]]) -> None:
-        assert any(looks)
+    def test_it_measures_something(self, collections: Sequence[dict[Series, float]]) -> None:
+        assert any(collections)
 
     def test_it_gives_nothing_that_it_does_not_describe(
-        self, collector: Collector, looks: Sequence[dict[Series, float]]
+        self, collector: Collector, collections: Sequence[dict[Series, float]]
     ) -> None:
-        """Every metric is described, and every described metric is in the catalogue."""
-        given = {series.metric for look in looks for series in look}
+        """Every metric is declared by the collector, and every declared metric is in the catalogue."""
+        given = {series.metric for collection in collections for series in collection}
         assert given <= set(collector.metrics)
         assert [name for name in collector.metrics if find(name) is None] == []
 
-    def test_every_name_is_legal(self, looks: Sequence[dict[Series, float]]) -> None:
-        for look in looks:
-            for series in look:
+    def test_every_name_is_legal(self, collections: Sequence[dict[Series, float]]) -> None:
+        for collection in collections:
+            for series in collection:
                 check_series(replace(series, project=series.project or "default"))
 
-    def test_a_series_names_what_its_metric_describes(self, looks: Sequence[dict[Series, float]]) -> None:
+    def test_a_series_names_what_its_metric_describes(self, collections: Sequence[dict[Series, float]]) -> None:
         """A device metric names a device; a replica metric names a job and a replica.
 
         A metric below an open prefix may describe a node as well.
         """
-        for look in looks:
-            for series in look:
+        for collection in collections:
+            for series in collection:
                 metric = _metric(series)
                 assert series.node
                 assert bool(series.device) == (metric.scope is MetricScope.DEVICE)
@@ -77,23 +77,23 @@ class CollectorContract:
                     assert series.job
                     assert series.replica
 
-    def test_every_value_lies_within_the_bounds_of_its_metric(self, looks: Sequence[dict[Series, float]]) -> None:
+    def test_every_value_lies_within_the_bounds_of_its_metric(self, collections: Sequence[dict[Series, float]]) -> None:
         """A value outside the catalogue's bounds has the wrong unit."""
-        for look in looks:
-            for series, value in look.items():
+        for collection in collections:
+            for series, value in collection.items():
                 metric = _metric(series)
                 assert math.isfinite(value)
                 assert metric.minimum is None or value >= metric.minimum, series
                 assert metric.maximum is None or value <= metric.maximum, series
 
-    def test_no_counter_falls(self, looks: Sequence[dict[Series, float]]) -> None:
+    def test_no_counter_falls(self, collections: Sequence[dict[Series, float]]) -> None:
         """A falling counter would be read as a restart."""
-        for before, after in pairwise(looks):
+        for before, after in pairwise(collections):
             for series, value in before.items():
                 metric = _metric(series)
                 if metric.kind is Kind.COUNTER and series in after:
                     assert after[series] >= value, series
 
-    def test_what_it_gives_can_be_sent(self, looks: Sequence[dict[Series, float]]) -> None:
-        for look in looks:
-            assert make_samples_frame(Sample(series, NOW_MS, value) for series, value in look.items())
+    def test_what_it_gives_can_be_sent(self, collections: Sequence[dict[Series, float]]) -> None:
+        for collection in collections:
+            assert make_samples_frame(Sample(series, NOW_MS, value) for series, value in collection.items())

@@ -9,7 +9,7 @@ A golden case is a JSON file, best taken word for word from the vendor's documen
                                    ("base64" instead of "body" for a binary body)
       "context": {"project": "p", "caller": "key"},  the caller, if relevant
       "questions": [...],          queries of the operation, in order (``describe`` below)
-      "results": [...],            their results (``result_of`` below); by default empty ones. An entry
+      "results": [...],            their results (``decode_result`` below); by default empty ones. An entry
                                    {"raises": "NotFoundError", "arguments": ["no such job", "job", "j1"]} is an error.
       "answer": {"status": 200, "headers": {...}, "body": {...}}, or   ("base64" as above)
       "error": {"status": 400, "body": {...}}        expected answer to a refused request
@@ -130,20 +130,20 @@ ERRORS: Sequence[JobmeterError] = (
     errors.DamagedDataError("secret detail of a part"),
     JobmeterError("a bug: secret detail"),
 )
-"""Errors of every kind that a dialect must have a form for."""
+"""Errors of every kind that a dialect must render."""
 
 
 class DialectTests:
     """Contract tests.
 
-    Inherit, name the class ``Test...``, implement ``dialect``, and put cases in the folder ``cases``.
+    Inherit, name the class ``Test...``, implement ``make_dialect``, and put cases in the folder ``cases``.
     """
 
     cases: Path
     """Folder of the golden cases."""
 
     @abstractmethod
-    def dialect(self) -> Dialect:
+    def make_dialect(self) -> Dialect:
         """Dialect under test."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -152,13 +152,13 @@ class DialectTests:
             files = sorted(self.cases.glob("*.json"))
             metafunc.parametrize("case", [json.loads(file.read_text()) for file in files], ids=[f.stem for f in files])
 
-    def result_of(self, given: Any, question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
+    def decode_result(self, given: Any, question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
         """Decode a result from JSON; None stands for an empty result. Extend for further questions."""
-        return result_of(given, question)
+        return decode_result(given, question)
 
     def test_case(self, case: dict[str, Any]) -> None:
-        """Golden case: the queries of a request, and the answer for their results."""
-        dialect, call = self.dialect(), call_of(case["request"])
+        """Golden case: the operation sends these questions, and gives this answer for their results."""
+        dialect, call = self.make_dialect(), call_of(case["request"])
         context = Context(parse_time(case["now"]), REQUEST_ID, **case.get("context", {}))
         requests: list[dict[str, Any]] = []
         results = list(case.get("results", ()))
@@ -168,7 +168,7 @@ class DialectTests:
             given = results[len(requests) - 1] if len(requests) <= len(results) else None
             if isinstance(given, dict) and "raises" in given:
                 raise getattr(errors, given["raises"])(*given["arguments"])
-            return self.result_of(given, question)
+            return self.decode_result(given, question)
 
         try:
             match = dialect.find_operation(call)
@@ -190,16 +190,16 @@ class DialectTests:
         answered = set()
         for file in self.cases.glob("*.json"):
             case = json.loads(file.read_text())
-            match = self.dialect().find_operation(call_of(case["request"])) if "answer" in case else None
+            match = self.make_dialect().find_operation(call_of(case["request"])) if "answer" in case else None
             if match is not None:
                 answered.add(match.operation.name)
-        assert answered == {operation.name for operation in self.dialect().operations}
+        assert answered == {operation.name for operation in self.make_dialect().operations}
 
     @pytest.mark.parametrize("error", ERRORS, ids=lambda error: f"{type(error).__name__}-{vars(error)}"[:60])
     def test_every_error_has_a_form(self, error: JobmeterError) -> None:
         """An error has a body and the right class of status; a bug or damage reveals no details."""
         call = Call("GET", "/", "", (("host", "127.0.0.1:8400"),))
-        answer = self.dialect().render_error(call, Context(0, REQUEST_ID), error)
+        answer = self.make_dialect().render_error(call, Context(0, REQUEST_ID), error)
         assert answer.body
         if type(error) in {JobmeterError, errors.DamagedDataError}:
             assert answer.status == 500
@@ -212,7 +212,7 @@ class DialectTests:
     def test_a_body_that_is_nested_too_deeply_is_refused_or_not_read(self) -> None:
         """Deeply nested JSON never makes the server fail."""
         headers = (("host", "127.0.0.1:8400"), ("content-type", "application/json"))
-        for operation in self.dialect().operations:
+        for operation in self.make_dialect().operations:
             path = re.sub(r"{[^/]*}", "x", operation.path)
             for method in {"POST", "PUT", "PATCH"} & set(operation.method.split(", ")):
                 call = Call(method, path, "", headers, body=b'{"a":' * 100_000)
@@ -221,8 +221,8 @@ class DialectTests:
                     drive(operation.answer(call, context), _answer_nothing)
 
     def test_a_value_that_a_declaration_excludes_is_refused(self) -> None:
-        """A number out of bounds, an unknown word and a bad time are refused, in the name of the parameter."""
-        for operation in self.dialect().operations:
+        """A number out of bounds, an unknown word and a bad time are refused; the error names the parameter."""
+        for operation in self.make_dialect().operations:
             for parameter in operation.parameters:
                 for value in parameter.invalid:
                     with pytest.raises(InvalidRequestError) as refused:
@@ -233,16 +233,16 @@ class DialectTests:
     def test_other_calls_are_left_alone(self) -> None:
         """Calls that do not belong to the vendor are not accepted."""
         for path in ("/", "/healthz", "/api/jobmeter/v1/jobs", "/nothing/here"):
-            assert self.dialect().find_operation(Call("GET", path, "", ())) is None
+            assert self.make_dialect().find_operation(Call("GET", path, "", ())) is None
 
     def test_every_operation_says_what_it_is(self) -> None:
         """The reference page has a text for each operation, parameter and gap."""
-        for operation in self.dialect().operations:
+        for operation in self.make_dialect().operations:
             assert operation.text
             assert all(parameter.text for parameter in operation.parameters)
             in_path = {part[1:-1] for part in operation.path.split("/") if part.startswith("{")}
             assert in_path == {parameter.name for parameter in operation.parameters if parameter.where == "path"}
-        assert all(gap.what and gap.reason for gap in self.dialect().gaps)
+        assert all(gap.what and gap.reason for gap in self.make_dialect().gaps)
 
 
 def _start_operation(operation: Operation, values: Mapping[str, str]) -> Steps:
@@ -263,7 +263,7 @@ def _start_operation(operation: Operation, values: Mapping[str, str]) -> Steps:
 
 
 def _json_of(text: str) -> Any:  # noqa: ANN401
-    """Return the whole number, list or object of a text; any other text itself."""
+    """Parse a whole number, empty list or empty object; return any other text unchanged."""
     return json.loads(text) if re.fullmatch(r"-?[0-9]+|\[\]|{}", text) else text
 
 
@@ -293,7 +293,7 @@ def describe(question: Any) -> dict[str, Any]:  # noqa: ANN401 - any question
 _EMPTY: Sequence[object] = (None, (), frozenset(), "")
 
 
-def result_of(given: Any, question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
+def decode_result(given: Any, question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
     """Decode a result from JSON by the question's type; None stands for an empty result."""
     assert type(question) in _RESULTS, f"no result for {question!r}"
     return _RESULTS[type(question)](given, question)
@@ -426,7 +426,7 @@ def _check(answer: Answer, expected: Mapping[str, Any]) -> None:
 
 
 def _refuse_constant(name: str) -> float:
-    raise AssertionError(f"{name} is no JSON")
+    raise AssertionError(f"{name} is not JSON")
 
 
 def _check_numbers(value: Any) -> None:  # noqa: ANN401

@@ -42,7 +42,7 @@ class JsonShape(msgspec.Struct, frozen=True):
         ``what`` names them in the error, for example ``records``.
         """
         if self.opened[depth] > most:
-            raise LimitExceededError(f"a request may bring {most} {what}, this one has {self.opened[depth]}", what)
+            raise LimitExceededError(f"a request may have at most {most} {what}, not {self.opened[depth]}", what)
 
 
 def count_json(data: bytes) -> JsonShape:

@@ -21,7 +21,7 @@ MOST_QUERIES = 50
 MOST_MATCHERS = 100
 _KINDS = ("=", "!=", "=~", "!~")
 _SIX_BYTES = (1 << 35, 1 << 42)
-"""Times whose varint has six bytes: those from 1971 to 2109."""
+"""Bounds of the times (ms) whose varint has six bytes: 1971 to 2109."""
 _QUERY, _START, _END, _MATCHER = 0x0A, 0x08, 0x10, 0x1A
 _FORM, _FORMS = 0x10, 0x12
 """Fields of the accepted forms of an answer, one by one and packed."""
@@ -55,7 +55,7 @@ def decode(data: bytes) -> ReadRequest:
         if tag == _QUERY:
             queries.append(_query(data, at, end))
             if len(queries) > MOST_QUERIES:
-                raise LimitExceededError(f"a request may have {MOST_QUERIES} queries", "query")
+                raise LimitExceededError(f"a request may have at most {MOST_QUERIES} queries", "query")
         elif tag == _FORM:
             forms.append(_number(data, begin, end))
         elif tag == _FORMS:
@@ -75,7 +75,7 @@ def _query(data: bytes, at: int, end: int) -> ReadQuery:
         elif tag == _MATCHER:
             matchers.append(_matcher(data, content, stop))
     if len(matchers) > MOST_MATCHERS:
-        raise LimitExceededError(f"a query may have {MOST_MATCHERS} matchers, this one has {len(matchers)}", "query")
+        raise LimitExceededError(f"a query may have at most {MOST_MATCHERS} matchers, not {len(matchers)}", "query")
     return ReadQuery(times[_START], times[_END], tuple(matchers))
 
 
@@ -88,7 +88,7 @@ def _matcher(data: bytes, at: int, end: int) -> tuple[str, str, str]:
             try:
                 texts[tag] = data[content:stop].decode()
             except UnicodeDecodeError:
-                raise make_damage_error("a matcher is no text") from None
+                raise make_damage_error("a matcher is not text") from None
     if not 0 <= kind < len(_KINDS):
         raise InvalidRequestError(f"a matcher has the unknown type {kind}", "query")
     return texts[_NAME], _KINDS[kind], texts[_VALUE]
@@ -101,7 +101,7 @@ def _number(data: bytes, begin: int, end: int) -> int:
 
 
 def encode_number(number: int, value: int) -> bytes:
-    """Return a field with a number; one of 0 is left out."""
+    """Return a field with a number; empty for 0."""
     return encode_varint(number << 3) + encode_varint(value) if value else b""
 
 

@@ -70,7 +70,7 @@ class EventFileReader:
         self._skip = 0
 
     def feed(self, data: bytes) -> Iterator[EventValues]:
-        """Yield the events that these bytes complete, those with scalars only."""
+        """Yield the events with scalars that these bytes complete."""
         skipped = min(self._skip, len(data))
         self._skip -= skipped
         self._data += data[skipped:]

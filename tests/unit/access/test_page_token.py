@@ -29,7 +29,7 @@ def test_any_other_token_is_refused(data):
         st.one_of(st.just(token[:at] + other + token[at + 1 :]), st.just(token[:at]), st.just(token + other), st.text())
     )
     if changed != token:
-        with pytest.raises(InvalidRequestError, match="NextToken does not belong"):
+        with pytest.raises(InvalidRequestError, match="NextToken is not from this query"):
             unseal(VAULT, b"question", changed, NOW, "NextToken")
 
 

@@ -78,9 +78,9 @@ def test_the_shipped_rules_are_read():
             "groups:\n- name: a\n  rules:\n  - alert: A\n    expr: up\n    annotations:\n      s: '{{ if 1 }}'",
             ":7: groups[0].rules[0].annotations.s: {{ if }} is not supported",
         ),
-        ("groups: [", "it is no YAML"),
+        ("groups: [", "it is not valid YAML"),
         ("a: &a [*a]", "it has more than 200000 values"),
-        ("groups: &a [" + "[" * 500, "it is no YAML"),
+        ("groups: &a [" + "[" * 500, "it is not valid YAML"),
     ],
 )
 def test_errors_name_line_and_field(tmp_path, text, problem):

@@ -98,7 +98,7 @@ def test_texts_agree_with_prometheus(tmp_path):
         ('{{ template "x" }}', "not supported"),
         ('{{ define "x" }}', "not supported"),
         ('{{ query "up" | first | value }}', "does not run queries"),
-        ("{{ $externalURL }}", "$externalURL is not known"),
+        ("{{ $externalURL }}", "$externalURL is unknown"),
         ("{{ $value", "not closed"),
         ("{{ humanize }}", "one argument"),
         ("{{ humanize $value $value }}", "one argument"),

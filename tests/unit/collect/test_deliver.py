@@ -264,7 +264,7 @@ def test_what_waits_for_the_servers_clock_is_bounded_and_counted(tmp_path):
 
 
 def test_a_project_at_its_limit_of_series_is_tried_again(box):
-    full = LimitExceededError("project p may have 10 live series", "project")
+    full = LimitExceededError("project p has at most 10 live series", "project")
     errors = [full, full, full]
     server = Server(lambda numbers: errors.pop() if errors else None)
     for number in range(3):

@@ -103,7 +103,8 @@ def test_an_xid_says_what_it_means_and_what_to_do():
     event = parse_event("NVRM: Xid (PCI:0000:3b:00): 79, pid=1", NOW, PLACE)
     assert event is not None
     assert event.message.endswith(
-        "the GPU has fallen off the bus. Drain and reboot the node; where it comes back, hand the GPU to its vendor."
+        "the GPU has fallen off the bus. "
+        "Drain and reboot the node; if the error comes back, return the GPU to its vendor."
     )
 
 

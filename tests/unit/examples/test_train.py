@@ -3,7 +3,7 @@
 import numpy as np
 from click.testing import CliRunner
 
-from jobmeter.examples.train import command, shard
+from jobmeter.examples.train import command, load_shard
 
 
 def test_it_reads_digits_and_saves_its_weights(tmp_path, monkeypatch):
@@ -18,8 +18,8 @@ def test_it_reads_digits_and_saves_its_weights(tmp_path, monkeypatch):
 
 
 def test_replicas_have_different_images_and_the_same_test():
-    whole = shard(0, 1)
-    parts = [shard(rank, 3) for rank in range(3)]
+    whole = load_shard(0, 1)
+    parts = [load_shard(rank, 3) for rank in range(3)]
     assert sum(len(part[1]) for part in parts) == len(whole[1])
     for part in parts:
         np.testing.assert_array_equal(part[2], whole[2])

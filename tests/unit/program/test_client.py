@@ -57,4 +57,4 @@ def test_a_hundred_jobs_and_their_facts_are_one_request():
 @pytest.mark.parametrize(("kind", "twin"), [(JobHandle, AsyncJob), (Client, AsyncClient)])
 def test_the_asynchronous_twin_has_every_call(kind, twin):
     calls = {name for name, value in vars(kind).items() if callable(value) and not name.startswith("_")}
-    assert calls - {"columns", "polls"} - set(vars(twin)) == set()
+    assert calls - {"columns", "poll"} - set(vars(twin)) == set()

@@ -28,9 +28,9 @@ def transformers(monkeypatch):
     package: Any = types.ModuleType("transformers")
     package.TrainerCallback = type("TrainerCallback", (), {})
     monkeypatch.setitem(sys.modules, "transformers", package)
-    hf.callback_class.cache_clear()
+    hf.make_callback_class.cache_clear()
     yield package
-    hf.callback_class.cache_clear()
+    hf.make_callback_class.cache_clear()
 
 
 def test_the_callback_of_hugging_face_reports_what_the_first_process_logs(transformers, reported):
@@ -64,14 +64,14 @@ def test_the_logger_of_lightning_reports_metrics_and_parameters(monkeypatch, rep
     utilities.rank_zero_only = lambda function: function
     monkeypatch.setitem(sys.modules, f"{package}.loggers", loggers)
     monkeypatch.setitem(sys.modules, f"{package}.utilities", utilities)
-    lightning.logger_class.cache_clear()
+    lightning.make_logger_class.cache_clear()
     logger = lightning.Logger()
     assert isinstance(logger, loggers.Logger)
     logger.log_metrics({"train_loss": 0.5}, step=3)
     logger.log_hyperparams({"lr": 0.1})
     logger.log_hyperparams(types.SimpleNamespace(depth=4))
     logger.finalize("success")
-    lightning.logger_class.cache_clear()
+    lightning.make_logger_class.cache_clear()
     assert (logger.name, logger.version) == ("jobmeter", "")
     assert reported == [
         ("log", ({"train_loss": 0.5},), {"step": 3}),

@@ -24,7 +24,7 @@ JOB, RESOURCES = Scope(frozenset({"p"}), job="j"), Scope(frozenset({"p"}), grant
 WHOLE_SERVER = {
     *("ChangedJobsQuestion", "DroppedEventsQuestion", "DueTasksQuestion", "ProbeQuestion", "StatisticsQuestion"),
     *("ReportedGroupsQuestion", "StoredAlertsQuestion", "StoredSilencesQuestion", "TaskAnswersQuestion"),
-    *("AllDamageQuestion", "WaitingMessagesQuestion"),
+    *("AllDamageQuestion", "SchedulersQuestion", "WaitingMessagesQuestion"),
 }
 SERVER_SECRETS = {"KeysQuestion", "KeyPoliciesQuestion", "LinksQuestion", "UsageQuestion", "ShippersQuestion"}
 

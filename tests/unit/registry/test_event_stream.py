@@ -74,7 +74,7 @@ def test_pages_behind_an_id_miss_and_repeat_nothing_while_others_write(registry:
         outer = NOW + 1_000 if descending else NOW - 1_000
         registry.add_events([Event(time=outer, job="j", message=f"later {len(found)}")])
     assert found == (stored[::-1] if descending else stored)
-    with pytest.raises(InvalidRequestError, match="no event of that id"):
+    with pytest.raises(InvalidRequestError, match="the event of this id no longer exists"):
         every(registry, after="0" * 32)
 
 

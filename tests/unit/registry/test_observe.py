@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.allocations import list_allocations
 from tests.support.registries import observation
 
 from jobmeter.model.event import EventFilter
@@ -69,7 +70,7 @@ def test_any_order_of_batches_gives_the_same_intervals(registry: Registry) -> No
         job = f"j{number}"
         for batch in order:
             registry.observe([observation(batch.first_ms, batch.last_ms, device="gpu0", job=job)], NOW)
-        intervals = [(a.start, a.end) for a in registry.list_allocations("default", job)]
+        intervals = [(a.start, a.end) for a in list_allocations(registry, "default", job)]
         assert intervals == [(NOW, NOW + 160_000), (NOW + 10_000_000, NOW + 10_060_000)], order
 
 
@@ -142,7 +143,7 @@ def test_two_writers_at_once_lose_nothing(url: str) -> None:
         thread.join()
     assert errors == []
     for job in range(6):
-        assert [(a.start, a.end) for a in opened[0].list_allocations("default", f"j{job}")] == [(NOW, NOW + 29_500)]
+        assert [(a.start, a.end) for a in list_allocations(opened[0], "default", f"j{job}")] == [(NOW, NOW + 29_500)]
     for registry in opened:
         registry.close()
 
@@ -204,7 +205,7 @@ def test_an_earlier_interval_that_comes_to_reach_a_later_one_is_joined_with_it(r
         registry.observe(
             [observation(NOW + at * MINUTE, NOW + at * MINUTE, job="a", device="gpu0") for at in minutes], NOW
         )
-        found = [(one.start, one.end or 0) for one in registry.list_allocations("default", "a")]
+        found = [(one.start, one.end or 0) for one in list_allocations(registry, "default", "a")]
         return [((start - NOW) // MINUTE, (end - NOW) // MINUTE) for start, end in found]
 
     assert see(0) == [(0, 0)]
@@ -220,6 +221,6 @@ def test_a_row_that_went_behind_our_back_is_made_again(registry: Registry) -> No
     with registry.database.write() as connection:
         connection.exec_driver_sql("DELETE FROM allocations")
     registry.observe([observation(NOW + 200_000, NOW + 240_000, job="a", device="gpu0")], NOW)
-    assert [(one.start, one.end) for one in registry.list_allocations("default", "a")] == [
+    assert [(one.start, one.end) for one in list_allocations(registry, "default", "a")] == [
         (NOW + 200_000, NOW + 240_000)
     ]

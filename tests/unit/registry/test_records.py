@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.support.allocations import list_allocations
 from tests.support.registries import observation
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
@@ -232,7 +233,7 @@ def test_devices_of_a_replica_become_allocations(registry: Registry) -> None:
     ]
     put(registry, JobRecord(job_id="j", replicas=[msgspec.structs.replace(worker, end=NOW - 10)]))
     put(registry, JobRecord(job_id="j", replicas=[worker]))
-    assert [(a.start, a.end) for a in registry.list_allocations("default", "j")] == [(NOW - 100, NOW - 10)] * 2
+    assert [(a.start, a.end) for a in list_allocations(registry, "default", "j")] == [(NOW - 100, NOW - 10)] * 2
 
 
 def test_devices_take_the_start_of_the_job_when_the_replica_names_none(registry: Registry) -> None:
@@ -247,7 +248,7 @@ def test_an_allocation_that_nobody_ended_ends_with_its_job(registry: Registry) -
     assert view(registry).allocations[0].end is None
     put(registry, JobRecord(job_id="j", state=JobState.SUCCEEDED, end=NOW - 5))
     assert view(registry).allocations[0].end == NOW - 5
-    assert registry.list_allocations("default", "j")[0].end == NOW - 5
+    assert list_allocations(registry, "default", "j")[0].end == NOW - 5
 
 
 def test_nodes_are_described_and_listed(registry: Registry) -> None:
@@ -269,7 +270,7 @@ def test_a_forgotten_job_is_gone_with_all_its_parts(registry: Registry) -> None:
     assert registry.delete_job("default", "j") is True
     assert registry.delete_job("default", "j") is False
     assert registry.find_job(None, "j", NOW) == []
-    assert registry.list_allocations("default", "j") == []
+    assert list_allocations(registry, "default", "j") == []
     put(registry, JobRecord(job_id="j"))
     assert view(registry) == JobView(
         job=Job(id="j", state=JobState.QUEUED, recorded=True, updated=NOW), replicas=[], allocations=[]

@@ -40,7 +40,7 @@ class Member:
         self.announced: list[list[str]] = []
         self.drop: Any = None
 
-    def membership(self):
+    def get_membership(self):
         return self.number
 
     def hear(self, drop):

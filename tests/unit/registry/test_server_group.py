@@ -50,13 +50,13 @@ def test_one_block_at_a_time_is_locked(group):
     order: list[str] = []
 
     def wait() -> None:
-        with group.locked("a"):
+        with group.lock("a"):
             order.append("second")
 
     thread = threading.Thread(target=wait)
-    with group.locked("a"):
+    with group.lock("a"):
         thread.start()
-        with group.locked("b"):
+        with group.lock("b"):
             order.append("first")
     thread.join()
     assert order == ["first", "second"]

@@ -8,9 +8,9 @@ from tests.support.frames import records
 from tests.support.serving import serving
 
 from jobmeter.cli.status import list_facts
-from jobmeter.ingest.schedulers import MOST, MOST_OF_PROJECT
 from jobmeter.model.answers import Status
-from jobmeter.model.time import HOUR, MINUTE
+from jobmeter.model.time import DAY, HOUR, MINUTE
+from jobmeter.registry.schedulers import MOST, MOST_OF_PROJECT
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_program_that_ended_is_a_problem(server, interval_ms, silent_ms):
     assert [one["problem"] for one in status(server)] == [""]
     server.clock.time_ms += 1
     (one,) = status(server)
-    assert "nothing was heard of `jobmeter scheduler kubernetes` since 2026-01-01T00:00:00Z" in one["problem"]
+    assert "`jobmeter scheduler kubernetes` has sent no report since 2026-01-01T00:00:00Z" in one["problem"]
     assert one["since"] == heard
 
 
@@ -95,19 +95,29 @@ def test_late_reports_do_not_replace_newer_ones(server):
 
 def test_reports_are_bounded_in_all_and_for_each_project(server):
     for number in range(MOST_OF_PROJECT + 5):
+        server.clock.time_ms += 1
         report(server, cluster=f"c{number}")
     assert [one["cluster"] for one in status(server)] == sorted(
         f"c{number}" for number in range(5, MOST_OF_PROJECT + 5)
     )
-    states = server.application.services.pipeline.schedulers
     for project in range(MOST // MOST_OF_PROJECT + 5):
         key = server.key("writer", f"p{project}")
         one = {"kind": "slurm", "time": server.clock.time_ms, "interval_ms": 1}
         server.ingest(
             records({"schedulers": [{**one, "cluster": f"c{number}"} for number in range(MOST_OF_PROJECT)]}), key
         )
-        assert len(states.list_states()) <= MOST
-    assert len(states.list_states()) == MOST
+        assert len(status(server)) <= MOST
+    assert len(status(server)) == MOST
+
+
+def test_a_restart_keeps_the_reports_and_a_week_without_a_report_drops_them(server, tmp_path):
+    report(server, problem="no route to host")
+    server.application.close()
+    again = serving(tmp_path / "data")
+    assert [one["problem"] for one in status(again)] == ["no route to host"]
+    again.clock.time_ms += 7 * DAY
+    assert status(again) == []
+    again.application.close()
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_commands_are_obeyed(telnet):
 
 def test_a_line_that_is_too_long_is_reported(telnet):
     line = telnet.connect()
-    assert line.ask(b"put " + b"x" * 40_000 + b"\n") == "error: a line may have 16384 bytes\n"
+    assert line.ask(b"put " + b"x" * 40_000 + b"\n") == "error: a line may have at most 16384 bytes\n"
     assert line.ask("version\n").startswith("Jobmeter ")
 
 

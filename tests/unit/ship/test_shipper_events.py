@@ -40,7 +40,7 @@ def test_making_and_deleting_are_reported_once(house):
     )  # fmt: skip
     assert (made.object.kind, made.object.name) == ("shipper", shipper.id)
     assert made.message == "The logs of rg are shipped to p/l."
-    assert gone.message == "The logs of rg are not shipped to p/l any more; 1 lines that had arrived were not."
+    assert gone.message == "The logs of rg are not shipped to p/l any more. 1 waiting lines were not shipped."
 
 
 def test_a_shipper_of_every_project_is_nobodys(house):
@@ -114,8 +114,8 @@ def test_what_is_lost_is_reported_with_its_number_and_not_by_every_batch(house):
     pump.step()
     assert reasons(house) == ["Created", "Dropped", "Dropped", "Rejected"]
     assert [one.message for one in shipper_events(house)[1:]] == [
-        "10 log lines of rg expired first and were not shipped to p/l.",
-        "15 log lines of rg expired first and were not shipped to p/l.",
+        "10 log lines of rg expired before delivery and were not shipped to p/l.",
+        "15 log lines of rg expired before delivery and were not shipped to p/l.",
         "1 log lines of rg were permanently refused and were not shipped to p/l.",
     ]
     assert house.state(shipper).dropped == 25

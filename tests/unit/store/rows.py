@@ -42,8 +42,9 @@ def listed(groups: Iterable[SampleRuns]) -> list[tuple[int, int, int, float, tup
 
 def in_table(table: InsertBlock) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
     """Every row of a table: job, series, time, value, days."""
-    job, series, time, value, *days = (column.tolist() for column in table.list_columns())
-    return list(zip(job, series, time, value, zip(*days, strict=True), strict=True))
+    days = zip(*(column.tolist() for column in table.days), strict=True)
+    keys = table.job.tolist(), table.series.tolist()
+    return list(zip(*keys, table.time.tolist(), table.value.tolist(), days, strict=True))
 
 
 def days_of(retention: Retention) -> tuple[int, ...]:

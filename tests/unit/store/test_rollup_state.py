@@ -111,19 +111,19 @@ def test_a_shared_engine_that_refuses_a_mark_is_left_without_it(store, monkeypat
 def test_a_server_whose_reads_do_not_count_stores_no_hours_as_rolled_up(store, monkeypatch):
     """Another server may be alone since, with samples of these hours in its journal."""
     state = store.rollup_state
-    done = state.done()
+    done = state.read_done()
     with monkeypatch.context() as patch:
         patch.setattr(state.pool, "check", refuse)
         with pytest.raises(UnavailableError):
             state.raise_done(done + HOUR)
     state.reload()
-    assert state.done() == done
+    assert state.read_done() == done
 
 
 def test_a_state_that_is_read_while_a_roll_up_begins_has_its_intent(store, monkeypatch):
     """A server becomes the only one just when it rolls up: its memory counts from then on."""
     state = store.rollup_state
-    select, until_ms = state.select_progress, state.intent() + HOUR
+    select, until_ms = state.select_progress, state.read_intent() + HOUR
     rolling = threading.Thread(target=state.raise_intent, args=(until_ms,))
 
     def select_beside_a_roll_up():
@@ -135,7 +135,7 @@ def test_a_state_that_is_read_while_a_roll_up_begins_has_its_intent(store, monke
     monkeypatch.setattr(state, "select_progress", select_beside_a_roll_up)
     state.reload()
     rolling.join()
-    assert state.intent() == until_ms
+    assert state.read_intent() == until_ms
 
 
 @pytest.mark.parametrize(("age_ms", "requests"), [(0, 1), (9 * MINUTE, 1), (11 * MINUTE, 2), (DAY, 2)])

@@ -13,7 +13,7 @@ from jobmeter.testing.collector import CollectorContract
 CPU = Series("cpu.time", cluster="c", node="n", job="j", replica="worker-0")
 """Series of a replica's counter."""
 CONTRACT = CollectorContract()
-FIXTURE: Any = CollectorContract.looks
+FIXTURE: Any = CollectorContract.collections
 NAMES = sorted(name for name in dir(CONTRACT) if name.startswith("test_"))
 
 
@@ -31,11 +31,11 @@ class Collector:
 
 def broken_rules(collector):
     """Return the names of the contract's tests that fail."""
-    looks = FIXTURE.__wrapped__(CONTRACT, collector)
+    collections = FIXTURE.__wrapped__(CONTRACT, collector)
     found = []
     for name in NAMES:
         test = getattr(CONTRACT, name)
-        arguments = (collector, looks) if "describe" in name and "nothing" in name else (looks,)
+        arguments = (collector, collections) if "describe" in name and "nothing" in name else (collections,)
         try:
             test(*arguments)
         except (AssertionError, JobmeterError):

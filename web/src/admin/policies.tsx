@@ -33,7 +33,7 @@ export function wrong(one: Given): string {
     const found: unknown = JSON.parse(one.text);
     return found !== null && typeof found === "object" && !Array.isArray(found) ? "" : "A document is a JSON object.";
   } catch (error) {
-    return `This is no JSON: ${error instanceof Error ? error.message : ""}`;
+    return `This is not valid JSON: ${error instanceof Error ? error.message : ""}`;
   }
 }
 
@@ -50,7 +50,7 @@ export function Choose(given: { shipped: readonly Policy[]; chosen: readonly Giv
   const toggle = (name: string, on: boolean) => choose(on ? [...chosen, { name, text: null }] : chosen.filter((one) => one.text !== null || one.name !== name));
   return (
     <fieldset class="policies">
-      <legend>Only what one of these policies allows; none: all that the role may</legend>
+      <legend>Only what one of these policies allows. Without policies: all that the role allows</legend>
       {shipped.map((one) => (
         <label key={one.name} title={statements(one.document).map(described).join("\n")}>
           <input type="checkbox" checked={chosen.some((other) => other.text === null && other.name === one.name)} onChange={(event) => toggle(one.name, event.currentTarget.checked)} /> {one.name}
@@ -80,7 +80,7 @@ function Own({ one, refused, change }: { one: Given; refused: string; change: (t
         <label>
           From a file <input type="file" accept=".json,application/json" onChange={(event) => void load(event.currentTarget)} />
         </label>
-        <button type="button" aria-label={`Leave it out: ${one.name}`} onClick={() => change(null)}>
+        <button type="button" aria-label={`Remove ${one.name}`} onClick={() => change(null)}>
           Leave it out
         </button>
       </div>
@@ -182,7 +182,7 @@ export function Allowed(given: { of: Key; shipped: readonly Policy[]; own: boole
     <div class="panel allowed">
       <p>
         Its role, {key.role}, may {ROLES[key.role] ?? "do what it allows"}
-        {key.project ? `, in project ${key.project} alone` : ", in every project"}. {policies.length > 0 ? "Of that its policies leave:" : "It has no policy that leaves less."}
+        {key.project ? `, only in project ${key.project}` : ", in every project"}. {policies.length > 0 ? "Its policies restrict this to:" : "No policy restricts it."}
       </p>
       {editing === null && policies.map((one) => (
         <div key={one.name}>

@@ -27,7 +27,7 @@ export function RetentionPage({ who }: { who: Who }) {
     const url = `${BASE}/projects/${encodeURIComponent(project)}/retention`;
     try {
       await send(body === null ? "DELETE" : "PUT", url, body ?? undefined);
-      setSaved(`Project ${project} ${body === null ? "follows the server again" : "is stored so from now on"}.`);
+      setSaved(`Project ${project} ${body === null ? "follows the server again" : "has its own retention from now on"}.`);
     } catch (problem) {
       if (problem instanceof Refusal) setError(problem);
     }
@@ -43,7 +43,7 @@ export function RetentionPage({ who }: { who: Who }) {
       <p role="status" class="findings well">
         {saved}
       </p>
-      {!found.projects.length && <p class="hint">No project has a job or a node yet: the first sample makes one.</p>}
+      {!found.projects.length && <p class="hint">No project has a job or a node yet: the first sample creates one.</p>}
       {found.projects.map((row) => (
         <Project key={`${row.project} ${row.raw_days} ${row.minute_days} ${row.hour_days}`} row={row} change={change} />
       ))}

@@ -16,7 +16,7 @@ export function ShipFirst() {
   return (
     <div class="notice">
       <strong>Nothing is shipped.</strong>
-      <p>A shipper sends every log line of a resource group, those of its jobs and those of its nodes, to a system of yours as it arrives. In Jobmeter the lines stay as they are.</p>
+      <p>A shipper sends every new log line of a resource group's jobs and nodes to another system. The lines also stay in Jobmeter.</p>
       <h3>Kinds of sinks</h3>
       <dl class="kinds">
         {KINDS.map(([kind, text]) => (

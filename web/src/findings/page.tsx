@@ -59,7 +59,7 @@ export function FindingsPage({ query }: { query: URLSearchParams }) {
           <Choice label="When" value={shown} options={SHOWN} choose={(value) => set({ show: value === "open" ? null : value })} />
           <Choice label="Severity" value={severity} options={SEVERITIES} choose={(value) => set({ severity: value })} />
           {rule && (
-            <button type="button" aria-label={`Take out: ${ruleTitle(rule)}`} onClick={() => set({ finding: null })}>
+            <button type="button" aria-label={`Remove filter: ${ruleTitle(rule)}`} onClick={() => set({ finding: null })}>
               {ruleTitle(rule)} <span aria-hidden="true">×</span>
             </button>
           )}

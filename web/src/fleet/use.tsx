@@ -46,7 +46,7 @@ function Idle({ fleet }: { fleet: Fleet }) {
       {!found.length && <p class="hint">{emptyText}</p>}
       {found.length > 0 && <IdleTable fleet={fleet} found={found} />}
       {found.length > 0 && unmeasured && <p class="hint">{all.unmeasured} more that jobs have were not measured in the last 5 minutes.</p>}
-      {found.length > 0 && all.cost === null && <p class="hint">No price is set for these devices, so none is shown: [devices] in the file that JOBMETER_PRICES names.</p>}
+      {found.length > 0 && all.cost === null && <p class="hint">No price is set for these devices. Set one in [devices] of the file that JOBMETER_PRICES names.</p>}
     </Section>
   );
 }
@@ -126,7 +126,7 @@ function Groups({ fleet, query }: { fleet: Fleet; query: URLSearchParams }) {
 }
 
 function Users({ found }: { found: Schemas["UserList"] }) {
-  if (!found.users.length) return <p class="hint">Nobody had anything of it in this time.</p>;
+  if (!found.users.length) return <p class="hint">Nobody used this group in this time.</p>;
   const all = { ...found.summary, user: "All users" };
   const heads = ["Jobs that ran", "Devices", "Devices in use", "Cores", "Cores in use", "Memory", "Memory in use", "Received", "Sent"];
   return (

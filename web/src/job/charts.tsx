@@ -109,7 +109,7 @@ function Waiting({ metric, busy, refused = false }: { metric: string; busy: bool
       <figcaption>
         <span class="title">{title(metric)}</span>
       </figcaption>
-      <div class="plot">{refused ? "The server did not answer this yet." : busy ? "" : "Nothing was measured in this range."}</div>
+      <div class="plot">{refused ? "The server has not answered yet." : busy ? "" : "Nothing was measured in this range."}</div>
     </figure>
   );
 }

@@ -50,7 +50,7 @@ export const Events = memo(function Events(given: {
   return (
     <Section id="events" title={total ? `${total} ${total === 1 ? "event" : "events"}` : "Events"} aside={aside}>
       {response.error && <Problem error={response.error} again={response.again} />}
-      {response.data && !events.length && <p class="hint">{range ? "Nothing happened in this range." : "Nothing happened yet that an agent, a scheduler or a rule reported."}</p>}
+      {response.data && !events.length && <p class="hint">{range ? "Nothing happened in this range." : "No agent, scheduler or rule has reported an event yet."}</p>}
       {total > events.length && (
         <button type="button" onClick={() => setLimit(Math.min(limit + 400, 1000))} disabled={limit >= 1000}>
           Earlier ones ({total - events.length})

@@ -55,7 +55,7 @@ function Stored({ job, guest, state }: Given) {
   const response = useRead<Schemas["JobList"]>(guest ? null : address("/api/jobmeter/v1/jobs", {}, query));
   const stored = response.data?.findings?.find((one) => one.id === job.id);
   // The line is there from the start: what comes later moves little below it.
-  const hint = "Looking through what was measured for what is wrong …";
+  const hint = "Searching the measurements for problems …";
   if (!stored) return <p class="findings none">{hint}</p>;
   return (
     <section class={`findings soon ${state.toLowerCase()}`} aria-label="Findings">
@@ -181,8 +181,8 @@ function NoFindings(given: Given) {
   const text = !settled
     ? "No rule fired."
     : !measured
-      ? "No rule fired, but there are no figures to look at: whether the job was well is not known."
-      : "No findings: nothing of what the rules look for was seen.";
+      ? "No rule fired, but nothing was measured: it is unknown if the job had problems."
+      : "No findings: the rules found no problem.";
   return (
     <>
       <p class={settled && measured && !bound ? "findings well" : "findings none"}>

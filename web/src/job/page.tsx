@@ -48,7 +48,7 @@ export function JobPage({ id, query, guest = false, writer = false }: { id: stri
 function Missing({ id }: { id: string }) {
   return (
     <Notice title={`There is no job ${id} that you may see.`}>
-      <p>It may have been deleted, be misspelt, or belong to a project that this key does not see: then a key of that project opens it.</p>
+      <p>It was deleted, its id is misspelt, or this key may not see its project: then sign in with a key of that project.</p>
       <a href={href([], { q: id })}>Search for it among all jobs</a>
     </Notice>
   );
@@ -241,7 +241,7 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
 }
 
 function Unmeasured({ running }: { running: boolean }) {
-  if (running) return <Notice title="Nothing was measured yet.">Figures appear here by themselves once an agent sends them.</Notice>;
+  if (running) return <Notice title="Nothing was measured yet.">Figures appear here as soon as an agent sends them.</Notice>;
   return (
     <Notice title="Nothing was measured of this job.">
       An agent on its nodes, or <code>jobmeter run -- COMMAND</code>, measures the next one. What was reported of this one is below.

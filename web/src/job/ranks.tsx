@@ -55,7 +55,7 @@ export const Ranks = memo(function Ranks(given: {
         ))}
       </select>
       <Choice
-        label="What the colour says"
+        label="Meaning of the colours"
         value={difference ? "difference" : "value"}
         options={[
           ["value", "Value"],

@@ -24,7 +24,7 @@ export function Chips({ query, set }: { query: URLSearchParams; set: (values: Re
     <ul class="chips" aria-label="Filters that apply">
       {chosen.map(([name, value]) => (
         <li key={`${name} ${value}`}>
-          <button type="button" aria-label={`Take out: ${inWords(name, value)}`} onClick={() => go(href([], without(query, name, value)), true)}>
+          <button type="button" aria-label={`Remove filter: ${inWords(name, value)}`} onClick={() => go(href([], without(query, name, value)), true)}>
             {inWords(name, value)} <span aria-hidden="true">×</span>
           </button>
         </li>

@@ -16,7 +16,7 @@ export function Empty({ narrowed, clear }: { narrowed: boolean; clear: () => voi
       <h2>No jobs yet</h2>
       <p>Run a program as a job; it appears here within seconds. The demonstration brings its own program.</p>
       <pre>jobmeter demo{"\n"}jobmeter run -- COMMAND</pre>
-      <p>Or bring in what was measured elsewhere, or measure a node and the jobs of its scheduler.</p>
+      <p>Or import measurements from elsewhere, or measure a node and the jobs of its scheduler.</p>
       <pre>jobmeter import samples.csv{"\n"}jobmeter agent --server {location.origin} --key TOKEN</pre>
     </div>
   );

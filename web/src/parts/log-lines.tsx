@@ -50,7 +50,7 @@ function LeftOut({ gap, load }: { gap: Gap; load: () => void }) {
   return (
     <div class="gap">
       {text}
-      <button type="button" title="They came faster than they are shown, or while this tab was not looked at" onClick={load}>
+      <button type="button" title="They came faster than they can be shown, or while this tab was hidden" onClick={load}>
         {gap.lines > LOADED ? `Load the last ${LOADED.toLocaleString("en")}` : "Load"}
       </button>
     </div>

@@ -25,7 +25,7 @@ export function LogTools({ of, text, level, setText, setLevel, children }: Given
   return (
     <>
       <input type="search" aria-label={search} placeholder={search} title={forms} value={text} onInput={(event) => setText(event.currentTarget.value)} spellcheck={false} />
-      <select aria-label={`Least level of ${of}`} value={level} onChange={(event) => setLevel(event.currentTarget.value)}>
+      <select aria-label={`Lowest level of ${of}`} value={level} onChange={(event) => setLevel(event.currentTarget.value)}>
         <option value="">every level</option>
         <option value="info">info</option>
         <option value="warning">warning</option>

@@ -88,11 +88,11 @@ export function Notice({ title, children }: { title: string; children?: Componen
 
 /** What to do about a refusal, where the server's own words do not say it. */
 function next(error: Refusal): string {
-  const soon = error.wait === null ? "" : ` This page asks again by itself in ${error.wait} s.`;
-  if (error.status === 0) return "Is it running, and is the network there? This page asks again by itself every few seconds.";
+  const soon = error.wait === null ? "" : ` This page tries again in ${error.wait} s.`;
+  if (error.status === 0) return "Check that it runs and that the network works. This page tries again every few seconds.";
   if (error.status === 403) return "The key that you are signed in with may not see this: sign in with another one, or ask an administrator for one.";
-  if (error.status === 429) return `Too much was asked with this key at once.${soon}`;
-  if (error.status >= 500) return `The server could not answer.${soon || " If it stays so, its log says why."}`;
+  if (error.status === 429) return `This key sent too many requests at once.${soon}`;
+  if (error.status >= 500) return `The server could not answer.${soon || " If this persists, see the server's log."}`;
   return "";
 }
 

@@ -41,7 +41,7 @@ class Acs3:
     name = "acs3"
 
     def claim(self, call: Call) -> Claim | None:
-        """Return the claim. Every ``x-acs-`` header of the call must be signed."""
+        """Return the claim; None for another scheme. Every ``x-acs-`` header of the call must be signed."""
         parsed = _parse(call)
         if parsed is None:
             return None

@@ -49,7 +49,7 @@ class Roa:
             raise UnauthenticatedError(f"the signature method {method[:64]!r} is not supported here", "malformed")
         nonce = call.get_header("x-acs-signature-nonce").strip()
         if len(nonce) > MAX_NONCE:
-            raise UnauthenticatedError(f"x-acs-signature-nonce may have {MAX_NONCE} characters", "malformed")
+            raise UnauthenticatedError(f"x-acs-signature-nonce may have at most {MAX_NONCE} characters", "malformed")
         return Claim(
             kind=ClaimKind.ACCESS_KEY,
             value=match["key"],

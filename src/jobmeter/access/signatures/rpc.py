@@ -48,9 +48,9 @@ class Rpc:
         _check_form(call)
         nonce, key = call.get_parameter("SignatureNonce") or "", call.get_parameter("AccessKeyId") or ""
         if len(nonce) > MAX_NONCE:
-            raise UnauthenticatedError(f"SignatureNonce may have {MAX_NONCE} characters", "malformed")
+            raise UnauthenticatedError(f"SignatureNonce may have at most {MAX_NONCE} characters", "malformed")
         if len(key) > MAX_KEY:
-            raise UnauthenticatedError(f"AccessKeyId may have {MAX_KEY} characters", "malformed")
+            raise UnauthenticatedError(f"AccessKeyId may have at most {MAX_KEY} characters", "malformed")
         return Claim(
             kind=ClaimKind.ACCESS_KEY,
             value=key,

@@ -25,7 +25,7 @@ from jobmeter.access.signatures.canonical import (
     query_pairs,
     sort_by_name,
 )
-from jobmeter.access.signatures.sdk_keys import derive_secret, p256_verifies, sm2_verifies
+from jobmeter.access.signatures.sdk_keys import derive_secret, verify_p256, verify_sm2
 from jobmeter.errors import UnauthenticatedError
 
 DATE_HEADER, TOKEN_HEADER = "x-sdk-date", "x-security-token"
@@ -84,7 +84,7 @@ class SdkHmac:
         return Claim(kind=ClaimKind.ACCESS_KEY, value=parsed.key, date_ms=moment)
 
     def verify_headers(self, call: Call, secret: str) -> bool:
-        """Verify the signature if a header names the body's hash; else True, because the hash is signed anyway."""
+        """Verify the signature if a header names the body's hash; else return True: ``verify`` needs the body."""
         parsed = _parse(call)
         if parsed is None:
             return False
@@ -115,9 +115,9 @@ def _any_matches(parsed: _Parsed, call: Call, payloads: tuple[str, ...], secret:
 
 def _matches(parsed: _Parsed, text: bytes, secret: str) -> bool:
     if parsed.algorithm == "SDK-ECDSA-P256-SHA256":
-        return p256_verifies(parsed.key, secret, parsed.signature, text)
+        return verify_p256(parsed.key, secret, parsed.signature, text)
     if parsed.algorithm == "SDK-SM2-SM3":
-        return sm2_verifies(parsed.key, secret, parsed.signature, text)
+        return verify_sm2(parsed.key, secret, parsed.signature, text)
     if parsed.algorithm == V11:
         secret = derive_secret(parsed.key, secret, parsed.info)
     return is_same(hmac.new(secret.encode(), text, parsed.hash).hexdigest(), parsed.signature)

@@ -38,7 +38,7 @@ def derive_private_number(algorithm: str, hashed: str, order: int, access_key: s
     raise ValueError(message)
 
 
-def p256_verifies(access_key: str, secret: str, signature: str, text: bytes) -> bool:
+def verify_p256(access_key: str, secret: str, signature: str, text: bytes) -> bool:
     """True if the hexadecimal DER signature was made with the key pair's P-256 key."""
     try:
         _p256_key(access_key, secret).verify(bytes.fromhex(signature), text, ec.ECDSA(SHA256()))
@@ -47,7 +47,7 @@ def p256_verifies(access_key: str, secret: str, signature: str, text: bytes) -> 
     return True
 
 
-def sm2_verifies(access_key: str, secret: str, signature: str, text: bytes) -> bool:
+def verify_sm2(access_key: str, secret: str, signature: str, text: bytes) -> bool:
     """True if the hexadecimal DER signature was made with the key pair's SM2 key."""
     try:
         r, s = decode_dss_signature(bytes.fromhex(signature))

@@ -38,7 +38,7 @@ def _session(call: Call) -> Claim | None:
     if not value:
         return None
     if len(value) > MAX_COOKIE:
-        raise UnauthenticatedError(f"a session may have {MAX_COOKIE} characters", "malformed")
+        raise UnauthenticatedError(f"a session may have at most {MAX_COOKIE} characters", "malformed")
     if call.method not in SAFE and not (call.get_header(PAGE_HEADER) and is_same_origin(call)):
         raise UnauthenticatedError("a session cannot change data on behalf of another site", "cross-origin")
     return Claim(kind=ClaimKind.SESSION, value=value)

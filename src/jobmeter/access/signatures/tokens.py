@@ -85,7 +85,7 @@ def _share(call: Call) -> Claim | None:
     if not token:
         return None
     if len(token) > _MOST_SEALED:
-        raise UnauthenticatedError(f"Token may have {_MOST_SEALED} characters", "malformed")
+        raise UnauthenticatedError(f"Token may have at most {_MOST_SEALED} characters", "malformed")
     return Claim(kind=ClaimKind.SHARE, value=token)
 
 
@@ -98,7 +98,7 @@ def _trace(call: Call) -> Claim | None:
         scheme, _, token = call.get_header(header).strip().rpartition(" ")
         if scheme.lower() in {"", "bearer"} and token.startswith(TRACE_PREFIX):
             if len(token) > _MOST_SEALED:
-                raise UnauthenticatedError(f"a trace token may have {_MOST_SEALED} characters", "malformed")
+                raise UnauthenticatedError(f"a trace token may have at most {_MOST_SEALED} characters", "malformed")
             return Claim(kind=ClaimKind.TRACE, value=token)
     return None
 

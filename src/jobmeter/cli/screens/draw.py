@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from jobmeter.cli.output import BARS, TrendColumn, format_state
+from jobmeter.cli.output import TrendColumn, draw_sparkline, format_state
 from jobmeter.cli.resource_columns import MISSING, Joined
 from jobmeter.cli.terminal import make_printable
 
@@ -52,15 +52,7 @@ def draw_bar(value: Joined, width: int, style: str = USE_STYLE) -> Cell:
 
 def draw_spark(course: TrendColumn | None, width: int, top: float) -> Text:
     """Draw values on a scale from 0 to ``top``; a blank is a time without a measurement."""
-    if course is None:
-        return Text("")
-    means = course.average(width)
-    top = top or max((mean for mean in means if mean is not None), default=0.0) or 1.0
-    return Text("".join(" " if mean is None else _level(mean / top) for mean in means), USE_STYLE)
-
-
-def _level(share: float) -> str:
-    return BARS[round(min(max(share, 0.0), 1.0) * 7)]
+    return Text("") if course is None else Text(draw_sparkline(course, width, top), USE_STYLE)
 
 
 def get_newest(course: TrendColumn | None) -> float | None:

@@ -48,8 +48,7 @@ def rank_rows(parts: WatchParts, courses: Courses, findings: Sequence[Finding]) 
     for value in parts.values:
         by_replica.setdefault(value.replica, []).append(value)
     order = sorted(
-        by_replica,
-        key=lambda name: (named.get(name, len(named)), parts.ranks.get(name, _NO_RANK), len(name), name),
+        by_replica, key=lambda name: (named.get(name, len(named)), parts.ranks.get(name, _NO_RANK), len(name), name)
     )
     return [_rank_row(name, by_replica[name], parts.ranks.get(name), courses, is_named=name in named) for name in order]
 

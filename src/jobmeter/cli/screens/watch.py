@@ -86,13 +86,18 @@ class WatchScreen:
         self._project = project
         self._courses: OrderedDict[tuple[str, str], tuple[int, TrendColumn | None]] = OrderedDict()
 
-    def read_overview(self, *, running: bool) -> WatchOverview:
+    def read_overview(self, *, running: bool, most: int = MOST_JOBS, with_courses: bool = True) -> WatchOverview:
         """Query the running jobs, or the newest of all."""
         states = ("Running",) if running else ()
-        page = self._api.list_jobs(JobSearch(states=states, project=self._project, limit=MOST_JOBS))
+        page = self._api.list_jobs(JobSearch(states=states, project=self._project, limit=most))
         found = {(one.project, one.id): one for one in page.findings or ()}
         used = [
-            UsedJob(job, read_newest(self._api, job), self._read_course(job), found.get((job.project, job.id)))
+            UsedJob(
+                job,
+                read_newest(self._api, job),
+                self._read_course(job) if with_courses else None,
+                found.get((job.project, job.id)),
+            )
             for job in page.jobs
         ]
         if running:

@@ -2,17 +2,12 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import Generic, TypeVar
 
-from jobmeter.collect.accelerators.device import (
-    Accelerator,
-    DeviceLostError,
-    DeviceProcess,
-    EndedUse,
-    NotSupportedError,
-)
+from jobmeter.collect.accelerators.device import DeviceLostError, DeviceProcess, EndedUse, NotSupportedError
 from jobmeter.collect.accelerators.ended import EndedProcesses, compute_ended_shares
 from jobmeter.collect.accelerators.names import VendorNames
 from jobmeter.collect.accelerators.states import DeviceStates
@@ -36,6 +31,8 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.time import SECOND, SystemClock
 
 T = TypeVar("T")
+Users = Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]]
+"""Processes on each device, by its index, with the replica that each belongs to."""
 
 _SLOW_MS = 60_000
 RELEASE_MS = 60_000
@@ -144,7 +141,12 @@ class AcceleratorCollector(Generic[D]):
         self.device_name.assign_places(devices)
         self._ended.begin()
         unknown = {device.index: self._ended.select_pids(device.index) for device in devices}
-        answers = self._query(devices, lambda device: (_processes_of(device), _ended_on(device, unknown[device.index])))
+
+        def query_processes(device: D) -> tuple[Sequence[DeviceProcess] | None, Sequence[EndedUse]]:
+            pids = unknown[device.index]
+            return _ask(device.list_processes), (_ask(lambda: device.list_ended_uses(pids)) if pids else None) or ()
+
+        answers = self._query(devices, query_processes)
         users = {
             index: [(process, self._members.find_member(process.pid)) for process in processes]
             for index, (processes, _) in answers.items()
@@ -163,7 +165,9 @@ class AcceleratorCollector(Generic[D]):
         def read(device: D) -> tuple[Mapping[str, float], Mapping[int, float] | None]:
             measures = vendor.measures if device.index not in slow else (*vendor.measures, *vendor.slow_measures)
             values = _values(device, measures, answers=device.index in users) if device.index in whole else {}
-            return values, _process_utilization(device) if device.index in mine else None
+            with suppress(DeviceLostError):  # its values are known
+                return values, _ask(device.process_utilization) if device.index in mine else None
+            return values, None
 
         samples: Samples = []
         shares_on: dict[int, Mapping[int, float] | None] = {}
@@ -183,10 +187,7 @@ class AcceleratorCollector(Generic[D]):
             samples += [
                 self._make_sample(self._utilization, index, owner, now_ms, value) for owner, value in busy.items()
             ]
-        for index in whole.keys() & users.keys():
-            foreign = sum(member is None for _, member in users[index])
-            samples.append(self._make_sample(self._processes, index, whole[index], now_ms, float(len(users[index]))))
-            samples.append(self._make_sample(self._foreign, index, whole[index], now_ms, float(foreign)))
+        samples += self._sample_processes(whole, users, now_ms)
         for index, present in mine.items():
             used = _memory(present)
             samples += [self._make_sample(self._memory, index, owner, now_ms, value) for owner, value in used.items()]
@@ -197,10 +198,19 @@ class AcceleratorCollector(Generic[D]):
     def _make_sample(self, metric: str, index: int, owner: Owner | None, now_ms: int, value: float) -> Sample:
         return Sample(self._place.make_device_series(metric, self.device_name(index), owner), now_ms, value)
 
+    def _sample_processes(self, whole: Mapping[int, Owner | None], users: Users, now_ms: int) -> Samples:
+        """Count the processes on each device, and the processes that belong to no job."""
+        samples: Samples = []
+        for index in whole.keys() & users.keys():
+            owner, members = whole[index], [member for _, member in users[index]]
+            samples.append(self._make_sample(self._processes, index, owner, now_ms, float(len(members))))
+            samples.append(self._make_sample(self._foreign, index, owner, now_ms, float(members.count(None))))
+        return samples
+
     def _find_owners(
         self,
         owned: Mapping[int, Sequence[DeviceClaim]],
-        users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
+        users: Users,
     ) -> dict[int, Owner | None]:
         """Return the owner of each device measured as a whole, without devices left to the agent."""
         found: dict[int, Owner | None] = {}
@@ -234,7 +244,7 @@ class AcceleratorCollector(Generic[D]):
     def _find_claims(
         self,
         devices: Sequence[D],
-        users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
+        users: Users,
         ended: Mapping[int, Sequence[tuple[Member, EndedUse]]],
         now_ms: int,
     ) -> dict[int, list[DeviceClaim]]:
@@ -290,27 +300,11 @@ class AcceleratorCollector(Generic[D]):
         ]
 
 
-def _processes_of(device: Accelerator) -> Sequence[DeviceProcess] | None:
-    """Return the processes that compute on a device; None if unknown."""
+def _ask(call: Callable[[], T]) -> T | None:
+    """Return the answer of a device's driver; None if unknown."""
     try:
-        return device.list_processes()
+        return call()
     except NotSupportedError:
-        return None
-
-
-def _ended_on(device: Accelerator, pids: Collection[int]) -> Sequence[EndedUse]:
-    """Return the use of a device by these processes if they have ended; empty if unknown."""
-    try:
-        return device.list_ended_uses(pids) if pids else ()
-    except NotSupportedError:
-        return ()
-
-
-def _process_utilization(device: Accelerator) -> Mapping[int, float] | None:
-    """Return the utilization by process; None if unknown."""
-    try:
-        return device.process_utilization()
-    except (NotSupportedError, DeviceLostError):
         return None
 
 

@@ -105,6 +105,7 @@ class Accelerator:
         Also ``parent`` and ``slices`` of a partition: the UUID of the whole device, and the slices that compute.
         """
         self.retry = Backoff()
+        self._open = False
         self._clock = clock
         self._calls: CallThread[Any] = CallThread(f"{thread}{index}")
         self._began = 0.0
@@ -122,8 +123,8 @@ class Accelerator:
 
     @property
     def attached(self) -> bool:
-        """True while there is a handle to call it with."""
-        raise NotImplementedError
+        """True while it is open for calls."""
+        return self._open
 
     @property
     def busy(self) -> bool:
@@ -175,6 +176,13 @@ class Accelerator:
         """Return the use by these processes if they have ended. Empty if the driver does not remember them."""
         return ()
 
+    def answer(self, found: Mapping[str, float | None]) -> dict[str, float]:
+        """Return the known values of a reading, and note that it has succeeded if there are any."""
+        values = {name: float(value) for name, value in found.items() if value is not None}
+        if values:
+            self.note_answer()
+        return values
+
     def note_answer(self) -> None:
         """Note that a call has succeeded."""
         if self._state is not DeviceState.MEASURED:
@@ -188,12 +196,16 @@ class Accelerator:
 
     def give_up(self, error: NotSupportedError) -> None:
         """Give the device up for a while after all calls of a collection failed."""
-        self.note_failure(error.state, str(error))
+        self.lose(str(error), error.state)
+
+    def lose(self, reason: str, state: DeviceState = DeviceState.LOST) -> None:
+        """Drop the device's handle, and open the device again later."""
+        self.note_failure(state, reason)
         self.retry.note_failure()
 
     def detach(self) -> None:
         """Drop the handle and its data."""
-        raise NotImplementedError
+        self._open = False
 
     def close(self) -> None:
         """End the device's thread."""

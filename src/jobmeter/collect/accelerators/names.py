@@ -45,15 +45,11 @@ class DeviceNames:
         """Return the names of a vendor's devices."""
         return VendorNames(self, vendor)
 
-    def list_addresses(self, vendor: Vendor[Any]) -> list[str]:
-        """Return the PCI addresses of all devices of a vendor on the node."""
-        return vendor.list_addresses(self.machine)
-
     def list_places(self, vendor: Vendor[Any], devices: Mapping[str, str]) -> list[str]:
         """Return the PCI addresses by which a vendor's devices are numbered, and store them; see ``assign_places``."""
         with self._lock:
             before = self._places.get(vendor.name, {})
-            self._places[vendor.name] = found = assign_places(before, devices, self.list_addresses(vendor))
+            self._places[vendor.name] = found = assign_places(before, devices, vendor.list_addresses(self.machine))
             self._file.save(self._places)
         return sorted(found)
 

@@ -124,9 +124,8 @@ class Vendor(Generic[D]):
 
     def list_files(self, machine: Machine) -> list[Path]:
         """Return the files of its devices in /dev."""
-        names = self.device_files.removeprefix("/dev/")
-        found = Path(machine.dev).glob(f"{names}[0-9]*")
-        return [path for path in sorted(found) if path.relative_to(machine.dev).as_posix()[len(names) :].isdigit()]
+        start = Path(machine.dev, self.device_files.removeprefix("/dev/"))
+        return [Path(f"{start}{number}") for number in files.list_numbers(start.parent, start.name)]
 
     def find_character_numbers(self, machine: Machine) -> Mapping[int, range]:
         """Return the minor numbers of the devices by major number, from their files in /dev: the kernel chose them."""

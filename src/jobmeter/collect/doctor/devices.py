@@ -51,7 +51,8 @@ def check_found(
     products = ", ".join(sorted({device.name for device in found if device.name}))
     if missing:
         each = "; ".join(
-            f"{device_name(device.index)}: {_explain_state(device, state)}" for device, state in missing[:_MOST]
+            f"{device_name(device.index)}: {state}" + (f" ({device.reason})" if device.reason else "")
+            for device, state in missing[:_MOST]
         )
         more = f"; and {len(missing) - _MOST} more" if len(missing) > _MOST else ""
         text = f"{len(found) - len(missing)} of {len(found)} {noun}s are measured ({products}); {each}{more}"
@@ -62,7 +63,3 @@ def check_found(
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.help)
     parts = f" and {len(found) - whole} partitions of them" if len(found) > whole else ""
     return Check(_AREA, vendor.name, SourceStatus.OK, f"{whole} {noun}s{parts} ({products})")
-
-
-def _explain_state(device: Accelerator, state: DeviceState) -> str:
-    return f"{state} ({device.reason})" if device.reason else str(state)

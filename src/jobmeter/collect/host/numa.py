@@ -32,11 +32,8 @@ class NumaCollector(NodeCollector):
 
     def _read_nodes(self) -> Iterator[NodeReading]:
         folder = f"{self._sys}/devices/system/node"
-        for name in files.list_names(folder):
-            number = name.removeprefix("node")
-            if not number.isdigit():
-                continue
-            labels = (("numa", number),)
+        for number in files.list_numbers(folder, "node"):
+            name, labels = f"node{number}", (("numa", str(number)),)
             for line in (files.read(f"{folder}/{name}/meminfo") or b"").splitlines():
                 words = line.split()  # Node 0 MemTotal: 24684096 kB
                 if len(words) >= 4 and (metric := _SIZES.get(words[2].rstrip(b":"))) and words[3].isdigit():

@@ -1,7 +1,7 @@
 """The job records that ``jobmeter run`` sends, and out-of-memory kills by the counters of control groups."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from signal import Signals
 
@@ -34,22 +34,19 @@ def redact_command(words: Sequence[str]) -> list[str]:
     These are the value of ``--api-key VALUE``, ``--token=VALUE`` or ``DB_PASSWORD=VALUE``, by the last word of the
     name, the password of an address (``://user:password@``), and any token of Jobmeter's own.
     """
-    return list(_redact(words))
-
-
-def _redact(words: Sequence[str]) -> Iterator[str]:
+    found: list[str] = []
     follows = False
     for word in words:
-        if follows and not _OPTION.fullmatch(word):
-            yield MASK
-            follows = False
-            continue
+        is_option = bool(_OPTION.fullmatch(word))
         named = _NAMED.fullmatch(word)
-        if named is not None and _is_secret(named["name"]):
-            yield f"{named['name']}={MASK}"
+        if follows and not is_option:
+            found.append(MASK)
+        elif named is not None and _is_secret(named["name"]):
+            found.append(f"{named['name']}={MASK}")
         else:
-            yield _TOKEN.sub(MASK, _USER.sub(rf"\g<user>:{MASK}", word))
-        follows = bool(_OPTION.fullmatch(word)) and _is_secret(word)
+            found.append(_TOKEN.sub(MASK, _USER.sub(rf"\g<user>:{MASK}", word)))
+        follows = is_option and _is_secret(word)
+    return found
 
 
 def _is_secret(name: str) -> bool:

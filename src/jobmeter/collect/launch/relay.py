@@ -85,7 +85,7 @@ class RelayRequest(NewRun, frozen=True, kw_only=True):
     page_token: str = ""
 
 
-class MlflowRelay:
+class MlflowRelay(LocalServer):
     """Serves MLflow's calls for runs of one job. Raises OSError if no port is free."""
 
     def __init__(self, runs: TrackedRuns, delivery: Delivery, user: str, clock: Clock) -> None:
@@ -98,9 +98,9 @@ class MlflowRelay:
         self._run_token = ""
         self._rest_until = 0.0
         self._calls: Mapping[str, Callable[[RelayRequest], Any]] = {
-            f"POST {PREFIX}/experiments/create": self._create_experiment,
-            f"GET {PREFIX}/experiments/get-by-name": self._get_experiment_by_name,
-            f"GET {PREFIX}/experiments/get": self._get_experiment,
+            f"POST {PREFIX}/experiments/create": _create_experiment,
+            f"GET {PREFIX}/experiments/get-by-name": lambda request: _show_experiment(request.experiment_name),
+            f"GET {PREFIX}/experiments/get": lambda request: _show_experiment(name_experiment(request.experiment_id)),
             f"POST {PREFIX}/runs/create": self._create,
             f"POST {PREFIX}/runs/update": self._update,
             f"POST {PREFIX}/runs/delete": self._delete,
@@ -112,28 +112,26 @@ class MlflowRelay:
             f"GET {PREFIX}/metrics/get-history": self._get_history,
             f"POST {PREFIX}/runs/search": self._search,
         }
-        self._server = _RelayServer(self._admits, self._serve)
+        super().__init__(0, _RelayHandler, _MOST_CONNECTIONS, "mlflow")
 
     def extend_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a program that logs here. The program connects without a proxy."""
-        own = {TRACKING_URI: self._server.url, TOKEN: self._token}
+        own = {TRACKING_URI: self.url, TOKEN: self._token}
         if any(environment.get(name) for name in _PROXIES):
             name = "no_proxy" if environment.get("no_proxy") else "NO_PROXY"
             own[name] = ",".join(filter(None, (environment.get(name), LOOPBACK)))
         return {**environment, **own}
 
-    def start(self) -> None:
-        """Begin to serve."""
-        self._server.start()
-
     def close(self) -> None:
         """Close the port."""
-        self._server.stop()
+        self.stop()
 
-    def _admits(self, authorization: str) -> bool:
+    def is_authorized(self, authorization: str) -> bool:
+        """Return True for the token of this job."""
         return hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode())
 
-    def _serve(self, method: str, target: str, sent: bytes | None) -> tuple[int, str, bytes]:
+    def serve(self, method: str, target: str, sent: bytes | None) -> tuple[int, str, bytes]:
+        """Return the answer of a call: status, media type and body."""
         try:
             return self._answer(method, target, sent)
         except JobmeterError as error:
@@ -157,35 +155,16 @@ class MlflowRelay:
         found = work(_request_of(call, query, sent))
         return 200, _JSON, found if isinstance(found, bytes) else msgspec.json.encode(found)
 
-    def _create_experiment(self, request: RelayRequest) -> Any:  # noqa: ANN401 - an object of JSON, as of all calls
-        check_plain(request.artifact_location, request.tags)
-        return {"experiment_id": make_experiment_id(request.name)}
-
-    def _get_experiment_by_name(self, request: RelayRequest) -> Any:  # noqa: ANN401
-        return {"experiment": make_experiment_body(request.experiment_name)}
-
-    def _get_experiment(self, request: RelayRequest) -> Any:  # noqa: ANN401
-        return {"experiment": make_experiment_body(name_experiment(request.experiment_id))}
-
-    def _create(self, request: RelayRequest) -> Any:  # noqa: ANN401
-        run = make_run(
-            run_id(self._runs.job, secrets.token_hex(16)),
-            request,
-            project=self._runs.project,
-            caller=self._user,
-            now_ms=self._clock.now_ms(),
-            local=True,
-        )
+    def _create(self, request: RelayRequest) -> Any:  # noqa: ANN401 - an object of JSON, as of all calls
+        id_, now_ms = run_id(self._runs.job, secrets.token_hex(16)), self._clock.now_ms()
+        run = make_run(id_, request, project=self._runs.project, caller=self._user, now_ms=now_ms, local=True)
         self._runs.create(run)
         return {"run": make_body(run, ())}
 
     def _update(self, request: RelayRequest) -> Any:  # noqa: ANN401
         run = self._find(request)
-        return {
-            "run_info": make_info(
-                self._runs.change(run, make_update(run, request.status, request.end_time, request.run_name))
-            )
-        }
+        changed = self._runs.change(run, make_update(run, request.status, request.end_time, request.run_name))
+        return {"run_info": make_info(changed)}
 
     def _delete(self, request: RelayRequest) -> Any:  # noqa: ANN401
         run = self._find(request)
@@ -351,26 +330,27 @@ class _StoredAnswer(msgspec.Struct):
     job: _StoredJob
 
 
-class _RelayServer(LocalServer):
-    def __init__(
-        self, admits: Callable[[str], bool], serve: Callable[[str, str, bytes | None], tuple[int, str, bytes]]
-    ) -> None:
-        self.admits, self.serve = admits, serve
-        super().__init__(0, _RelayHandler, _MOST_CONNECTIONS, "mlflow")
-
-
 class _RelayHandler(LocalHandler):
     timeout = _FIRST_SECONDS
-    server: _RelayServer
+    server: MlflowRelay
 
     def respond(self) -> None:
         """Answer one call. Other users of the machine reach the port too, so the token is checked first."""
-        if not self.server.admits(self.fields.get("authorization", "")):
+        if not self.server.is_authorized(self.fields.get("authorization", "")):
             self.close_connection = True
             self.answer(*_refusal(UnauthenticatedError(f"This address needs the token of {TOKEN}.", "malformed")))
             return
         self.connection.settimeout(_IDLE_SECONDS)
         self.answer(*self.server.serve(self.command, self.path, self.read_body()))
+
+
+def _create_experiment(request: RelayRequest) -> Mapping[str, Any]:
+    check_plain(request.artifact_location, request.tags)
+    return {"experiment_id": make_experiment_id(request.name)}
+
+
+def _show_experiment(name: str) -> Mapping[str, Any]:
+    return {"experiment": make_experiment_body(name)}
 
 
 def _request_of(call: str, query: str, sent: bytes) -> RelayRequest:

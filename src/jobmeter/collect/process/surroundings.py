@@ -1,7 +1,5 @@
 """Limits of a process and traffic of its network namespace, from its /proc folder."""
 
-import os
-
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import Hierarchies, read_groups
 from jobmeter.collect.cgroup.reader import GroupReader
@@ -45,14 +43,6 @@ def count_affinity(proc_root: str, pid: int) -> float | None:
         if line.startswith(b"Cpus_allowed_list:"):
             return count_cpus(line.partition(b":")[2])
     return None
-
-
-def read_network_namespace(proc_root: str, pid: int | str) -> str | None:
-    """Return the identity of the process's network namespace; None if not readable."""
-    try:
-        return os.readlink(f"{proc_root}/{pid}/ns/net")  # noqa: PTH115
-    except OSError:
-        return None
 
 
 def read_network_bytes(proc_root: str, pid: int) -> tuple[float, float] | None:

@@ -100,15 +100,9 @@ class StatsdPort:
             pause = self._budget.end()
 
 
-class _MetricsServer(LocalServer):
-    def __init__(self, port: int, take: Callable[[tuple[str, int], bytes, bool], tuple[int, str]]) -> None:
-        self.take = take
-        super().__init__(port, _MetricsHandler, _MOST_CONNECTIONS, "otlp")
-
-
 class _MetricsHandler(LocalHandler):
     timeout = _REQUEST_SECONDS
-    server: _MetricsServer
+    server: "OtlpPort"
 
     def respond(self) -> None:
         """Take one message."""
@@ -128,11 +122,8 @@ class _MetricsHandler(LocalHandler):
         if kind not in {"application/json", "application/x-protobuf"}:
             self._answer(415, kind, "the body must be application/json or application/x-protobuf")
             return
-        self._answer(*self._take_request(body, kind))
-
-    def _take_request(self, body: bytes, kind: str) -> tuple[int, str, str]:
-        status, problem = self.server.take(self.client_address, body, kind == "application/json")
-        return status, kind, problem
+        status, problem = self.server.take(self.client_address, body, json=kind == "application/json")
+        self._answer(status, kind, problem)
 
     def _answer(self, status: int, kind: str, problem: str) -> None:
         if kind == "application/x-protobuf":
@@ -143,7 +134,7 @@ class _MetricsHandler(LocalHandler):
         self.answer(status, kind, body)
 
 
-class OtlpPort:
+class OtlpPort(LocalServer):
     """HTTP server for OpenTelemetry's metrics. ``port`` 0: the system chooses. Raises OSError if the port is taken."""
 
     def __init__(
@@ -160,23 +151,16 @@ class OtlpPort:
         self._owners = owners
         self._reports = reports
         self._clock = clock
-        self._server = _MetricsServer(port, self._take)
+        super().__init__(port, _MetricsHandler, _MOST_CONNECTIONS, "otlp")
 
     @property
     def environment(self) -> dict[str, str]:
         """Variables by which an OpenTelemetry SDK finds the port."""
-        endpoint = self._server.url + _PATH
+        endpoint = self.url + _PATH
         return {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf"}
 
-    def start(self) -> None:
-        """Begin to serve."""
-        self._server.start()
-
-    def stop(self) -> None:
-        """Finish the current requests' start, and close the port."""
-        self._server.stop()
-
-    def _take(self, sender: tuple[str, int], body: bytes, json: bool) -> tuple[int, str]:
+    def take(self, sender: tuple[str, int], body: bytes, *, json: bool) -> tuple[int, str]:
+        """Take a message of a sender, and return the status of the answer and the problem, if any."""
         with self._turn:
             self._budget.begin()
             try:
@@ -188,7 +172,7 @@ class OtlpPort:
                 self._budget.end()
 
     def _take_request(self, sender: tuple[str, int], body: bytes, *, json: bool) -> tuple[int, str]:
-        process = self._owners.find("tcp", sender, self._server.server_address[1])
+        process = self._owners.find("tcp", sender, self.server_address[1])
         reporter = self._reports.find_reporter(process) if process else None
         if reporter is None:
             self._reports.unattributed += 1

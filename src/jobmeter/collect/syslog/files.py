@@ -53,20 +53,21 @@ class FileSource:
         self._cutter = LineCutter()
         self._quiet = 0
         self._done: tuple[int, int] | None = None
-        self._later = Successors(path, opener, since_ns)
+        self.later = Successors(path, opener, since_ns)
+        """Files that follow the current one."""
         if from_end:
-            self._later.follow(path, None)
-            self._later.skip_to_ends()
+            self.later.follow(path, None)
+            self.later.skip_to_ends()
 
     @property
     def files(self) -> set[tuple[int, int]]:
         """Open files."""
-        return self._later.files | ({read_identity(self._descriptor)} if self._descriptor is not None else set())
+        return self.later.files | ({read_identity(self._descriptor)} if self._descriptor is not None else set())
 
     @property
     def finished(self) -> bool:
         """True if the file is gone, was read to its end, and was not replaced."""
-        absent = self._descriptor is None and not self._later and find_identity(self.path) is None
+        absent = self._descriptor is None and not self.later and find_identity(self.path) is None
         return absent and self._done is not None
 
     def read(self, position: Position | None, until: Position | None = None) -> LogReading | None:
@@ -80,33 +81,15 @@ class FileSource:
             return self._start_over("" if self._done == spot.file else _GONE)
         return self._continue_truncated() or self._forward()
 
-    @property
-    def is_full(self) -> bool:
-        """True while no further file of the path may be opened."""
-        return self._later.is_full
-
-    @property
-    def opened(self) -> int:
-        """Number of files opened for the path since ``balance``."""
-        return self._later.opened
-
-    def balance(self) -> None:
-        """Reset the count of opened files."""
-        self._later.opened = 0
-
     def follow(self, path: Path, at: Spot | None = None, *, is_new: bool = False) -> Followed:
         """Open a file that the path leads to, or led to before, unless it was read."""
         current = None if self._descriptor is None else read_identity(self._descriptor)
-        return self._later.follow(path, current, at, is_new=is_new)
-
-    def gather(self) -> None:
-        """Open the path's file, and those into which it was rotated, unless they belong to the past."""
-        self._later.gather()
+        return self.later.follow(path, current, at, is_new=is_new)
 
     def release(self, file: tuple[int, int]) -> Spot | None:
         """Release a file that another path has by now. Returns its read position, None for an unknown one."""
         if self._spot is None or self._descriptor is None or read_identity(self._descriptor) != file:
-            return self._later.release(file)
+            return self.later.release(file)
         spot = self._spot
         self._done = file
         self._use(None)
@@ -115,11 +98,11 @@ class FileSource:
     def close(self) -> None:
         """Close all files."""
         self._use(None)
-        self._later.close()
+        self.later.close()
 
     def _begin_first_file(self) -> LogReading | None:
-        self._later.follow(self.path, None)
-        found = self._later.take()
+        self.later.follow(self.path, None)
+        found = self.later.take()
         if found is None:
             return None
         self._use(found[0])
@@ -137,7 +120,7 @@ class FileSource:
 
     def _continue_truncated(self) -> LogReading | None:
         """Handle truncation: continue in the copy that was made before, or at the beginning."""
-        descriptor, spot = self._require_descriptor(), self._get_place()
+        descriptor, spot = self._require_place()
         if is_whole(descriptor, spot):
             return None
         for path in reversed(find_rotated(self.path)):
@@ -152,7 +135,7 @@ class FileSource:
         return self._start_over("")
 
     def _forward(self) -> LogReading | None:
-        descriptor, spot = self._require_descriptor(), self._get_place()
+        descriptor, spot = self._require_place()
         for _ in range(_CHUNKS):
             data = os.pread(descriptor, _CHUNK, spot.offset + self._cutter.pending)
             if not data:
@@ -162,7 +145,7 @@ class FileSource:
             if pieces:
                 end = spot.offset + sum(piece.length for piece in pieces)
                 return self._make_reading(
-                    descriptor, end, _entries(pieces), more=len(data) == _CHUNK or bool(self._later)
+                    descriptor, end, _entries(pieces), more=len(data) == _CHUNK or bool(self.later)
                 )
         return None
 
@@ -170,15 +153,15 @@ class FileSource:
         """Return the next reading at the end of a file: None, unless another one replaced it."""
         current = find_identity(self.path)
         if current == spot.file:
-            return self._read_late_file(descriptor, spot) if self._later else None
+            return self._read_late_file(descriptor, spot) if self.later else None
         self._quiet += 1
-        if self._quiet < (_QUIET if current or self._later else _ABSENT) and not self._later.is_past:
+        if self._quiet < (_QUIET if current or self.later else _ABSENT) and not self.later.is_past:
             return None
         last = self._cutter.finish()
         if last is not None:
             return self._make_reading(descriptor, spot.offset + last.length, _entries([last]))
         self._descriptor = None
-        self._later.finish(descriptor, spot)  # frees the disk space of a file without a name
+        self.later.finish(descriptor, spot)  # frees the disk space of a file without a name
         following = self._start_over("")
         if following is None:
             self._use(None)
@@ -188,13 +171,13 @@ class FileSource:
     def _read_late_file(self, descriptor: int, spot: Spot) -> LogReading | None:
         """Read files that were found late, after their successor was begun, and then continue with it."""
         self._descriptor = None
-        self._later.put_back(descriptor, spot.offset)
+        self.later.put_back(descriptor, spot.offset)
         return self._start_over("")
 
     def _start_over(self, note: str) -> LogReading | None:
         """Open the file whose lines come next."""
-        self._later.gather()
-        found = self._later.take()
+        self.later.gather()
+        found = self.later.take()
         if found is None:
             return None
         self._use(found[0])
@@ -203,10 +186,10 @@ class FileSource:
     def _read_again(self, spot: Spot, end: Spot) -> LogReading | None:
         """Return the lines of an earlier reading, between two positions."""
         begin = spot.offset if spot.file == end.file else 0
-        if not self._resume(end) or not is_whole(self._require_descriptor(), end):
+        if not self._resume(end) or not is_whole(self._require_place()[0], end):
             self._spot = None
             return None
-        cutter, pieces, at, descriptor = LineCutter(), [], begin, self._require_descriptor()
+        cutter, pieces, at, (descriptor, _) = LineCutter(), [], begin, self._require_place()
         while at < end.offset:
             data = os.pread(descriptor, min(_CHUNK, end.offset - at), at)
             pieces += cutter.feed(data)
@@ -230,18 +213,13 @@ class FileSource:
         self._cutter = LineCutter()
         self._quiet = 0
         if descriptor is not None:
-            self._later.release(read_identity(descriptor))
-            self._later.since_ns = self._later.since_ns or os.fstat(descriptor).st_mtime_ns
+            self.later.release(read_identity(descriptor))
+            self.later.since_ns = self.later.since_ns or os.fstat(descriptor).st_mtime_ns
 
-    def _require_descriptor(self) -> int:
-        if self._descriptor is None:
+    def _require_place(self) -> tuple[int, Spot]:
+        if self._descriptor is None or self._spot is None:
             raise FileNotFoundError(f"{self.path} is not open")
-        return self._descriptor
-
-    def _get_place(self) -> Spot:
-        if self._spot is None:
-            raise FileNotFoundError(f"{self.path} has no place")
-        return self._spot
+        return self._descriptor, self._spot
 
 
 def stream_of(path: Path) -> str:

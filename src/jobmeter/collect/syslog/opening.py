@@ -23,6 +23,8 @@ from collections import deque
 from pathlib import Path
 from typing import Self
 
+from jobmeter.collect import files
+
 _MOST_LINKS = 40
 _MOST_WARNINGS = 100
 _WITHOUT_A_WORD = {errno.ENOENT, errno.ENOTDIR}
@@ -141,10 +143,7 @@ def _protects_links() -> bool:
 
     https://docs.kernel.org/admin-guide/sysctl/fs.html#protected-hardlinks.
     """
-    try:
-        return Path("/proc/sys/fs/protected_hardlinks").read_text().strip() != "0"
-    except OSError:
-        return False
+    return files.read_text("/proc/sys/fs/protected_hardlinks") not in {"", "0"}
 
 
 def _device_of_proc() -> int | None:

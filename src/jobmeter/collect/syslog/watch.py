@@ -175,12 +175,12 @@ class FileWatch:
 
     def count_opened(self, live: Path) -> int:
         """Return how many files of a live path were opened since ``balance``."""
-        return self._sources[live].opened if live in self._sources else 0
+        return self._sources[live].later.opened if live in self._sources else 0
 
     def balance(self, live: Path | None = None) -> None:
         """Reset the count of opened files of a live path, or of all."""
         for source in self._sources.values() if live is None else filter(None, [self._sources.get(live)]):
-            source.balance()
+            source.later.opened = 0
 
     def _start(self) -> None:
         try:
@@ -201,22 +201,18 @@ class FileWatch:
     def _begin(self, live: Path, path: Path, reader: Path | None, since_ns: int, *, is_new: bool = True) -> Followed:
         """Open a file for a live path; a file that is open for another live path is continued."""
         source = self._sources.get(live)
-        if source is not None and source.is_full:
+        if source is not None and source.later.is_full:
             return Followed.FULL
         owner = self._sources.get(reader) if reader is not None and reader != live else None
         file = find_identity(path)
-        at = (
-            owner.release(file)
-            if owner is not None and file is not None and find_identity(owner.path) != file
-            else None
-        )
+        at = owner.release(file) if owner and file and find_identity(owner.path) != file else None
         if source is not None:
             return source.follow(path, at, is_new=is_new)
         source = FileSource(live, self._opener, since_ns=since_ns)
         followed = source.follow(path, at, is_new=is_new)
         if followed is not Followed.OPENED:
             return followed
-        source.gather()
+        source.later.gather()
         return followed if self._add(source) else Followed.REFUSED
 
     def _add_if_open(self, source: FileSource) -> None:

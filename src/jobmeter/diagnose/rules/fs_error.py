@@ -48,7 +48,7 @@ def fs_error(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             head = Evidence(kind="status", text=text, value=float(len(happened)), unit="{error}")
             severity = Severity.CRITICAL if (node, device) in worse else Severity.WARNING
             subject = Subject("filesystem", f"{node}:{device}")
-            yield rule.collected(case, subject, severity, head, describe_incidents(happened), 0.9)
+            yield rule.make_collected(case, subject, severity, head, describe_incidents(happened), 0.9)
 
 
 def _device(text: str) -> str:

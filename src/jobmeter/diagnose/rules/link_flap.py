@@ -57,4 +57,4 @@ def link_flap(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         head = Evidence(kind="status", text=text, value=float(len(happened)), limit=numbers["downs"], unit="{time}")
         severity = Severity.CRITICAL if _FABRIC.match(link) else Severity.WARNING
         subject = Subject("link", f"{node}/{link}")
-        yield rule.collected(case, subject, severity, head, describe_incidents(happened), 0.85)
+        yield rule.make_collected(case, subject, severity, head, describe_incidents(happened), 0.85)

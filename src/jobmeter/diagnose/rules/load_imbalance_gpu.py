@@ -10,7 +10,7 @@ from jobmeter.diagnose.peers import Peers, iterate_peers
 from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, compute_median
 from jobmeter.diagnose.wording import find_title, format_amount
-from jobmeter.model.batch import Float64s
+from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.catalog import CATALOG
 from jobmeter.query.stretches import find_steady_stretches
 
@@ -56,10 +56,7 @@ def _find_usual_level(signals: Sequence[Signal]) -> float:
 def _imbalance(rule: Rule, case: Case, peers: Peers, metric: str, numbers: Numbers) -> Finding | None:
     value = peers.metrics[metric].value
     order = _sort_by_level(value)
-    tail = max(1, int(_TAIL * len(order)))
-    low, high = order[tail : tail + max(1, len(order) // 8)], order[len(order) // 2 : len(order) - tail]
-    measured = ~(np.isnan(value[low]).all(axis=0) | np.isnan(value[high]).all(axis=0))
-    less, more = compute_median(value[low][:, measured]), compute_median(value[high][:, measured])
+    measured, less, more = _measure_groups(value, order)
     # Devices that are idle, or that all wait, do not share work unevenly.
     apart = (more - less > numbers["apart"] * more) & (less > numbers["idle"]) & (more > numbers["waiting"])
     begin = peers.length * np.flatnonzero(measured)
@@ -68,10 +65,14 @@ def _imbalance(rule: Rule, case: Case, peers: Peers, metric: str, numbers: Numbe
     if not stretches or taking_turns:
         return None
     longest = max(stretches, key=lambda one: one.length)
-    inside = slice(longest.first, longest.last + 1)
-    mine, usual = float(less[inside].mean()), float(more[inside].mean())
-    time = peers.time[measured]
-    span = int(time[longest.first]), int(time[longest.last]) + peers.length
+    inside = np.flatnonzero(measured)[longest.first : longest.last + 1]
+    # A device that was slow only in the stretch is not at the end of the order of the whole time.
+    order = _sort_by_level(value[:, inside])
+    _, less, more = _measure_groups(value[:, inside], order)
+    mine, usual = float(less.mean()), float(more.mean())
+    if usual - mine <= numbers["apart"] * usual:
+        return None
+    span = int(peers.time[inside[0]]), int(peers.time[inside[-1]]) + peers.length
     names = ", ".join(case.name_signal(peers.signals[row]) for row in order[:_NAMED])
     text = (
         f"{len(order)} devices share the work unevenly: the least busy ones ({names}, ...) are at "
@@ -80,6 +81,17 @@ def _imbalance(rule: Rule, case: Case, peers: Peers, metric: str, numbers: Numbe
     )
     evidence = peers.signals[order[0]].cite(text, mine, usual, CATALOG[metric].answer_unit, time=span[0])
     return rule.report(case.subject, Severity.WARNING, span, [replace(evidence, replica="")], 0.8)
+
+
+def _measure_groups(value: Float64s, order: Sequence[int]) -> tuple[Bools, Float64s, Float64s]:
+    """Return the windows in which both groups were measured, and the level of each group in them.
+
+    The groups are the least busy devices and the busier half, without the ends of ``order``.
+    """
+    tail = max(1, int(_TAIL * len(order)))
+    low, high = order[tail : tail + max(1, len(order) // 8)], order[len(order) // 2 : len(order) - tail]
+    measured = np.logical_not(np.isnan(value[low]).all(axis=0) | np.isnan(value[high]).all(axis=0))
+    return measured, compute_median(value[low][:, measured]), compute_median(value[high][:, measured])
 
 
 def _sort_by_level(value: Float64s) -> list[int]:

@@ -73,7 +73,8 @@ def _find_odd(peers: Peers, prefix: str, severity: Severity, numbers: Numbers) -
     signs = [name for one in _SIGNS if (name := f"{prefix}.{one}") in peers.metrics]
     far = {name: peers.metrics[name].find_far(numbers["z"]) & works for name in signs}
     least = 2 if len(peers) >= numbers["pair"] else 1
-    odd = peers.find_outliers(_find_apart(peers, far, prefix, severity, numbers), numbers, least)
+    apart = _find_apart(peers, far, prefix, severity, numbers)
+    odd = peers.find_outliers(apart, numbers, least, _find_noticeable(peers, far, numbers))
     for one in odd:
         own = [name for name in signs if _share(far[name][one.row], one) >= _MOSTLY]
         if _is_fault(peers, one, odd, own, prefix, numbers):
@@ -88,11 +89,25 @@ def _find_apart(peers: Peers, far: Mapping[str, Bools], prefix: str, severity: S
         return (agreeing > 0) & many
     found = np.zeros(peers.shape, np.bool_)
     for name, own in far.items():
-        least = numbers["clock"] if name.endswith(_CLOCK) else numbers["strong"]
-        found |= own & (np.abs(peers.metrics[name].relative) >= least)
+        found |= own & _find_large(peers, name, numbers)
     # Of few devices one may have more to do than the others; its clock does not depend on that.
     sure = many or far.get(f"{prefix}.{_CLOCK}", np.zeros(peers.shape, np.bool_))
     return found | ((agreeing >= numbers["signals"]) & sure)
+
+
+def _find_noticeable(peers: Peers, far: Mapping[str, Bools], numbers: Numbers) -> Bools:
+    """Return where a device differs in any metric, beyond the noise or by much, bool[member, window]."""
+    found = np.zeros(peers.shape, np.bool_)
+    for name, own in far.items():
+        found |= own | _find_large(peers, name, numbers)
+    return found
+
+
+def _find_large(peers: Peers, metric: str, numbers: Numbers) -> Bools:
+    """Return where a device differs by a large share of the others' median, bool[member, window]."""
+    least = numbers["clock"] if metric.endswith(_CLOCK) else numbers["strong"]
+    found: Bools = np.abs(peers.metrics[metric].relative) >= least
+    return found
 
 
 def _is_fault(peers: Peers, one: Outlier, odd: list[Outlier], signs: list[str], prefix: str, numbers: Numbers) -> bool:

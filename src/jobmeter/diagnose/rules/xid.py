@@ -42,7 +42,7 @@ def xid(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 -
         head = Evidence(
             kind="status", text=f"XID {xid.code} was reported {format_times(len(happened))}", value=float(xid.code)
         )
-        one = rule.collected(case, subject, meaning.severity, head, describe_incidents(happened), 0.95)
+        one = rule.make_collected(case, subject, meaning.severity, head, describe_incidents(happened), 0.95)
         name = case.name_subject(subject, one.start)
         yield replace(one, advice=meaning.advice, sentence=f"{name}: XID {xid.code}{which}: {meaning.text}")
 

@@ -21,7 +21,7 @@ class _Reader(ParameterReader):
         return {**super().list_values(call, context), "filter": filters}
 
     def make_wrong_error(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401, ARG002
-        """Return the error for a flag, the only parameter with a choice of words."""
+        """Return the error for a wrong flag: only flags have a fixed choice of words."""
         return InvalidRequestError(f"{slot.name} must be true or false", slot.name)
 
 
@@ -37,7 +37,7 @@ class Matchers(ParameterKind):
         """Return the matchers. Raises InvalidRequestError, LimitExceededError."""
         texts = values[slot.name]
         if len(texts) > MOST_MATCHERS:
-            raise LimitExceededError(f"a call may have {MOST_MATCHERS} filters", slot.name)
+            raise LimitExceededError(f"a call may have at most {MOST_MATCHERS} filters", slot.name)
         return tuple(parse_matcher(text) for text in texts)
 
 

@@ -2,7 +2,7 @@
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.common.operation import match_url_form
-from jobmeter.dialects.alibaba.common.product import Product, never, read_action
+from jobmeter.dialects.alibaba.common.product import Product, exclude, read_action
 from jobmeter.dialects.base import Match
 from jobmeter.errors import NotFoundError
 
@@ -28,6 +28,8 @@ GATEWAY = Gateway(
     version="",
     operations=(),
     gaps=(
-        never("Products and versions that this page does not name", "They are refused with `InvalidAction.NotFound`."),
+        exclude(
+            "Products and versions that this page does not name", "They are refused with `InvalidAction.NotFound`."
+        ),
     ),
 )

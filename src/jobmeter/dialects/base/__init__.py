@@ -50,7 +50,7 @@ def charge_nothing(call: Call) -> int:  # noqa: ARG001 - as the other
 
 
 class MissingFieldError(InvalidRequestError):
-    """A required parameter is absent or empty: vendors distinguish this from a wrong value."""
+    """A required parameter is absent or empty. Vendors distinguish this error from a wrong value."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -108,7 +108,7 @@ class OperationRun(Generic[R]):
     def advance(self, from_memory: Callable[[Question[Any]], Any]) -> R | None:
         """Return the operation's result; None if ``from_memory`` returned None for one of its questions.
 
-        The operation then waits for that question: ``advance`` and ``finish`` continue from it. Raises as ``finish``.
+        It then waits for that question: ``advance`` and ``finish`` continue there. Raises as ``finish``.
         """
         body: R | None = self._go(from_memory, optional=True)
         return body
@@ -143,14 +143,14 @@ def drive(steps: Generator[Question[Any], Any, R], answer: Callable[[Question[An
     return OperationRun(steps).finish(answer)
 
 
-def constant(answer: Answer) -> Steps:
+def answer_with(answer: Answer) -> Steps:
     """Make an operation without questions."""
     yield from ()
     return answer
 
 
 class RecordJobs(msgspec.Struct, Question[int], frozen=True):
-    """Write records as the caller. A record without a project is for the caller's own. Returns their number.
+    """Write records as the caller; a record without a project gets the caller's. Returns their number.
 
     Needs a writing action.
     """
@@ -178,7 +178,7 @@ class WriteSamples(msgspec.Struct, Question[Receipt], frozen=True):
     """Store samples as the caller. Each series names its project.
 
     ``rejected`` counts, by reason, the samples that the dialect itself rejected, for the server's own metrics. ``sent``
-    are stored with the batch and counted nowhere: the labels of its series as their sender wrote them.
+    has the labels of the batch's series as their sender wrote them; they are stored with the batch and not counted.
     """
 
     batch: SampleBatch
@@ -279,7 +279,7 @@ class GapStatus(StrEnum):
     NOT_YET = "notyet"
     """It will be supported."""
     NEVER = "never"
-    """It makes no sense here."""
+    """It makes no sense in Jobmeter."""
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -348,7 +348,7 @@ class Dialect(Protocol):
 
     @property
     def schemes(self) -> Sequence[Scheme]:
-        """The credential schemes that it accepts, most specific first."""
+        """The accepted credential schemes, most specific first."""
         ...
 
     @property
@@ -363,7 +363,7 @@ class Dialect(Protocol):
 
     @property
     def view_call(self) -> Callable[[View], ViewCall | None]:
-        """The function that returns its call for the data of a chart; ``no_view_call`` for none."""
+        """The function that returns the API's call for the data of a chart; ``offer_no_call`` if it has none."""
         ...
 
     def find_operation(self, call: Call) -> Match | None:

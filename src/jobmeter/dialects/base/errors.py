@@ -17,7 +17,7 @@ from jobmeter.errors import (
 
 Headers = tuple[tuple[str, str], ...]
 BASIC_CHALLENGE: Headers = (("WWW-Authenticate", 'Basic realm="jobmeter"'),)
-"""Without this header no client with a user and a password sends them."""
+"""The header that makes clients send their user and password."""
 _STATUS: tuple[tuple[type[JobmeterError], int], ...] = (
     (InvalidRequestError, 400),
     (UnauthenticatedError, 401),
@@ -33,7 +33,7 @@ _STATUS: tuple[tuple[type[JobmeterError], int], ...] = (
 def choose_http_status(error: JobmeterError, *, over_limit: int = 413) -> int:
     """Return the usual status for one of our errors; 500 for a bug.
 
-    ``over_limit`` is the status if another part of the request than its whole body is too large.
+    ``over_limit`` is the status for a part of the request that is too large; a whole body that is too large gets 413.
     """
     if isinstance(error, LimitExceededError):
         return 413 if error.field == "body" else over_limit
@@ -43,9 +43,9 @@ def choose_http_status(error: JobmeterError, *, over_limit: int = 413) -> int:
 
 
 def make_headers(error: JobmeterError, default_retry_ms: int | None = None) -> Headers:
-    """Return ``Allow`` for a wrong method, or ``Retry-After`` in whole seconds, at least 1, else no header.
+    """Return ``Allow`` for a wrong method, ``Retry-After`` in whole seconds (at least 1), or no header.
 
-    ``default_retry_ms`` is the time for an unavailable server that names none.
+    ``default_retry_ms`` is the wait for an unavailable server that names none.
     """
     if isinstance(error, NotFoundError) and error.kind == "method":
         return (("Allow", error.name),)
@@ -56,11 +56,11 @@ def make_headers(error: JobmeterError, default_retry_ms: int | None = None) -> H
 
 
 def retry_seconds(wait_ms: int) -> int:
-    """Return a time until a retry in whole seconds, at least 1."""
+    """Return the wait before a retry in whole seconds, at least 1."""
     return max(1, -(-wait_ms // 1000))
 
 
 def name_field(error: InvalidRequestError, fields: Mapping[str, str]) -> str:
-    """Return the message after the vendor's name of the field, unless the message contains the name."""
+    """Return the message, with the vendor's name of the field before it unless the message contains the name."""
     field = fields.get(error.field, error.field)
     return error.message if not field or field in error.message else f"{field}: {error.message}"

@@ -16,7 +16,7 @@ from jobmeter.errors import JobmeterError, NotFoundError
 def match_route(routes: Routes[Operation], method: str, path: str, wrong_method: str) -> Match | None:
     """Return the operation of a method and a path; None for an unknown path.
 
-    Raises NotFoundError with the text ``wrong_method`` for a ``method`` if others are ``allowed``.
+    Raises NotFoundError if only other methods are allowed. Placeholders in ``wrong_method``: ``method``, ``allowed``.
     """
     found = routes.find(method, path)
     if found is not None:
@@ -30,8 +30,8 @@ def match_route(routes: Routes[Operation], method: str, path: str, wrong_method:
 class PathDialect:
     """A dialect whose operations are found by method and path. See ``Dialect``.
 
-    ``wrong_method`` is the error for a ``method`` if others are ``allowed``, ``wrong_path`` that for an unknown
-    ``path`` of the dialect. ``owns`` tests for a path of the dialect; without it no unknown path is an error.
+    ``wrong_method`` is the message if only other methods are ``allowed``, ``wrong_path`` for an unknown ``path``.
+    ``owns`` returns True for a path of the dialect; without it an unknown path is never an error.
     """
 
     name: str

@@ -2,9 +2,8 @@
 
 A field is ``Annotated[int, "Jobs of a page.", Meta(ge=1, le=100)] = 20``. Its type decides how a value is read:
 ``str``, ``int``, ``bool``, ``Literal``, ``tuple[str, ...]``, ``dict[str, str]``, or a ``ParameterKind`` beside the
-text. Its name on the wire is the struct's ``rename``, or that of ``msgspec.field``. It comes from the path where the
-path names it, else from the query or the body. A ``ParameterReader`` knows how one vendor writes values and refuses
-them.
+text. Its name on the wire is the struct's ``rename``, or that of ``msgspec.field``. It comes from the path if the path
+names it, else from the query or the body. A ``ParameterReader`` reads one vendor's values and makes its errors.
 """
 
 import re
@@ -42,7 +41,7 @@ _WITHOUT_BODY = frozenset({"GET", "DELETE"})
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _FLAGS = {"true": True, "false": False}
 _SHOWN_BOUND = 10**6
-"""Bounds from here on are left out of the documentation: they only limit the size of a number."""
+"""Bounds from this one on are left out of the documentation: they only limit the size of a number."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +61,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class In(msgspec.Struct, frozen=True):
-    """The place of a parameter, beside the Meta of its field, where the method does not decide it."""
+    """The place of a parameter, for a field whose place the method does not decide."""
 
     where: Where
 
@@ -137,7 +136,7 @@ class Whole(ParameterKind):
     """A whole number within the bounds of the Meta."""
 
     def describe(self, slot: ParameterSlot) -> KindText:
-        """Show the bounds that are no mere limits of size."""
+        """Show the bounds, without those that only limit the size."""
         low, high = slot.bounds
         above = f"At least {low}." if low > 0 else ""
         form = f"{low} to {high}." if high < _SHOWN_BOUND else above
@@ -159,7 +158,7 @@ class Choice(ParameterKind):
         self.fold: Callable[[str], str] = str if exact else str.casefold
 
     def describe(self, slot: ParameterSlot) -> KindText:
-        """List the words, and show that of the default."""
+        """List the words, and show the default's."""
         words = f"One of {list_names(self.meanings)}." if len(self.meanings) > 1 else f"{list_names(self.meanings)}."
         default = next((f"`{word}`" for word, meaning in self.meanings.items() if meaning == slot.default), "")
         return KindText(words if self._shown else "", default, ("no such word",), next(iter(self.meanings)))
@@ -184,7 +183,7 @@ class ParameterNames(ParameterKind):
     """Several texts, at most ``max_length`` of the Meta."""
 
     def describe(self, slot: ParameterSlot) -> KindText:
-        """Show the most members."""
+        """Show the largest number of members."""
         return super().describe(slot)._replace(form=f"At most {slot.meta.max_length}." if slot.meta.max_length else "")
 
     def read(self, reader: "ParameterReader", slot: ParameterSlot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
@@ -237,10 +236,10 @@ class Header(ParameterKind):
 
 
 class Raw(ParameterKind):
-    """The whole body, in an encoding of its own."""
+    """The whole body, in a special encoding."""
 
     def read(self, reader: "ParameterReader", slot: ParameterSlot, values: Mapping[str, Any]) -> bytes:  # noqa: ARG002
-        """Return nothing: the operation decodes the body of the call itself."""
+        """Return an empty value: the operation decodes the call's body itself."""
         return b""
 
 
@@ -286,7 +285,7 @@ class ParameterReader:
 
     def make_length_error(self, slot: ParameterSlot) -> InvalidRequestError:
         """Return the error for a text with too many characters."""
-        return InvalidRequestError(f"{slot.name} may have {slot.meta.max_length} characters", slot.name)
+        return InvalidRequestError(f"{slot.name} may have at most {slot.meta.max_length} characters", slot.name)
 
     def make_wrong_error(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401
         """Return the error for a value that is not ``rule``: "a whole number from 1 to 9"."""
@@ -294,7 +293,7 @@ class ParameterReader:
 
     def make_count_error(self, slot: ParameterSlot, count: int) -> InvalidRequestError:
         """Return the error for a list with too many members."""
-        return InvalidRequestError(f"{slot.name} may have {slot.meta.max_length} members, it has {count}", slot.name)
+        return InvalidRequestError(f"{slot.name} has at most {slot.meta.max_length} members, not {count}", slot.name)
 
     def read_text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401, ARG002
         """Return a text."""
@@ -417,7 +416,7 @@ class Operations:
     def __call__(self, route: str, action: str, **options: Unpack[Options]) -> Callable[[type[R]], type[R]]:
         """Declare an operation that a request documents and answers.
 
-        ``route`` is a method and a path, ``GET /api/v1/jobs/{JobId}``. The name is by default that of the struct.
+        ``route`` is a method and a path, ``GET /api/v1/jobs/{JobId}``. The default name is the struct's name.
         """
         method, _, path = route.rpartition(" ")
 

@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Route)
 class Routes(Generic[R]):
     """Operations by method and path. If several templates match a path, the one with the earlier literal wins.
 
-    The templates of one method and one number of segments are one regular expression: a call costs one match.
+    Templates of one method and one number of segments form one regular expression, so that a call costs one match.
     """
 
     def __init__(self, routes: Sequence[R]) -> None:
@@ -37,7 +37,7 @@ class Routes(Generic[R]):
         self._groups = {shape: _Group(found) for shape, found in groups.items()}
 
     def find(self, method: str, raw_path: str) -> tuple[R, dict[str, str]] | None:
-        """Return the operation, and the values of its path's parameters in the form of ``match_path``."""
+        """Return the operation, and its path's parameters as ``match_path`` does; None for an unknown route."""
         group = self._groups.get((method, raw_path.count("/")))
         return None if group is None else group.find(raw_path)
 

@@ -22,8 +22,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 class ViewCall(msgspec.Struct, frozen=True, kw_only=True):
     """The call of a vendor's API for the data of a chart, with ``KEY`` in place of the caller's token.
 
-    ``path`` has its query, all of it percent-encoded; ``body`` is JSON. ``note`` names the parts of the view that the
-    API cannot express.
+    ``path`` has its percent-encoded query; ``body`` is JSON. ``note`` names the parts of the view that the API cannot
+    express.
     """
 
     operation: str

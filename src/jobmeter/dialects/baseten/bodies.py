@@ -1,4 +1,4 @@
-"""Jobs and projects as Baseten's bodies. The order of the keys is that of its documents."""
+"""Jobs and projects as Baseten's bodies, with keys in the order of Baseten's documents."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +39,7 @@ def make_job_body(job: Job, size: JobSize) -> dict[str, Any]:
 def make_project_body(project: Project, size: JobSize) -> dict[str, Any]:
     """Return a ``TrainingProjectV1``: its id is its name. A project without jobs has the epoch as its creation.
 
-    ``size`` is its newest job's.
+    ``size`` is the size of its newest job.
     """
     latest = project.latest
     moment = 0 if project.created is None else project.created
@@ -82,7 +82,7 @@ def find_update_time(job: Job) -> int:
 
 
 def compute_size(view: JobView) -> JobSize:
-    """Return the size of a job with its replicas and allocations."""
+    """Return the size of a job, with its replicas and allocations."""
     devices: dict[tuple[str, str, str], set[str]] = {}
     for one in view.allocations:
         if one.device.startswith("gpu"):
@@ -97,10 +97,7 @@ def make_view_body(view: JobView) -> dict[str, Any]:
 
 
 def make_instance_type(job: Job, size: JobSize) -> dict[str, Any]:
-    """Return an ``InstanceTypeV1``.
-
-    From the record's instance type, else from the job's limits and allocations of one replica.
-    """
+    """Return an ``InstanceTypeV1``, from the record's instance type, else from one replica's limits and allocations."""
     kind = job.instance_type or InstanceType()
     limits, fields = job.limits, kind.extra
     return {

@@ -13,7 +13,7 @@ GAPS = (
         "Jobmeter opens no sessions on the machines that it measures; `auth_codes` is always empty.",
         GapStatus.NEVER,
     ),
-    Gap("`GET` and `PATCH /v1/training/capacity`", "Jobmeter hands out no capacity.", GapStatus.NEVER),
+    Gap("`GET` and `PATCH /v1/training/capacity`", "Jobmeter assigns no capacity.", GapStatus.NEVER),
     Gap(
         "`GET /v1/training/jobs/{training_job_id}/queue_context`",
         "The queue belongs to the scheduler that runs the jobs.",

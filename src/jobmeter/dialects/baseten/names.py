@@ -8,7 +8,7 @@ from jobmeter.model.job import JobState
 NAME = "baseten"
 
 METRICS: Mapping[str, str] = {name: metric.name for name, metric in map_dialect_names(NAME).items()}
-"""Our metric of each of their names. A dot separates the name of an object from that of its member."""
+"""Our metric for each of Baseten's names. A dot separates the name of an object from the name of its member."""
 CACHE_METRICS = tuple(metric for name, metric in METRICS.items() if name.startswith("cache."))
 """Metrics that are reported for the whole job."""
 NODE_METRICS = tuple(metric for metric in METRICS.values() if metric not in CACHE_METRICS)
@@ -25,13 +25,13 @@ STATUSES: Mapping[str, JobState] = {
     "TRAINING_JOB_DEPLOY_FAILED": JobState.FAILED,
     "TRAINING_JOB_STOPPED": JobState.STOPPED,
 }
-"""Our state of each of their statuses."""
+"""Our state for each of Baseten's statuses."""
 DEFAULT_STATUS: Mapping[JobState, str] = {
     **{state: status for status, state in reversed(tuple(STATUSES.items()))},
     # They have no status for an unknown end: this one means neither success nor failure.
     JobState.UNKNOWN: "TRAINING_JOB_STOPPED",
 }
-"""The default status of each state: the first one above."""
+"""The default status of each state: its first one in ``STATUSES``."""
 STATUS_KEY = "current_status"
 """The key of the finer status in ``Job.extra["baseten"]``."""
 
@@ -43,4 +43,4 @@ FIELDS: Mapping[str, str] = {
     "step": "step_seconds",
     "range": "start_epoch_millis",
 }
-"""Their names of fields in our own errors."""
+"""Baseten's names of the fields in our errors."""

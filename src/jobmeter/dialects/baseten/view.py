@@ -8,7 +8,7 @@ _SHOWN = frozenset(METRICS.values())
 
 
 def view_call(view: View) -> ViewCall | None:
-    """Return the call for the job's metrics; None for a metric that they lack."""
+    """Return the call for the job's metrics; None for a metric that the API lacks."""
     if view.metric.name not in _SHOWN:
         return None
     path = f"/v1/training_projects/{encode_part(view.job.project)}/jobs/{encode_part(view.job.id)}/metrics"

@@ -10,7 +10,7 @@ GAPS = (
     ),
     Gap("`experiments/search`, `update`, `delete`, `restore`, tags of experiments", "An experiment is only a name."),
     Gap("`runs/restore`, `runs/delete-tag`", "A deleted run stays deleted; a tag can be replaced.", GapStatus.NOT_YET),
-    Gap("`runs/log-inputs`, `runs/outputs`, data sets, logged models", "Jobmeter records no data sets and models."),
+    Gap("`runs/log-inputs`, `runs/outputs`, data sets, logged models", "Jobmeter does not record data sets or models."),
     Gap("Model registry, prompts, gateway, webhooks", "Jobmeter measures jobs.", GapStatus.NEVER),
     Gap("Traces", "Send spans by OpenTelemetry's protocol."),
 )

@@ -27,7 +27,7 @@ from jobmeter.wire.mlflow.values import (
 
 
 def write(run: Run, values: Sequence[MetricValue]) -> Generator[Question[Any], Any, None]:
-    """Store values. Raises InvalidRequestError if the server rejects some because of their time."""
+    """Store values. Raises InvalidRequestError if the server rejects values because of their time."""
     points = check_points(values)
     if not points:
         return
@@ -47,7 +47,7 @@ def read_history(run: Run, key: str) -> Generator[Question[Any], Any, list[Logge
 def read_newest(
     runs: Sequence[Run], keys: frozenset[str] | None = None
 ) -> Generator[Question[Any], Any, dict[str, Any]]:
-    """Return by run id the newest value of each metric by name; with ``keys``, only these metrics."""
+    """Return the newest value of each metric by name, by run id; with ``keys``, only of these metrics."""
     by_id = {(run.project, run.job, run.id): run for run in runs}
     jobs = tuple({compute_job_key(project, job): None for project, job, _ in by_id})
     found = yield from ask(SeriesQuestion(metrics=frozenset({STEP}), jobs=jobs)) if jobs else _do_nothing()

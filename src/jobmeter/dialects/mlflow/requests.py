@@ -1,6 +1,6 @@
 """Requests as the client sends them: the query of a GET, the JSON body of a POST.
 
-Unknown fields are ignored, as at MLflow's server. Whole numbers may be text: the JSON of protocol buffers has them so.
+Unknown fields are ignored, as at MLflow's server. Whole numbers may be text, as in the JSON of protocol buffers.
 """
 
 import re
@@ -20,7 +20,7 @@ _FIELD = re.compile(r"`\$\.(\w+)")
 
 class _Reader(ParameterReader):
     def make_converter(self, shape: type[R], slots: Sequence[ParameterSlot]) -> Callable[[Call, Context], R]:  # noqa: ARG002
-        """Return the function that converts all parameters at once, as the JSON of protocol buffers."""
+        """Return the function that converts all parameters at once, from the JSON of protocol buffers."""
         names_run = issubclass(shape, RunRequest)
 
         def read(call: Call, context: Context) -> R:
@@ -59,7 +59,7 @@ operation = Operations(_Reader())
 """Declares an operation."""
 NUMBER = Typed(int)
 """A whole number, as JSON or as text; the operation checks its bounds."""
-PAGE_TEXT = "`next_page_token` of the page before."
+PAGE_TEXT = "`next_page_token` of the previous page."
 
 
 class RunRequest(Request, frozen=True, kw_only=True):

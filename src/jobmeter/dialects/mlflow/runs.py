@@ -12,7 +12,7 @@ from jobmeter.wire.mlflow.runs import Run, iterate_runs
 
 
 def find(run: str, context: Context) -> Generator[Question[Any], Any, Run]:
-    """Find a run. Raises NotFoundError, also for a run of another job than the token's."""
+    """Find a run. Raises NotFoundError for an unknown run, and for a run of another job than the token's."""
     missing = NotFoundError(f"Run with id={run[:300]!r} not found", "run", run)
     job = parse_run(run).job
     if not 0 < len(job) <= 128 or context.job not in {None, job}:

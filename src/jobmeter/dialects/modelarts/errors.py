@@ -39,7 +39,7 @@ _CODES = {
     504: "APIGW.0203",
 }
 _MESSAGES = {403: "Not authorized: {}", 429: "Too many requests: {}", 500: "Internal server error."}
-"""The form of the message by status, if it is not ours alone."""
+"""The template of the message by status, for statuses that add text to our message."""
 
 
 class RefusedError(InvalidRequestError):
@@ -51,7 +51,7 @@ class RefusedError(InvalidRequestError):
 
 
 def render(call: Call, context: Context, error: JobmeterError) -> Answer:
-    """Render the error as their answer, a JSON object for every status; gateway errors name the request."""
+    """Render the error as Huawei's answer, a JSON object for every status; gateway errors name the request."""
     status, code, message = _problem(call, error)
     body = {"error_code": code, "error_msg": message}
     if code.startswith("APIGW"):
@@ -80,7 +80,7 @@ def _problem(call: Call, error: JobmeterError) -> tuple[int, str, str]:
 
 
 def _credential(call: Call, error: UnauthenticatedError) -> str:
-    """Return their gateway's error for an invalid credential."""
+    """Return the error of Huawei's gateway for an invalid credential."""
     try:
         claim = SDK_HMAC.claim(call)
     except UnauthenticatedError:

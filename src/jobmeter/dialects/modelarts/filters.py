@@ -1,4 +1,4 @@
-"""The filters of a job search as ours. A filter without a value (``[]``, ``[""]``, ``["", ""]``) filters nothing."""
+"""Converts the filters of a job search. A filter without a value (``[]``, ``[""]``, ``["", ""]``) has no effect."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -22,7 +22,7 @@ class ModelArtsFilter(msgspec.Struct):
 
 
 class SearchFilter(msgspec.Struct, frozen=True):
-    """The result of filters: conditions that must all hold, and the possible states (None: every one)."""
+    """The result of filters: conditions that must all hold, and the possible states (None: every state)."""
 
     conditions: tuple[Condition, ...] = ()
     states: frozenset[JobState] | None = None
@@ -59,7 +59,7 @@ def _values(one: ModelArtsFilter) -> list[str]:
 
 
 def _text(field: str, otherwise: str = "") -> Callable[[ModelArtsFilter, list[str]], SearchFilter]:
-    """Return a reader of conditions on a text; ``otherwise`` is shown for jobs that lack it."""
+    """Return a reader of conditions on a text; jobs without one count as ``otherwise``."""
 
     def read(one: ModelArtsFilter, values: list[str]) -> SearchFilter:
         operator = {"like": Operator.CONTAINS, "in": Operator.IN, "not": Operator.NOT_IN}.get(one.operator)

@@ -11,7 +11,7 @@ _UNITS = (("GB", 2**30), ("MB", 2**20), ("KB", 2**10))
 
 
 def choose_flavor_type(kind: InstanceType) -> str:
-    """Return CPU, GPU or Ascend, by the name of its accelerator."""
+    """Return CPU, GPU or Ascend, by the accelerator's name."""
     if any(word in kind.gpu_type.casefold() for word in _ASCEND):
         return ASCEND
     return GPU if kind.gpu_count or kind.gpu_type else CPU
@@ -43,5 +43,5 @@ def _accelerator(kind: InstanceType) -> dict[str, Any]:
 
 
 def _size(size: int) -> tuple[int, str]:
-    """Return bytes in the largest of their units (powers of 1024) that leaves a whole number."""
+    """Return bytes in the largest of Huawei's units (powers of 1024) in which they are a whole number."""
     return next(((size // factor, unit) for unit, factor in _UNITS if size % factor == 0), (size, "B"))

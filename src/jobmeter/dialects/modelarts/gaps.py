@@ -11,12 +11,12 @@ GAPS = (
     Gap("BatchDeleteTrainingJob", "DeleteTrainingJob deletes one by one."),
     Gap(
         "ShowTrainingJobRoutePlan, ShowTrainingQuotas, ModifyTrainingQuotas",
-        "Networks and quotas are those of the vendor's cloud.",
+        "Networks and quotas belong to the vendor's cloud.",
         GapStatus.NEVER,
     ),
     Gap(
         "ShowFtDetail, ListFtArtifacts, PublishFtArtifacts",
-        "The assets of the vendor's model gallery exist in its cloud alone.",
+        "The assets of the vendor's model gallery exist only in its cloud.",
         GapStatus.NEVER,
     ),
     Gap(

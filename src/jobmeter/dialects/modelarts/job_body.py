@@ -1,7 +1,7 @@
 """A job in ModelArts' form: measured fields, and fields that its record stores verbatim.
 
-``Job.extra["modelarts"]`` may hold the parts of that form (``PARTS``). In ``metadata`` and ``status`` Jobmeter's fields
-take precedence. The other parts describe the request, and there the record takes precedence.
+``Job.extra["modelarts"]`` may hold these parts (``PARTS``). In ``metadata`` and ``status`` Jobmeter's fields take
+precedence. The other parts describe the request, and there the record takes precedence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ def get_extra(job: Job) -> Mapping[str, Any]:
 
 
 def make_job_body(view: JobView, now_ms: int, hosts: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the job, without unknown fields. With ``hosts`` it names its tasks on those nodes."""
+    """Return the job, without unknown fields. With ``hosts`` the body names the job's tasks on those nodes."""
     job = view.job
     brought: dict[str, Any] = {part: value for part, value in get_extra(job).items() if part in PARTS}
     own = {"metadata": _metadata(job), "status": _status(view, now_ms)}

@@ -1,4 +1,4 @@
-"""ModelArts' words for metrics, phases and fields, and ours."""
+"""Maps ModelArts' words for metrics, phases and fields to ours."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from jobmeter.model.job import JobState
 NAME = "modelarts"
 
 METRICS = map_dialect_names(NAME)
-"""The metric of each name, in the order in which an answer has them."""
+"""Our metric of each ModelArts name, in the order of an answer."""
 
 PHASES: Mapping[JobState, tuple[str, str]] = {
     JobState.QUEUED: ("Pending", "Queuing"),
@@ -24,7 +24,7 @@ LOST_PHASE = "Lost"
 """The secondary phase of a job that failed because its run was lost."""
 
 ALL_PHASES = ("Creating", "Pending", "Running", "Failed", "Completed", "Terminating", "Terminated", "Abnormal")
-"""Every phase. Jobs never have a phase that is not in ``PHASES``."""
+"""Every phase of ModelArts. Jobs here only have phases of ``PHASES``."""
 
 KINDS = (
     "job",
@@ -45,7 +45,7 @@ FIELDS: Mapping[str, str] = {
     "range": "start_time",
     "project": "project_id",
 }
-"""Their names of fields in our own errors."""
+"""ModelArts' names of the fields in our errors."""
 
 
 def convert_percent(value: float) -> float | int:

@@ -21,7 +21,7 @@ JOB_PATH = "/v2/{project_id}/training-jobs/{training_job_id}"
 
 
 class _Reader(ParameterReader):
-    """Texts in the query of GET and DELETE, JSON values in any other body. An operation checks required values."""
+    """Reads texts in the query of GET and DELETE, JSON values in any other body. Operations check required values."""
 
     def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values; a body may have any Content-Type, and an absent one is an empty object."""
@@ -38,12 +38,12 @@ class _Reader(ParameterReader):
         return ""
 
     def make_wrong_error(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401
-        """Return the error, which names the parameter for itself."""
+        """Return the error for an invalid value. Its message names the parameter."""
         return self._error(slot, f"{str(value)[:64]!r} is not {rule}")
 
     def make_length_error(self, slot: ParameterSlot) -> InvalidRequestError:
         """Return the error for a text with too many characters."""
-        return self._error(slot, f"it may have {slot.meta.max_length} characters")
+        return self._error(slot, f"it may have at most {slot.meta.max_length} characters")
 
     def make_count_error(self, slot: ParameterSlot, count: int) -> InvalidRequestError:
         """Return the error for a list with too many members."""
@@ -65,7 +65,7 @@ class _Reader(ParameterReader):
         return number
 
     def read_choice(self, slot: ParameterSlot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
-        """Return the value that a word stands for. An unknown word of a body is refused with all valid words."""
+        """Return the meaning of a word. The error for an unknown word in a body lists all valid words."""
         if slot.where == "body" and self.read_text(slot, value).casefold() not in choice.folded:
             raise self._error(slot, f"{value[:64]!r} is neither {' nor '.join(choice.meanings)}")
         return super().read_choice(slot, value, choice)
@@ -99,7 +99,7 @@ operation = Operations(_Reader())
 class ModelArtsProjectRequest(Request, frozen=True, kw_only=True):
     """A request about a project."""
 
-    project_id: Annotated[str, "The project, which must be that of the key."]
+    project_id: Annotated[str, "The project; must be the key's project."]
 
     @property
     def project(self) -> str:
@@ -136,7 +136,7 @@ class TaskRequest(ModelArtsJobRequest, frozen=True, kw_only=True):
         return self.task_id
 
     def select_replicas(self, view: JobView) -> frozenset[str]:
-        """Return the replicas of the task for a query: all of them if no replica is known. Raises as ``task``."""
+        """Return the task's replicas for a query: all of them if no replica is known. Raises as ``find_task``."""
         task = self.find_task(view)
         return frozenset({task}) if view.replicas else frozenset()
 

@@ -8,7 +8,7 @@ _REPORTED = "app."
 
 
 def view_call(view: View) -> ViewCall | None:
-    """Return ShowTrainingJobMetrics or ShowFtMetrics; None if both lack that metric."""
+    """Return ShowTrainingJobMetrics or ShowFtMetrics; None if both lack the metric."""
     base = f"/v2/{encode_part(view.job.project)}/training-jobs/{encode_part(view.job.id)}"
     if view.metric.name.startswith(_REPORTED):
         note = "The whole life of the job: this API takes no range."

@@ -18,7 +18,7 @@ _GAP_PATH = re.compile(rf"/api/(?:{'|'.join(_GAPS)})(?:/.*)?")
 
 
 class OpenTsdb(PathDialect):
-    """A dialect whose paths may have a version, and a slash at their end."""
+    """A dialect whose paths may have a version, and a slash at the end."""
 
     def find_operation(self, call: Call) -> Match | None:
         """Return the operation of the call. ``/api/v1/put`` is ``/api/put``: each has a single version."""

@@ -12,9 +12,9 @@ from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, T
 
 JSON = "application/json; charset=UTF-8"
 RETRY_MS = 5_000
-"""The default time until a sender's retry."""
+"""The default wait, in ms, before a sender's retry."""
 NO_NAME = "name"
-"""The kind of NotFoundError for an unknown metric: 400 in a query, 404 in a lookup."""
+"""The kind of NotFoundError for an unknown metric: status 400 in a query, 404 in a lookup."""
 
 
 class PutError(InvalidRequestError):

@@ -3,13 +3,13 @@
 from jobmeter.dialects.base import Gap, GapStatus
 
 GAPS = (
-    Gap("/api/query/exp, /api/query/gexp", "Expressions are a language of their own; ask for the metrics."),
+    Gap("/api/query/exp, /api/query/gexp", "Expressions are a separate language: query the metrics."),
     Gap(
         "DELETE /api/query, `delete`",
-        "Samples are deleted with their job, or when their time is over.",
+        "Samples are deleted with their job, or when their retention ends.",
         GapStatus.NEVER,
     ),
-    Gap("`rollupUsage`, rollup_ in a query, /api/rollup", "Roll-ups are used by themselves wherever they are exact."),
+    Gap("`rollupUsage`, rollup_ in a query, /api/rollup", "Roll-ups are used automatically if they are exact."),
     Gap("/api/histogram, `percentiles`, show-histogram-buckets", "Histograms are not stored."),
     Gap("/api/annotation, annotations in answers", "Events of a job are stored; notes of users are not."),
     Gap(
@@ -19,8 +19,8 @@ GAPS = (
     ),
     Gap(
         "/api/dropcaches, /api/serializers, /api/stats/*, /q, /logs, /s",
-        "They concern OpenTSDB's own insides.",
+        "They concern OpenTSDB's internals.",
         GapStatus.NEVER,
     ),
-    Gap("`jsonp`, `serializer`, `method_override`", "JSON is the one form; a call comes with its own method."),
+    Gap("`jsonp`, `serializer`, `method_override`", "JSON is the only form; a call uses its real method."),
 )

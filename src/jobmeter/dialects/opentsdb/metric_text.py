@@ -63,7 +63,7 @@ def split_braces(text: str, field: str) -> tuple[str, str, str]:
 
 
 def _groups(text: str) -> list[str]:
-    """Return the contents of ``a}{b``; braces inside parentheses belong to a pattern."""
+    """Return the contents of each brace in ``a}{b``; braces inside parentheses belong to a pattern."""
     found, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         depth += letter == "("
@@ -86,9 +86,9 @@ def split_tags(text: str, field: str = "m") -> list[tuple[str, str]]:
 
 
 def _split(text: str, mark: str) -> list[str]:
-    """Return the parts between marks outside of braces and parentheses."""
+    """Return the parts between marks, except marks inside braces and parentheses."""
     if len(text) > _LONGEST:
-        raise InvalidRequestError(f"a metric query may have {_LONGEST} characters", "m")
+        raise InvalidRequestError(f"a metric query may have at most {_LONGEST} characters", "m")
     parts, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         depth += letter in _OPEN

@@ -1,4 +1,4 @@
-"""Formats numbers for OpenTSDB: whole ones without a fraction, NaN as a text because JSON has no form for it."""
+"""Formats numbers for OpenTSDB: whole numbers without a fraction, NaN as text because JSON has no NaN."""
 
 import math
 
@@ -11,7 +11,7 @@ def format_number(value: float) -> str:
 
 
 def encode_number(value: float, *, null: bool) -> str:
-    """Encode a value in JSON; an absent one is ``"NaN"``, or null with that fill policy."""
+    """Encode a value in JSON. A value that is not finite becomes null if ``null``, else ``"NaN"``."""
     if math.isfinite(value):
         return format_number(value)
     return "null" if null else '"NaN"'

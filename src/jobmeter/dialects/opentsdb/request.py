@@ -45,7 +45,7 @@ class SubQuery(PointQuery, frozen=True, kw_only=True):
 
 
 class OpenTsdbQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole request. ``range`` ends with the millisecond after its last one, because OpenTSDB includes both ends."""
+    """A whole request. ``range`` ends one millisecond after the last included one: OpenTSDB includes both ends."""
 
     range: TimeRange
     queries: Sequence[SubQuery]
@@ -104,7 +104,7 @@ class OpenTsdbQueryRequest(PostRequest, frozen=True, kw_only=True):
         "`<aggregator>:[rate:]<tsuid>,...`; ids that `show_tsuids` showed. Another name is `tsuids`.",
     ] = ""
     tz: Annotated[str, "Time zone of formatted times and of calendar intervals. Default: UTC."] = ""
-    timezone: Annotated[str, "Another name of tz."] = ""
+    timezone: Annotated[str, "Alias of tz."] = ""
     use_calendar: Annotated[bool, "Present: every downsample interval is one of the calendar.", PRESENT] = False
     ms: Annotated[bool, "Present: times in milliseconds.", PRESENT] = False
     arrays: Annotated[bool, "Present: `dps` is an array of `[time, value]`.", PRESENT] = False
@@ -180,7 +180,7 @@ def _some(queries: Sequence[SubQuery]) -> Sequence[SubQuery]:
     if not queries:
         raise MissingFieldError("Missing sub queries", "queries")
     if len(queries) > MOST_QUERIES:
-        raise LimitExceededError(f"a query may have {MOST_QUERIES} sub queries, this one has {len(queries)}", "queries")
+        raise LimitExceededError(f"a query may have at most {MOST_QUERIES} sub queries, not {len(queries)}", "queries")
     return queries
 
 
@@ -195,7 +195,7 @@ def _aggregator(name: str | None) -> str:
 def _parse_body(index: int, body: SubQueryBody, zone: ZoneInfo, *, calendar: bool) -> SubQuery:
     aggregator = _aggregator(body.aggregator)
     if body.percentiles:
-        raise InvalidRequestError("percentiles are those of histograms, which are not stored here", "percentiles")
+        raise InvalidRequestError("percentiles need histograms, which are not stored here", "percentiles")
     tsuids = _tsuids(body.tsuids or ())
     if not tsuids and not body.metric:
         raise MissingFieldError("Missing the metric or tsuids, provide at least one", "metric")
@@ -257,12 +257,12 @@ def _parse_tsuids(index: int, text: str) -> SubQuery:
 
 def _tsuids(texts: Sequence[str]) -> tuple[str, ...]:
     if len(texts) > MOST_TSUIDS:
-        raise LimitExceededError(f"a sub query may have {MOST_TSUIDS} TSUIDs", "tsuids")
+        raise LimitExceededError(f"a sub query may have at most {MOST_TSUIDS} TSUIDs", "tsuids")
     return tuple(dict.fromkeys(text.strip().upper() for text in texts))
 
 
 def describe_query(query: SubQuery) -> Mapping[str, Any]:
-    """Return the sub query in the form that an answer repeats."""
+    """Return the sub query in the form in which answers repeat it."""
     return {
         "aggregator": query.aggregator,
         "metric": query.metric or None,

@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 class Present(Flag):
-    """Flag that a parameter sets by its presence; ``false`` counts as absent."""
+    """A flag that the presence of its parameter sets; ``false`` counts as absent."""
 
     def describe(self, slot: ParameterSlot) -> KindText:  # noqa: ARG002
-        """Show no form: the description says it."""
+        """Show no form: the parameter's text describes it."""
         return KindText(example="")
 
     def read(self, reader: ParameterReader, slot: ParameterSlot, values: Mapping[str, Any]) -> bool:  # noqa: ARG002
@@ -38,7 +38,7 @@ class Count(ParameterKind):
     """A whole number from 0 on; a number above the Meta's ``le`` becomes ``le``."""
 
     def describe(self, slot: ParameterSlot) -> KindText:
-        """Show the default, also 0."""
+        """Show the default, even if it is 0."""
         return super().describe(slot)._replace(default=str(slot.default))
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401, ARG002

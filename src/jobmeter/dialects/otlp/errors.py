@@ -21,7 +21,7 @@ from jobmeter.errors import (
 from jobmeter.wire.otlp.answers import encode_status
 
 RETRY_MS = 5_000
-"""The default time until a retry."""
+"""The default wait, in ms, before a retry."""
 
 
 class Code(IntEnum):
@@ -52,7 +52,7 @@ _CODES = {
 
 
 def find_kind(error: JobmeterError) -> tuple[int, Code]:
-    """Return the status of HTTP and the code of gRPC."""
+    """Return the HTTP status and the gRPC code of an error."""
     status = 503 if isinstance(error, QueryTimeoutError) else choose_http_status(error)
     return status, _CODES[status]
 
@@ -63,7 +63,7 @@ def make_message(error: JobmeterError) -> str:
 
 
 def retry_ms_of(error: JobmeterError) -> int | None:
-    """Return the delay before a retry; None for a request that would be rejected again."""
+    """Return the wait before a retry, in ms; None for a request that would be rejected again."""
     if isinstance(error, ThrottledError | UnavailableError):
         return RETRY_MS if error.retry_after_ms is None else error.retry_after_ms
     return RETRY_MS if isinstance(error, QueryTimeoutError) else None

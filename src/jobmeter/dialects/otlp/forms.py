@@ -13,11 +13,11 @@ from jobmeter.errors import InvalidRequestError
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 ENCODING, TYPE = "Content-Encoding", "Content-Type"
-"""Fields of InvalidRequestError for an unsupported form of the body: 415."""
+"""Fields of InvalidRequestError for an unsupported form of the body, which gets status 415."""
 UNPACKED = frozenset({"", "identity", "gzip", "x-gzip"})
 """Content encodings that the server decodes."""
 BODY_BYTES = 32 * 2**20
-"""Largest message, as sent, and after decompression if the transport decompresses it."""
+"""Largest message in bytes, as sent, and after decompression if the transport decompresses it."""
 
 
 def parse_media(call: Call) -> str:
@@ -39,7 +39,7 @@ def choose_body_encoding(call: Call) -> str:
 
 
 def make_estimate(copies: int) -> Callable[[Call], int]:
-    """Return the estimate of the memory for a message: copies in protocol buffers, decoded data included, or JSON."""
+    """Return a function that estimates a message's memory: JSON's, or ``copies`` times a protocol buffer's bytes."""
     return lambda call: read_as_json(call) if parse_media(call) == JSON else copies * len(call.body)
 
 

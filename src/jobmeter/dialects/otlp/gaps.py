@@ -14,7 +14,7 @@ GAPS = (
         GapStatus.NOT_YET,
     ),
     Gap("`min` and `max` of histograms", "They are ignored: the time that they cover is unknown."),
-    Gap("Exemplars", "They are ignored: they are no points of a series."),
+    Gap("Exemplars", "They are ignored: they are not points of a series."),
     Gap("`start_time_unix_nano`", "It is ignored: a counter that falls was reset."),
     Gap("Description, metadata, schema URLs", "They are ignored: the catalogue defines metrics."),
     Gap("Profiles", "`/v1development/profiles` is 404, over gRPC UNIMPLEMENTED."),

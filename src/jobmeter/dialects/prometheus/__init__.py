@@ -1,7 +1,7 @@
 """Prometheus: remote write, receiving, and the query API with PromQL. Sources and readings: SPEC.md.
 
-The query API is below ``/prometheus``. Without this prefix a path is Prometheus' where no other API has it: OpenTSDB
-has ``/api/v1/query`` too, with other parameters.
+The query API is below ``/prometheus``. A path without this prefix also belongs to Prometheus unless another API has it:
+OpenTSDB has ``/api/v1/query`` too, with other parameters.
 """
 
 from jobmeter.access.call import Call
@@ -16,14 +16,14 @@ from jobmeter.errors import NotFoundError
 
 _PREFIX = "/prometheus/"
 _SHARED = frozenset({"/api/v1/query"})
-"""Paths that OpenTSDB has as well."""
+"""Paths that OpenTSDB has too."""
 
 
 class Prometheus(PathDialect):
     """A dialect whose paths may have a prefix, and that shares a path with OpenTSDB."""
 
     prefix = _PREFIX
-    """Prefix of the paths that no other dialect has."""
+    """Prefix of the paths that belong only to Prometheus."""
 
     def find_operation(self, call: Call) -> Match | None:
         """Find the operation of a call; a path below the prefix is always Prometheus'. Raises NotFoundError."""
@@ -45,7 +45,7 @@ class Prometheus(PathDialect):
 
 
 def _is_promql(call: Call) -> bool:
-    """Return whether the parameters of a shared path are Prometheus'."""
+    """Return True if a call of a shared path has Prometheus' parameters."""
     if call.get_parameter("query") is not None:
         return True
     return call.get_header("content-type").partition(";")[0].strip().lower() == FORM

@@ -18,7 +18,7 @@ from jobmeter.promql.values import Scalar, String, Vector
 from jobmeter.promql.windows import WindowSamples
 
 TRUNCATED = "results truncated due to limit"
-"""The warning of an answer that left out series."""
+"""The warning in an answer that leaves out series."""
 
 
 def make_success(data: object, *, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> Answer:
@@ -82,7 +82,7 @@ def make_samples(found: WindowSamples, limit: int) -> Answer:
 
 
 def _rows(labels: Sequence[Labels], ends: Int64s, times: Int64s, values: Float64s) -> list[dict[str, Any]]:
-    """Return rows; ``ends`` int64[rows] is the end of each among ``times`` and ``values``."""
+    """Return rows; ``ends`` int64[rows] is the end of each row in ``times`` and ``values``."""
     texts = encode_points(ends, times, values, as_text=True)
     return [{"metric": dict(own), "values": msgspec.Raw(text)} for own, text in zip(labels, texts, strict=True)]
 
@@ -98,7 +98,7 @@ def _limit_rows(data: dict[str, Any], limit: int, warnings: Sequence[str] = (), 
 
 
 def make_names(found: Iterable[str], limit: int) -> Answer:
-    """Return names in order, at most ``limit`` where it is not 0."""
+    """Return the names, sorted and distinct; at most ``limit`` names if it is not 0."""
     ordered = sorted(set(found))
     if limit and len(ordered) > limit:
         return make_success(ordered[:limit], warnings=[TRUNCATED])

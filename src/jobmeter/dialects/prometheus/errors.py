@@ -16,7 +16,7 @@ ENCODING, TYPE = "Content-Encoding", "Content-Type"
 """Fields of InvalidRequestError for an unsupported form of the body: 415."""
 _WRITE = "/write"
 _PARAMETERS = frozenset({"query", "step"})
-"""Parameters that are too large in themselves; any other limit is exceeded while the query is computed."""
+"""Parameters that can be too large themselves; any other limit is exceeded while the query is computed."""
 
 _RETRY_MS = 5_000
 _KINDS = {

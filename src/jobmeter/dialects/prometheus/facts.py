@@ -1,8 +1,8 @@
 """Metrics made of facts: jobs with their states and findings, nodes and their agents, the server's disk.
 
-Each has the value of a fact while the fact holds, and a stale marker where it ends. ``JOB_METRICS`` answer callers who
-may list jobs, ``NODE_METRICS`` callers who may list nodes, ``DISK_FREE`` administrators; nobody else gets a series. The
-selector has to name the metric: a pattern of names finds stored series alone.
+Each has the value of a fact while the fact holds, and a stale marker at its end. ``JOB_METRICS`` answer callers who may
+list jobs, ``NODE_METRICS`` callers who may list nodes, ``DISK_FREE`` administrators; nobody else gets a series. A
+selector must name such a metric: a pattern of names finds only stored series.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ STEP_MS = 15 * SECOND
 """Interval of the samples of a fact."""
 MOST_SAMPLES = 5_000_000
 _MOST_TEXT = 300
-"""Most characters of a sentence in a label."""
+"""Most characters of a label that holds a sentence."""
 _STALE = np.array([STALE], np.int64).view(np.float64)[0]
 
 
@@ -96,7 +96,7 @@ def _job_info(facts: JobFacts) -> Pairs:
 
 
 def _job_state(facts: JobFacts) -> Pairs:
-    """Yield the states of jobs. A failed one has the rule of its root cause as ``cause``, once that is known."""
+    """Yield the states of jobs. A failed job has the rule of its root cause as ``cause`` once the rule is known."""
     events = _group_by_job(facts.events)
     for job in facts.jobs:
         begin, until = _begin(job), _find_visible_end(job, facts.now_ms)
@@ -151,7 +151,7 @@ def _rules() -> Mapping[str, Rule]:
 def choose_role(rule: str, names: Iterable[str]) -> FindingRole:
     """Return the role of a finding among all findings of its job, by the kinds of their rules.
 
-    A rule about waiting ranks reports a consequence where another rule reports a cause of the end, or a fault that
+    A rule about waiting ranks reports a consequence if another rule reports a cause of the end, or a fault that
     explains the end.
     """
     own = _rules().get(rule)
@@ -163,14 +163,14 @@ def choose_role(rule: str, names: Iterable[str]) -> FindingRole:
 
 
 def _cause(events: Sequence[Event]) -> str:
-    """Return the most specific cause of the end among the findings, an empty text where none is known."""
+    """Return the rule with the most specific cause of the end among the findings; an empty text if none is known."""
     names = [read.rule for event in events if is_final(event) and (read := read_message(event.message))]
     causes = [one for name in names if (one := _rules().get(name)) is not None and one.cause is not None]
     return min(causes, key=lambda one: one.cause or Weight.SPECIFIC).name if causes else ""
 
 
 def _node_up(facts: NodeFacts) -> Pairs:
-    """Yield whether agents were heard of; before the first event of a node its state was the opposite."""
+    """Yield the spans in which each node was up (1) or down (0); its state before its first event was the opposite."""
     events: dict[tuple[str, str], list[Event]] = {}
     for event in facts.events:
         events.setdefault((event.cluster, event.node), []).append(event)
@@ -210,7 +210,7 @@ def _disk_free(facts: DiskFacts) -> Pairs:
 
 
 def _make_present_fact(now_ms: int, value: float) -> FactSpan:
-    """Return a value that is known for the present alone; a query may be a moment older than its answer."""
+    """Return a fact that holds only now; its span allows a query that is slightly older than its answer."""
     return FactSpan(now_ms - STEP_MS, now_ms + 1, value)
 
 
@@ -254,11 +254,11 @@ NODE_METRICS: Mapping[str, Callable[[NodeFacts], Pairs]] = {
     AGENT_INTERVAL: _agent_interval,
 }
 FACTS: Mapping[str, str] = {
-    JOB_INFO: "1 for each job that lives, or ended less than an hour ago, with its name, type, user and group.",
+    JOB_INFO: "1 for each job that has not ended, or ended less than an hour ago, with its name, type, user and group.",
     JOB_STATE: "1 for the state of each job; a failed one has its root cause as cause.",
     FINDING: "1 for each open finding, and for the findings of a job in the hour after its end.",
-    NODE_UP: "1 for a node whose agent sends, 0 for one that fell silent.",
-    AGENT_SILENT: "Seconds since the agent of a node was last heard of, now.",
+    NODE_UP: "1 for a node whose agent reports, 0 for a silent node.",
+    AGENT_SILENT: "Seconds since the last report of a node's agent, now.",
     DISK_FREE: "Share of the disk of the server's data folder that is free, now.",
     AGENT_INTERVAL: "Seconds between two measurements of the agent of a node, now.",
 }

@@ -6,7 +6,7 @@ GAPS = (
     Gap(
         "Native histograms", "They are refused and counted: the store has one number for each time.", GapStatus.NOT_YET
     ),
-    Gap("Exemplars", "They are passed over: traces have a store of their own, not points of a series."),
+    Gap("Exemplars", "They are ignored: traces are stored separately, not as points of a series."),
     Gap("Metadata (type, help, unit)", "It is ignored: the catalogue defines metrics."),
     Gap("`start_timestamp`, `created_timestamp`", "They are ignored: a counter that falls was reset."),
     Gap("Other encodings than snappy", "The protocol has no other; vmagent falls back to it after 415."),

@@ -1,8 +1,8 @@
 """Series under the names and labels of Prometheus.
 
-A metric of the catalogue is ``jobmeter_<name>_<unit>``, with ``_total`` for a counter. Where a table of
-``ingest.exporters`` makes one of our metrics from an exporter's, it has the exporter's name as well, so that published
-dashboards find it. A series that came by remote write keeps its name and its labels.
+A metric of the catalogue is ``jobmeter_<name>_<unit>``, with ``_total`` for a counter. If a table of
+``ingest.exporters`` maps an exporter's metric to ours, our metric also has the exporter's name, so that published
+dashboards find it. A series from remote write keeps its name and its labels.
 """
 
 import re
@@ -53,7 +53,7 @@ class Exposed(msgspec.Struct, frozen=True):
 
 
 class SentNames(msgspec.Struct, frozen=True):
-    """A mapped series under the name and the labels with which it was sent; ``holder`` is the series that has both."""
+    """A mapped series, with the name and labels under which it was sent; ``holder`` is the series that stores them."""
 
     row: Exposed
     holder: Series
@@ -89,7 +89,7 @@ def _catalogue() -> Mapping[str, Metric]:
 
 
 def find_metric(name: str) -> Metric | None:
-    """Return the metric of the catalogue that has this name, its own one or an exporter's."""
+    """Return the catalogue metric that has this name, its own or an exporter's; None for an unknown name."""
     metric = _catalogue().get(name)
     if metric is not None or name not in RULES:
         return metric
@@ -99,7 +99,7 @@ def find_metric(name: str) -> Metric | None:
 def find_stored_names(name: str, programs: Iterable[str] = ()) -> frozenset[str]:
     """Return the stored metrics that may be answered under this name.
 
-    ``programs`` are the stored names of metrics that programs report, which have no way back from their form here.
+    ``programs`` are the stored names of programs' metrics, which cannot be derived from their Prometheus form.
     """
     found = {EXTERNAL + name}
     metric = _catalogue().get(name)
@@ -111,12 +111,12 @@ def find_stored_names(name: str, programs: Iterable[str] = ()) -> frozenset[str]
 
 
 def find_mapped(metric: str) -> set[str]:
-    """Return the metrics of the catalogue that series of an exporter become, by the stored metric of its other ones."""
+    """Return the catalogue metrics to which some series of a metric of an exporter are mapped, by its stored name."""
     return {rule.metric for rule in RULES.get(metric.removeprefix(EXTERNAL), ())}
 
 
 def list_sent_names(series: Iterable[Series]) -> Iterator[SentNames]:
-    """Yield the sent names and labels that some of the series hold."""
+    """Yield the sent names and labels that some of the series store."""
     for one in series:
         if (found := read_sent(one)) is not None:
             labels, mapped = found
@@ -148,7 +148,7 @@ def list_names(metric: str) -> list[str]:
 
 
 def list_labels(label: str) -> set[str]:
-    """Return every name that answers give a stored label."""
+    """Return every name under which answers have a stored label."""
     return {_replace_invalid(label), _replace_invalid(convert_to_sent_label(label))}
 
 
@@ -193,7 +193,7 @@ def _label_external(series: Series) -> Labels:
 
 
 def _invert_rule(rule: TranslationRule, series: Series) -> dict[str, str] | None:
-    """Return the labels by which an exporter would send a series of ours; None if the rule is not about it."""
+    """Return the labels with which an exporter would send our series; None if the rule does not apply to it."""
     own = dict(series.labels)
     if rule.metric != series.metric or any(own.pop(label, None) != value for label, value in rule.fixed):
         return None
@@ -217,7 +217,7 @@ def _invert_rule(rule: TranslationRule, series: Series) -> dict[str, str] | None
 
 
 def _owner(subject: RuleTarget, series: Series) -> dict[str, str]:
-    """Return the labels by which an exporter names the GPU or the job of Slurm."""
+    """Return the labels by which an exporter names the GPU or the Slurm job."""
     gpu = series.device.removeprefix("gpu")
     if subject is RuleTarget.GPU:
         return {"gpu": gpu, "device": f"nvidia{gpu}", "Hostname": series.node}

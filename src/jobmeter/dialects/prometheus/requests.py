@@ -1,4 +1,4 @@
-"""Reader of Prometheus's parameters: in the address, then in a form that is posted."""
+"""Reads Prometheus' parameters: of the address first, then of a posted form."""
 
 import re
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class PrometheusReader(ParameterReader):
     """Reads parameters of the query API. The first value of a parameter counts."""
 
     def list_values(self, call: Call, context: Context) -> Mapping[str, Any]:
-        """Return the raw values; a parameter with ``[]`` has the list of all its values."""
+        """Return the raw values; a parameter whose name ends in ``[]`` has a list of all its values."""
         pairs = call.parameters
         if call.get_header("content-type").partition(";")[0].strip().lower() == FORM:
             try:
@@ -135,7 +135,7 @@ class EvaluationRequest(QueryRequest, frozen=True, kw_only=True):
     lookback_delta: Annotated[int, "Age up to which a sample counts.", Duration()] = LOOKBACK_MS
 
     def find_lookback(self) -> int:
-        """Return the age up to which a sample counts, in ms. Raises InvalidRequestError for none."""
+        """Return the age, in ms, up to which a sample counts. Raises InvalidRequestError if it is not above 0."""
         if self.lookback_delta <= 0:
             raise InvalidRequestError('invalid parameter "lookback_delta": it must be above 0', "lookback_delta")
         return self.lookback_delta

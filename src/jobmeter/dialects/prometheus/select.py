@@ -1,4 +1,4 @@
-"""The series and samples of selectors, by questions: stored series, and series made of facts."""
+"""The series and samples of selectors, found by questions: stored series, and series made of facts."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -41,9 +41,9 @@ MOST_NAMES = 10_000
 _BRIEF = 100_000
 """Most values, in all nodes of a query together, that the event loop may compute: about a millisecond."""
 _ROW_VALUES = 20
-"""Number of values for which a row counts in each node besides its points."""
+"""Cost of a row in each node besides its points, as a number of values."""
 _POINT_VALUES = 2
-"""Number of values for which a point of an answer counts, because it is written as text."""
+"""Cost of a point of an answer, which is written as text, as a number of values."""
 _BRIEF_SAMPLES = 40_000
 """Most samples that the event loop may read."""
 _BRIEF_VISITS = 500_000
@@ -52,7 +52,7 @@ _MATCHER_BYTES = 300
 """Approximate memory of a matcher besides its texts, in bytes."""
 _EXPORTED = "exported_project"
 _DIGITS = 12
-"""Digits of a value in an exporter's unit: a division makes noise beyond them."""
+"""Digits of a value in an exporter's unit: division makes the further digits noise."""
 
 
 class FactSeries(msgspec.Struct, frozen=True):
@@ -70,8 +70,8 @@ class StoredRows(msgspec.Struct, frozen=True, eq=False):
 
     ``series``: first the ``plain`` series, then the series of special values. ``numbers`` uint32[plain + 1] counts the
     plain series. ``of_special`` int64[k] is the position of the plain series to which each series of special values
-    belongs. ``places`` int64[rows] is the position of each row's plain series. ``each``: the rows are the plain series,
-    one by one. ``divisors`` float64[rows], None if all are 1.
+    belongs. ``places`` int64[rows] is the position of each row's plain series. ``each``: row i has the plain series i.
+    ``divisors`` float64[rows], None if all are 1.
     """
 
     labels: list[Labels]
@@ -85,7 +85,7 @@ class StoredRows(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def from_rows(cls, rows: Sequence[Exposed]) -> "StoredRows":
-        """Find the distinct series of rows."""
+        """Return the rows with their distinct series."""
         series: dict[Series, int] = {}
         places = [series.setdefault(row.series, len(series)) for row in rows]
         special = {row.special: series[row.series] for row in rows if row.special is not None}
@@ -107,7 +107,7 @@ class StoredRows(msgspec.Struct, frozen=True, eq=False):
 
 
 class SelectedRows(list[Row]):
-    """Rows of a selector, with everything that reads of their samples share."""
+    """Rows of a selector, with the derived data that all reads of their samples share."""
 
     @cached_property
     def stored(self) -> StoredRows:
@@ -134,8 +134,8 @@ def find(
 ) -> Found:
     """Find the series that fulfil one of the alternatives, sorted by their labels.
 
-    ``of_owners``: each series has a label with its project. A sent label of this name becomes ``exported_project``, as
-    in Prometheus for labels of its targets. ``brief`` as in ``SeriesQuestion``.
+    ``of_owners``: each series has a label with its project. A sent label ``project`` becomes ``exported_project``, as
+    Prometheus renames conflicting labels. ``brief`` as in ``SeriesQuestion``.
     """
     if len(alternatives) == 1:
         return (yield from _find(alternatives[0], since_ms, project, of_owners, brief))
@@ -180,7 +180,7 @@ def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owne
 def _find_sent_names(
     answer: FoundSeries,
 ) -> Generator[Question[Any], Any, tuple[Sequence[SentNames], dict[Series, int]]]:
-    """Find the sent names and labels of mapped series, and the time of the last of several for one series and name."""
+    """Find the sent names and labels of mapped series, and the last time of those that share a series and a name."""
     sent = answer.derive(SentNames, lambda series: list(list_sent_names(series)))
     rivals = answer.derive((SentNames, "rivals"), lambda _: _rivals(sent))
     if not rivals:
@@ -190,7 +190,7 @@ def _find_sent_names(
 
 
 def _rivals(sent: Sequence[SentNames]) -> list[Series]:
-    """Return the holders of different labels for one series and name."""
+    """Return the series that store different labels for the same series and name."""
     holders: dict[tuple[Series, str], list[Series]] = {}
     for one in sent:
         holders.setdefault(one.key, []).append(one.holder)
@@ -227,7 +227,7 @@ def _add_owner_project(row: Row) -> Row:
 
 
 def _metrics(matchers: Matchers, name: str) -> Generator[Question[Any], Any, frozenset[str]]:
-    """Find the stored metrics that may have the wanted names."""
+    """Find the stored metrics that may have a requested name."""
     if name:
         programs: Sequence[str] = ()
         if name.startswith(PREFIX + APP[:-1]):
@@ -244,14 +244,14 @@ def _metrics(matchers: Matchers, name: str) -> Generator[Question[Any], Any, fro
 
 
 def _jobs(matchers: Matchers, project: str | None) -> tuple[int, ...] | None:
-    """Return the keys of the one job that is asked for, where its project is known."""
+    """Return the key of the requested job if its project is known; None if the job or project is unknown."""
     named = _read_equalities(matchers)
     where = named.get(PROJECT) or project
     return (compute_job_key(where, named[JOB]),) if where and named.get(JOB) else None
 
 
 def _read_equalities(matchers: Matchers) -> dict[str, str]:
-    """Return the labels whose value is asked for."""
+    """Return the value of each label that a matcher requires to be equal to it."""
     return {one.label: one.value for one in matchers if one.match is VectorMatch.EQUAL}
 
 
@@ -273,7 +273,7 @@ def _match_rows(matchers: Matchers, rows: Sequence[Row]) -> list[Row]:
 
 
 class Prefetched(msgspec.Struct, frozen=True):
-    """The samples of each selector of a query, read before."""
+    """The samples that were read in advance for each selector of a query."""
 
     samples: dict[VectorSelector, WindowSamples]
     of_facts: bool = False
@@ -307,7 +307,7 @@ def prefetch(
 
 
 def _limit_brief_samples(selector: VectorSelector, times: Int64s, cost: int) -> int:
-    """Return the most samples of a brief query: functions visit a sample once for each window that has the sample."""
+    """Return the most samples of a brief query: functions visit a sample once for each window that includes it."""
     windows = len(times) if selector.range_ms else 1
     if windows > 1 and selector.at is None:
         windows = min(windows, selector.range_ms // int(times[1] - times[0]) + 1)
@@ -317,9 +317,9 @@ def _limit_brief_samples(selector: VectorSelector, times: Int64s, cost: int) -> 
 def read_samples(
     rows: SelectedRows, start_ms: int, end_ms: int, *, check: bool = False, most: int | None = None
 ) -> Generator[Question[Any], Any, WindowSamples]:
-    """Read the samples in ``(start_ms, end_ms]`` of each row that has any, facts behind stored series.
+    """Read the samples in ``(start_ms, end_ms]`` of each row that has any, facts after stored series.
 
-    ``check``: the result states if samples have expired. ``most`` as ``brief_samples`` of ``SamplesQuestion``.
+    ``check``: the result states if samples have expired. ``most`` is ``brief_samples`` of ``SamplesQuestion``.
     """
     stored = yield from _read_stored(rows.stored, start_ms, end_ms, check, most)
     return _add_facts(stored, rows.facts, start_ms, end_ms) if rows.facts else stored
@@ -357,7 +357,7 @@ def _read_stored(
 
 
 def _merge_special_values(columns: SampleColumns, rows: StoredRows) -> SampleColumns:
-    """Return samples of the plain series alone, with special values among them."""
+    """Return samples of the plain series, with their special values in order of time."""
     if not len(columns) or columns.index[-1] < rows.plain:
         return columns
     index = columns.index.astype(np.int64)
@@ -389,8 +389,8 @@ def _samples_of_rows(columns: SampleColumns, rows: StoredRows) -> tuple[WindowSa
 def _add_end_markers(samples: WindowSamples, ends: Int64s, end_ms: int) -> WindowSamples:
     """Add stale markers to each series after the end of its job; ``ends`` as in ``Samples.ends``.
 
-    The last samples of a job may come after its end. So a second marker follows ``LATE_MS`` after the first. The time
-    of a marker depends on no other sample. So an instant query and a range query have the same value at each time.
+    The last samples of a job may come after its end, so a second marker follows ``LATE_MS`` after the first. The time
+    of a marker depends on no other sample, so that instant and range queries have the same value at each time.
     """
     for after in (1, LATE_MS + 1):
         samples = _add_stale_markers(samples, np.where(ends == NEVER, end_ms, ends) + after, end_ms)
@@ -428,9 +428,9 @@ def _have_nonfinite_values(rows: StoredRows, span: TimeRange) -> Generator[Quest
 
 
 def _rows_of(bounds: Int64s, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the rows that have samples, the start of each row's samples, and the samples as positions.
+    """Return the rows that have samples, the start of each row's samples, and the positions of the samples.
 
-    ``bounds`` int64[series + 1] is the start of each series' samples, ``places`` int64[rows] the series of rows.
+    ``bounds`` int64[series + 1] is the start of each series' samples, ``places`` int64[rows] the series of each row.
     """
     low, high = bounds[places], bounds[places + 1]
     kept = np.nonzero(high > low)[0]
@@ -440,7 +440,7 @@ def _rows_of(bounds: Int64s, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def _read_rolled(rows: StoredRows, span: TimeRange, read: SelectorRead) -> Generator[Question[Any], Any, WindowSamples]:
-    """Read the statistics of the samples between the cuts of a read."""
+    """Read the statistics of the samples between successive cuts of a read."""
     cuts = read.cuts or ()
     series = rows.series[: rows.plain]
     answer = yield from ask(RollupsQuestion(series=series, range=span, cuts=cuts, growth=read.growth))
@@ -466,7 +466,7 @@ def _read_rolled(rows: StoredRows, span: TimeRange, read: SelectorRead) -> Gener
 
 
 def _convert_units(values: Float64s, divisors: Float64s) -> Float64s:
-    """Return the quotients without noise. Values that are not finite keep their bits, which mark stale values."""
+    """Return values divided by the divisors, without noise. Infinities, NaN and stale markers keep their bits."""
     other = np.nonzero((divisors != 1.0) & np.isfinite(values))[0]
     if not len(other):
         return values

@@ -28,7 +28,7 @@ _REASONS = ("name", "labels")
 """Reasons to reject a series, by number."""
 _ACCEPTED = len(_REASONS)
 ABSENT = "absent"
-"""Reason for a value by which a sender says that it has no measurement. The sender need not hear of it."""
+"""Reason for a value that means that there is no measurement. The answer does not mention it."""
 _NO_RULE = np.array([[1.0], [-np.inf], [np.inf], [-np.inf], [np.inf]])
 """Factor, bounds and ``measured`` of a series without a rule; see ``ResolvedSeries``."""
 _FIRST = 1024

@@ -60,9 +60,8 @@ _JOB = re.compile(f"(?:{_SCRAPE})*job")
 class ResolvedSeries:
     """A series, the factor of its values, and their bounds after the multiplication.
 
-    ``measured``: values outside stand for no measurement, after the multiplication too.
-    ``sent`` is the series whose labels are the sent labels, if ``series`` is a metric of the catalogue; see
-    ``read_sent``.
+    A multiplied value outside of ``measured`` means that there is no measurement. ``sent`` is the series whose labels
+    are the sent labels, if ``series`` is a metric of the catalogue; see ``read_sent``.
     """
 
     series: Series
@@ -150,7 +149,7 @@ def _name_labels(labels: Sequence[tuple[str, str]]) -> dict[str, str]:
     named: dict[str, str] = {}
     for name, value in labels:
         if name in named:
-            raise InvalidRequestError(f"label {name[:64]!r} is there twice", "labels")
+            raise InvalidRequestError(f"label {name[:64]!r} appears twice", "labels")
         named[name] = value
     # An empty label counts as absent.
     return {name: value for name, value in named.items() if value}

@@ -107,7 +107,7 @@ def _value(text: str) -> str:
 
 
 def _level(record: OtlpRecord) -> Level | None:
-    """Return the level of a record: from its number, else from its word.
+    """Return the level of a record from its number, else from its word; None if both are unknown.
 
     ``Error2`` is a short name of the specification:
     https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber.

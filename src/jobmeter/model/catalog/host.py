@@ -67,7 +67,7 @@ METRICS: tuple[Metric, ...] = (
     _utilization(
         "memory", "node.memory.total", "Memory in use over total memory.", "MemoryUsageRate", title="Memory in use"
     ),
-    _gauge("node.memory.total", "By", "Memory there is."),
+    _gauge("node.memory.total", "By", "Total memory."),
     _gauge("node.memory.available", "By", "Memory available to a new program without swapping."),
     _gauge("node.memory.free", "By", "Unused memory."),
     _gauge("node.memory.cached", "By", "Memory that holds file contents."),
@@ -84,7 +84,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge("node.memory.unevictable", "By", "Memory that the kernel may not reclaim, such as locked memory."),
     _gauge("node.memory.huge", "By", "Memory that is set aside as huge pages of all sizes."),
     _gauge("node.memory.huge.free", "By", "Huge pages of the default size that are free."),
-    _gauge("node.swap.total", "By", "Swap there is."),
+    _gauge("node.swap.total", "By", "Total swap."),
     _gauge("node.swap.free", "By", "Unused swap."),
     _counter("node.swap.in", "By", "Bytes read back from swap."),
     _counter("node.swap.out", "By", "Bytes written to swap."),

@@ -38,7 +38,7 @@ WAIT_SECONDS = 15.0
 """Seconds that a listing waits for other threads: the first listing after a start reads every job."""
 _CHUNK = 2000
 _MOST_WITHIN = 5_000
-"""Jobs whose open findings are looked up job by job; for more all open findings are."""
+"""Most jobs whose open findings are queried job by job; for more jobs, all open findings are queried."""
 _MOST = 3
 """If more than one job in ``_MOST`` is needed, all jobs are read: faster than looking up each."""
 _CATCH_UP_SECONDS = 2.0
@@ -270,7 +270,7 @@ def _read_texts(
 
 
 class _Current(NamedTuple):
-    """A transaction and the columns as it sees the jobs.
+    """A transaction, and the columns in the state that the transaction sees.
 
     After ``release`` other threads may use and change the columns.
     """
@@ -316,7 +316,7 @@ class _Chosen:
 def _find_related(
     connection: sa.Connection, field: str, values: Sequence[str], within: Iterable[Key] | None
 ) -> Iterator[Key]:
-    """The jobs of which a related table has one of the values; of open findings those ``within`` alone, if given."""
+    """Yield the jobs with one of the values in a related table. ``within`` restricts open findings to these jobs."""
     if within is not None:
         statement = finding_filter.open_keys(values)
         for project, ids in iterate_job_chunks(within):

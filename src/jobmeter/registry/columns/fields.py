@@ -78,7 +78,7 @@ class Fields:
         return outer in self._columns or not (self._more or outer in self._left)
 
     def mark_meeting(self, predicate: Predicate, count: int) -> Mask:
-        """Mark the first ``count`` rows that have a value that fits the predicate."""
+        """Mark the first ``count`` rows whose value fits the predicate."""
         depth = _DEPTH[predicate.field[0]]
         field, inner = predicate.field[:depth], predicate.field[depth:]
         column = self._columns.get(field)

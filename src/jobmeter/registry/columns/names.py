@@ -13,7 +13,7 @@ _TOP = 2**62
 _STEP = 2**40
 """Initial distance between the ranks of two texts."""
 _CLOSE = 2**16
-"""Distance of a new text from its left neighbour: ids that count upwards fill a gap from the left."""
+"""Largest distance of a new text's rank from its left neighbour: ids that count upwards fill a gap from the left."""
 _MOST_NEAR = 100_000
 
 

@@ -134,7 +134,7 @@ def rank_active(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArra
 
 
 def _has(table: JobTable, one: Predicate) -> bool:
-    """Return True if the columns have the field of a predicate, ``otherwise`` aside."""
+    """Return True if the columns have the field of a predicate; ``otherwise`` is ignored."""
     name = one.field[0]
     return name not in RELATED and (table.fields.stores(one.field) if len(one.field) > 1 else table.stores(name))
 
@@ -190,7 +190,7 @@ def _demand(table: JobTable, one: Predicate, now_ms: int) -> Demand:
 
 
 def _restrict_demand(one: Demand, rows: Rows) -> Demand:
-    """Return the same condition on some rows alone, independent of the columns."""
+    """Copy a condition for some rows only, independent of the columns."""
     return Demand(
         one.predicate,
         None if one.found is None else one.found[rows],

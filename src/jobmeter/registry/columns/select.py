@@ -14,7 +14,7 @@ Key = Callable[[Rows], NDArray[np.int64]]
 """Returns the sort keys of rows, smaller first."""
 
 _DISTINCT = 64
-"""Values from 0 to this are few."""
+"""Number of distinct values, from 0 on, below which rows are selected value by value."""
 _FEW = 2048
 """Number of rows up to which all are sorted."""
 _MANY = 50_000

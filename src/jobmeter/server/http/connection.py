@@ -99,7 +99,8 @@ class Connection(asyncio.Protocol):
         """True when further data from the client is dropped."""
         self._ending = False
         self._paused = False
-        self._drained: asyncio.Future[None] | None = None
+        self._drained = asyncio.Event()
+        self._drained.set()
         self._unsent, self._write_deadline = 0, 0.0
         self.handshake: asyncio.Task[Any] | None = None
         """Task that sets up the connection of an accepted socket; None once done."""
@@ -127,7 +128,7 @@ class Connection(asyncio.Protocol):
         for cycle in (self._active, self._parsed):
             if cycle is not None:
                 cycle.disconnect()
-        self._wake()
+        self._drained.set()
         # These refer back to the connection: without them its memory is free now, not at the next garbage collection.
         self._parsed, self._parser, self._extensions = None, None, {}
 
@@ -172,7 +173,7 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Pause writing until the client has read more."""
-        self._drained = self._loop.create_future()
+        self._drained.clear()
         if self._transport is not None:
             self._unsent = self._transport.get_write_buffer_size()
         self._write_deadline = self._connections.clock() + STALL_SECONDS
@@ -181,7 +182,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Resume writing and answering."""
         self._connections.mark_writing(self, blocked=False)
-        self._wake()
+        self._drained.set()
         self._begin_next()
 
     # httptools.HttpRequestParser
@@ -283,8 +284,8 @@ class Connection(asyncio.Protocol):
 
     async def drain(self) -> None:
         """Wait until the client has read enough of the data or is gone."""
-        if self._drained is not None:
-            await asyncio.shield(self._drained)
+        if not self._drained.is_set():
+            await self._drained.wait()
 
     def resume_reading(self) -> None:
         """Resume reading after the application took the received part of the body."""
@@ -295,7 +296,7 @@ class Connection(asyncio.Protocol):
 
     def find_overdue_reason(self, now: float) -> Reason | None:
         """Return the reason to close the connection now; None if it may stay."""
-        if self._drained is not None and self._transport is not None:
+        if self._transport is not None and not self._drained.is_set():
             unsent = self._transport.get_write_buffer_size()
             self._write_deadline = extend_deadline(self._write_deadline, max(0, self._unsent - unsent), now)
             self._unsent = unsent
@@ -346,7 +347,7 @@ class Connection(asyncio.Protocol):
 
     def _begin_next(self) -> None:
         """Begin to answer the next requests if none is running; else wait for the client."""
-        while self._active is None and self._drained is None and self._transport is not None:
+        while self._active is None and self._transport is not None and self._drained.is_set():
             if not self._queue:
                 self._pause(paused=False)
                 self._close_when_answered()
@@ -476,11 +477,6 @@ class Connection(asyncio.Protocol):
         else:
             self._deadline = max(self._deadline, self._connections.clock() + STALL_SECONDS)
             self._transport.resume_reading()
-
-    def _wake(self) -> None:
-        drained, self._drained = self._drained, None
-        if drained is not None and not drained.done():
-            drained.set_result(None)
 
 
 _REASONS = {

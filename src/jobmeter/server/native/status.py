@@ -12,8 +12,8 @@ from jobmeter.model.answers import DamagedBody, Status
 from jobmeter.model.job import ProjectsQuestion
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
-from jobmeter.query.administration import RetentionQuestion, StatisticsQuestion
-from jobmeter.server.backup import back_up
+from jobmeter.query.administration import RetentionQuestion, SchedulersQuestion, StatisticsQuestion
+from jobmeter.server.backup import save_backup
 from jobmeter.server.native.bodies import Deleted, copy_fields
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream
 from jobmeter.store.damage import DamagedPart
@@ -67,7 +67,7 @@ def _status(context: CallContext) -> Status:
         replicas={name: bool(complete) for name, complete in found.replicas.items()},
         shards={name: bool(up) for name, up in found.shards.items()},
         role=found.role,
-        schedulers=services.pipeline.schedulers.list_states(),
+        schedulers=context.ask(SchedulersQuestion()),
     )
 
 
@@ -92,7 +92,7 @@ def _backup(context: CallContext) -> BackupDone:
     directory = Path(context.decode_body(BackupBody).directory)
     if not directory.is_absolute():
         raise InvalidRequestError("directory must be an absolute path on the server's machine", "directory")
-    back_up(context.services, directory)
+    save_backup(context.services, directory)
     return BackupDone(str(directory))
 
 

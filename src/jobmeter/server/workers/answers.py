@@ -35,7 +35,7 @@ from jobmeter.server.pipeline import Handler, PublicHandler, ServedRequest, answ
 from jobmeter.server.routing import list_routers
 from jobmeter.server.services import Services
 from jobmeter.server.workers.admissions import Admissions, NotedNonces, NotedRates
-from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult, Counts, LookupResult, SamplesStored
+from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult, Counts, LookupResult, SamplesStored, Setup
 from jobmeter.server.workers.owned import OwnedPart, OwnerNeededError
 from jobmeter.server.workers.records import RecordSearch, WorkerRegistry, WorkerStore
 from jobmeter.server.workers.samples import WorkerPipeline, WorkerTelemetry
@@ -44,6 +44,7 @@ from jobmeter.store.cache import Cache
 from jobmeter.store.channel import Channel
 from jobmeter.store.window.revisions import KEYS
 from jobmeter.store.window.shared import SharedWindow
+from jobmeter.wire.native.series_lists import ListDigester
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -91,7 +92,7 @@ class _OwnCall(msgspec.Struct, eq=False):
     handler: Handler
     began: float
 
-    def authenticated(self) -> None:
+    def keep_open(self) -> None:
         """Keep the connection open after the answer: its client has a key."""
         self.scope["extensions"]["jobmeter.call"]["authenticated"]()
 
@@ -127,6 +128,7 @@ class WorkerAnswers:
         window: SharedWindow,
         channel: Channel,
         clock: Clock = SystemClock(),  # noqa: B008
+        digester: ListDigester | None = None,
     ) -> None:
         self._window, self._channel, self._clock = window, channel, clock
         self._search = search = RecordSearch(channel, clock)
@@ -154,7 +156,7 @@ class WorkerAnswers:
             lambda: window.revisions.get_revision((KEYS,)),
             search=self._begin,
         )
-        self._pipeline = WorkerPipeline(channel, settings.limits)
+        self._pipeline = WorkerPipeline(channel, settings.limits, digester or ListDigester())
         parts: dict[str, Any] = dict.fromkeys(Services.__struct_fields__, owned)
         services = Services(
             **{
@@ -181,7 +183,7 @@ class WorkerAnswers:
         self._searching: set[Hashable] = set()
 
     @classmethod
-    def open(cls, settings: Settings, descriptor: int, channel: Channel) -> "WorkerAnswers | None":
+    def open(cls, setup: Setup, descriptor: int, channel: Channel) -> "WorkerAnswers | None":
         """Open the window of a file descriptor, and close the descriptor. None if the worker must forward all calls."""
         try:
             window = SharedWindow.open(descriptor)
@@ -190,7 +192,7 @@ class WorkerAnswers:
             return None
         finally:
             os.close(descriptor)
-        return cls(settings, window, channel)
+        return cls(setup.settings, window, channel, digester=ListDigester(setup.digest_key))
 
     def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Reply | Awaitable[Reply | Receive] | None:
         """Return the answer to a request; None if the storage process has to answer.
@@ -306,7 +308,7 @@ class WorkerAnswers:
 
     def _finish(self, own: _OwnCall, answer: Answer, costs: list[tuple[int, float]]) -> Reply:
         request = own.request
-        own.authenticated()
+        own.keep_open()
         reply = own.exchange.build_reply(answer)
         self._counts.requests.append((request.router, reply.status, self._clock.monotonic() - own.began))
         self._counts.questions.extend(costs)

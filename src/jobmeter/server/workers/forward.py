@@ -1,7 +1,6 @@
 """Calls of a worker: forwarded to the storage process as they arrive, and answered with its messages."""
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from itertools import count
 
@@ -26,25 +25,12 @@ Answering = Want | AnswerStart | Part | End
 class _ForwardedCall:
     """Call that waits for messages of the storage process."""
 
-    __slots__ = ("_messages", "_waiter", "reading")
+    __slots__ = ("messages", "reading")
 
     def __init__(self) -> None:
-        self._messages: deque[Answering] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self.messages: asyncio.Queue[Answering] = asyncio.Queue()
         self.reading: asyncio.Task[None] | None = None
         """Task that reads the next part of the body, or waits for the disconnect."""
-
-    def take(self, message: Answering) -> None:
-        self._messages.append(message)
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    async def next(self) -> Answering:
-        while not self._messages:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        return self._messages.popleft()
 
 
 class Forwarder:
@@ -72,7 +58,7 @@ class Forwarder:
             return self._forward(scope, receive, send)
         return answer if isinstance(answer, Reply) else self._answer_later(answer, scope, send)
 
-    def under_way(self) -> str:
+    def describe_running(self) -> str:
         """Describe the unfinished calls for the log."""
         return f"worker process, {len(self.calls)} forwarded requests"
 
@@ -80,7 +66,7 @@ class Forwarder:
         """Take a message of the storage process. A message for a call that has ended is dropped."""
         call = self.calls.get(message.call)
         if call is not None:
-            call.take(message)
+            call.messages.put_nowait(message)
 
     async def _answer_later(self, answer: Awaitable[Reply | Receive], scope: AsgiScope, send: Send) -> None:
         found = await answer
@@ -97,7 +83,7 @@ class Forwarder:
             if is_pushed:
                 self._read(number, call, receive)
             while not is_over:
-                message = await call.next()
+                message = await call.messages.get()
                 if isinstance(message, Want | AnswerStart) and message.authenticated:
                     scope["extensions"]["jobmeter.call"]["authenticated"]()
                 if isinstance(message, Want):
@@ -131,7 +117,7 @@ class Forwarder:
         message = await receive()
         if message["type"] != "http.request":
             self.channel.send(ClientGone(number))
-            call.take(End(number))
+            call.messages.put_nowait(End(number))
             return
         body, more = message.get("body", b""), message.get("more_body", False)
         for at in range(0, max(len(body), 1), PIECE_BYTES):

@@ -27,10 +27,11 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Setup(msgspec.Struct, tag=0, array_like=True, frozen=True):
-    """First message to a worker. ``bound`` limits its HTTP connections."""
+    """First message to a worker. ``bound`` limits its HTTP connections; ``digest_key`` is that of ``ListDigester``."""
 
     settings: Settings
     bound: int
+    digest_key: bytes
 
 
 class Want(msgspec.Struct, tag=1, array_like=True, frozen=True):

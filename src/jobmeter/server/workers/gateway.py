@@ -51,13 +51,13 @@ class _ReceivedCall:
         self._chunks: deque[BodyPart] = deque()
         self._wants = head.is_pushed
         """True while the next part of the body is on its way."""
-        self._waiter: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()
         self._start: tuple[int, Headers] | None = None
         self._untaken = 0
         """Bytes of the answer that the client's connection has not taken yet."""
         self._is_authenticated = False
 
-    def scope(self) -> AsgiScope:
+    def make_scope(self) -> AsgiScope:
         """Build the ASGI scope of the request."""
         head = self._head
         return {
@@ -82,14 +82,12 @@ class _ReceivedCall:
             self._untaken -= message.size
         else:
             self._is_gone = True
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        self._changed.set()
 
     async def _wait(self) -> None:
-        if self._waiter is None or self._waiter.done():
-            self._waiter = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._waiter)
+        """Wait for the next message of the worker."""
+        self._changed.clear()
+        await self._changed.wait()
 
     async def receive(self) -> Message:
         """Return the next ASGI message: parts of the body, then the disconnect."""
@@ -256,7 +254,7 @@ class WorkerGateway:
     def _begin(self, head: Head) -> None:
         call = _ReceivedCall(head, self.channel)
         try:
-            work = self._application(call.scope(), call.receive, call.send)
+            work = self._application(call.make_scope(), call.receive, call.send)
         except Exception:  # noqa: BLE001 - a client that waits must get an answer
             _log.exception("a request failed before the application accepted it")
             work = Reply(500, FAILED_HEADERS, b"", call.send)

@@ -37,10 +37,10 @@ class HttpWorker:
         self._bound = bound
         self._setup, window = _read_setup(connection)
         self._channel = Channel(READ_BY_WORKER, self._take, _leave)
-        self._answers = None if window is None else WorkerAnswers.open(self._setup.settings, window, self._channel)
+        self._answers = None if window is None else WorkerAnswers.open(self._setup, window, self._channel)
         self._forwarder = Forwarder(self._channel) if self._answers is None else Forwarder(self._channel, self._answers)
         self._connections = Connections("http", self._setup.bound, self._report_closed, time.monotonic, RESERVED)
-        self._stopping = Stopping(self._setup.settings.grace_seconds, self._forwarder.under_way)
+        self._stopping = Stopping(self._setup.settings.grace_seconds, self._forwarder.describe_running)
         self._attaching: asyncio.Task[object] | None = None
 
     def run(self) -> None:

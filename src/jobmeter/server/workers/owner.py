@@ -50,7 +50,7 @@ class OwnedRecords:
         self._services = services
         self.answers = 0
         """Number of workers' own answers."""
-        services.telemetry.register(self.metrics)
+        services.telemetry.register(self.iterate_metrics)
 
     @property
     def descriptor(self) -> int | None:
@@ -124,7 +124,7 @@ class OwnedRecords:
         waiting, receipt = begun
         waiting.add_done_callback(finish)
 
-    def metrics(self) -> Iterator[Metric]:
+    def iterate_metrics(self) -> Iterator[Metric]:
         """Return the number of workers' own answers as a metric."""
         yield CounterMetricFamily(
             "jobmeter_worker_answers", "Requests that worker processes answered themselves.", self.answers

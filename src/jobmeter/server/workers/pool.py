@@ -118,7 +118,7 @@ class WorkerPool:
         """Process numbers of the workers."""
         return [worker.process.pid for worker in tuple(self._workers)]
 
-    def metrics(self) -> Iterator[Metric]:
+    def iterate_metrics(self) -> Iterator[Metric]:
         """Return metrics about the workers."""
         running = sum(gateway.ready.is_set() for gateway in tuple(self._gateways))
         yield GaugeMetricFamily("jobmeter_workers", "Worker processes that accept connections.", running)

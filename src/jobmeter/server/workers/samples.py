@@ -10,6 +10,7 @@ from jobmeter.server.workers.requests import Requests
 from jobmeter.settings import Limits
 from jobmeter.store.channel import Channel
 from jobmeter.wire.native.decode import FrameColumns, read_columns
+from jobmeter.wire.native.series_lists import ListDigester
 
 _WAITING_BYTES = 4 * 2**20
 """Bytes of all columns that wait for their receipts."""
@@ -20,8 +21,9 @@ class WorkerPipeline:
 
     senders = None
 
-    def __init__(self, channel: Channel, limits: Limits) -> None:
+    def __init__(self, channel: Channel, limits: Limits, digester: ListDigester) -> None:
         self._limits = limits
+        self._digester = digester
         self._requests = Requests[Receipt | None](channel)
         self._waiting_bytes = 0
 
@@ -30,7 +32,8 @@ class WorkerPipeline:
 
         Raises JobmeterError for invalid content. The result raises OwnerNeededError if the call has to be forwarded.
         """
-        frames = read_columns(body, self._limits, min(PIECE_BYTES, _WAITING_BYTES - self._waiting_bytes))
+        room = min(PIECE_BYTES, _WAITING_BYTES - self._waiting_bytes)
+        frames = read_columns(body, self._limits, self._digester, room)
         return None if frames is None else self._store_samples(frames, principal)
 
     async def _store_samples(self, frames: Sequence[FrameColumns], principal: Principal) -> Receipt:

@@ -10,7 +10,6 @@ from jobmeter.kernel.decimals import Decimals
 from jobmeter.model.batch import Uint64s
 from jobmeter.store.clickhouse.descriptors import encode_blocks
 from jobmeter.store.clickhouse.failures import translate_failures
-from jobmeter.store.clickhouse.insert_fence import InsertFence
 from jobmeter.store.clickhouse.native import Column, encode, encode_parts
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool
@@ -24,6 +23,7 @@ from jobmeter.store.clickhouse.rows import (
     split_rows,
 )
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
+from jobmeter.store.clickhouse.write_fence import WriteFence
 
 _ROWS = 1 << 20
 _MOST_ROWS = 1 << 22
@@ -118,7 +118,7 @@ class Flusher:
         self._body = body
         self._decimals = Decimals()
 
-    def __call__(self, group: Sequence[SampleRuns], fence: InsertFence | None = None) -> None:
+    def __call__(self, group: Sequence[SampleRuns], fence: WriteFence | None = None) -> None:
         """Insert the rows, unless a ``fence`` refuses them. They are durable on return."""
         with translate_failures("keep samples"), self._pool.borrow_client() as client:
             _describe(client, group)

@@ -33,7 +33,6 @@ from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import CommitLog, DirectInserts, Flusher
 from jobmeter.store.clickhouse.damage import Damage, make_advice
 from jobmeter.store.clickhouse.failures import translate_failures
-from jobmeter.store.clickhouse.insert_fence import fence_server
 from jobmeter.store.clickhouse.journal import Journal
 from jobmeter.store.clickhouse.led_tables import make_table_commands, send_to_no_leader
 from jobmeter.store.clickhouse.lock import FolderLock
@@ -62,6 +61,7 @@ from jobmeter.store.clickhouse.shard_record import read_place_records, require_w
 from jobmeter.store.clickhouse.shared_replicas import SharedReplicaSet, join_replicas
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
+from jobmeter.store.clickhouse.write_fence import fence_server
 from jobmeter.store.clickhouse.write_gate import WriteGate
 from jobmeter.store.shards.placement import is_on
 
@@ -239,7 +239,7 @@ class ClickHouseStore:
         for part, table in ((self.catalog, "series"), (self._span_table, "spans")):
             part.shown = is_on(table, shard, count) if count > 1 else "1"
 
-    def answers(self) -> bool:
+    def is_answering(self) -> bool:
         """Return False while it certainly cannot be read: no replica with all data answers."""
         return self.replicas is None or any(map(self.replicas.is_up, self.replicas.list_readable()))
 
@@ -270,17 +270,15 @@ class ClickHouseStore:
             listen = parse_listen(self._peer_listen, self.target.places, max(self.target.shard, 1))
         if listen is not None and journal is not None:
             self.peers = PeerService(listen, self.target.places, journal, log, read_clock)
-            self.peers.followed.intent = self.rollup_state.intent
+            self.peers.followed.read_intent = self.rollup_state.read_intent
             log.connect(self.peers, self, make_table_commands(self))
         table: ServerRows = shared.servers if shared else ServerTable(self._pool(1, _MEMBERSHIP_SILENCE_SECONDS), clock)
         shares = self.replicas is None or shared is not None
         membership = self.membership = NodeMembership(
             table, log, journal, peers=self.peers, shares=shares, direct=shared is None
         )
-        log.valid_until = membership.valid_until
-        if shared is not None:
-            log.fence = lambda: shared.fence
-        elif self.replicas is None:
+        log.get_valid_until = membership.get_valid_until
+        if self.replicas is None:
             log.fence = lambda: fence_server(membership.number)
         if self.peers is not None:
             self.peers.followed.may_sign = membership.is_current
@@ -335,10 +333,9 @@ class ClickHouseStore:
             flusher(group)
 
         journal = self.commit_log = Journal(target.path / _JOURNAL, insert)
+        state = self.rollup_state
         # Marks of the dead process that were not yet written are made again.
-        journal.recover(
-            lambda rows: self.rollup_state.mark_before(rows.find_late_hours(self.rollup_state.intent())), self.catalog
-        )
+        journal.recover(lambda rows: state.mark_before(rows.find_late_hours(state.read_intent())), self.catalog)
         if journal.damaged:
             self._damage.refresh()
         return journal
@@ -364,7 +361,7 @@ class ClickHouseStore:
             with self._gate.admit_write(), self._committing:
                 self._append(batches, retention, self.commit_log)
         elif log.forward(batches, retention):
-            with log.confirmed(), self._gate.admit_write(), self._committing:
+            with log.confirm(), self._gate.admit_write(), self._committing:
                 self._append(batches, retention, log)
 
     def _append(self, batches: Sequence[SampleBatch], retention: Retention, log: CommitLog) -> None:
@@ -380,7 +377,7 @@ class ClickHouseStore:
         log.append(group)
         self.catalog.note(missing)
         # A roll-up may have started since, and may have read before these samples were visible.
-        intent_now = self.rollup_state.intent()
+        intent_now = self.rollup_state.read_intent()
         hours = hours if intent_now == intent else _find_late_hours(group, intent_now)
         if hours:
             self.rollup_state.mark_after(hours, before)

@@ -58,7 +58,7 @@ class Followers:
         self._now = now
         self._secret = secret
         self.may_sign: Callable[[], bool] = lambda: False
-        self.intent: Callable[[], int] = lambda: 0
+        self.read_intent: Callable[[], int] = lambda: 0
         self.replicas: Callable[[], ReplicaSetState | None] = lambda: None
         """Returns the record of the replicas that followers may read; None if there are no replicas."""
         self.work: PeerWork | None = None
@@ -99,7 +99,7 @@ class Followers:
             for link in list(self._ready.values()):
                 self._admit(link)
 
-    def followers(self) -> Sequence[PeerLink]:
+    def list_followers(self) -> Sequence[PeerLink]:
         """Return the followers without which nothing is acknowledged."""
         return tuple(self._members.values())
 
@@ -134,7 +134,7 @@ class Followers:
                 self._position += 1
                 self._lists.make_room()
                 runs = [pack_runs(rows, self._lists) for rows in group]
-                self._send_all(Copy(self._position, self._lists.epoch, self.intent(), runs))
+                self._send_all(Copy(self._position, self._lists.epoch, self.read_intent(), runs))
 
     def note_flushed(self, blocks: int) -> None:
         """Send that the engine has the oldest rows of the journal."""
@@ -230,7 +230,7 @@ class Followers:
                     link.send(CompleteReplicas(0, record))
                 for rows in groups:
                     self._lists.make_room()
-                    link.send(Copy(0, self._lists.epoch, self.intent(), [pack_runs(rows, self._lists)]))
+                    link.send(Copy(0, self._lists.epoch, self.read_intent(), [pack_runs(rows, self._lists)]))
                 self._lists.restart()  # the other followers did not get these lists
                 link.position = self._position
                 self._targets = (*self._targets, link)

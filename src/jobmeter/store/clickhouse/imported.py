@@ -54,7 +54,7 @@ class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
             ours = np.flatnonzero(self.has(section.rows.series))
             if not len(ours):
                 continue
-            runs = section.own_runs(ours, section.rows.series[ours])
+            runs = section.assign_runs(ours, section.rows.series[ours])
             found, wrong = make_buckets([runs], _ALWAYS, HOUR, len(section.rows))
             lost = np.append(lost, wrong)
             parts.append(found)

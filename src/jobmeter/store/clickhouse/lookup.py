@@ -110,7 +110,7 @@ class Lookup:
     def read_last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the times of the first and the last sample of each job key that has samples."""
         rows: list[Sequence[int]] = list(self._pending().list_times(jobs))
-        done = self._rollup_state.done()
+        done = self._rollup_state.read_done()
         late = sorted(hour for _, hour in self._rollup_state.find_marked(jobs))
         spans = [(done, 2**62)] + ([(late[0], min(late[-1] + HOUR, done))] if late else [])
         with translate_failures("read the times of jobs"), self._pool.borrow_client() as client:

@@ -204,9 +204,9 @@ class NodeMembership:
 
     def is_current(self) -> bool:
         """Return True if this server sees every sample that was acknowledged before the call."""
-        return self.valid_until() >= self._now()
+        return self.get_valid_until() >= self._now()
 
-    def valid_until(self) -> float:
+    def get_valid_until(self) -> float:
         """Return the time until which this server sees every sample that was acknowledged, if its role stays."""
         if self._duties.role is ServerRole.DIRECT:
             return self._confirmed + FENCE_SECONDS

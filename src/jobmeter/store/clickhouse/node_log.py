@@ -17,7 +17,6 @@ from jobmeter.model.time import MAX_TIME_MS, read_clock
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.followed_rows import FollowedRows, make_batch
-from jobmeter.store.clickhouse.insert_fence import find_no_fence
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.leader_link import LeaderLink
 from jobmeter.store.clickhouse.native import encode
@@ -31,6 +30,7 @@ from jobmeter.store.clickhouse.roles import ServerRole
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, JournalBlock, SampleRuns
 from jobmeter.store.clickhouse.shared_replicas import SharedReplicaSet
+from jobmeter.store.clickhouse.write_fence import find_no_fence
 from jobmeter.store.mirror import LeaderStore, MirroredMemory
 
 _JOBS = msgspec.msgpack.Decoder(list[str])
@@ -45,9 +45,9 @@ _NO_ROLE = "the servers of the telemetry engine are agreeing on the one that lea
 class NodeLog:
     """Commit log of a ClickHouse node, which also has the ``Duties`` of ``membership``.
 
-    ``check`` and ``valid_until`` belong to ``NodeMembership``, set once the server has a membership, as ``peers`` is.
-    ``fence`` is that of inserts; None where no other server can expel this one. ``writing`` is locked while a commit
-    runs: the role changes between two commits only.
+    ``check`` and ``get_valid_until`` belong to ``NodeMembership``; like ``peers`` they are set once the server has a
+    membership. ``fence`` is that of inserts of samples into a node; replicas have their own. ``writing`` is
+    locked while a commit runs: the role changes between two commits only.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class NodeLog:
         self.writing = threading.Lock()
         self.check: Callable[[], None] = accept_all
         self.fence = find_no_fence
-        self.valid_until: Callable[[], float] = lambda: float("inf" if self.role is ServerRole.LEADER else "-inf")
+        self.get_valid_until: Callable[[], float] = lambda: float("inf" if self.role is ServerRole.LEADER else "-inf")
         self.peers: PeerService | None = None
         self.damaged = False
         """True if a recovered journal had lost samples."""
@@ -155,7 +155,7 @@ class NodeLog:
         peers.renew = self._renew
 
     @contextmanager
-    def confirmed(self) -> Iterator[None]:
+    def confirm(self) -> Iterator[None]:
         """Wait at the end of the block until all followers have what was stored or sent inside.
 
         Raises UnavailableError if they may have it, but others may have expelled this server.
@@ -181,13 +181,13 @@ class NodeLog:
         while self.role is ServerRole.IDLE and self.peers is not None and monotonic() < deadline:
             self._role_changed.wait(_IDLE_STEP_SECONDS)
 
-    def membership(self) -> int | None:
+    def get_membership(self) -> int | None:
         """Return the number of this server's role while it leads or follows, and its answers count.
 
         See ``RecordGroup``.
         """
         number = self._role_number
-        is_member = self._is_mirrored and self.valid_until() >= read_clock()
+        is_member = self._is_mirrored and self.get_valid_until() >= read_clock()
         return number if is_member and number == self._role_number else None
 
     def hear(self, drop: Callable[[Sequence[str]], None]) -> None:
@@ -234,7 +234,7 @@ class NodeLog:
     def _announce_replicas(self, record: ReplicaSetState) -> None:
         """Tell the followers which replicas have all data, and wait until they know."""
         if self.peers is not None and self.role is ServerRole.LEADER:
-            with self.confirmed():
+            with self.confirm():
                 self.peers.followed.announce(record)
 
     def use_replicas(self, record: ReplicaSetState) -> None:
@@ -268,7 +268,7 @@ class NodeLog:
         ``records`` are the ids of jobs whose records changed.
         """
         if self.peers is not None and self.role is ServerRole.LEADER:
-            with self.confirmed():
+            with self.confirm():
                 self.peers.followed.send_change(jobs, dropped=dropped, records=records)
 
     def append(self, group: Sequence[SampleRuns]) -> None:
@@ -348,7 +348,7 @@ class NodeLog:
         def prepare(rows: SampleRuns) -> None:
             self._begin_writing()
             found.update(rows.find_late_hours(MAX_TIME_MS + 1))
-            state.mark_before(rows.find_late_hours(state.intent()))
+            state.mark_before(rows.find_late_hours(state.read_intent()))
 
         own = folder == self._folder
         copies = self.peers.followed if own and self.peers is not None else None
@@ -361,7 +361,7 @@ class NodeLog:
                 journal.close()
                 raise
             # A roll-up of another server may have begun with these hours before the samples were there.
-            intent = state.intent()
+            intent = state.read_intent()
             state.mark_after({pair for pair in found if pair[1] < intent}, _NEVER)
         self.damaged |= journal.damaged
         if own:
@@ -445,11 +445,11 @@ class NodeLog:
             return
         with self._recovering():
             self._begin_writing()
-            before = state.intent()
+            before = state.read_intent()
             hours = set[JobHour]().union(*(rows.find_late_hours(MAX_TIME_MS + 1) for rows in groups))
             state.mark_before({pair for pair in hours if pair[1] < before})
             self._flusher(groups, self.fence())
-            intent = state.intent()
+            intent = state.read_intent()
             state.mark_after({pair for pair in hours if pair[1] < intent}, _NEVER)
 
     def drop_copies(self) -> None:
@@ -491,7 +491,7 @@ class NodeLog:
             self.check()  # an expelled leader may have been frozen: newer rows may be in the node
         state.write_marks()
         # An expelled server inserts its journal without a fence, once nobody else inserts.
-        self._flusher(group, self.fence() if leads or self._replicas is not None else None)
+        self._flusher(group, self.fence() if leads else None)
 
     def _parts(self) -> tuple[RollupState, Catalog]:
         if self._state is None or self._catalog is None:

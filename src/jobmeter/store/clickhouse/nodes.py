@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from typing import Any, cast
@@ -16,6 +16,7 @@ from urllib3.exceptions import HTTPError
 from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.store.clickhouse.pool import WRITE_SILENCE_SECONDS, connect
 from jobmeter.store.clickhouse.target import EngineTarget, Place, format_place, is_true
+from jobmeter.store.clickhouse.write_fence import WriteFence
 
 _log = logging.getLogger(__name__)
 PING_SECONDS = 1.0
@@ -25,6 +26,7 @@ SILENCE_SECONDS = 15
 """Seconds without a byte after which a server counts as frozen. The HTTP client asks for a sign of life every 10 s."""
 LOST = (ClickHouseError, OSError, JobmeterError)
 """Errors of a statement."""
+_TYPES = "SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}"
 
 
 class Nodes:
@@ -42,6 +44,11 @@ class Nodes:
         self._down: frozenset[Place] = frozenset()
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
+
+    @property
+    def fence(self) -> WriteFence | None:
+        """The fence of inserts and deletions; None where no other server can expel this one."""
+        return None
 
     def start(self) -> None:
         """Start the threads."""
@@ -69,7 +76,7 @@ class Nodes:
             try:
                 return call(client.connect_to(place))
             except LOST as error:
-                if not self.gave_no_answer(error):
+                if not self.lacks_answer(error):
                     raise
                 client.drop(place)
                 self.lose(place, error)
@@ -88,7 +95,7 @@ class Nodes:
         """Return servers in the given order, those that do not answer last."""
         return sorted(places, key=self._down.__contains__)
 
-    def gave_no_answer(self, error: Exception) -> bool:
+    def lacks_answer(self, error: Exception) -> bool:
         """Return True if another server may answer a statement that failed."""
         return getattr(error, "code", None) in self.no_answer
 
@@ -153,6 +160,7 @@ class NodesClient:
         self._nodes = nodes
         self._silence_seconds = silence_seconds
         self._clients: dict[Place, Client] = {}
+        self._types: dict[str, dict[str, str]] = {}
 
     def connect_to(self, place: Place) -> Client:
         """Return the connection to one server. Raises UnavailableError if it cannot be reached."""
@@ -181,16 +189,39 @@ class NodesClient:
 
     def command(self, sql: str, **options: Any) -> Any:  # noqa: ANN401 - as of Client
         """Run a statement. A backup may take long without a sign of life."""
+        fence = self._nodes.fence
+        if fence is not None and " DELETE WHERE " in sql:
+            sql, options = fence.restrict_deletion(sql), options | {"settings": fence.deletion_settings}
         if not sql.startswith(("BACKUP", "RESTORE")):
             return self._nodes.write(self, sql, lambda client: client.command(sql, **options))
         with closing(NodesClient(self._nodes, self.database, WRITE_SILENCE_SECONDS)) as patient:
             return self._nodes.write(patient, sql, lambda client: client.command(sql, **options))
 
-    def raw_insert(self, table: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as of Client
+    def raw_insert(
+        self,
+        table: str,
+        column_names: Sequence[str] | None = None,
+        insert_block: bytes = b"",
+        settings: Mapping[str, Any] | None = None,
+        fmt: str | None = None,
+    ) -> Any:  # noqa: ANN401 - as of Client
         """Insert rows. The body must be bytes, because it may be sent several times."""
+        fence, given = self._nodes.fence, dict(settings or {})
+        if fence is not None:
+            types = self._read_types(table)
+            table = fence.find_target(table, {name: types[name] for name in column_names or types})
+            column_names, given = None, given | fence.settings
         return self._nodes.write(
-            self, f"INSERT INTO {table}", lambda client: client.raw_insert(table, *arguments, **options)
+            self,
+            f"INSERT INTO {table}",
+            lambda client: client.raw_insert(table, column_names, insert_block, given, fmt),
         )
+
+    def _read_types(self, table: str) -> Mapping[str, str]:
+        """Return the types of a table's columns."""
+        if table not in self._types:
+            self._types[table] = dict(self.query(_TYPES, parameters={"table": table}).result_rows)
+        return self._types[table]
 
 
 def _probe(probes: PoolManager, target: EngineTarget) -> None:

@@ -48,7 +48,7 @@ class PeerService:
         secret = make_secret()
         self._loop = PeerLoop()
         self.followed = followed = Followers(self._loop, rows, now, secret)
-        self.welcome, self.list_followers = followed.welcome, followed.followers
+        self.welcome, self.list_followers = followed.welcome, followed.list_followers
         self.drop, self.refuse = followed.drop, followed.refuse
         self._leader: LeaderLink | None = None
         self.renew: Callable[[], None] = lambda: None

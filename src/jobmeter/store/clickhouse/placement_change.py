@@ -91,7 +91,7 @@ class PlacementChange:
 
     def _change(self) -> None:
         began = self._clock.monotonic()
-        until = max(engine.rollup_state.done() for engine in self._engines)
+        until = max(engine.rollup_state.read_done() for engine in self._engines)
         for engine in self._engines[: self._before]:
             engine.roll_up(until)
         sources, destinations = ([self._engines[one] for one in some] for some in (self._sources, self._destinations))
@@ -192,7 +192,7 @@ class PlacementChange:
 
 def _require_equal_rollups(engines: Sequence[ClickHouseStore]) -> None:
     """Raise UnavailableError if the roll-ups of some shards do not end at the same hour."""
-    if len({engine.rollup_state.done() for engine in engines}) > 1:
+    if len({engine.rollup_state.read_done() for engine in engines}) > 1:
         raise UnavailableError("a roll-up ran meanwhile")
 
 

@@ -93,19 +93,30 @@ class ReplicaSet(Nodes):
                 f"{list_places(away)} cannot be reached: all replicas of the telemetry store must be reachable when a "
                 "data folder uses them first"
             )
-        for place, content in contents.items():
-            self.require_ours(place, content, newest)
-        chosen = self._holder(contents) if newest is None else self._complete_one(contents, newest, away)
+        chosen = self._choose(contents, newest, away)
         if newest is not None and newest.owner != owner and not discard:
             self._require_unused(chosen)
+        self._record = self._make_record(chosen, contents, newest, owner)
+        with translate_failures("note its replicas"):
+            self._save([place for place in contents if self._ids[place]], None)
+
+    def _choose(
+        self, contents: Mapping[Place, ReplicaContent], newest: ReplicaSetState | None, away: Collection[Place]
+    ) -> Place:
+        """Return a replica with all data. Raises as ``join``."""
+        for place, content in contents.items():
+            self.require_ours(place, content, newest)
+        return self._holder(contents) if newest is None else self._complete_one(contents, newest, away)
+
+    def _make_record(
+        self, chosen: Place, contents: Mapping[Place, ReplicaContent], newest: ReplicaSetState | None, owner: str
+    ) -> ReplicaSetState:
+        """Give a replica this program's schema. Return the record by which it alone has all data."""
         content = self.prepare(chosen, None)
         self._ids = {place: one.id for place, one in contents.items()} | {chosen: content.id}
         identity, number = (newest.identity, newest.number) if newest else (content.data, 0)
-        self._record = ReplicaSetState(
-            identity=identity, owner=owner, number=number + 1, complete={content.id: format_place(chosen)}
-        )
-        with translate_failures("note its replicas"):
-            self._save([place for place in contents if self._ids[place]], None)
+        complete = {content.id: format_place(chosen)}
+        return ReplicaSetState(identity=identity, owner=owner, number=number + 1, complete=complete)
 
     def _contents(self) -> tuple[dict[Place, ReplicaContent], dict[Place, Exception]]:
         contents: dict[Place, ReplicaContent] = {}
@@ -200,9 +211,9 @@ class ReplicaSet(Nodes):
         readable = set(self.list_readable())
         return {format_place(place): int(place in readable and self.is_up(place)) for place in self.target.places}
 
-    def gave_no_answer(self, error: Exception) -> bool:
+    def lacks_answer(self, error: Exception) -> bool:
         """Return True if another replica may answer: this one is away, has lost its disk, or has a damaged part."""
-        return super().gave_no_answer(error) or find_damaged_part(error) is not None
+        return super().lacks_answer(error) or find_damaged_part(error) is not None
 
     def lose(self, place: Place, error: Exception) -> None:
         """Note that a replica does not answer, or that its data are damaged."""
@@ -257,7 +268,7 @@ class ReplicaSet(Nodes):
                 answers[place] = call(client.connect_to(place))
             except LOST as error:
                 failures[place] = error
-                if self.gave_no_answer(error):
+                if self.lacks_answer(error):
                     client.drop(place)
                     self.lose(place, error)
         if answers:
@@ -266,7 +277,7 @@ class ReplicaSet(Nodes):
         if not failures:
             raise UnavailableError(f"no server of {self.target.name} has all data", _RETRY_AFTER_MS)
         # Any of them may have taken the statement in part: only one counts as complete from now on.
-        refused = [place for place, error in failures.items() if not self.gave_no_answer(error)]
+        refused = [place for place, error in failures.items() if not self.lacks_answer(error)]
         last = (refused or list(failures))[0]
         self._keep({ids[last]}, client)
         raise failures[last]

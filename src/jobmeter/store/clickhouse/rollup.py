@@ -65,7 +65,7 @@ class RollupJob:
 
     def find_rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """Return whole hours before ``done``, without marked ones and those whose reference a mark may change."""
-        end = min(floor_to(span.end_ms, HOUR), self._state.done())
+        end = min(floor_to(span.end_ms, HOUR), self._state.read_done())
         start = ceil_to(span.start_ms, HOUR)
         if start >= end:
             return []
@@ -122,7 +122,7 @@ class RollupJob:
         return len({hour for _, hour in pairs})
 
     def _roll_new(self, until_ms: int) -> int:
-        start = self._state.done()
+        start = self._state.read_done()
         if until_ms <= start:
             return 0
         # From here on writers mark their new samples of these hours; earlier samples are visible now.

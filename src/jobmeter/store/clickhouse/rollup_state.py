@@ -74,7 +74,7 @@ class RollupState:
         """Returns the hours before a time whose samples wait in another server's journal; empty without one."""
         self.reload()
 
-    def intent(self) -> int:
+    def read_intent(self) -> int:
         """Return the time before which samples need marks: later hours are not rolled up, nor about to be."""
         self._last_intent = intent = self._read_progress()["intent"]
         return intent
@@ -86,9 +86,9 @@ class RollupState:
         them with ``intent`` once they are visible.
         """
         is_new = earliest_ms >= self._clock.now_ms() - _NEW_MS
-        return self._last_intent if is_new and not self._is_alone() else self.intent()
+        return self._last_intent if is_new and not self._is_alone() else self.read_intent()
 
-    def done(self) -> int:
+    def read_done(self) -> int:
         """Return the time before which all hours except the marked ones are rolled up."""
         return self._read_progress()["done"]
 
@@ -273,7 +273,7 @@ class RollupState:
 
 def copy_states(states: Sequence[RollupState], pool: Pool) -> None:
     """Store in another engine a state that holds for the rows of all of some engines."""
-    done, intent = min(state.done() for state in states), max(state.intent() for state in states)
+    done, intent = min(state.read_done() for state in states), max(state.read_intent() for state in states)
     _store_progress(pool, {"done": done, "intent": intent}, {})
     for state in states:
         state.copy_to(pool)

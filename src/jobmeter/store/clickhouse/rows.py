@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Self, TypeVar
+from typing import Self
 
 import msgspec
 import numpy as np
@@ -15,8 +15,6 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, HOUR, TimeRange
 from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.order import Positions, run_starts
-
-T = TypeVar("T", bound=np.generic)
 
 JobHour = tuple[int, int]
 """A job key and the start of an hour in milliseconds."""
@@ -84,9 +82,9 @@ class SampleRuns(msgspec.Struct, frozen=True, eq=False):
 
     def copy(self) -> "SampleRuns":
         """Copy the arrays, so that no larger ones stay referenced."""
-        if self.time.base is None and self.value.base is None:
+        if _is_whole(self.time) and _is_whole(self.value):
             return self
-        return replace(self, time=_own_array(self.time), value=_own_array(self.value))
+        return replace(self, time=self.time.copy(), value=self.value.copy())
 
     def find_starts(self) -> Positions:
         """Return the start of each run."""
@@ -139,9 +137,9 @@ class JournalBlock:
     def select_runs(self, keys: SeriesKeys) -> OwnedRuns:
         """Return the runs of some series; the owners are positions in ``keys``."""
         chosen, hits = self._runs_of(keys)
-        return self.own_runs(chosen, np.repeat(np.arange(len(keys)), hits))
+        return self.assign_runs(chosen, np.repeat(np.arange(len(keys)), hits))
 
-    def own_runs(self, chosen: Positions, owner: NDArray[np.generic]) -> OwnedRuns:
+    def assign_runs(self, chosen: Positions, owner: NDArray[np.generic]) -> OwnedRuns:
         """Return some of the runs with the owner of each."""
         rows = self.rows
         return OwnedRuns(owner, rows.find_starts()[chosen], rows.count[chosen], rows.time, rows.value)
@@ -188,10 +186,6 @@ class InsertBlock(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.time)
 
-    def list_columns(self) -> list[NDArray[np.generic]]:
-        """Return all columns: job, series, time, value, days."""
-        return [self.job, self.series, self.time, self.value, *self.days]
-
     def take(self, chosen: "slice | Positions | NDArray[np.bool_]") -> "InsertBlock":
         """Return some of the rows."""
         days = tuple(column[chosen] for column in self.days)
@@ -220,8 +214,10 @@ def list_days(group: Sequence[SampleRuns], name: str) -> NDArray[np.uint16]:
     return np.fromiter((getattr(rows.retention, name) for rows in group), np.uint16, len(group))
 
 
-def _own_array(array: NDArray[T]) -> NDArray[T]:
-    return array if array.base is None else array.copy()
+def _is_whole(array: NDArray[np.generic]) -> bool:
+    """Return True if the array keeps no larger memory alive than its own."""
+    base: object = array.base
+    return base is None or (isinstance(base, bytes) and len(base) == array.nbytes)
 
 
 def split_by_days(group: Sequence[SampleRuns], rows: int, days: int) -> Iterator[list[SampleRuns]]:

@@ -63,7 +63,7 @@ def scan(segment: bytes, salt: int, acknowledged: RecordPosition | None) -> Segm
     groups, descriptors = _decode_records(records)
     end = acknowledged or RecordPosition()
     for head in records.heads.values():
-        if head.at in records.bodies or head.at < end.at or not records.looks_cut_off(head):
+        if head.at in records.bodies or head.at < end.at or not records.is_cut_off(head):
             end = RecordPosition(max(end.at, head.end), max(end.rows, head.rows_until))
     lost = Loss(end.rows - sum(map(len, groups)))
     tail = segment[end.at :].rstrip(b"\0")
@@ -100,7 +100,7 @@ class _Records:
             else:
                 at = self._note_foot(head, at)
 
-    def looks_cut_off(self, head: RecordHead) -> bool:
+    def is_cut_off(self, head: RecordHead) -> bool:
         """Return True if a write may have been interrupted: the file ends, or has only zeros, at the place of a foot.
 
         A file may grow before its content is on disk.

@@ -7,8 +7,8 @@ import msgspec
 
 from jobmeter.model.time import DAY, Clock
 from jobmeter.store.clickhouse.failures import translate_failures
-from jobmeter.store.clickhouse.insert_fence import fence_server
 from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.write_fence import fence_server
 
 LIVE, EXPELLED, DEPARTED, SUCCEEDED = 0, 1, 2, 3
 """States of a server, in the only order in which they follow each other.

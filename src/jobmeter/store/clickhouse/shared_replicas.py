@@ -5,8 +5,8 @@ on no other server can change it. So a former leader that wakes up excludes noth
 at each start, the complete set then shrinks to one replica, because the former leader may have run a statement on some
 replicas only.
 
-A replica refuses the inserts of samples of a former leader: the server that takes the record first stores its term on
-each replica that answers, and waits until none of them runs an earlier insert. The other replicas get the term by the
+A replica refuses the inserts and deletions of a former leader: the server that takes the record first stores its term
+on each replica that answers, and waits until none of them runs an earlier one. The other replicas get the term by the
 repair that makes them complete.
 
 The leader tells the followers each change, and waits until they know it, before it answers the statement that made it.
@@ -28,7 +28,6 @@ from jobmeter.model.server_group import OpenGroup, ServerGroup
 from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.group_record import GROUP_OWNER, GroupRecord, GroupServerTable
-from jobmeter.store.clickhouse.insert_fence import InsertFence, begin_term, fence_writer, read_term
 from jobmeter.store.clickhouse.journal_owner import has_ended
 from jobmeter.store.clickhouse.migrate import list_missing
 from jobmeter.store.clickhouse.nodes import SILENCE_SECONDS, NodesClient
@@ -43,6 +42,7 @@ from jobmeter.store.clickhouse.replica_state import (
 from jobmeter.store.clickhouse.replicas import ReplicaSet, list_places
 from jobmeter.store.clickhouse.servers import LIVE
 from jobmeter.store.clickhouse.target import EngineTarget, Place, format_place
+from jobmeter.store.clickhouse.write_fence import WriteFence, begin_term, fence_writer, read_term
 
 _log = logging.getLogger(__name__)
 _NOT_LEADING = "this server does not lead, so it does not write to the telemetry engine: try again"
@@ -83,7 +83,7 @@ class SharedReplicaSet(ReplicaSet):
 
         Unless ``beside_others``, raises UnavailableError if other servers run. See ``ReplicaSet.join``.
         """
-        with self._group.locked(self.target.database):
+        with self._group.lock(self.target.database):
             contents, away = self._contents()
             records = [one.record for one in contents.values() if one.record]
             newest = max(records, key=lambda one: one.number, default=None)
@@ -106,9 +106,7 @@ class SharedReplicaSet(ReplicaSet):
     def _attach(
         self, contents: Mapping[Place, ReplicaContent], away: Collection[Place], stored: ReplicaSetState
     ) -> None:
-        for place, content in contents.items():
-            self.require_ours(place, content, stored)
-        chosen = self._complete_one(contents, stored, away)
+        chosen = self._choose(contents, stored, away)
         self._record = stored
         with closing(connect(self.target.with_server(chosen), self.target.database, SILENCE_SECONDS)) as client:
             outdated = list_missing(client, self.target)
@@ -135,17 +133,11 @@ class SharedReplicaSet(ReplicaSet):
                 f"{list_places(away)} cannot be reached: all replicas of the telemetry store must be reachable when "
                 "the servers of a registry use them first"
             )
-        for place, content in contents.items():
-            self.require_ours(place, content, newest)
-        chosen = self._holder(contents) if newest is None else self._complete_one(contents, newest, away)
-        content = self.prepare(chosen, None)
+        chosen = self._choose(contents, newest, away)
+        record = self._make_record(chosen, contents, newest, GROUP_OWNER)
         if contents[chosen].data and not is_ours and not discard:
             self._require_unused(chosen)
-        identity, number = (newest.identity, newest.number) if newest else (content.data, 0)
-        self._ids = {place: one.id for place, one in contents.items()} | {chosen: content.id}
-        complete = {content.id: format_place(chosen)}
-        record = ReplicaSetState(identity=identity, owner=GROUP_OWNER, number=number + 1, complete=complete)
-        self._file = GroupRecord(self._group, identity)
+        self._file = GroupRecord(self._group, record.identity)
         self._record = record = self._file.create(record)
         for place in contents:
             if self._ids[place]:
@@ -180,7 +172,7 @@ class SharedReplicaSet(ReplicaSet):
                 self._is_writer, self._term = True, term
 
     def _begin_term(self, places: Iterable[Place], record: ReplicaSetState) -> int:
-        """Have some replicas refuse the inserts of former writers. Return the new term."""
+        """Have some replicas refuse the writes of former writers. Return the new term."""
         with ExitStack() as stack, translate_failures("begin to write to its replicas"):
             clients = [
                 stack.enter_context(
@@ -195,8 +187,8 @@ class SharedReplicaSet(ReplicaSet):
         return term
 
     @property
-    def fence(self) -> InsertFence:
-        """The fence of inserts since this server last took the record."""
+    def fence(self) -> WriteFence:
+        """The fence of writes since this server last took the record."""
         return fence_writer(self._record.identity, self._term)
 
     def end_writing(self) -> None:

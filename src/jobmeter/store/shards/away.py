@@ -18,7 +18,7 @@ class AwayShard(DamagedPart):
     count: int
 
     @classmethod
-    def of(cls, shard: int, count: int) -> "AwayShard":
+    def describe(cls, shard: int, count: int) -> "AwayShard":
         """Describe a shard."""
         name = f"{shard + 1} of {count}"
         return cls(table="shards", name=name, reason="its servers do not answer", shard=shard, count=count)
@@ -59,6 +59,6 @@ def may_lack(parts: Iterable[DamagedPart]) -> Iterator[MissingShards]:
         _missing.reset(token)
 
 
-def missing_shards() -> MissingShards | None:
+def get_missing_shards() -> MissingShards | None:
     """Return the shards that answers may lack here; None if answers must be complete."""
     return _missing.get()

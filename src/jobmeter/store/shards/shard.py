@@ -5,15 +5,17 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol, TypeVar
 
 from jobmeter.errors import UnavailableError
 from jobmeter.store.base import Store
-from jobmeter.store.shards.away import missing_shards
+from jobmeter.store.shards.away import get_missing_shards
 from jobmeter.store.statement_lock import StatementLock
 
 _log = logging.getLogger(__name__)
 _Found = TypeVar("_Found")
+_Part = TypeVar("_Part")
 _THREADS = 16
 """Calls of one shard at a time that also ask other shards."""
 _RETRY_AFTER_MS = 2_000
@@ -22,7 +24,7 @@ _RETRY_AFTER_MS = 2_000
 class ShardEngine(Store, Protocol):
     """The engine of one shard."""
 
-    def answers(self) -> bool:
+    def is_answering(self) -> bool:
         """Return False while it certainly cannot be read: none of its servers with all data answers."""
         ...
 
@@ -50,7 +52,7 @@ class Shard:
     @property
     def is_up(self) -> bool:
         """True unless it certainly cannot be read."""
-        return self._engine is not None and self._engine.answers()
+        return self._engine is not None and self._engine.is_answering()
 
     def open(self) -> ShardEngine:
         """Open the engine. Raises what its constructor raises, and logs a new reason why it cannot be opened."""
@@ -83,7 +85,7 @@ class Shard:
     @contextmanager
     def _reached(self, *, journaled: bool = False) -> Iterator[ShardEngine]:
         engine = self._engine
-        if engine is None or not (journaled or engine.answers()):
+        if engine is None or not (journaled or engine.is_answering()):
             raise self._unavailable("its servers do not answer", None)
         try:
             yield engine
@@ -100,30 +102,41 @@ class Shard:
             self._engine.close()
 
 
-def ask_some(shards: Sequence[Shard], works: Mapping[int, Callable[[ShardEngine], _Found]]) -> dict[int, _Found]:
-    """Run functions that read. Where answers may lack rows (``may_lack``), shards that are away are left out."""
-    missing = missing_shards()
+def ask_some(
+    shards: Sequence[Shard], parts: Mapping[int, _Part], work: Callable[[ShardEngine, _Part], _Found]
+) -> dict[int, _Found]:
+    """Run a function that reads. Where answers may lack rows (``may_lack``), shards that are away are left out."""
+    missing = get_missing_shards()
     if missing is not None:
-        here = {number: work for number, work in works.items() if shards[number].is_up}
-        if here and all(missing.leave_out(number) for number in works.keys() - here.keys()):
-            works = here
-    return ask_all(shards, works)
+        here = {number: part for number, part in parts.items() if shards[number].is_up}
+        if here and all(missing.leave_out(number) for number in parts.keys() - here.keys()):
+            parts = here
+    return ask_all(shards, parts, work)
 
 
 def ask_all(
-    shards: Sequence[Shard], works: Mapping[int, Callable[[ShardEngine], _Found]], *, journaled: bool = False
+    shards: Sequence[Shard],
+    parts: Mapping[int, _Part],
+    work: Callable[[ShardEngine, _Part], _Found],
+    *,
+    journaled: bool = False,
 ) -> dict[int, _Found]:
-    """Run a function for each of some shards, at the same time. Return the results by shard.
+    """Run a function for each of some shards with its part, at the same time. Return the results by shard.
 
-    Raises the error of the first shard that failed, after all functions have ended.
+    Raises the error of the first shard that failed, after all calls have ended.
     """
+    works = {number: partial(_call, work, part) for number, part in parts.items()}
     if len(works) == 1:
-        ((number, work),) = works.items()
-        return {number: shards[number].call(work, journaled=journaled)}
-    futures = {number: shards[number].begin(work, journaled=journaled) for number, work in works.items()}
+        ((number, only),) = works.items()
+        return {number: shards[number].call(only, journaled=journaled)}
+    futures = {number: shards[number].begin(one, journaled=journaled) for number, one in works.items()}
     for future in futures.values():
         future.exception()
     return {number: future.result() for number, future in futures.items()}
+
+
+def _call(work: Callable[[ShardEngine, _Part], _Found], part: _Part, engine: ShardEngine) -> _Found:
+    return work(engine, part)
 
 
 class ShardSet:
@@ -135,7 +148,7 @@ class ShardSet:
         self._lock = StatementLock()
 
     @contextmanager
-    def placed(self) -> Iterator[int]:
+    def keep_placement(self) -> Iterator[int]:
         """Return the number of shards that have rows. It does not change during the block. Do not nest blocks."""
         with self._lock.lock_shared():
             yield self.count

@@ -7,7 +7,7 @@ and what the shards return is merged. Each row is on one shard, so the merged an
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial, update_wrapper
+from functools import reduce, update_wrapper
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -44,6 +44,7 @@ from jobmeter.store.shards.use import ShardUse
 _RETENTION = Retention()
 _Arguments = ParamSpec("_Arguments")
 _Found = TypeVar("_Found")
+_Part = TypeVar("_Part")
 _Columns = TypeVar("_Columns", bound=SampleColumns | BucketColumns)
 
 
@@ -53,7 +54,7 @@ def _while_placed(
     """Run a method while rows keep their shards."""
 
     def run(self: "ShardedStore", /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Found:
-        with self.placement.placed():
+        with self.placement.keep_placement():
             return method(self, *arguments, **options)
 
     update_wrapper(run, method)
@@ -114,23 +115,23 @@ class ShardedStore:
 
     @property
     def count(self) -> int:
-        """The number of shards that have rows, inside ``placement.placed``."""
+        """The number of shards that have rows, inside ``placement.keep_placement``."""
         return self.placement.count
 
-    def _ask(self, works: Mapping[int, Callable[[ShardEngine], _Found]]) -> dict[int, _Found]:
-        return ask_some(self.shards, works)
+    def _ask(self, parts: Mapping[int, _Part], work: Callable[[ShardEngine, _Part], _Found]) -> list[_Found]:
+        return list(ask_some(self.shards, parts, work).values())
 
-    def _ask_everyone(self, work: Callable[[ShardEngine], _Found]) -> list[_Found]:
-        return list(self._ask(dict.fromkeys(range(self.count), work)).values())
+    def _ask_everyone(self, work: Callable[[ShardEngine, None], _Found]) -> list[_Found]:
+        return self._ask(dict.fromkeys(range(self.count)), work)
 
-    def _change_everyone(self, work: Callable[[ShardEngine], _Found]) -> list[_Found]:
-        return list(ask_all(self.shards, dict.fromkeys(range(self.count), work)).values())
+    def _change_everyone(self, work: Callable[[ShardEngine, None], _Found]) -> list[_Found]:
+        return list(ask_all(self.shards, dict.fromkeys(range(self.count)), work).values())
 
     def _ask_keys(
         self, keys: SeriesKeys, work: Callable[[ShardEngine, SeriesKeys], _Found]
     ) -> list[tuple[KeyPart, _Found]]:
         parts = {part.shard: part for part in split_keys(keys, self.count)}
-        found = self._ask({shard: partial(_call_with_keys, work, part.keys) for shard, part in parts.items()})
+        found = ask_some(self.shards, parts, lambda engine, part: work(engine, part.keys))
         return [(parts[shard], one) for shard, one in found.items()]
 
     def _group_jobs(self, jobs: Sequence[int]) -> dict[int, list[int]]:
@@ -149,8 +150,7 @@ class ShardedStore:
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _RETENTION) -> None:
         """Append each batch in order. On return all of them are durable."""
         parts = split_batches(batches, self.count)
-        works = {shard: partial(_append_batches, some, retention) for shard, some in parts.items()}
-        ask_all(self.shards, works, journaled=True)
+        ask_all(self.shards, parts, lambda engine, some: engine.append_all(some, retention), journaled=True)
 
     def check_writable(self) -> None:
         """Raise UnavailableError while every write is refused."""
@@ -169,7 +169,7 @@ class ShardedStore:
     @_while_placed
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. Raises LimitExceededError past the selector's limit."""
-        found = self._ask_selected(selector, lambda one: lambda engine: engine.find(one))
+        found = self._ask(self._split_selector(selector), lambda engine, one: engine.find(one))
         if len(found) == 1:
             return found[0]
         series = [one for some in found for one in some]
@@ -180,23 +180,20 @@ class ShardedStore:
     @_while_placed
     def list_names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
         """Return the distinct names of a field in the matching series, sorted."""
-        found = self._ask_selected(selector, lambda one: lambda engine: engine.list_names(one, part, prefix))
+        parts = self._split_selector(selector)
+        found = self._ask(parts, lambda engine, one: engine.list_names(one, part, prefix))
         return found[0] if len(found) == 1 else sorted({name for names in found for name in names})[: selector.limit]
 
-    def _ask_selected(
-        self, selector: SeriesSelector, work: Callable[[SeriesSelector], Callable[[ShardEngine], _Found]]
-    ) -> list[_Found]:
+    def _split_selector(self, selector: SeriesSelector) -> dict[int, SeriesSelector]:
         if selector.jobs is None:
-            return self._ask_everyone(work(selector))
+            return dict.fromkeys(range(self.count), selector)
         parts = self._group_jobs(selector.jobs) or {0: []}
-        return list(
-            self._ask({shard: work(replace(selector, jobs=tuple(jobs))) for shard, jobs in parts.items()}).values()
-        )
+        return {shard: replace(selector, jobs=tuple(jobs)) for shard, jobs in parts.items()}
 
     @_while_placed
     def list_live_series(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
         """Return a page of series that may have samples since a time."""
-        pages = self._ask_everyone(lambda engine: engine.list_live_series(since_ms, most, place))
+        pages = self._ask_everyone(lambda engine, _: engine.list_live_series(since_ms, most, place))
         job, series = (np.concatenate([getattr(page.keys, name) for page in pages]) for name in ("job", "series"))
         keys = SeriesKeys(job, series)
         keys = keys.select(np.lexsort((keys.series, keys.job)))
@@ -213,7 +210,7 @@ class ShardedStore:
         """Yield raw samples in blocks, sorted by (index, time)."""
         if not len(keys):
             return
-        with self.placement.placed() as count:
+        with self.placement.keep_placement() as count:
             parts = {part.shard: part for part in split_keys(keys, count)}
             if len(parts) == 1:
                 ((shard, _),) = parts.items()
@@ -224,12 +221,12 @@ class ShardedStore:
     def _read_parts(self, parts: Mapping[int, KeyPart], span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
         left = BudgetMeter.start(budget)
         with ExitStack() as stack:
-            streams = self._ask({shard: partial(_read_keys, part.keys, span, budget) for shard, part in parts.items()})
+            streams = ask_some(self.shards, parts, lambda engine, part: engine.read(part.keys, span, budget))
             for stream in streams.values():
                 stack.callback(_close, stream)
 
             def fill(some: Mapping[int, Iterator[SampleColumns]]) -> Mapping[int, SampleColumns | None]:
-                found = ask_all(self.shards, {shard: partial(_read_next, one) for shard, one in some.items()})
+                found = ask_all(self.shards, some, lambda _, stream: next(stream, None))
                 return {
                     shard: None if block is None else renumber(block, parts[shard]) for shard, block in found.items()
                 }
@@ -264,13 +261,9 @@ class ShardedStore:
         """
         parts = self._group_jobs(jobs)
         if not parts:
-            found = self._ask_everyone(lambda engine: engine.find_rolled_up_ranges((), span))
+            found = self._ask_everyone(lambda engine, _: engine.find_rolled_up_ranges((), span))
             return max(found, key=lambda ranges: max((one.end_ms for one in ranges), default=0))
-        found = list(self._ask({shard: partial(_read_ranges, some, span) for shard, some in parts.items()}).values())
-        ranges = found[0]
-        for others in found[1:]:
-            ranges = _intersect(ranges, others)
-        return ranges
+        return reduce(_intersect, self._ask(parts, lambda engine, some: engine.find_rolled_up_ranges(some, span)))
 
     def get_revision(self, jobs: Sequence[int]) -> None:
         """Return None: this engine does not count changes."""
@@ -280,14 +273,14 @@ class ShardedStore:
 
         A shard that is away does not stop the roll-ups of the others; its error is raised afterwards.
         """
-        return sum(self._change_everyone(lambda engine: engine.roll_up(until_ms)))
+        return sum(self._change_everyone(lambda engine, _: engine.roll_up(until_ms)))
 
     @_while_placed
     def read_last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the times of the first and the last sample of each job key that has samples."""
         parts = self._group_jobs(jobs)
         times: dict[int, tuple[int, int]] = {}
-        for found in self._ask({shard: partial(_read_times, some) for shard, some in parts.items()}).values():
+        for found in self._ask(parts, lambda engine, some: engine.read_last_times(some)):
             for job, (first, last) in found.items():
                 span = times.get(job, (first, last))
                 times[job] = (min(first, span[0]), max(last, span[1]))
@@ -299,15 +292,15 @@ class ShardedStore:
 
         Deletes nothing while a shard is away.
         """
-        self._change_everyone(lambda engine: engine.check_writable())
-        self._change_everyone(lambda engine: engine.delete_job(job))
+        self._change_everyone(lambda engine, _: engine.check_writable())
+        self._change_everyone(lambda engine, _: engine.delete_job(job))
 
     def list_damaged(self) -> Sequence[DamagedPart]:
         """Return the shards that cannot be read, and the unreadable parts of the others."""
         found: list[DamagedPart] = []
         for number, shard in enumerate(self.shards[: self.count]):
             if shard.engine is None or not shard.is_up:
-                found.append(AwayShard.of(number, self.count))
+                found.append(AwayShard.describe(number, self.count))
             else:
                 found += shard.engine.list_damaged()
         return found
@@ -329,18 +322,19 @@ class ShardedStore:
     @_while_placed
     def backup(self, directory: Path) -> None:
         """Write a copy of each shard into a folder of its own, on the machine of its server."""
-        works = {number: partial(_back_up, directory / _folder(number)) for number in range(self.count)}
-        ask_all(self.shards, works)
+        ask_all(self.shards, self._make_folders(directory), lambda engine, folder: engine.backup(folder))
 
     @_while_placed
     def restore(self, directory: Path) -> None:
         """Restore a copy of a store with as many shards."""
-        works = {number: partial(_restore, directory / _folder(number)) for number in range(self.count)}
-        ask_all(self.shards, works)
+        ask_all(self.shards, self._make_folders(directory), lambda engine, folder: engine.restore(folder))
+
+    def _make_folders(self, directory: Path) -> dict[int, Path]:
+        return {number: directory / f"shard-{number + 1}" for number in range(self.count)}
 
     def cancel_move(self) -> str:
         """Let servers use the shards again whose data were moved. Return the other store's name; empty for none."""
-        return max(self._change_everyone(lambda engine: engine.cancel_move()))
+        return max(self._change_everyone(lambda engine, _: engine.cancel_move()))
 
     def close(self) -> None:
         """Finish running work, and close all shards."""
@@ -351,46 +345,10 @@ class ShardedStore:
             shard.close()
 
 
-def _folder(number: int) -> str:
-    return f"shard-{number + 1}"
-
-
-def _call_with_keys(work: Callable[[ShardEngine, SeriesKeys], _Found], keys: SeriesKeys, engine: ShardEngine) -> _Found:
-    return work(engine, keys)
-
-
-def _append_batches(batches: Sequence[SampleBatch], retention: Retention, engine: ShardEngine) -> None:
-    engine.append_all(batches, retention)
-
-
-def _read_keys(keys: SeriesKeys, span: TimeRange, budget: ReadBudget, engine: ShardEngine) -> Iterator[SampleColumns]:
-    return engine.read(keys, span, budget)
-
-
 def _close(stream: Iterator[SampleColumns]) -> None:
     """End the work of an engine for a stream."""
     if isinstance(stream, Generator):
         stream.close()
-
-
-def _read_next(stream: Iterator[SampleColumns], _: ShardEngine) -> SampleColumns | None:
-    return next(stream, None)
-
-
-def _read_ranges(jobs: Sequence[int], span: TimeRange, engine: ShardEngine) -> list[TimeRange]:
-    return engine.find_rolled_up_ranges(jobs, span)
-
-
-def _read_times(jobs: Sequence[int], engine: ShardEngine) -> dict[int, tuple[int, int]]:
-    return engine.read_last_times(jobs)
-
-
-def _back_up(directory: Path, engine: ShardEngine) -> None:
-    engine.backup(directory)
-
-
-def _restore(directory: Path, engine: ShardEngine) -> None:
-    engine.restore(directory)
 
 
 def _add_up(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """Log lines, spans and outboxes of several shards."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
+from operator import attrgetter
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -31,17 +31,17 @@ class ShardedLogs:
 
     def append(self, lines: Sequence[LogLine], retention: Retention = _RETENTION) -> None:
         """Store log lines. On return they are durable."""
-        with self._set.placed() as count:
+        with self._set.keep_placement() as count:
             batch = LogBatch.from_lines(lines)
             own = [find_shard(number_line(source), count) for source in batch.sources]
             parts = {shard: batch.select_sources([one == shard for one in own]) for shard in set(own)}
-            works = {shard: partial(_append_lines, part, retention) for shard, part in parts.items() if len(part)}
-            ask_all(self._shards, works)
+            filled = {shard: part for shard, part in parts.items() if len(part)}
+            ask_all(self._shards, filled, lambda engine, part: engine.logs.append(part, retention))
 
     def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
         """Return one page of the lines of a job or a node."""
         number = compute_job_key(selector.project, selector.job) if selector.job else number_node(selector.node)
-        with self._set.placed() as count:
+        with self._set.keep_placement() as count:
             return self._shards[find_shard(number, count)].call(lambda engine: engine.logs.read(selector, budget))
 
 
@@ -54,15 +54,15 @@ class ShardedSpans:
 
     def append(self, spans: Sequence[Span], retention: Retention = _RETENTION) -> None:
         """Store spans. On return they are durable."""
-        with self._set.placed() as count:
+        with self._set.keep_placement() as count:
             parts = _group(spans, lambda span: number_trace(span.trace), count)
-            ask_all(self._shards, {shard: partial(_append_spans, part, retention) for shard, part in parts.items()})
+            ask_all(self._shards, parts, lambda engine, part: engine.spans.append(part, retention))
 
     def list_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
         """Return one page of traces. A page of each shard has all that may be in it."""
         end = selector.offset + selector.limit
         wide = replace(selector, offset=0, limit=end if selector.limit else 0)
-        found = self._ask_traces(selector.traces, lambda _: lambda engine: engine.spans.list_traces(wide, budget))
+        found = self._ask_traces(selector.traces, lambda engine, _: engine.spans.list_traces(wide, budget))
         merged = sorted((trace for page in found for trace in page.traces), key=partial(_order_trace, selector))
         total = sum(page.total or 0 for page in found) if selector.count else None
         return TracePage(merged[selector.offset : end], total)
@@ -71,23 +71,19 @@ class ShardedSpans:
         """Return one page of the spans of some traces, each once."""
         if not selector.traces:
             return []
+        found = self._ask_traces(
+            selector.traces, lambda engine, traces: engine.spans.read(replace(selector, traces=traces), budget)
+        )
+        merged = sorted((span for spans in found for span in spans), key=attrgetter("order"))
+        return merged[: selector.limit]
 
-        def read_of(traces: frozenset[str]) -> Callable[[ShardEngine], list[Span]]:
-            return lambda engine: engine.spans.read(replace(selector, traces=traces), budget)
-
-        found = self._ask_traces(selector.traces, read_of)
-        return list(islice(sorted((span for spans in found for span in spans), key=_order_span), selector.limit))
-
-    def _ask_traces(
-        self, traces: frozenset[str], work: Callable[[frozenset[str]], Callable[[ShardEngine], _Row]]
-    ) -> list[_Row]:
+    def _ask_traces(self, traces: frozenset[str], work: Callable[[ShardEngine, frozenset[str]], _Row]) -> list[_Row]:
         """Ask the shards of some traces, or all shards for any trace."""
-        with self._set.placed() as count:
-            parts: Mapping[int, Iterable[str]] = dict.fromkeys(range(count), ())
+        with self._set.keep_placement() as count:
+            parts = dict.fromkeys(range(count), traces)
             if traces:
-                parts = _group(sorted(traces), number_trace, count)
-            found = ask_some(self._shards, {shard: work(frozenset(part)) for shard, part in parts.items()})
-            return list(found.values())
+                parts = {shard: frozenset(part) for shard, part in _group(list(traces), number_trace, count).items()}
+            return list(ask_some(self._shards, parts, work).values())
 
 
 class ShardedOutbox:
@@ -110,7 +106,7 @@ class ShardedOutbox:
         self._call(shipper, lambda engine: engine.outbox.trim(shipper, until))
 
     def _call(self, shipper: int, work: Callable[[ShardEngine], _Row]) -> _Row:
-        with self._set.placed() as count:
+        with self._set.keep_placement() as count:
             return self._shards[find_shard(shipper, count)].call(work)
 
 
@@ -126,18 +122,6 @@ def _group(rows: Sequence[_Row], number: Callable[[_Row], int], count: int) -> d
     return found
 
 
-def _append_lines(lines: Sequence[LogLine], retention: Retention, engine: ShardEngine) -> None:
-    engine.logs.append(lines, retention)
-
-
-def _append_spans(spans: Sequence[Span], retention: Retention, engine: ShardEngine) -> None:
-    engine.spans.append(spans, retention)
-
-
 def _order_trace(selector: TraceFilter, trace: Trace) -> tuple[int, str, str]:
     value = trace.start_ns if selector.order is TraceOrder.START else trace.duration_ns
     return (-value if selector.descending else value, trace.project, trace.trace)
-
-
-def _order_span(span: Span) -> tuple[str, int, str, str, str]:
-    return span.order

@@ -74,18 +74,18 @@ class ShardUse:
         followed = {number: use for number, use in list(self._uses.items()) if use.is_following}
         if not followed:
             return batches
-        with self._placement.placed() as count:
+        with self._placement.keep_placement() as count:
             parts = split_batches(batches, count)
-            works = {number: partial(_forward, part, retention) for number, part in parts.items() if number in followed}
-            left = ask_all(self._placement.shards, works, journaled=True) if works else {}
+            own = {number: part for number, part in parts.items() if number in followed}
+            left = ask_all(self._placement.shards, own, partial(_forward, retention), journaled=True)
         return [batch for number, part in parts.items() for batch in left.get(number, part)]
 
     @contextmanager
-    def confirmed(self) -> Iterator[None]:
+    def confirm(self) -> Iterator[None]:
         """Wait at the end of the block until every follower on any shard has what was stored inside."""
         with ExitStack() as stack:
             for use in list(self._uses.values()):
-                stack.enter_context(use.confirmed())
+                stack.enter_context(use.confirm())
             yield
 
     def mirror(self, memory: MirroredMemory) -> None:
@@ -102,13 +102,13 @@ class ShardUse:
             if self._memory is not None:
                 self._memory.trust(trusted=all(self._trusted.get(one) for one in self._uses | {number: None}))
 
-    def valid_until(self) -> float:
+    def get_valid_until(self) -> float:
         """Return the time until which a trusted memory has every sample of the open shards."""
-        return min((use.valid_until() for use in list(self._uses.values())), default=float("-inf"))
+        return min((use.get_valid_until() for use in list(self._uses.values())), default=float("-inf"))
 
-    def membership(self) -> int | None:
+    def get_membership(self) -> int | None:
         """Return a number while this server is in the groups of all shards, else None. See ``RecordGroup``."""
-        numbers = [use.membership() for use in list(self._uses.values())]
+        numbers = [use.get_membership() for use in list(self._uses.values())]
         known = [number for number in numbers if number is not None]
         return sum(known) if len(known) == len(self._placement.shards) else None
 
@@ -118,7 +118,7 @@ class ShardUse:
         A server that uses its cached records is in the groups of all shards. So any one of them reaches it.
         """
         uses = list(self._uses.values())
-        member = next((use for use in uses if use.membership() is not None), None)
+        member = next((use for use in uses if use.get_membership() is not None), None)
         for use in uses if member is None else (member,):
             use.announce(jobs)
 
@@ -169,6 +169,6 @@ class ShardMemory:
             self._memory.invalidate((job,), dropped=True)
 
 
-def _forward(batches: Sequence[SampleBatch], retention: Retention, engine: ShardEngine) -> Sequence[SampleBatch]:
+def _forward(retention: Retention, engine: ShardEngine, batches: Sequence[SampleBatch]) -> Sequence[SampleBatch]:
     use = engine.engine_use
     return batches if use is None else use.forward(batches, retention)

@@ -17,7 +17,7 @@ from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, T
 from jobmeter.store.base import NEWEST, ReadBudget, SeriesPage, SeriesSelector, Store, StoreMemory, StoreStatistics
 from jobmeter.store.cache import Cache
 from jobmeter.store.meter import BudgetMeter
-from jobmeter.store.shards.away import missing_shards
+from jobmeter.store.shards.away import get_missing_shards
 from jobmeter.store.window.window import Window
 
 _DEFAULT = Retention()
@@ -82,7 +82,7 @@ class WindowedStore:
     @property
     def _is_current(self) -> bool:
         """True if the window has every sample of its series that was acknowledged before."""
-        return self._is_trusted and (self.engine_use is None or self.engine_use.valid_until() >= read_clock())
+        return self._is_trusted and (self.engine_use is None or self.engine_use.get_valid_until() >= read_clock())
 
     def _find_rolled_end(self) -> int:
         """Return the end of the last hour that may be rolled up by another process.
@@ -114,7 +114,7 @@ class WindowedStore:
         """Let worker processes answer from the window as long as it counts now. See ``MirroredMemory``."""
         with self._sharing:
             if self._is_trusted and self.engine_use is not None:
-                self.window.share(self.engine_use.valid_until())
+                self.window.share(self.engine_use.get_valid_until())
 
     def apply(self, batches: Sequence[SampleBatch], immutable_ms: int) -> None:
         """Take samples that the leader has stored. See ``MirroredMemory``."""
@@ -169,7 +169,7 @@ class WindowedStore:
             self._store(batches, retention)
         elif batches := self.engine_use.forward(batches, retention):
             # No server waits for others with its lock: their ``apply`` needs it.
-            with self.engine_use.confirmed():
+            with self.engine_use.confirm():
                 self._store(batches, retention)
 
     def _store(self, batches: Sequence[SampleBatch], retention: Retention) -> None:
@@ -363,7 +363,7 @@ class WindowedStore:
         It changes after every roll-up, after samples of hours that may be rolled up, and after new series of a job.
         None also where answers may lack rows: they must not be cached.
         """
-        return self.window.revisions.get_revision(jobs) if self._is_current and missing_shards() is None else None
+        return self.window.revisions.get_revision(jobs) if self._is_current and get_missing_shards() is None else None
 
     def roll_up(self, until_ms: int) -> int:
         """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""

@@ -44,7 +44,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
 def check_tags(given: Sequence[KeyValue]) -> dict[str, str]:
     """Return checked tags. Raises InvalidRequestError."""
     if len(given) > MOST_TAGS:
-        raise LimitExceededError(f"A batch may have {MOST_TAGS} tags, this one has {len(given)}.", "tags")
+        raise LimitExceededError(f"A batch may have at most {MOST_TAGS} tags, this one has {len(given)}.", "tags")
     return {check_key(one.key, "key"): check_text(one.value, MAX_TAG, "value") for one in given}
 
 
@@ -61,7 +61,7 @@ def check_active(run: Run) -> None:
 
 
 def check_time(value: int | None, field: str) -> int | None:
-    """Return epoch milliseconds. Raises InvalidRequestError."""
+    """Return the epoch milliseconds, or None if they are None. Raises InvalidRequestError for an invalid time."""
     if value is not None and not 0 <= value <= MAX_TIME_MS:
         raise InvalidRequestError(f"{field} {value} is not a time in milliseconds", field)
     return value
@@ -108,7 +108,7 @@ def make_batch_entries(
     """Return the entries that a batch sets. Raises InvalidRequestError, also for too many values."""
     for name, given, most in (("metrics", metrics, MOST_METRICS), ("params", params, MOST_PARAMS)):
         if len(given) > most:
-            raise LimitExceededError(f"A batch may have {most} {name}, this one has {len(given)}.", name)
+            raise LimitExceededError(f"A batch may have at most {most} {name}, this one has {len(given)}.", name)
     check_active(run)
     values = _params(run, params)
     for key, value in check_tags(tags).items():

@@ -12,7 +12,7 @@ from jobmeter.wire.mlflow.runs import Run, make_info
 from jobmeter.wire.mlflow.values import LoggedPoint
 
 MAX_FILTER, MAX_CLAUSES, MAX_ORDER = 10_000, 100, 100
-"""Most characters of a filter, of its clauses, and of orders."""
+"""Most characters of a filter, most conditions in it, and most orders of a search."""
 METRIC, PARAM, TAG, ATTRIBUTE = "metric", "parameter", "tag", "attribute"
 _ENTITIES = {
     **dict.fromkeys(("metric", "metrics"), METRIC),
@@ -88,7 +88,7 @@ class SearchOrder(NamedTuple):
 def parse(text: str) -> list[Clause]:
     """Read a filter: conditions joined by AND. Raises InvalidRequestError that shows the wrong part."""
     if len(text) > MAX_FILTER:
-        raise LimitExceededError(f"A filter may have {MAX_FILTER} characters, this one has {len(text)}.", "filter")
+        raise LimitExceededError(f"A filter may have at most {MAX_FILTER} characters, not {len(text)}.", "filter")
     text = text.strip()
     clauses: list[Clause] = []
     at = 0
@@ -96,7 +96,7 @@ def parse(text: str) -> list[Clause]:
         clause, at = _clause(text, at)
         clauses.append(clause)
         if len(clauses) > MAX_CLAUSES:
-            raise LimitExceededError(f"A filter may have {MAX_CLAUSES} conditions.", "filter")
+            raise LimitExceededError(f"A filter may have at most {MAX_CLAUSES} conditions.", "filter")
         if at < len(text):
             joint = _AND.match(text, at)
             if joint is None or joint.end() == len(text):
@@ -108,7 +108,7 @@ def parse(text: str) -> list[Clause]:
 def parse_order(texts: Sequence[str]) -> list[SearchOrder]:
     """Read orders, the most significant first. Raises InvalidRequestError."""
     if len(texts) > MAX_ORDER:
-        raise LimitExceededError(f"A search may have {MAX_ORDER} orders.", "order_by")
+        raise LimitExceededError(f"A search may have at most {MAX_ORDER} orders.", "order_by")
     orders = []
     for text in texts:
         match = _COLUMN.match(text)

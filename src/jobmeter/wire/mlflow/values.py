@@ -56,7 +56,7 @@ class LoggedPoint(NamedTuple):
 
 
 def check_points(values: Sequence[MetricValue]) -> list[LoggedPoint]:
-    """Return checked values in order, each at its own time; see ``spread``. Raises InvalidRequestError."""
+    """Return checked values, sorted, each at its own time; see ``spread``. Raises InvalidRequestError."""
     return spread([_point(value) for value in values])
 
 

@@ -29,7 +29,7 @@ from jobmeter.wire.json_shape import count_json
 from jobmeter.wire.native.frame import HEADER, MAGIC, MAX_PLAIN, MAX_SENT, VERSION, Codec, FrameKind
 from jobmeter.wire.native.lenient_json import decode_lenient
 from jobmeter.wire.native.log_columns import decode_lines
-from jobmeter.wire.native.series_lists import ListedSeries, SeriesListCache, digest_list
+from jobmeter.wire.native.series_lists import ListDigester, ListedSeries, SeriesListCache
 
 SAMPLES, RECORDS, LOGS = map(int, FrameKind)
 NONE, ZLIB, ZSTD = map(int, Codec)
@@ -39,8 +39,8 @@ _LENGTH = struct.Struct("<I")
 _SHORT = struct.Struct("<H")
 _FIELDS = 8  # metric, project, cluster, node, device, job, replica, attempt
 _MAX_DESCRIPTOR = 64 * 1024
-_SMALL_FRAME = 256 * 1024
-"""Largest frame in bytes that the event loop unpacks itself."""
+SMALL_BYTES = 256 * 1024
+"""Largest frame in bytes that the event loop unpacks itself, and most bytes of a small body's columns."""
 _CHECKED = 5 * 1024
 """Most bytes for which ``zlib`` hashes without releasing the GIL."""
 
@@ -68,8 +68,8 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
 class FrameColumns(msgspec.Struct, array_like=True, frozen=True):
     """Samples of a frame without its list of series, for another process that has the list.
 
-    ``digest`` is that of the list's bytes, ``series`` its length. ``counts`` uint32[series] are the samples of each
-    series; empty if each has one. ``time`` int64[n], ``value`` float64[n], ``span`` and ``extremes`` as in
+    ``digest`` identifies the list's bytes, ``series`` is the list's length. ``counts`` uint32[series] are the samples
+    of each series; empty if each has one. ``time`` int64[n], ``value`` float64[n], ``span`` and ``extremes`` as in
     ``SampleBatch``.
     """
 
@@ -99,7 +99,7 @@ class _Layout(NamedTuple):
     series: int
     samples: int
     end: int
-    key: bytes
+    key: memoryview
 
 
 def decode(
@@ -123,11 +123,13 @@ def decode(
         payload = _payload(body, head, take)
         if head.kind == SAMPLES:
             layout = _layout(payload, series_left)
-            found = _get_cached_list(cache, project, layout)
+            digest = cache.digester.digest(layout.key)
+            found = cache.get(project, digest, layout.series)
             if found is None:
-                found = cache.put(project, layout.key, _series_of(payload, layout, project))
-            series_left -= len(found.series)
-            decoded.batches.append(_batch(payload, layout, found))
+                found = cache.put(project, digest, _series_of(payload, layout, project))
+            series_left -= layout.series
+            counts = np.frombuffer(payload, "<u4", layout.series, layout.end)
+            decoded.batches.append(_make_batch(found, counts, _columns(payload, layout)))
         elif head.kind == RECORDS:
             shape = count_json(payload)
             shape.check(_RECORD_DEPTH, records_left, "records")
@@ -147,35 +149,18 @@ def decode(
     return decoded
 
 
-def decode_from_memory(body: bytes, project: str, limits: Limits, cache: SeriesListCache) -> list[SampleBatch] | None:
-    """Decode a body of a few samples whose lists of series are all in the cache; None for any other body.
+def read_columns(
+    body: bytes, limits: Limits, digester: ListDigester, most_bytes: int = SMALL_BYTES
+) -> list[FrameColumns] | None:
+    """Read a body of a few samples without its lists of series; None for any other body.
 
-    Needs no more memory than the body. Raises as ``decode`` for invalid content.
-    """
-    batches: list[SampleBatch] = []
-    series_left = limits.request_series
-    for head in _heads(body, limits):
-        if head.kind != SAMPLES or head.size > _SMALL_FRAME:
-            return None
-        payload = _payload(body, head)
-        layout = _layout(payload, series_left)
-        found = _get_cached_list(cache, project, layout)
-        if found is None:
-            return None
-        series_left -= len(found.series)
-        batches.append(_batch(payload, layout, found))
-    return batches
-
-
-def read_columns(body: bytes, limits: Limits, most_bytes: int) -> list[FrameColumns] | None:
-    """Read a body of samples without its lists of series; None for any other body, and for larger columns.
-
-    ``most_bytes`` bounds the columns of all frames. Raises as ``decode`` for invalid content.
+    ``digester`` has the key of the process that has the lists. ``most_bytes`` bounds the columns of all frames. Raises
+    as ``decode`` for invalid content.
     """
     frames: list[FrameColumns] = []
     series_left, bytes_left = limits.request_series, most_bytes
     for head in _heads(body, limits):
-        if head.kind != SAMPLES or head.size > _SMALL_FRAME:
+        if head.kind != SAMPLES or head.size > SMALL_BYTES:
             return None
         payload = _payload(body, head)
         layout = _layout(payload, series_left)
@@ -186,7 +171,7 @@ def read_columns(body: bytes, limits: Limits, most_bytes: int) -> list[FrameColu
         columns = _columns(payload, layout)
         counts = b"" if columns.single else payload[layout.end : layout.end + 4 * layout.series]
         time, value = columns.time.tobytes(), columns.value.tobytes()
-        digest = digest_list(layout.key)
+        digest = digester.digest(layout.key)
         frames.append(FrameColumns(digest, layout.series, counts, time, value, columns.span, columns.extremes))
     return frames
 
@@ -195,8 +180,8 @@ def resolve_columns(frames: Sequence[FrameColumns], project: str, cache: SeriesL
     """Join columns with their lists of series; None if the cache lacks a list. ``project`` as for ``decode``."""
     batches: list[SampleBatch] = []
     for frame in frames:
-        found = cache.find(project, frame.digest)
-        if found is None or len(found.places) != frame.series:
+        found = cache.get(project, frame.digest, frame.series)
+        if found is None:
             return None
         counts = np.frombuffer(frame.counts, np.uint32)
         time, value = np.frombuffer(frame.time, np.int64), np.frombuffer(frame.value, np.float64)
@@ -208,7 +193,7 @@ def resolve_columns(frames: Sequence[FrameColumns], project: str, cache: SeriesL
 def _heads(body: bytes, limits: Limits) -> Iterator[_Head]:
     """Yield the headers of the frames, each checked before it is yielded."""
     if len(body) > limits.body_bytes:
-        raise LimitExceededError(f"a body may have {limits.body_bytes} bytes, this one has {len(body)}", "body")
+        raise LimitExceededError(f"a body may have at most {limits.body_bytes} bytes, this one has {len(body)}", "body")
     if not body:
         raise InvalidRequestError("the body is empty: at least one frame is needed", "body")
     at, left = 0, limits.decoded_bytes
@@ -244,7 +229,7 @@ def _checksum(data: bytes) -> int:
     Small payloads are hashed in pieces so small that ``zlib`` keeps the GIL: waiting for the GIL can take much longer
     than the hash.
     """
-    if len(data) > _SMALL_FRAME:
+    if len(data) > SMALL_BYTES:
         return zlib.crc32(data)
     check, view = 0, memoryview(data)
     for at in range(0, len(data), _CHECKED):
@@ -267,10 +252,10 @@ def _check_header(magic: bytes, version: int, kind: int, codec: int, zero: bytes
 
 def _check_sizes(sent: int, size: int, left: int) -> None:
     if sent > MAX_SENT:
-        raise LimitExceededError(f"a frame may have {MAX_SENT} bytes as sent, this one declares {sent}", "frame")
+        raise LimitExceededError(f"a frame may have at most {MAX_SENT} bytes as sent, not {sent}", "frame")
     if size > min(MAX_PLAIN, left):
         raise LimitExceededError(
-            f"the frames of a body may have {left} more bytes after decompression, this one declares {size}", "frame"
+            f"the frames of a body may have at most {left} more bytes after decompression, not {size}", "frame"
         )
     if sent == 0 or size == 0:
         raise InvalidRequestError("a frame must not be empty", "frame")
@@ -330,7 +315,7 @@ def _layout(payload: bytes, series_left: int) -> _Layout:
     series_count, sample_count = _COUNTS.unpack_from(payload)
     if series_count > series_left:
         raise LimitExceededError(
-            f"a request may name {series_left} more series here, this frame declares {series_count}", "series"
+            f"a request may name at most {series_left} more series here, this frame declares {series_count}", "series"
         )
     # A descriptor takes at least its length and eight empty texts; a count takes 4 bytes, a sample 16.
     columns = 4 * series_count + 16 * sample_count
@@ -339,13 +324,7 @@ def _layout(payload: bytes, series_left: int) -> _Layout:
             f"a frame of {len(payload)} bytes cannot hold {series_count} series and {sample_count} samples", "frame"
         )
     end = len(payload) - columns
-    return _Layout(series_count, sample_count, end, payload[_COUNTS.size : end])
-
-
-def _get_cached_list(cache: SeriesListCache, project: str, layout: _Layout) -> ListedSeries | None:
-    """Return the cached list of series with the same descriptor bytes, if it has the declared number of series."""
-    found = cache.get(project, layout.key)
-    return found if found is not None and len(found.places) == layout.series else None
+    return _Layout(series_count, sample_count, end, memoryview(payload)[_COUNTS.size : end])
 
 
 def _columns(payload: bytes, layout: _Layout) -> ScannedSamples:
@@ -353,11 +332,6 @@ def _columns(payload: bytes, layout: _Layout) -> ScannedSamples:
     if columns is None:
         raise InvalidRequestError(f"the counts of the series do not add up to {layout.samples}", "series")
     return columns
-
-
-def _batch(payload: bytes, layout: _Layout, found: ListedSeries) -> SampleBatch:
-    columns = _columns(payload, layout)
-    return _make_batch(found, np.frombuffer(payload, "<u4", layout.series, layout.end), columns)
 
 
 def _make_batch(found: ListedSeries, counts: Uint32s, columns: ScannedSamples) -> SampleBatch:

@@ -92,7 +92,7 @@ def encode_descriptor(series: Series) -> bytes:
 def _string(text: str) -> bytes:
     encoded = text.encode()
     if len(encoded) > 0xFFFF:
-        raise InvalidRequestError(f"a name has {len(encoded)} bytes, the format ends at 65535", "series")
+        raise InvalidRequestError(f"a name has {len(encoded)} bytes; the format allows at most 65535", "series")
     return _U16.pack(len(encoded)) + encoded
 
 

@@ -52,12 +52,12 @@ def write_frame(kind: FrameKind, plain: bytes, level: int = 1) -> bytes:
     Raises LimitExceededError if the payload is larger than a frame may hold.
     """
     if len(plain) > MAX_PLAIN:
-        raise LimitExceededError(f"a frame may hold {MAX_PLAIN} bytes, this one would hold {len(plain)}", "frame")
+        raise LimitExceededError(f"a frame may hold at most {MAX_PLAIN} bytes, it would hold {len(plain)}", "frame")
     packed = zlib.compress(plain, level) if level else plain
     codec = Codec.ZLIB if len(packed) < len(plain) else Codec.NONE
     payload = packed if codec is Codec.ZLIB else plain
     if len(payload) > MAX_SENT:
-        raise LimitExceededError(f"a frame may be sent with {MAX_SENT} bytes, this one has {len(payload)}", "frame")
+        raise LimitExceededError(f"a frame may be sent with at most {MAX_SENT} bytes, it has {len(payload)}", "frame")
     head = HEADER.pack(MAGIC, VERSION, kind, codec, bytes(3), len(payload), len(plain), zlib.crc32(payload))
     return head + payload
 

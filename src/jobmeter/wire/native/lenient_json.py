@@ -40,7 +40,7 @@ def decode_lenient(data: bytes, kind: type[T]) -> tuple[T, tuple[str, ...]]:
 
 
 def _leave_out(document: object, message: str) -> str | None:
-    """Remove the field or word that the message names from every entry of the lists on its path. Return its name."""
+    """Remove the field or word that an error names from its path. Return its name; None for another error."""
     if found := _FIELD.fullmatch(message):
         path, name = found["path"] or "", found["name"]
         for parent in _find_at(document, path):

@@ -30,7 +30,7 @@ def decode_lines(payload: bytes, project: str, most: int) -> tuple[LogBatch, tup
         raise InvalidRequestError("a frame of logs is nested too deeply", "lines") from error
     count = sum(len(stream.lines) for stream in decoded.streams)
     if count > most:
-        raise LimitExceededError(f"a request may bring {most} more lines here, this frame has {count}", "lines")
+        raise LimitExceededError(f"a request may bring at most {most} more lines here, this frame has {count}", "lines")
     return _columns([stream for stream in decoded.streams if stream.lines], project), unknown
 
 

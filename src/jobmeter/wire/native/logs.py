@@ -45,7 +45,7 @@ class LinesPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def make_logs_frame(lines: Iterable[LogLine]) -> bytes:
-    """Return one frame with these lines. An empty project means that of the key."""
+    """Return one frame with these lines. An empty project means the key's project."""
     return write_frame(FrameKind.LOGS, encode_lines(lines))
 
 

@@ -133,4 +133,4 @@ def _command(words: list[bytes]) -> Event:
 
 
 def _make_length_error() -> Wrong:
-    return Wrong(LineProblem.LENGTH, f"a line may have {MAX_LINE} bytes", "length")
+    return Wrong(LineProblem.LENGTH, f"a line may have at most {MAX_LINE} bytes", "length")

@@ -52,7 +52,7 @@ class Column(NamedTuple):
 
 
 def make_column(metric: str, tags: Mapping[str, str], project: str | None) -> Column:
-    """Return the series of a metric and its tags. Raises RefusedError that names the invalid part."""
+    """Return the series of a metric and its tags. Raises PointRefusedError that names the invalid part."""
     if not metric:
         raise PointRefusedError("Metric name was empty", "name")
     if not tags:
@@ -73,7 +73,7 @@ def make_column(metric: str, tags: Mapping[str, str], project: str | None) -> Co
 
 
 def _project(named: str, own: str | None) -> str:
-    """Return the project of a data point. Raises RefusedError for a project that the key may not write to.
+    """Return the project of a data point. Raises PointRefusedError for a project that the key may not write to.
 
     ``own`` is the project of the key, None for a key of all projects.
     """
@@ -110,7 +110,7 @@ def _series(metric: str, tags: Mapping[str, str], project: str | None) -> Series
 
 
 def parse_time(value: object) -> int:
-    """Convert a time in seconds or milliseconds, a number or its text, to milliseconds. Raises RefusedError.
+    """Convert a time in seconds or milliseconds, a number or its text, to milliseconds. Raises PointRefusedError.
 
     Seconds with three decimals (``1364410924.250``) are legal too.
     """
@@ -136,7 +136,7 @@ def parse_time(value: object) -> int:
 
 
 def parse_number(value: object) -> float:
-    """Return the value as a number, from a number or its text. Raises RefusedError."""
+    """Return the value as a number, from a number or its text. Raises PointRefusedError."""
     if isinstance(value, str):
         number = _parse_number(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -189,13 +189,13 @@ class Points:
         return len(self._time)
 
     def add(self, metric: str, time: object, value: object, tags: Mapping[str, str]) -> None:
-        """Add a data point. Raises RefusedError."""
+        """Add a data point. Raises PointRefusedError."""
         self.add_cached((metric, *tags.items()), metric, time, value, tags)
 
     def add_cached(self, key: object, metric: str, time: object, value: object, tags: Mapping[str, str]) -> None:
         """Add a data point of the series that ``key`` stands for and that ``metric`` and ``tags`` describe.
 
-        Raises RefusedError.
+        Raises PointRefusedError.
         """
         column = self._columns.get(key)
         if column is None:

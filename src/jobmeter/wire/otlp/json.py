@@ -24,7 +24,7 @@ P = TypeVar("P")
 Write = Callable[[Any], bytes]
 """Encodes a value that is not None as a field with its tag."""
 _NO_ID = b"\xff"
-"""Too short for any id."""
+"""Bytes that are too short for an id, so that every reader rejects them."""
 _ARRAY, _MAP, _KEY, _ITEM, _VALUE = 0x2A, 0x32, 0x0A, 0x0A, 0x12
 _SIGNED = struct.Struct("<q")
 _MOST_BYTES = 64 * 2**20
@@ -32,35 +32,35 @@ MOST_OBJECTS = 2_000_000
 
 
 def make_text_encoder(tag: int) -> Write:
-    """Encode a text; an empty text is absent."""
+    """Return a function that encodes a text; an empty text is absent."""
     return lambda value: encode_part(tag, value.encode()) if value else b""
 
 
 def make_varint_encoder(tag: int) -> Write:
-    """Encode a whole number or a truth value; 0 is absent."""
+    """Return a function that encodes a whole number or a truth value; 0 is absent."""
     head = bytes((tag,))
     return lambda value: head + encode_varint(value % 2**64) if value else b""
 
 
-def encode_fixed(tag: int, form: str) -> Write:
-    """Encode a number of fixed length, in a ``form`` of ``struct``."""
+def make_fixed_encoder(tag: int, form: str) -> Write:
+    """Return a function that encodes a number of fixed length, in a ``form`` of ``struct``."""
     head, pack = bytes((tag,)), struct.Struct(f"<{form}").pack
     return lambda value: head + pack(value)
 
 
 def make_bits32_encoder(tag: int) -> Write:
-    """Encode the lowest 32 bits of a number, in fixed length."""
+    """Return a function that encodes the lowest 32 bits of a number, in fixed length."""
     head = encode_varint(tag)
     return lambda value: head + struct.pack("<I", value % 2**32)
 
 
 def make_packed_encoder(tag: int, form: str) -> Write:
-    """Encode numbers of fixed length, packed."""
+    """Return a function that encodes numbers of fixed length, packed."""
     return lambda values: encode_part(tag, struct.pack(f"<{len(values)}{form}", *values))
 
 
 def make_identifier_encoder(tag: int) -> Write:
-    """Encode an id. An id of zeros is absent; invalid digits become an id that every reader rejects."""
+    """Return a function that encodes an id; zeros are absent, invalid digits become an id that every reader rejects."""
 
     def write(digits: str) -> bytes:
         try:
@@ -72,22 +72,22 @@ def make_identifier_encoder(tag: int) -> Write:
 
 
 def make_message_encoder(tag: int) -> Write:
-    """Encode a message."""
+    """Return a function that encodes a message."""
     return lambda sent: encode_part(tag, encode(sent))
 
 
 def make_messages_encoder(tag: int) -> Write:
-    """Encode messages, each as a field."""
+    """Return a function that encodes messages, each as a field."""
     return lambda sent: b"".join([encode_part(tag, encode(one)) for one in sent])
 
 
 def make_pairs_encoder(tag: int) -> Write:
-    """Encode attributes, each as a field."""
+    """Return a function that encodes attributes, each as a field."""
     return lambda sent: b"".join([encode_part(tag, _pair(one, 0)) for one in sent])
 
 
-def attribute_value(tag: int) -> Write:
-    """Encode an AnyValue."""
+def make_any_value_encoder(tag: int) -> Write:
+    """Return a function that encodes an AnyValue."""
     return lambda sent: encode_part(tag, _encode_any(sent, 0))
 
 
@@ -104,7 +104,7 @@ class AnyValue(OtlpMessage):
     array_value: "Values | None" = None
     kvlist_value: "KeyValues | None" = None
     bytes_value: Annotated[bytes | None, lambda value: encode_part(0x3A, value)] = None
-    double_value: Annotated[float | None, encode_fixed(0x21, "d")] = None
+    double_value: Annotated[float | None, make_fixed_encoder(0x21, "d")] = None
     bool_value: Annotated[bool | None, lambda value: bytes((0x10, value))] = None
     int_value: Annotated[int | None, lambda value: b"\x18" + encode_varint(_bits(value))] = None
     string_value: Annotated[str | None, lambda value: encode_part(0x0A, value.encode())] = None
@@ -145,17 +145,17 @@ class OtlpScope(OtlpMessage):
 
 class _NumberPoint(OtlpMessage):
     # In the usual form of protocol buffers, which is read quickest.
-    time_unix_nano: Annotated[int | None, encode_fixed(0x19, "Q")] = None
-    as_double: Annotated[float | None, encode_fixed(0x21, "d")] = None
-    as_int: Annotated[int | None, encode_fixed(0x31, "q")] = None
+    time_unix_nano: Annotated[int | None, make_fixed_encoder(0x19, "Q")] = None
+    as_double: Annotated[float | None, make_fixed_encoder(0x21, "d")] = None
+    as_int: Annotated[int | None, make_fixed_encoder(0x31, "q")] = None
     attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x3A)] = None
     flags: Annotated[int | None, make_varint_encoder(0x40)] = None
 
 
 class _HistogramPoint(OtlpMessage):
-    time_unix_nano: Annotated[int | None, encode_fixed(0x19, "Q")] = None
-    count: Annotated[int | None, encode_fixed(0x21, "Q")] = None
-    sum: Annotated[float | None, encode_fixed(0x29, "d")] = None
+    time_unix_nano: Annotated[int | None, make_fixed_encoder(0x19, "Q")] = None
+    count: Annotated[int | None, make_fixed_encoder(0x21, "Q")] = None
+    sum: Annotated[float | None, make_fixed_encoder(0x29, "d")] = None
     bucket_counts: Annotated[list[int] | None, make_packed_encoder(0x32, "Q")] = None
     explicit_bounds: Annotated[list[float] | None, make_packed_encoder(0x3A, "d")] = None
     attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x4A)] = None
@@ -163,14 +163,14 @@ class _HistogramPoint(OtlpMessage):
 
 
 class _Quantile(OtlpMessage):
-    quantile: Annotated[float | None, encode_fixed(0x09, "d")] = None
-    value: Annotated[float | None, encode_fixed(0x11, "d")] = None
+    quantile: Annotated[float | None, make_fixed_encoder(0x09, "d")] = None
+    value: Annotated[float | None, make_fixed_encoder(0x11, "d")] = None
 
 
 class _SummaryPoint(OtlpMessage):
-    time_unix_nano: Annotated[int | None, encode_fixed(0x19, "Q")] = None
-    count: Annotated[int | None, encode_fixed(0x21, "Q")] = None
-    sum: Annotated[float | None, encode_fixed(0x29, "d")] = None
+    time_unix_nano: Annotated[int | None, make_fixed_encoder(0x19, "Q")] = None
+    count: Annotated[int | None, make_fixed_encoder(0x21, "Q")] = None
+    sum: Annotated[float | None, make_fixed_encoder(0x29, "d")] = None
     quantile_values: Annotated[list[_Quantile] | None, make_messages_encoder(0x32)] = None
     attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x3A)] = None
     flags: Annotated[int | None, make_varint_encoder(0x40)] = None
@@ -210,7 +210,7 @@ def decode(data: bytes, shapes: Shapes | None = None) -> WrittenTelemetry:
     """Return the columns of a request of metrics. Raises as ``jobmeter.wire.otlp.protobuf.decode``."""
     # The decoded objects take much more memory than the text.
     if len(data) > _MOST_BYTES or data.count(b"{") > MOST_OBJECTS:
-        raise LimitExceededError(f"a request may have {_MOST_BYTES} bytes and {MOST_OBJECTS} objects of JSON", "body")
+        raise LimitExceededError(f"a request has at most {_MOST_BYTES} bytes and {MOST_OBJECTS} JSON objects", "body")
     return protobuf.decode(encode(read(data, _Request)), shapes)
 
 

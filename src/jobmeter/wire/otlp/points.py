@@ -47,7 +47,7 @@ def decode(data: bytes, *, json: bool) -> MetricNumbers:
     Raises InvalidRequestError (field ``body``) for another message, LimitExceededError for too many data points.
     """
     if json and data.count(b"{") > MOST_OBJECTS:
-        raise LimitExceededError(f"a request may have {MOST_OBJECTS} objects of JSON", "body")
+        raise LimitExceededError(f"a request may have at most {MOST_OBJECTS} objects of JSON", "body")
     found, refused = list[MetricNumber](), 0
     for one in _read_json(data) if json else _read_protobuf(data):
         if one is None:
@@ -55,7 +55,7 @@ def decode(data: bytes, *, json: bool) -> MetricNumbers:
         else:
             found.append(one)
         if len(found) + refused > MOST_POINTS:
-            raise LimitExceededError(f"a request may have {MOST_POINTS} data points", "body")
+            raise LimitExceededError(f"a request may have at most {MOST_POINTS} data points", "body")
     return MetricNumbers(found, refused)
 
 

@@ -17,7 +17,7 @@ _TRACE, _SPAN, _OBSERVED, _EVENT = 0x4A, 0x52, 0x59, 0x62
 
 
 class OtlpRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A log record. ``time_ns`` is 0 if neither the record nor its observer has a time.
+    """A log record. ``time_ns`` is 0 if the record has neither its own time nor the time of its observation.
 
     ``severity`` is OTLP's number, 0 if unset; ``trace`` and ``span`` are hexadecimal digits or empty.
     """
@@ -39,7 +39,7 @@ def decode(data: bytes, most: int) -> Sent[OtlpRecord]:
 
 
 def parse_record(data: bytes, resource: Attributes, scope: SpanScope) -> OtlpRecord:  # noqa: ARG001 - as of spans
-    """Parse the message of a record. Raises RefusedError."""
+    """Parse the message of a record. Raises TelemetryRefusedError."""
     found = TelemetryFields(data)
     return OtlpRecord(
         time_ns=found.read_fixed(_TIME) or found.read_fixed(_OBSERVED),

@@ -29,7 +29,7 @@ def decode(data: bytes, most: int) -> Sent[Span]:
 
 
 def parse_span(data: bytes, resource: Attributes, scope: SpanScope) -> Span:
-    """Parse the message of a span. Raises RefusedError."""
+    """Parse the message of a span. Raises TelemetryRefusedError."""
     found = TelemetryFields(data)
     status, events, links = (
         TelemetryFields(found.read_message(_STATUS)),
@@ -80,7 +80,7 @@ def _link(found: TelemetryFields) -> SpanLink:
 
 
 def _id(raw: bytes, size: int) -> str:
-    """Return an id in hexadecimal digits. Raises RefusedError for another length, or for zeros alone."""
+    """Return an id in hexadecimal digits. Raises TelemetryRefusedError for another length, or for zeros alone."""
     if len(raw) != size or not any(raw):
         raise TelemetryRefusedError("id")
     return raw.hex()

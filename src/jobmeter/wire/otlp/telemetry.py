@@ -35,7 +35,7 @@ class TelemetryPart(Protocol):
 Scoped = tuple[TelemetryPart, TelemetryPart, Sequence[TelemetryPart]]
 """A resource, a scope, and their items."""
 Make = Callable[[bytes, Attributes, SpanScope], T]
-"""Makes an item from its message, the attributes of its resource, and its scope. Raises RefusedError."""
+"""Makes an item from its message, the attributes of its resource, and its scope. Raises TelemetryRefusedError."""
 
 
 class Group(msgspec.Struct, Generic[T], frozen=True):
@@ -63,13 +63,13 @@ class Sent(Generic[T]):
         self.check(self._items)
         if self._total > MOST_TOTAL:
             raise LimitExceededError(
-                f"spans or log records may have {MOST_TOTAL} bytes together, each with its resource", "body"
+                f"spans or log records may have at most {MOST_TOTAL} bytes together, each with its resource", "body"
             )
 
     def check(self, number: int) -> None:
         """Raise LimitExceededError (field ``body``) for more items than a request may bring."""
         if number > self.most:
-            raise LimitExceededError(f"a request may bring {self.most} spans or log records", "body")
+            raise LimitExceededError(f"a request may bring at most {self.most} spans or log records", "body")
 
 
 class TelemetryRefusedError(Exception):
@@ -81,13 +81,13 @@ class TelemetryRefusedError(Exception):
 
 
 def check_size(size: int) -> None:
-    """Raise RefusedError for an item that is too large."""
+    """Raise TelemetryRefusedError for an item that is too large."""
     if size > MOST_BYTES:
         raise TelemetryRefusedError("too-large")
 
 
 def check_many(count: int) -> None:
-    """Raise RefusedError for too many attributes, events or links."""
+    """Raise TelemetryRefusedError for too many attributes, events or links."""
     if count > MOST_PARTS:
         raise TelemetryRefusedError("too-many-parts")
 
@@ -107,7 +107,7 @@ class TelemetryFields:
     """The fields of a message by tag. If a single field repeats, its last occurrence counts."""
 
     def __init__(self, data: bytes) -> None:
-        """Raises InvalidRequestError (field ``body``), or RefusedError for too many fields."""
+        """Raises InvalidRequestError (field ``body``), or TelemetryRefusedError for too many fields."""
         self._data = data
         self._places: dict[int, list[Span]] = {}
         for number, (tag, _, content, stop) in enumerate(iterate_fields(data, 0, len(data))):
@@ -143,7 +143,7 @@ class TelemetryFields:
         return [self._data[at:end] for at, end in self._places.get(tag, ())]
 
     def read_attributes(self, tag: int) -> dict[str, Any]:
-        """Return the attributes of a field. Raises RefusedError."""
+        """Return the attributes of a field. Raises TelemetryRefusedError."""
         found: dict[str, Any] = {}
         try:
             for at, end in self._places.get(tag, ()):
@@ -217,7 +217,7 @@ def _places(data: bytes, at: int, end: int, sent: Sent[Any]) -> tuple[list[Span]
 
 
 def _read_shared(resource: TelemetryPart, scope: TelemetryPart) -> tuple[Attributes, SpanScope]:
-    """Return the shared fields of the items of a scope. Raises RefusedError if they are too large."""
+    """Return the shared fields of the items of a scope. Raises TelemetryRefusedError if they are too large."""
     if len(resource) > MOST_SHARED or len(scope) > MOST_SHARED:
         raise TelemetryRefusedError("resource-too-large")
     own, of_scope = TelemetryFields(bytes(resource)), TelemetryFields(bytes(scope))

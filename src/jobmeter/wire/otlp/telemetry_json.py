@@ -12,10 +12,10 @@ from jobmeter.wire.otlp.json import (
     OtlpMessage,
     OtlpResource,
     OtlpScope,
-    attribute_value,
     encode,
-    encode_fixed,
+    make_any_value_encoder,
     make_bits32_encoder,
+    make_fixed_encoder,
     make_identifier_encoder,
     make_message_encoder,
     make_messages_encoder,
@@ -30,7 +30,7 @@ from jobmeter.wire.otlp.telemetry import Scoped, Sent, collect
 
 
 class _Event(OtlpMessage):
-    time_unix_nano: Annotated[int | None, encode_fixed(0x09, "Q")] = None
+    time_unix_nano: Annotated[int | None, make_fixed_encoder(0x09, "Q")] = None
     name: Annotated[str | None, make_text_encoder(0x12)] = None
     attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x1A)] = None
     dropped_attributes_count: Annotated[int | None, make_varint_encoder(0x20)] = None
@@ -57,8 +57,8 @@ class _Span(OtlpMessage):
     parent_span_id: Annotated[str | None, make_identifier_encoder(0x22)] = None
     name: Annotated[str | None, make_text_encoder(0x2A)] = None
     kind: Annotated[int | None, make_varint_encoder(0x30)] = None
-    start_time_unix_nano: Annotated[int | None, encode_fixed(0x39, "Q")] = None
-    end_time_unix_nano: Annotated[int | None, encode_fixed(0x41, "Q")] = None
+    start_time_unix_nano: Annotated[int | None, make_fixed_encoder(0x39, "Q")] = None
+    end_time_unix_nano: Annotated[int | None, make_fixed_encoder(0x41, "Q")] = None
     attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x4A)] = None
     dropped_attributes_count: Annotated[int | None, make_varint_encoder(0x50)] = None
     events: Annotated[list[_Event] | None, make_messages_encoder(0x5A)] = None
@@ -70,11 +70,11 @@ class _Span(OtlpMessage):
 
 
 class _Record(OtlpMessage):
-    time_unix_nano: Annotated[int | None, encode_fixed(0x09, "Q")] = None
-    observed_time_unix_nano: Annotated[int | None, encode_fixed(0x59, "Q")] = None
+    time_unix_nano: Annotated[int | None, make_fixed_encoder(0x09, "Q")] = None
+    observed_time_unix_nano: Annotated[int | None, make_fixed_encoder(0x59, "Q")] = None
     severity_number: Annotated[int | None, make_varint_encoder(0x10)] = None
     severity_text: Annotated[str | None, make_text_encoder(0x1A)] = None
-    body: Annotated[AnyValue | None, attribute_value(0x2A)] = None
+    body: Annotated[AnyValue | None, make_any_value_encoder(0x2A)] = None
     attributes: Annotated[list[OtlpKeyValue] | None, make_pairs_encoder(0x32)] = None
     trace_id: Annotated[str | None, make_identifier_encoder(0x4A)] = None
     span_id: Annotated[str | None, make_identifier_encoder(0x52)] = None

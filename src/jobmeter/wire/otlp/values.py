@@ -41,7 +41,7 @@ def parse_attributes(raw: bytes, tag: int) -> dict[str, str]:
             continue
         key, value = parse_pair(raw, at, end, 0)
         if key in found:
-            raise InvalidRequestError(f"attribute {key[:64]!r} is there twice", "labels")
+            raise InvalidRequestError(f"attribute {key[:64]!r} appears twice", "labels")
         if len(found) == MOST_ATTRIBUTES:
             raise InvalidRequestError(f"more than {MOST_ATTRIBUTES} attributes", "labels")
         found[key] = convert_text(value)

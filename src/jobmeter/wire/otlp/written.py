@@ -68,7 +68,7 @@ Scope = tuple[str, str, Mapping[str, str]]
 class Numbers:
     """A number for each value, as ``_WIDTH`` bytes, the same in every request. Safe for several threads.
 
-    Too many values empty the table. A number is never used twice.
+    A table with too many values is emptied. A number is never used twice.
     """
 
     def __init__(self, bound: int = _NUMBERS_BYTES) -> None:
@@ -94,7 +94,7 @@ class Numbers:
 
 
 class WrittenOwner:
-    """The owner of a metric: a number for its resource and scope, the same in every request; and their attributes."""
+    """The resource and scope of a metric: a number for both, the same in every request, and their attributes."""
 
     def __init__(self, number: bytes, resource: bytes, scope: bytes) -> None:
         self.number = number
@@ -162,7 +162,7 @@ class WrittenTelemetry:
         header = self.spans[bisect.bisect_right(self.spans, at, key=lambda span: span[0]) - 1][1]
         owner, name, unit = header.named
         if len(name) > _LONGEST_NAME or len(unit) > _LONGEST_NAME:
-            raise InvalidRequestError(f"a name may have {_LONGEST_NAME} bytes", "metric")
+            raise InvalidRequestError(f"a name may have at most {_LONGEST_NAME} bytes", "metric")
         own = parse_attributes(self.keys[at][_WIDTH:], ATTRIBUTES)
         if header.extra[0]:
             own[header.extra[0]] = header.extra[1]
@@ -203,7 +203,7 @@ class Builder:
         """Count parts against the limit of a request. Raises LimitExceededError."""
         self._left -= parts
         if self._left < 0:
-            raise LimitExceededError(f"a request may have {MOST_PARTS} data points and other parts", "body")
+            raise LimitExceededError(f"a request may have at most {MOST_PARTS} data points and other parts", "body")
 
     def find_resource(self, sent: bytes) -> bytes:
         """Return a number for a resource, the same in every request."""

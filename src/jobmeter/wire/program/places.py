@@ -26,7 +26,7 @@ def find_own_folder(user: int) -> str:
 
 
 def is_safe(folder: str, user: int) -> bool:
-    """Return True if nobody but this user and root could have made the folder, or can change it."""
+    """Return True if only this user and root could have made the folder and can change it."""
     try:
         found = os.lstat(folder)
     except OSError:

@@ -37,7 +37,7 @@ def read(data: bytes, series: int, symbol: int | None, most: int) -> RequestFiel
     found = RequestFields()
     for count, (tag, _, at, end) in enumerate(iterate_fields(data, 0, len(data)), 1):
         if count > most:
-            raise LimitExceededError(f"a request may have {most} series, symbols and other parts", "body")
+            raise LimitExceededError(f"a request may have at most {most} series, symbols and other parts", "body")
         if tag == series:
             _series(found, data, at, end, packed=symbol is not None)
         elif tag == symbol:

@@ -20,7 +20,7 @@ def unpack(packed: bytes, limit: int, take: Take) -> bytes:
     """
     size, at = read_varint(packed, 0, len(packed))
     if size > limit:
-        raise LimitExceededError(f"a body may have {limit} bytes after decompression, this one declares {size}", "body")
+        raise LimitExceededError(f"a body may have at most {limit} bytes after decompression, not {size}", "body")
     if size == 0 and at == len(packed):
         return b""
     if size > _BEST * len(packed) + _HEAD:

@@ -17,7 +17,7 @@ _LONGEST = 5
 class Symbols:
     """A number for each text, the same in every request, so that series are recognised by their numbers.
 
-    Safe for several threads. Too many texts empty the table. A number is never used twice.
+    Safe for several threads. A table with too many texts is emptied. A number is never used twice.
     """
 
     def __init__(self, bound: int = _MOST_BYTES) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.access.signatures.sdk_keys import sm2_verifies
+from jobmeter.access.signatures.sdk_keys import verify_sm2
 
 MADE_BY_THE_SDK = [
     (
@@ -28,6 +28,6 @@ MADE_BY_THE_SDK = [
 
 @pytest.mark.parametrize(("key", "secret", "text", "signature"), MADE_BY_THE_SDK, ids=["short y", "short x"])
 def test_a_signature_of_the_sdk_holds_where_a_coordinate_is_short(key, secret, text, signature):
-    assert sm2_verifies(key, secret, signature, text.encode())
-    assert not sm2_verifies(key, secret, signature, text.encode() + b".")
-    assert not sm2_verifies(key, secret + "0", signature, text.encode())
+    assert verify_sm2(key, secret, signature, text.encode())
+    assert not verify_sm2(key, secret, signature, text.encode() + b".")
+    assert not verify_sm2(key, secret + "0", signature, text.encode())

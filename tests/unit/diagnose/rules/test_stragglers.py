@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.diagnosed import Sampled, found
 from tests.support.fakes import NOW
@@ -18,7 +18,7 @@ ALL_METRICS = (*NVML, "gpu.sm.active", "gpu.tensor.active", "gpu.nvlink.transmit
 FAULTS = {
     "half as busy": ({"gpu.utilization": 0.59, "gpu.power": 0.69}, ("gpu.utilization", "gpu.power"), 2),
     "by utilization alone": ({"gpu.utilization": 0.59}, ("gpu.utilization",), 2),
-    "a third slower": ({"gpu.utilization": 0.64, "gpu.power": 0.7}, NVML, 4),
+    "two fifths slower": ({"gpu.utilization": 0.6, "gpu.power": 0.7}, NVML, 4),
     "a lower clock": ({"gpu.clock.sm": 0.92, "gpu.power": 0.8}, NVML, 8),
     "a much lower clock": ({"gpu.clock.sm": 0.82}, NVML, 2),
     "a broken NVLink": ({"gpu.nvlink.transmit": 0.4, "gpu.nvlink.receive": 0.4}, ALL_METRICS, 4),
@@ -61,6 +61,20 @@ def test_the_slow_device_is_named_and_no_other(drawn):
         assert piece.unit
 
 
+@pytest.mark.parametrize(
+    ("seed", "interval", "length", "rank"),
+    [(1238359281, 50, 87, 7), (160453154, 36, 90, 1)],
+)
+def test_a_difference_begins_where_one_metric_shows_it_before_the_noise_lets_another_show_it(
+    seed, interval, length, rank
+):
+    job = Training(np.random.default_rng(seed), 16, interval, length, NVML, JobState.SUCCEEDED)
+    findings = job.slow({"gpu.clock.sm": 0.92, "gpu.power": 0.8}, rank).findings()
+    [one] = [one for one in findings if one.rule == "straggler_gpu"]
+    assert one.subject.name == f"node-{rank}/gpu0"
+    assert one.start <= job.start + 22 * MINUTE
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
@@ -86,6 +100,8 @@ def test_two_slow_devices_of_few_are_both_named(seed, ranks, interval, since, fa
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(5, 60), st.sampled_from([JobState.RUNNING, JobState.SUCCEEDED]))
+@example(194455477, 5, JobState.RUNNING)  # at first the least busy devices of the whole time shared work unevenly
+@example(4213142193, 53, JobState.SUCCEEDED)
 def test_one_that_was_slow_for_its_last_twenty_minutes_is_found_while_the_job_runs_and_after(seed, interval, state):
     job = Training(np.random.default_rng(seed), 16, interval, 90, state=state)
     sampled = job.slow({"gpu.utilization": 0.6, "gpu.power": 0.7}, 5, 70 / 90)

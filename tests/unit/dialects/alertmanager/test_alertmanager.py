@@ -8,5 +8,5 @@ from jobmeter.testing.dialect import DialectTests
 class TestAlertmanager(DialectTests):
     cases = Path(__file__).parent / "cases"
 
-    def dialect(self) -> Dialect:
+    def make_dialect(self) -> Dialect:
         return ALERTMANAGER

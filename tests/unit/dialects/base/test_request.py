@@ -94,8 +94,8 @@ def test_values_are_read_as_their_types_say(size, offset, order, deep):
         ("order", "up", "order 'up' is not one of asc, desc"),
         ("exact", "AB", "exact 'AB' is not one of Ab, ab"),
         ("deep", "1", "deep '1' is not one of true, false"),
-        ("ids", "a,b,c", "ids may have 2 members, it has 3"),
-        ("text", "long", "text may have 3 characters"),
+        ("ids", "a,b,c", "ids has at most 2 members, not 3"),
+        ("text", "long", "text may have at most 3 characters"),
         ("sizes", "x", "sizes is not valid: Expected `array`, got `str`"),
     ],
 )

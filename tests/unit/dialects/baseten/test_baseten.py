@@ -38,7 +38,7 @@ FORM = (("content-type", "application/x-www-form-urlencoded"),)
 class TestBaseten(DialectTests):
     cases = CASES
 
-    def dialect(self):
+    def make_dialect(self):
         return BASETEN
 
 

@@ -37,15 +37,15 @@ RUN = Run(id="r1", project="lab", job="r1", experiment="0", status="RUNNING", st
 class TestMlflow(DialectTests):
     cases = Path(__file__).parent / "cases"
 
-    def dialect(self):
+    def make_dialect(self):
         return MLFLOW
 
-    def result_of(self, given, question):
+    def decode_result(self, given, question):
         if isinstance(question, HeadQuestion):
             given = given or {}
             return Job(id=question.ref.id, project=given.get("project", "lab"), extra=given.get("extra", {}))
         found = stored_result(given, question)
-        return super().result_of(given, question) if found is None else found
+        return super().decode_result(given, question) if found is None else found
 
 
 class Server:

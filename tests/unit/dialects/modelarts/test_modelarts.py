@@ -47,13 +47,13 @@ PATH = "/v2/default/training-jobs/j1"
 class TestModelArts(DialectTests):
     cases = Path(__file__).parent / "cases"
 
-    def dialect(self):
+    def make_dialect(self):
         return MODELARTS
 
-    def result_of(self, given, question):
+    def decode_result(self, given, question):
         if isinstance(question, SeriesQuestion):
             return FoundSeries([Series(metric, job="j") for metric in given or ()])
-        return super().result_of(given, question)
+        return super().decode_result(given, question)
 
 
 def refused(error, headers=()):

@@ -37,10 +37,10 @@ from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
 class TestOpenTsdb(DialectTests):
     cases = Path(__file__).parent / "cases"
 
-    def dialect(self):
+    def make_dialect(self):
         return OPENTSDB
 
-    def result_of(self, given, question):
+    def decode_result(self, given, question):
         match question:
             case SeriesQuestion():
                 return FoundSeries([series_of(one) for one in given or ()])
@@ -58,7 +58,7 @@ class TestOpenTsdb(DialectTests):
             case WriteSamples():
                 return Receipt(**given) if given else Receipt(accepted=len(question.batch))
             case _:
-                return super().result_of(given, question)
+                return super().decode_result(given, question)
 
 
 def error(problem, method="GET", path="/api/query"):

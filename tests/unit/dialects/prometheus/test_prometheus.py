@@ -35,12 +35,12 @@ NOW = 1_800_000_000_000
 class TestPrometheus(DialectTests):
     cases = Path(__file__).parent / "cases"
 
-    def dialect(self) -> Dialect:
+    def make_dialect(self) -> Dialect:
         return PROMETHEUS
 
-    def result_of(self, given, question):
+    def decode_result(self, given, question):
         found = stored_result(given, question)
-        return super().result_of(given, question) if found is None else found
+        return super().decode_result(given, question) if found is None else found
 
     def test_a_message_is_read_even_if_its_type_is_that_of_a_form(self):
         case = json.loads((self.cases / "read.json").read_text())

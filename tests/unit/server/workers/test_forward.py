@@ -74,11 +74,11 @@ def test_unfinished_calls_are_named_for_the_log():
         return {"type": "http.request", "body": b"hello", "more_body": False}
 
     async def send(_):
-        named.append(storage.forwarder.under_way())
+        named.append(storage.forwarder.describe_running())
 
     async def main():
         await storage.forwarder(scope((b"content-length", b"5")), receive, send)
 
     asyncio.run(main())
     assert set(named) == {"worker process, 1 forwarded requests"}
-    assert storage.forwarder.under_way() == "worker process, 0 forwarded requests"
+    assert storage.forwarder.describe_running() == "worker process, 0 forwarded requests"

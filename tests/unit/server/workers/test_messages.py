@@ -43,7 +43,7 @@ from jobmeter.store.channel import LENGTH_BYTES, Channel
 
 HEADERS = [(b"content-type", b"text/plain")]
 TO_WORKER = [
-    Setup(Settings(data=Path("/data"), limits=Limits(body_bytes=7)), 12),
+    Setup(Settings(data=Path("/data"), limits=Limits(body_bytes=7)), 12, bytes(32)),
     Want(1, authenticated=True),
     AnswerStart(1, 200, HEADERS, b"\x00\xff", more=True, authenticated=False),
     End(1),
@@ -74,10 +74,12 @@ class Sink:
 
     def __init__(self):
         self.data = b""
+        self.writes = 0
         self.aborted = False
 
     def write(self, data):
         self.data += data
+        self.writes += 1
 
     def set_write_buffer_limits(self, _):
         pass
@@ -86,15 +88,27 @@ class Sink:
         self.aborted = True
 
 
+async def send_all(sink, messages):
+    sender = channel(READ_BY_WORKER, [])
+    sender.connection_made(sink)
+    for message in messages:
+        sender.send(message)
+    await until(lambda: sink.data)
+
+
+def test_large_messages_do_not_wait_for_further_ones():
+    sink, part = Sink(), b"x" * PIECE_BYTES
+    asyncio.run(send_all(sink, [BodyPart(1, part, more=True, is_cut=False)] * 3))
+    assert sink.writes == 3
+
+
 @pytest.mark.parametrize(("decoder", "messages"), [(READ_BY_WORKER, TO_WORKER), (READ_BY_STORAGE, TO_STORAGE)])
 @given(cuts=st.lists(st.integers(1, 50), min_size=1))
 def test_messages_arrive_equal_however_the_bytes_are_cut(decoder, messages, cuts):
     received: list[object] = []
     sink = Sink()
-    sender = channel(decoder, [])
-    sender.connection_made(sink)
-    for message in messages:
-        sender.send(message)
+    asyncio.run(send_all(sink, messages))
+    assert sink.writes == 1, "the messages of one step of the event loop share a write"
     receiver = channel(decoder, received)
     at = number = 0
     while at < len(sink.data):

@@ -35,7 +35,7 @@ class State:
         self.before = 0
         self.marks = []
 
-    def intent(self):
+    def read_intent(self):
         return self.before
 
     def mark_before(self, hours):
@@ -139,18 +139,18 @@ def test_a_changed_record_is_acknowledged_only_in_a_role_in_which_no_other_serve
     log.hear(dropped.append)
     with pytest.raises(UnavailableError):
         log.announce(["job"])  # without a role
-    assert log.membership() is None
+    assert log.get_membership() is None
     log.recover(tmp_path)
     log.lead()
-    first = log.membership()
+    first = log.get_membership()
     log.announce(["job"])
     assert dropped == [["job"]]
     log.be_among_others()
-    assert log.membership() is None
+    assert log.get_membership() is None
     log.announce(["job"])  # direct servers read the changes before each answer
     log.check = log.be_idle  # it is expelled meanwhile
     with pytest.raises(UnavailableError):
         log.announce(["job"])
     log.check = lambda: None
     log.lead()
-    assert log.membership() not in {None, first}
+    assert log.get_membership() not in {None, first}

@@ -73,7 +73,7 @@ class Pair:
         self.follower = self._service(folder / "follower", self.copies)
         self.followed = self.leader.followed
         self.followed.may_sign = lambda: True
-        self.followed.intent = lambda: 7
+        self.followed.read_intent = lambda: 7
         commands = {
             "roll_up": lambda command: command.argument or 0,
             "announce": lambda command: self.announce(msgspec.msgpack.decode(command.content)),

@@ -66,6 +66,19 @@ def test_long_runs_are_put_in_order_as_wholes():
     ]
 
 
+@pytest.mark.parametrize("jobs", [3, 2**16 + 2])
+def test_series_are_ordered_by_job_first_however_many_jobs_there_are(jobs):
+    random = np.random.default_rng(jobs)
+    count = 70_000
+    job, series = random.permutation(np.arange(count) % jobs), random.permutation(count)
+    keys = SeriesKeys(job.astype(np.uint64) << np.uint64(40), series.astype(np.uint64))
+    ones, time = np.ones(count, np.int64), np.arange(count)
+    table = sort_dedupe([SampleRuns(keys, ones, time, time / 4, SHORT)])
+    order = np.lexsort((keys.series, keys.job))
+    assert table.time.tolist() == order.tolist()
+    assert table.series.tolist() == keys.series[order].tolist()
+
+
 def test_many_rows_against_the_order_of_time_are_sorted():
     """Room for sorting that many is memory of its own, which must be there until the end."""
     count = 200_000

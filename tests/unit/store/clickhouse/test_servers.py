@@ -14,14 +14,14 @@ from jobmeter.errors import UnavailableError
 from jobmeter.model.time import SystemClock
 from jobmeter.store.clickhouse import parse_dsn
 from jobmeter.store.clickhouse.commit import Flusher
-from jobmeter.store.clickhouse.insert_fence import fence_server
 from jobmeter.store.clickhouse.migrations.m0003_samples import SAMPLES, SERIES
 from jobmeter.store.clickhouse.migrations.m0007_servers import SERVERS
-from jobmeter.store.clickhouse.migrations.m0008_peers import statements as add_peers
+from jobmeter.store.clickhouse.migrations.m0008_peers import list_statements as add_peers
 from jobmeter.store.clickhouse.native import encode
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.schema import create
 from jobmeter.store.clickhouse.servers import EXPELLED, ServerRow, ServerTable
+from jobmeter.store.clickhouse.write_fence import fence_server
 
 pytestmark = pytest.mark.slow
 FIRST, SECOND = 5, 6

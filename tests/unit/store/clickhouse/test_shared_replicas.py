@@ -2,7 +2,8 @@
 
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -196,33 +197,82 @@ def test_a_follower_stores_spans_and_outbox_rows_by_the_leader(pair):
     assert second.outbox.read(shipper, 0, 9, 2**20) == rows[1:]
 
 
+class Freeze:
+    """Stops the writes of a leader at its last look before a statement, until they are thawed."""
+
+    def __init__(self, store: ClickHouseStore) -> None:
+        self._frozen, self._thawed = threading.Event(), threading.Event()
+        assert store.node_log is not None
+        assert store.membership is not None
+        self._store, self._membership = store, store.membership
+        store.node_log.check = self._wait
+
+    def _wait(self) -> None:
+        self._frozen.set()
+        self._thawed.wait()
+
+    def await_succession(self, second: ClickHouseStore, group: MemoryServerGroup) -> None:
+        """Return when the follower leads."""
+        self._membership.stop()
+        assert self._frozen.wait(30)
+        expel(self._store, group)
+        wait_until(lambda: role(second).startswith(("leads", "alone")), "the succession", 60)
+
+    def thaw(self) -> None:
+        """Let the writes go on."""
+        self._thawed.set()
+
+
 def test_replicas_refuse_the_insert_of_a_leader_that_froze_before_it(servers, pair, group):  # noqa: F811
     slot, (first, second) = Slot(), pair
     wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
-    log, frozen, thawed = first.node_log, threading.Event(), threading.Event()
+    log = first.node_log
     assert log is not None
-    assert first.membership is not None
-
-    def freeze() -> None:
-        frozen.set()
-        thawed.wait()
-
     first.append(batch_of({(slot.gauge(), slot.start): 0.0}), FOREVER)
     first.maintenance.flush()  # so that the next insert is only of samples
-    log.check = freeze  # the last look before an insert
+    freeze = Freeze(first)
     first.append(batch_of({(slot.gauge(), slot.start): 1.0}), FOREVER)
-    first.membership.stop()
-    assert frozen.wait(30)
-    expel(first, group)
-    wait_until(lambda: role(second).startswith(("leads", "alone")), "the succession", 60)
+    freeze.await_succession(second, group)
     second.append(batch_of({(slot.gauge(), slot.start): 2.0}), FOREVER)
     second.maintenance.flush()
-    thawed.set()
+    freeze.thaw()
     wait_until(lambda: log.read_statistics()["failures"])
     wait_until(lambda: is_complete(second), "the repair", 60)
     for server in servers:
         with server.killed():
             assert read_all(second, [slot.gauge()], slot.span) == {(slot.gauge(), slot.start): 2.0}
+
+
+TRACE, SHIPPER = "c" * 32, 2**64 - 6
+LATE_WRITES: dict[str, Callable[[ClickHouseStore, Slot], None]] = {
+    "lines": lambda store, slot: store.logs.append([line_of(slot, 1, "late")], FOREVER),
+    "spans": lambda store, slot: store.spans.append(
+        [Span(trace=TRACE, span="d" * 16, start_ns=10**18, end_ns=10**18 + 1, project="p", job=slot.job)], FOREVER
+    ),
+    "outbox": lambda store, _: store.outbox.append(SHIPPER, [OutboxRow(1, CLOCK.now_ms(), 9, b"{}")]),
+    "deletion": lambda store, slot: store.delete_job(slot.key),
+}
+
+
+@pytest.mark.parametrize("write_late", LATE_WRITES.values(), ids=LATE_WRITES)
+def test_replicas_refuse_another_write_of_a_leader_that_froze_before_it(servers, pair, group, write_late):  # noqa: F811
+    slot, (first, second) = Slot(), pair
+    wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
+    write(first, slot, 0)
+    first.maintenance.flush()
+    freeze = Freeze(first)
+    with ThreadPoolExecutor(1) as aside:
+        late = aside.submit(write_late, first, slot)
+        freeze.await_succession(second, group)
+        freeze.thaw()
+        with pytest.raises(UnavailableError):
+            late.result()
+    wait_until(lambda: is_complete(second), "the repair", 60)
+    for server in servers:
+        with server.killed():
+            require_written(second, slot, 1)
+            assert not second.spans.read(SpanFilter(traces=frozenset({TRACE})), ReadBudget())
+            assert not second.outbox.read(SHIPPER, 0, 9, 2**20)
 
 
 def test_a_leader_that_ends_after_its_follower_leaves_no_row_in_its_journal(servers, database, tmp_path, group):  # noqa: F811

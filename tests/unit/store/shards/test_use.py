@@ -57,10 +57,10 @@ class Use:
     def hear(self, drop):
         self.drop = drop
 
-    def membership(self):
+    def get_membership(self):
         return self.number if self.is_member else None
 
-    def valid_until(self):
+    def get_valid_until(self):
         return 10.0 if self.is_member else float("-inf")
 
     def announce(self, jobs):
@@ -76,7 +76,7 @@ class Use:
     def forward(self, batches, retention):
         return batches
 
-    def confirmed(self):
+    def confirm(self):
         return nullcontext()
 
 
@@ -84,7 +84,7 @@ class Engine:
     def __init__(self, use):
         self.engine_use = use
 
-    def answers(self):
+    def is_answering(self):
         return True
 
     def close(self):
@@ -182,7 +182,7 @@ class RecordGroups(RuleBasedStateMachine):
     @rule(server=ONE[0])
     def ask(self, server):
         one = self.servers[server]
-        member = one.use.membership()
+        member = one.use.get_membership()
         if member is None or member != one.read_in:
             one.forget()
             one.read_in = member
@@ -196,8 +196,8 @@ class RecordGroups(RuleBasedStateMachine):
             opened = [use for shard, use in zip(one.shards, one.uses, strict=True) if shard.engine is not None]
             every = bool(opened) and all(use.is_member for use in opened)
             assert one.memory.is_trusted == every
-            assert (one.use.valid_until() == 10.0) == every
-            assert (one.use.membership() is not None) == (every and len(opened) == SHARDS)
+            assert (one.use.get_valid_until() == 10.0) == every
+            assert (one.use.get_membership() is not None) == (every and len(opened) == SHARDS)
 
 
 TestRecordGroups = RecordGroups.TestCase

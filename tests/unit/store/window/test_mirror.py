@@ -34,13 +34,13 @@ class Use:
     def watch(self, changed):
         changed(False)
 
-    def valid_until(self):
+    def get_valid_until(self):
         return read_clock() + self.seconds if self.current else float("-inf")
 
     def forward(self, batches, retention):
         return batches
 
-    def confirmed(self):
+    def confirm(self):
         return nullcontext()
 
     def check(self):

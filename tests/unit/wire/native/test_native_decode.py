@@ -16,9 +16,9 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 from jobmeter.model.series_table import SeriesTable
 from jobmeter.settings import Limits
-from jobmeter.wire.native.decode import decode, decode_from_memory
+from jobmeter.wire.native.decode import SMALL_BYTES, decode, read_columns, resolve_columns
 from jobmeter.wire.native.encode import make_samples_frame
-from jobmeter.wire.native.series_lists import SeriesListCache
+from jobmeter.wire.native.series_lists import DIGEST_KEY, ListDigester, SeriesListCache
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 maybe = st.just("") | names
@@ -106,7 +106,33 @@ def test_the_bytes_of_a_cached_list_cannot_be_another_number_of_series(series):
     with pytest.raises(InvalidRequestError):
         decode(odd, cache=cache)
     with suppress(InvalidRequestError):
-        assert decode_from_memory(odd, "default", Limits(), cache) is None
+        assert resolved(odd, cache, cache.digester) is None
+
+
+def resolved(body, cache, digester, project="default"):
+    """Return the batches of a small body, read with a digester; None if the cache lacks a list."""
+    frames = read_columns(body, Limits(), digester)
+    assert frames is not None
+    return resolve_columns(frames, project, cache)
+
+
+def test_columns_find_their_list_by_the_key_of_the_process_that_has_it_and_in_its_project_only():
+    cache = SeriesListCache(SeriesTable())
+    body = write.frame(write.payload([(ONE, [(1_000, 1.5)])]))
+    (batch,) = decode(body, cache=cache).batches
+    same, other = ListDigester(DIGEST_KEY), ListDigester(bytes(32))
+    (found,) = resolved(body, cache, same)
+    assert (found.keys, found.value.tolist()) == (batch.keys, [1.5])
+    assert resolved(body, cache, same, "else") is None
+    assert resolved(body, cache, other) is None
+
+
+def test_columns_of_a_body_that_inflates_beyond_the_bound_are_not_read():
+    samples = write.payload([(ONE, [(1_000 + at, 1.0) for at in range(10_000)])])
+    body = write.frame(samples, codec=1) * 4
+    assert len(body) < SMALL_BYTES
+    assert read_columns(body, Limits(), ListDigester()) is None
+    assert len(decode(body).batches) == 4
 
 
 @settings(max_examples=150, deadline=None)

@@ -12,7 +12,6 @@ from jobmeter.collect import files
 from jobmeter.collect.accelerators.amd.tables import LONGEST, UnknownTableError, Value, parse_table
 from jobmeter.collect.accelerators.amd.topology import ComputeNode, ComputeTopology
 from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError, DeviceProcess, NotSupportedError
-from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
 
 UUID_PREFIX = "GPU-"
@@ -55,7 +54,6 @@ class AmdDevice(Accelerator):
         self._reading = Lock()
         self._raw: tuple[float, bytes] | None = None
         self._modules = Path(topology.machine.sys, "module")
-        self._open = False
         self._sensors: dict[str, str] = {}
         self._compute: tuple[str, ...] = ()
         self._unknown = ""
@@ -63,11 +61,6 @@ class AmdDevice(Accelerator):
         self._limited_at = 0.0
         self._limited: dict[str, float] = {}
         self._errors: Mapping[str, Mapping[str, int]] = {}
-
-    @property
-    def attached(self) -> bool:
-        """True while it is there."""
-        return self._open
 
     def attach(self) -> None:
         """Read the identity and the sensors of the device; a failure is in ``state`` and ``reason``."""
@@ -105,10 +98,6 @@ class AmdDevice(Accelerator):
     def is_partitioned(self) -> bool:
         """True for a GPU in several partitions, on which all processes run."""
         return len(self.compute_nodes) > 1
-
-    def detach(self) -> None:
-        """Forget its files."""
-        self._open = False
 
     def read_text(self, name: str) -> str:
         """Return the text of a file; empty if the device does not give it."""
@@ -203,18 +192,17 @@ class AmdDevice(Accelerator):
                 found.append(DeviceProcess(int(folder.name), memory))
         return found
 
-    def answer(self, found: Mapping[str, float]) -> Mapping[str, float]:
-        """Return the values of a reading. Raises NotSupportedError without any, DeviceLostError if it is gone."""
+    def answer(self, found: Mapping[str, float | None]) -> dict[str, float]:
+        """Return the known values. Raises NotSupportedError without any, DeviceLostError if it is gone."""
         self._require_presence()
-        if not found:
+        values = super().answer(found)
+        if not values:
             raise NotSupportedError("the driver gives none of its values")
-        self.note_answer()
-        return found
+        return values
 
     def _require_presence(self) -> None:
         if not self.read_text("vendor"):
-            self.note_failure(DeviceState.LOST, f"{self.pci} has no readable files in /sys")
-            self.retry.note_failure()
+            self.lose(f"{self.pci} has no readable files in /sys")
             raise DeviceLostError(self.reason)
 
 

@@ -33,8 +33,8 @@ def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
         "gpu.memory.copy.utilization": _scale(
             device.read_number("mem_busy_percent"), _PERCENT, _mean(table, Value.MEMORY_BUSY, _PERCENT)
         ),
-        "gpu.memory.usage": _scale(device.read_number("mem_info_vram_used"), 1.0),
-        "gpu.memory.limit": _scale(device.read_number("mem_info_vram_total"), 1.0),
+        "gpu.memory.usage": device.read_number("mem_info_vram_used"),
+        "gpu.memory.limit": device.read_number("mem_info_vram_total"),
         "gpu.power": _scale(device.read_sensor("power"), _MICRO, _mean(table, Value.POWER)),
         "gpu.energy": _mean(table, Value.ENERGY, _JOULES),
         "gpu.temperature": _scale(edge, _MILLI, hotspot),
@@ -48,7 +48,7 @@ def _measure_fast(device: AmdDevice) -> Mapping[str, float]:
         "gpu.xgmi.transmit": _sum_bytes(table, Value.XGMI_WRITE),
         **device.read_limit_seconds(table),
     }
-    return device.answer({name: value for name, value in found.items() if value is not None})
+    return device.answer(found)
 
 
 def _measure_slow(device: AmdDevice) -> Mapping[str, float]:
@@ -57,16 +57,16 @@ def _measure_slow(device: AmdDevice) -> Mapping[str, float]:
     found = {
         "gpu.power.limit": _scale(device.read_sensor("power limit"), _MICRO),
         "gpu.fan": fan / fastest if fan is not None and fastest else None,
-        "gpu.ecc.corrected": _scale(errors.get("ce"), 1.0),
-        "gpu.ecc.uncorrected": _scale(errors.get("ue"), 1.0),
-        "gpu.ecc.deferred": _scale(errors.get("de"), 1.0),
-        "gpu.pcie.replay": _scale(device.read_number("pcie_replay_count"), 1.0),
+        "gpu.ecc.corrected": errors.get("ce"),
+        "gpu.ecc.uncorrected": errors.get("ue"),
+        "gpu.ecc.deferred": errors.get("de"),
+        "gpu.pcie.replay": device.read_number("pcie_replay_count"),
         "gpu.pcie.generation": _generation(device.read_text("current_link_speed")),
         "gpu.pcie.generation.limit": _generation(device.read_text("max_link_speed")),
         "gpu.pcie.width": _width(device.read_number("current_link_width")),
         "gpu.pcie.width.limit": _width(device.read_number("max_link_width")),
     }
-    return device.answer({name: value for name, value in found.items() if value is not None})
+    return device.answer(found)
 
 
 def _scale(number: float | None, scale: float, otherwise: float | None = None) -> float | None:
@@ -83,19 +83,17 @@ def _mean(table: Mapping[Value, Sequence[float]], name: Value, scale: float = 1.
     return sum(numbers) / len(numbers) * scale if numbers else None
 
 
-def _width(lanes: int | None) -> float | None:
+def _width(lanes: int | None) -> int | None:
     """Return the lanes of a link; None for 0 and for numbers above 32, by which the kernel says that it knows none."""
-    return float(lanes) if lanes is not None and 0 < lanes <= _MOST_LANES else None
+    return lanes if lanes is not None and 0 < lanes <= _MOST_LANES else None
 
 
-def _generation(text: str) -> float | None:
+def _generation(text: str) -> int | None:
     """Return the generation of a speed such as ``16.0 GT/s PCIe``; None for an unknown one."""
-    word = text.split(" ", 1)[0]
     try:
-        found = _GENERATIONS.get(float(word))
+        return _GENERATIONS.get(float(text.split(" ", 1)[0]))
     except ValueError:
         return None
-    return None if found is None else float(found)
 
 
 MEASURES = (Measure(_FAST, _measure_fast),)

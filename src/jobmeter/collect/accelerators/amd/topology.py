@@ -54,7 +54,8 @@ class ComputeTopology:
 def _nodes_by_place(machine: Machine) -> Mapping[tuple[int, int], Sequence[ComputeNode]]:
     """Return the devices by PCI domain and position on the bus."""
     found: defaultdict[tuple[int, int], list[ComputeNode]] = defaultdict(list)
-    for folder in _list_numbered(Path(machine.sys, "class/kfd/kfd/topology/nodes"), _MOST_NODES):
+    nodes = Path(machine.sys, "class/kfd/kfd/topology/nodes")
+    for folder in (nodes / str(number) for number in files.list_numbers(nodes, "")[:_MOST_NODES]):
         properties = files.read_pairs(str(folder / "properties")) or {}
         place = properties.get(b"location_id", 0) & 0xFFF8  # the other bits number the partition
         identity = files.read_number(str(folder / "gpu_id")) if properties.get(b"simd_count") else None
@@ -74,13 +75,7 @@ def find_platform_name(machine: Machine, minor: int | None) -> str:
 
 def _memory(folder: Path) -> int | None:
     """Return the bytes of device memory: the sum over the device's memory banks."""
-    banks = (
-        files.read_pairs(str(bank / "properties")) or {} for bank in _list_numbered(folder / "mem_banks", _MOST_BANKS)
-    )
+    numbers = files.list_numbers(folder / "mem_banks", "")[:_MOST_BANKS]
+    banks = (files.read_pairs(f"{folder}/mem_banks/{number}/properties") or {} for number in numbers)
     sizes = [bank.get(b"size_in_bytes", 0) for bank in banks if bank.get(b"heap_type") in _VRAM]
     return sum(sizes) or None
-
-
-def _list_numbered(folder: Path, most: int) -> list[Path]:
-    """Return the entries of a folder whose names are numbers, in numeric order."""
-    return sorted((one for one in folder.glob("[0-9]*") if one.name.isdigit()), key=lambda one: int(one.name))[:most]

@@ -28,11 +28,6 @@ def _check(device: AmdDevice) -> DeviceHealth:
     return DeviceHealth(values, errors, warnings)
 
 
-def _uuid_of_id(text: str) -> str:
-    """Return the PCI address in an id of the device plug-in, else the id."""
-    return normalize_pci_address(text) or text
-
-
 def _parse_rocr_list(text: str, devices: Sequence[Numbered]) -> list[int]:
     """Return the devices that a list of ROCr names. ROCr counts the partitions of a GPU instead of the GPU."""
     divided = {device.part.parent for device in devices if device.part is not None}
@@ -57,7 +52,7 @@ VENDOR = Vendor(
     pci_driver="amdgpu",
     unit_devices=(),  # its files in /sys are enough
     domain="amd.com",
-    uuid_of_id=_uuid_of_id,
+    uuid_of_id=lambda text: normalize_pci_address(text) or text,
     id_of_part=lambda part: part.plugin_id,
     # https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html: HIP counts within ROCr's devices.
     variables=(

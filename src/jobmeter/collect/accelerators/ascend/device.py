@@ -10,7 +10,7 @@ from pathlib import Path
 from jobmeter.collect.accelerators.ascend.library import Chip, ChipInfo, Dcmi, DcmiError, DieId, PcieInfo, ProcessInfo
 from jobmeter.collect.accelerators.device import Accelerator, DeviceLostError, DeviceProcess, NotSupportedError
 from jobmeter.collect.machine import Machine
-from jobmeter.model.device import DeviceState, normalize_pci_address
+from jobmeter.model.device import normalize_pci_address
 from jobmeter.model.event import DEVICE_FAULT, Level
 from jobmeter.model.time import Clock
 
@@ -47,7 +47,7 @@ class AscendDevice(Accelerator):
     def attach(self, dcmi: Dcmi, chip: Chip) -> None:
         """Read the identity of the device; a failure is in ``state`` and ``reason``."""
         try:
-            _check_presence(dcmi, chip)
+            present = dcmi.read_number(chip, "health") & _NO_DEVICE != _NO_DEVICE
             info, pcie, die = ChipInfo(), PcieInfo(), DieId()
             with suppress(DcmiError):
                 dcmi.fill(chip, "chip_info", info)
@@ -57,11 +57,13 @@ class AscendDevice(Accelerator):
             with suppress(DcmiError):
                 dcmi.fill(chip, "die_id", die, _VDIE)
         except DcmiError as error:
-            self.note_failure(error.state, str(error))
-            self.retry.note_failure()
+            self.give_up(error)
             return
         except DeviceLostError as error:
-            self.lose(error)
+            self.lose(str(error))
+            return
+        if not present:
+            self.lose("the driver does not find it")
             return
         words = list(die.words)
         die_id = "".join(f"{word:08x}" for word in words) if any(words) else ""
@@ -77,11 +79,6 @@ class AscendDevice(Accelerator):
     def detach(self) -> None:
         """Drop the library."""
         self._dcmi = None
-
-    def lose(self, error: DeviceLostError) -> None:
-        """Mark the device as lost."""
-        self.note_failure(DeviceState.LOST, str(error))
-        self.retry.note_failure()
 
     @property
     def library(self) -> tuple[Dcmi, Chip]:
@@ -134,16 +131,11 @@ class AscendDevice(Accelerator):
         try:
             dcmi.ask(chip, "proc_mem_info", listed, ctypes.byref(count))
         except DeviceLostError as error:
-            self.lose(error)
+            self.lose(str(error))
             raise
         self.note_answer()
         rows = listed[: min(max(count.value, 0), _MOST_PROCESSES)]
         return [DeviceProcess(one.pid, one.memory) for one in rows if one.pid > 0]
-
-
-def _check_presence(dcmi: Dcmi, chip: Chip) -> None:
-    if dcmi.read_number(chip, "health") & _NO_DEVICE == _NO_DEVICE:
-        raise DeviceLostError("the driver does not find it")
 
 
 def _minor(path: Path) -> int | None:

@@ -2,17 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from jobmeter.collect import files
 from jobmeter.collect.accelerators.ascend.device import AscendDevice
-from jobmeter.collect.accelerators.ascend.library import (
-    LIBRARY,
-    Chip,
-    Dcmi,
-    DcmiError,
-    load,
-)
+from jobmeter.collect.accelerators.ascend.library import LIBRARY, Chip, Dcmi, DcmiError, load
 from jobmeter.collect.accelerators.ascend.network import NetworkReader
 from jobmeter.collect.accelerators.device import SLOW_SECONDS, close_all, open_due
 from jobmeter.collect.accelerators.vendor import DriverProblem
@@ -62,7 +56,7 @@ class AscendDriver:
         """Return the NPUs, including those that cannot be opened."""
         deadline = self._clock.monotonic() + self._patience
         self._retry.tick(now_ms)
-        present = self._list_device_files()
+        present = files.list_numbers(self._machine.dev, FILES)
         for device in self._devices.values():
             device.begin_round(now_ms)
         if self._began is None and self._is_due(now_ms) and (present or self._devices):
@@ -82,11 +76,6 @@ class AscendDriver:
             self._calls.close()
             self._dcmi, self._began, self._listed_ms = None, None, None
         return quiet
-
-    def _list_device_files(self) -> list[int]:
-        """Return the numbers of the files of NPUs in /dev."""
-        names = (path.name.removeprefix(FILES) for path in Path(self._machine.dev).glob(f"{FILES}[0-9]*"))
-        return sorted(int(name) for name in names if name.isdigit())
 
     def _is_due(self, now_ms: int | None) -> bool:
         """Return True once a minute, when the library has to be opened or its list read again."""

@@ -5,12 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from jobmeter.collect.accelerators.ascend.device import AscendDevice
-from jobmeter.collect.accelerators.ascend.library import (
-    DcmiError,
-    EccInfo,
-    HbmInfo,
-    MemoryInfo,
-)
+from jobmeter.collect.accelerators.ascend.library import DcmiError, EccInfo, HbmInfo, MemoryInfo
 from jobmeter.collect.accelerators.ascend.network import METRICS as NETWORK
 from jobmeter.collect.accelerators.device import DeviceLostError
 from jobmeter.collect.accelerators.vendor import DeviceHealth, Measure
@@ -48,28 +43,23 @@ def _measure_fast(device: AscendDevice) -> Mapping[str, float]:
         "npu.clock.core": _read_scaled(device, _MEGA, "frequency", _CLOCK_CORE),
         "npu.clock.memory": _read_scaled(device, _MEGA, "frequency", _CLOCK_MEMORY),
         "npu.health": _read_scaled(device, 1.0, "health"),
-        "npu.faults": _read_or_none(device, lambda: float(device.count_faults())),
+        "npu.faults": _read_or_none(device, device.count_faults),
         **_memory(device),
     }
-    return _drop_absent(device, found)
+    return device.answer(found)
 
 
 def _measure_slow(device: AscendDevice) -> Mapping[str, float]:
     ecc = _read_or_none(device, lambda: _fill_structure(device, "ecc_info", EccInfo(), _HBM))
-    counted = ecc is not None and ecc.enabled == 1
-    found = {
+    found: dict[str, float | None] = {
         "npu.voltage": _read_scaled(device, _CENTI, "voltage"),
         "npu.clock.core.limit": _read_scaled(device, _MEGA, "frequency", _CLOCK_RATED),
-        "npu.ecc.corrected": float(ecc.total[0]) if ecc and counted else None,
-        "npu.ecc.uncorrected": float(ecc.total[1]) if ecc and counted else None,
-        "npu.pages.isolated": float(sum(ecc.isolated)) if ecc and counted else None,
         "npu.network.health": _read_scaled(device, 1.0, "network_health"),
     }
-    return _drop_absent(device, found)
-
-
-def _network(device: AscendDevice) -> Mapping[str, float]:
-    return device.network()
+    if ecc is not None and ecc.enabled == 1:
+        found |= {"npu.ecc.corrected": ecc.total[0], "npu.ecc.uncorrected": ecc.total[1]}
+        found["npu.pages.isolated"] = sum(ecc.isolated)
+    return device.answer(found)
 
 
 def read_health(device: AscendDevice) -> DeviceHealth:
@@ -128,18 +118,14 @@ def _read_or_none(device: AscendDevice, read: Callable[[], T]) -> T | None:
     except DcmiError:
         return None
     except DeviceLostError as error:
-        device.lose(error)
+        device.lose(str(error))
         raise
-
-
-def _drop_absent(device: AscendDevice, found: Mapping[str, float | None]) -> Mapping[str, float]:
-    values = {name: value for name, value in found.items() if value is not None}
-    if values:
-        device.note_answer()
-    return values
 
 
 MEASURES = (Measure(_FAST, _measure_fast),)
 """Measures read at every collection, and at most once in ten seconds."""
-SLOW_MEASURES = (Measure(_SLOW, _measure_slow), Measure(NETWORK, _network))
+SLOW_MEASURES: tuple[Measure[AscendDevice], ...] = (
+    Measure(_SLOW, _measure_slow),
+    Measure(NETWORK, lambda device: device.network()),
+)
 """Measures read once a minute."""

@@ -50,14 +50,8 @@ class NeuronDevice(Accelerator):
         self._modules = Path(machine.sys, "module")
         self._monitor = monitor
         self._product = ""
-        self._open = False
         self._faults: Mapping[str, int] = {}
         self._uncorrected = 0
-
-    @property
-    def attached(self) -> bool:
-        """True while the device is present."""
-        return self._open
 
     def attach(self) -> None:
         """Read the identity of the device; a failure is in ``state`` and ``reason``."""
@@ -79,10 +73,6 @@ class NeuronDevice(Accelerator):
         self._faults = self.count_faults()
         self._open = True
         self.note_answer()
-
-    def detach(self) -> None:
-        """Mark the device as absent. No file is open between two readings."""
-        self._open = False
 
     def read_text(self, name: str) -> str:
         """Return the text of a file; empty if the device does not give it.
@@ -176,12 +166,12 @@ class NeuronDevice(Accelerator):
         """Return the percent of the device's core time by process; None if the share of any process is unknown."""
         return self._read_report().read_shares(self.index)
 
-    def answer(self, found: Mapping[str, float | None]) -> Mapping[str, float]:
+    def answer(self, found: Mapping[str, float | None]) -> dict[str, float]:
         """Return the known values of a reading. Raises DeviceLostError if the device is gone."""
         self._check_presence()
         self.note_answer()
         self._update_details()
-        return {name: value for name, value in found.items() if value is not None}
+        return super().answer(found)
 
     def _read_report(self) -> MonitorReport:
         report = self._monitor.report
@@ -199,13 +189,11 @@ class NeuronDevice(Accelerator):
         self.details = self.details | {name: number for name, number in found.items() if number}
 
     def _list_core_folders(self) -> list[str]:
-        names = (path.name for path in self._folder.glob("neuron_core[0-9]*"))
-        return [name for name in names if name.removeprefix("neuron_core").isdigit()][:_MOST_CORES]
+        return [f"neuron_core{number}" for number in files.list_numbers(self._folder, "neuron_core")[:_MOST_CORES]]
 
     def _check_presence(self) -> None:
         if self._folder.is_dir():
             return
         gone = DeviceState.LOST if self._folder.parent.is_dir() else DeviceState.DRIVER_NOT_LOADED
-        self.note_failure(gone, f"{self._folder} is not there")
-        self.retry.note_failure()
+        self.lose(f"{self._folder} is not there", gone)
         raise DeviceLostError(self.reason)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from jobmeter.collect import files
 from jobmeter.collect.accelerators.device import close_all, open_due
 from jobmeter.collect.accelerators.neuron.device import CLASS, NeuronDevice
 from jobmeter.collect.accelerators.neuron.monitor import MonitorReader
@@ -30,7 +31,7 @@ class NeuronDriver:
 
     def list_devices(self, now_ms: int | None = None) -> Sequence[NeuronDevice]:
         """Return the devices, including those that have disappeared since the agent started."""
-        for number in self._list_device_files():
+        for number in files.list_numbers(Path(self._machine.sys, CLASS), "neuron", _MOST_DEVICES):
             if number not in self._devices:
                 self._devices[number] = NeuronDevice(number, self._clock, self._machine, self._monitor)
         if self._devices:
@@ -45,7 +46,3 @@ class NeuronDriver:
         """End the program, which has the devices open, and detach the devices."""
         is_ended = self._monitor.close()
         return close_all(self._devices.values()) and is_ended
-
-    def _list_device_files(self) -> list[int]:
-        names = (path.name.removeprefix("neuron") for path in Path(self._machine.sys, CLASS).glob("neuron[0-9]*"))
-        return sorted(int(name) for name in names if name.isdigit() and int(name) < _MOST_DEVICES)

@@ -1,33 +1,16 @@
 """Metrics of a Neuron device, in the catalogue's units."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from jobmeter.collect.accelerators.neuron.device import NeuronDevice
 from jobmeter.collect.accelerators.vendor import DeviceHealth, Measure
 
 _PERCENT = 0.01
-_FAST = ("npu.utilization", "npu.memory.usage", "npu.memory.limit", "npu.executions.failed")
-_SLOW = ("npu.power.utilization", "npu.ecc.corrected", "npu.ecc.uncorrected")
 
 
-def _measure_fast(device: NeuronDevice) -> Mapping[str, float]:
-    return device.answer(
-        {
-            "npu.utilization": _scale(device.read_utilization(), _PERCENT),
-            "npu.memory.usage": _scale(device.read_memory_usage()),
-            "npu.memory.limit": _scale(device.memory_limit),
-            "npu.executions.failed": _scale(device.sum_faults()),
-        }
-    )
-
-
-def _measure_slow(device: NeuronDevice) -> Mapping[str, float]:
-    return device.answer(
-        {
-            "npu.power.utilization": _scale(device.measure_power_share(), _PERCENT),
-            "npu.ecc.corrected": _scale(device.count_corrected_errors()),
-            "npu.ecc.uncorrected": _scale(device.count_uncorrected_errors()),
-        }
+def _make_measure(readings: Mapping[str, Callable[[NeuronDevice], float | None]]) -> Measure[NeuronDevice]:
+    return Measure(
+        tuple(readings), lambda device: device.answer({name: read(device) for name, read in readings.items()})
     )
 
 
@@ -42,11 +25,28 @@ def read_health(device: NeuronDevice) -> DeviceHealth:
     return DeviceHealth(values or {"answers": 1.0}, errors, warnings)
 
 
-def _scale(number: float | None, scale: float = 1.0) -> float | None:
-    return None if number is None else number * scale
+def _scale_percent(percent: float | None) -> float | None:
+    return None if percent is None else percent * _PERCENT
 
 
-MEASURES = (Measure(_FAST, _measure_fast),)
+MEASURES = (
+    _make_measure(
+        {
+            "npu.utilization": lambda device: _scale_percent(device.read_utilization()),
+            "npu.memory.usage": NeuronDevice.read_memory_usage,
+            "npu.memory.limit": lambda device: device.memory_limit,
+            "npu.executions.failed": NeuronDevice.sum_faults,
+        }
+    ),
+)
 """Measures read at every collection."""
-SLOW_MEASURES = (Measure(_SLOW, _measure_slow),)
+SLOW_MEASURES = (
+    _make_measure(
+        {
+            "npu.power.utilization": lambda device: _scale_percent(device.measure_power_share()),
+            "npu.ecc.corrected": NeuronDevice.count_corrected_errors,
+            "npu.ecc.uncorrected": NeuronDevice.count_uncorrected_errors,
+        }
+    ),
+)
 """Measures read once a minute: power, which the driver updates once a minute, and error counters."""

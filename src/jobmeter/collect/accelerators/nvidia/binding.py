@@ -37,13 +37,7 @@ class PynvmlLibrary:
     one for its events, one for each device.
     """
 
-    def __init__(
-        self,
-        *,
-        proc_root: str = "/proc",
-        clock: Clock | None = None,
-        patience: float = PATIENCE,
-    ) -> None:
+    def __init__(self, *, proc_root: str = "/proc", clock: Clock | None = None, patience: float = PATIENCE) -> None:
         self._loader = LibraryLoader()
         self._proc = proc_root
         self._clock = clock or SystemClock()

@@ -118,8 +118,7 @@ class PynvmlDevice(Accelerator):
             failure = convert_failure(error)
             if failure.code in codes.LIBRARY_ENDED:
                 session.end(failure)
-            self.note_failure(failure.state, failure.text)
-            self.retry.note_failure()
+            self.lose(failure.text, failure.state)
             return
         if uuid:
             self.uuid, self.details = uuid, _details(session, handle)
@@ -354,8 +353,7 @@ class PynvmlDevice(Accelerator):
         return {metric.metricId: float(metric.value) for metric in found if metric.nvmlReturn == codes.SUCCESS}
 
     def _mark_lost(self, failure: Failure) -> DeviceLostError:
-        self.note_failure(failure.state, failure.text)
-        self.retry.note_failure()
+        self.lose(failure.text, failure.state)
         return DeviceLostError(failure.text)
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401

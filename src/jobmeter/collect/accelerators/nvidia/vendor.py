@@ -7,10 +7,8 @@ from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice
 from jobmeter.collect.accelerators.nvidia.readings import ALL_LINKS, Field, Reading
 from jobmeter.collect.accelerators.nvidia.visible import UUID_PREFIX, VARIABLES, name_part
-from jobmeter.collect.accelerators.vendor import DeviceHealth, Driver, Measure, Vendor
-from jobmeter.collect.machine import Machine
+from jobmeter.collect.accelerators.vendor import DeviceHealth, Measure, Vendor
 from jobmeter.model.device import DeviceState
-from jobmeter.model.time import Clock
 
 _PERCENT = 0.01
 _MILLI = 1e-3
@@ -191,10 +189,6 @@ HOT = 90
 """Degrees Celsius from which the temperature of a GPU is a warning."""
 
 
-def _open(clock: Clock, machine: Machine, patience: float) -> Driver[PynvmlDevice]:
-    return PynvmlLibrary(clock=clock, proc_root=machine.proc, patience=patience)
-
-
 def _check(device: PynvmlDevice) -> DeviceHealth:
     """Read memory errors, pending or failed remappings of rows, and the temperature."""
     values: dict[str, float] = {}
@@ -234,7 +228,7 @@ VENDOR = Vendor(
     noun="GPU",
     source="NVML",
     prefix="gpu",
-    open=_open,
+    open=lambda clock, machine, patience: PynvmlLibrary(clock=clock, proc_root=machine.proc, patience=patience),
     measures=MEASURES,
     slow_measures=SLOW_MEASURES,
     check=_check,

@@ -6,11 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from jobmeter.collect.scheduler.flink import meaning
 from jobmeter.collect.scheduler.flink.answers import Details, Vertex
-from jobmeter.collect.scheduler.flink.job import (
-    FlinkJob,
-    name_task_manager,
-    parse_host,
-)
+from jobmeter.collect.scheduler.flink.job import FlinkJob, name_task_manager, parse_host
 from jobmeter.collect.scheduler.flink.rest import FlinkRest
 from jobmeter.collect.text import escape_invalid
 from jobmeter.model.sample import Sample

@@ -17,12 +17,7 @@ from jobmeter.collect.scheduler.flink.answers import (
     Subtasks,
     Summary,
 )
-from jobmeter.collect.scheduler.flink.job import (
-    FlinkJob,
-    make_lost_record,
-    take_job_events,
-    take_job_records,
-)
+from jobmeter.collect.scheduler.flink.job import FlinkJob, make_lost_record, take_job_events, take_job_records
 from jobmeter.collect.scheduler.flink.meter import FlinkMeter, find_exclusive_task_managers
 from jobmeter.collect.scheduler.flink.rest import FlinkRest
 from jobmeter.collect.state_file import StateFile

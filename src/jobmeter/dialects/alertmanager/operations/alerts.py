@@ -45,7 +45,7 @@ class SelectionRequest(FilterRequest, frozen=True, kw_only=True):
 
 @operation(f"GET {API}/alerts", "alerts:read", name="getAlerts")
 class GetAlerts(SelectionRequest, frozen=True, kw_only=True):
-    """Gives the firing alerts."""
+    """Returns the firing alerts."""
 
     def _steps(self) -> Steps:
         page = yield from ask(AlertsQuestion())
@@ -66,9 +66,9 @@ class _Posted(msgspec.Struct, rename={"start": "startsAt", "end": "endsAt", "add
 class PostedAlertsRequest(Request, frozen=True, kw_only=True):
     """Stores alerts of other programs: Prometheus, vmalert, amtool.
 
-    They are grouped, routed, silenced and inhibited as the alerts of rules are. They belong to the project of the key;
-    the label `project` names the project where the key is one of every project. An alert ends at `endsAt`. Without
-    `endsAt` it ends after `resolve_timeout` (5 minutes by default) unless it is sent again.
+    They are grouped, routed, silenced and inhibited like the alerts of rules. They belong to the key's project; if the
+    key is for all projects, the label `project` names the project. An alert ends at `endsAt`. Without `endsAt` it ends
+    after `resolve_timeout` (5 minutes by default) unless it is sent again.
     """
 
     body: Annotated[
@@ -96,13 +96,13 @@ class PostedAlertsRequest(Request, frozen=True, kw_only=True):
 
 
 def _time(text: str | None, field: str) -> int | None:
-    """Return a time in ms; None without a text, and for the year 1, which programs in Go write for a missing time."""
+    """Return a time in ms; None without a text, and for the year 1, which Go programs send for a missing time."""
     return None if not text or text.startswith(_NEVER) else parse_time(text, field)
 
 
 @operation(f"GET {API}/alerts/groups", "alerts:read", name="getAlertGroups")
 class GetAlertGroups(SelectionRequest, frozen=True, kw_only=True):
-    """Gives the firing alerts by receiver and group."""
+    """Returns the firing alerts by receiver and group."""
 
     def _steps(self) -> Steps:
         page = yield from ask(AlertsQuestion())

@@ -15,7 +15,7 @@ from jobmeter.model.time import format_iso, parse_time
 
 @operation(f"GET {API}/silences", "alerts:read", name="getSilences")
 class GetSilences(FilterRequest, frozen=True, kw_only=True):
-    """Gives the silences."""
+    """Returns the silences."""
 
     def _steps(self) -> Steps:
         found = yield from ask(SilencesQuestion())
@@ -63,7 +63,7 @@ class PostSilences(Request, frozen=True, kw_only=True):
 
 @operation(f"GET {API}/silence/{{silenceID}}", "alerts:read", name="getSilence")
 class GetSilence(SilenceRequest, frozen=True, kw_only=True):
-    """Gives one silence."""
+    """Returns one silence."""
 
     def _steps(self) -> Steps:
         for one in (yield from ask(SilencesQuestion())):

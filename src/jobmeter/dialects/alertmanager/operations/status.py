@@ -10,7 +10,7 @@ from jobmeter.model.time import format_iso
 
 @operation(f"GET {API}/receivers", "alerts:read", name="getReceivers")
 class GetReceivers(Request, frozen=True):
-    """Gives the names of the receivers."""
+    """Returns the names of the receivers."""
 
     def _steps(self) -> Steps:
         found = yield from ask(AlertingQuestion())
@@ -19,7 +19,7 @@ class GetReceivers(Request, frozen=True):
 
 @operation(f"GET {API}/status", "alerts:read", name="getStatus")
 class GetStatus(Request, frozen=True):
-    """Gives the version and the receivers' names."""
+    """Returns the version and the receivers' names."""
 
     def _steps(self) -> Steps:
         found = yield from ask(AlertingQuestion())

@@ -5,7 +5,7 @@ Its metrics are in ``dialects.alibaba.common.cloudmonitor``.
 
 from jobmeter.dialects.alibaba.cms.operations.points import VERSION
 from jobmeter.dialects.alibaba.cms.view import view_call
-from jobmeter.dialects.alibaba.common.product import Product, never
+from jobmeter.dialects.alibaba.common.product import Product, exclude
 from jobmeter.dialects.base.request import load_operations
 
 CMS = Product(
@@ -16,10 +16,10 @@ CMS = Product(
     view_call=view_call,
     operations=load_operations(f"{__name__}.operations"),
     gaps=(
-        never("Namespaces other than `acs_pai_dlc`", "They are about other products."),
-        never("The namespace `acs_pai_dsw`", "It is about notebooks, which are no jobs."),
-        never("`Express`", "Its `groupby` joins instances of other products."),
-        never(
+        exclude("Namespaces other than `acs_pai_dlc`", "They are about other products."),
+        exclude("The namespace `acs_pai_dsw`", "It is about notebooks, which are no jobs."),
+        exclude("`Express`", "Its `groupby` joins instances of other products."),
+        exclude(
             "Alerts, dashboards, groups, sites and all other operations",
             "They are refused with `InvalidAction.NotFound`.",
         ),

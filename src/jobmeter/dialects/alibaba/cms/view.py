@@ -13,7 +13,7 @@ from jobmeter.query.request import By
 def view_call(view: View) -> ViewCall | None:
     """Return DescribeMetricList by card, or by pod for a metric without devices; None for an unsupported metric.
 
-    The period is the shortest one not below the step of the view. A range is limited to 31 days.
+    The period is the shortest one that is at least the view's step. A range has at most 31 days.
     """
     by = By.DEVICE if view.metric.scope is MetricScope.DEVICE else By.REPLICA
     own = (

@@ -73,7 +73,7 @@ def render(
 ) -> Answer:
     """Render the error as the vendor's answer, with the words of a ``product.Product``.
 
-    It is a JSON object for every status.
+    The body is a JSON object for every status.
     """
     problem = _problem(error, fields, not_found)
     if match_url_form(call.raw_path):

@@ -22,7 +22,7 @@ from jobmeter.query.group import (
 from jobmeter.query.request import GroupRef
 
 NOW_MS = 5 * MINUTE
-"""Length of the range for a current state."""
+"""Length, in ms, of the range that stands for the current state."""
 MOST_SIZED = 1_000
 """Most groups that are sorted by their sizes: each size must be computed."""
 
@@ -41,7 +41,7 @@ SizeSort = Callable[[SizedGroup], Any]
 
 
 def find_groups(*filters: Collection[str]) -> Lookup[Sequence[ResourceGroup]]:
-    """Return the groups whose names are in every filter, by name; an empty filter selects all."""
+    """Return the groups whose names are in every non-empty filter, by name; all groups without a filter."""
     given = [frozenset(names) for names in filters if names]
     names = frozenset.intersection(*given) if given else frozenset()
     return [] if given and not names else (yield from ask(ResourceGroupsQuestion(names=names)))
@@ -56,7 +56,7 @@ def find_group(name: str) -> Lookup[ResourceGroup]:
 
 
 def count_nodes(group: ResourceGroup, span: TimeRange) -> Lookup[int]:
-    """Return the number of nodes of a group: those that name it, else those on which its jobs ran lately."""
+    """Return the number of a group's nodes: those that name the group, else those on which its jobs ran lately."""
     if group.nodes:
         return group.nodes
     try:
@@ -106,7 +106,7 @@ def _size(group: ResourceGroup, span: TimeRange) -> Lookup[SizedGroup]:
 
 
 def sum_requests(group: ResourceGroup, span: TimeRange, *states: JobState) -> Lookup[Amounts]:
-    """Return the limits of the replicas of a group's jobs in any of these states."""
+    """Return the summed limits of the replicas of a group's jobs in any of these states."""
     return (yield from _amounts(RequestsQuestion(group=GroupRef(group.name), range=span, states=frozenset(states))))
 
 

@@ -4,13 +4,13 @@ from jobmeter.errors import NotFoundError
 from jobmeter.model.job import JobView
 
 CONTAINER = "main"
-"""The single container of an instance: output of its processes is stored by replica."""
+"""The name of an instance's single container: the output of its processes is stored by replica."""
 
 
 def find_replicas(view: JobView, instance: str, field: str = "InstanceId") -> frozenset[str]:
     """Return the replica of an instance: by any attempt's pod, by ``<job>-<replica>``, or by its own name.
 
-    Empty for an empty text. Raises NotFoundError (``instance``) in the words of the vendor's ``field``.
+    Returns an empty set for an empty text. Raises NotFoundError (``instance``), with the vendor's ``field``.
     """
     if not instance:
         return frozenset()

@@ -14,7 +14,7 @@ def sort_records(records: Iterable[T], key: Callable[[T], Any], *, descending: b
 
 
 def drop_empty(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the known fields of a record: neither None nor an empty text."""
+    """Return the fields of a record that are neither None nor an empty text."""
     return {name: value for name, value in item.items() if value is not None and value != ""}
 
 

@@ -172,7 +172,7 @@ class JsonText(ParameterKind):
 
 
 class Step(ParameterKind):
-    """Milliseconds of a step such as ``30s``, ``5m``, ``1h``; a bare number counts ``bare_unit_ms``."""
+    """A step such as ``30s``, ``5m``, ``1h``, in milliseconds; a bare number is a multiple of ``bare_unit_ms``."""
 
     def __init__(self, bare_unit_ms: int) -> None:
         self._bare_unit_ms = bare_unit_ms
@@ -208,13 +208,13 @@ class AlibabaRequest(Request, frozen=True, kw_only=True, rename="pascal"):
     """A request of a product."""
 
     def make_recent_range(self, back_ms: int) -> TimeRange:
-        """Return the range from ``back_ms`` ago until now."""
+        """Return the range of the last ``back_ms``."""
         return TimeRange(max(0, self.context.now_ms - back_ms), self.context.now_ms)
 
     def read_time_range(self, start: int | None, end: int | None, back_ms: int) -> TimeRange:
         """Return the range from ``start`` (by default ``back_ms`` ago) to ``end`` (by default now).
 
-        For an end before the default start the range starts ``back_ms`` before the end. Raises as ``make_range``.
+        If the end is before the default start, the range starts ``back_ms`` before the end. Raises as ``make_range``.
         """
         now_ms = self.context.now_ms
         end = now_ms if end is None else end
@@ -276,7 +276,7 @@ def _body(call: Call, url_form: bool) -> dict[str, Any]:
 
 
 def make_range(start_ms: int, end_ms: int) -> TimeRange:
-    """Return the range between both. Raises InvalidRequestError (EndTime) if the end is earlier than the start."""
+    """Return the range from start to end. Raises InvalidRequestError (EndTime) if the end is before the start."""
     if end_ms < start_ms:
         raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
     return TimeRange(start_ms, end_ms)
@@ -301,7 +301,7 @@ def dump_json(value: object) -> str:
 
 
 def map_pod_ids(view: JobView) -> dict[str, str]:
-    """Return the pod of each replica's newest attempt, by the replica's name; empty if its record names none."""
+    """Return the pod of each replica's newest attempt, by the replica's name; empty if the record names no pod."""
     return {replica.name: replica.pod_id for replica in sorted(view.replicas, key=lambda one: one.attempt)}
 
 

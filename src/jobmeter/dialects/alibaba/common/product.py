@@ -32,8 +32,8 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A product's tables; implements ``jobmeter.dialects.base.Dialect``.
 
     ``url_names`` are the product's names in the URL form. ``fields`` maps the fields of our errors to the product's.
-    ``not_found`` has its codes for missing objects, by kind. ``forbidden`` is its own code for a forbidden call, empty
-    for the common one.
+    ``not_found`` has the product's codes for missing objects, by kind. ``forbidden`` is its own code for a forbidden
+    call; if empty, the common code is used.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return Match(operation, values)
 
 
-def never(what: str, reason: str) -> Gap:
+def exclude(what: str, reason: str) -> Gap:
     """Return a gap for a part of the product's API that makes no sense here."""
     return Gap(what, reason, GapStatus.NEVER)
 

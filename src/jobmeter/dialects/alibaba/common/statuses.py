@@ -10,8 +10,8 @@ from jobmeter.model.job import Condition, Job, JobState, Operator
 class Statuses(msgspec.Struct, frozen=True, kw_only=True):
     """The words of one product: the meaning of each, and the default word for each of our states.
 
-    A job's record may hold a finer word as ``extra["<dialect>"]["Status"]``. It counts while its meaning has the same
-    default word as the job's state.
+    A job's record may hold a finer word as ``extra["<dialect>"]["Status"]``. This word is used while the default word
+    of its meaning equals the default word of the job's state.
     """
 
     dialect: str
@@ -24,7 +24,7 @@ class Statuses(msgspec.Struct, frozen=True, kw_only=True):
         return finer if isinstance(finer, str) and self._default(finer) == word else word
 
     def find_matching(self, status: str) -> tuple[frozenset[JobState], tuple[Condition, ...]]:
-        """Return the states and conditions of the jobs that have that status."""
+        """Return the states and conditions that select the jobs of that status."""
         field, default = f"extra.{self.dialect}.Status", self._default(status)
         states = frozenset(state for state, word in self.words.items() if word == default)
         if status != default:
@@ -33,7 +33,7 @@ class Statuses(msgspec.Struct, frozen=True, kw_only=True):
         return states, (Condition(field, Operator.NOT_IN, finer),) if finer else ()
 
     def make_filter(self, status: str) -> tuple[frozenset[JobState], tuple[Condition, ...]]:
-        """Return ``find_matching`` of a status; no filter for an empty text."""
+        """Return ``find_matching`` of a status; an empty filter for an empty text."""
         return self.find_matching(status) if status else (frozenset(), ())
 
     def _default(self, status: str) -> str | None:
@@ -42,7 +42,7 @@ class Statuses(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_states(job: Job) -> list[tuple[int, JobState]]:
-    """Return the states of a job so far, each with its start in epoch ms, as far as the job's times show them."""
+    """Return the past states of a job, each with its start in epoch ms, as far as the job's times show them."""
     end = job.end if job.state.finished else None
     times = ((job.created, JobState.QUEUED), (job.start, JobState.RUNNING), (end, job.state))
     return [(time, state) for time, state in times if time is not None]

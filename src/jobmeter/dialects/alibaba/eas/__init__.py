@@ -1,6 +1,6 @@
 """Alibaba Cloud EAS 2021-07-01: jobs as services, resource groups, their log shippers. Sources and gaps: SPEC.md."""
 
-from jobmeter.dialects.alibaba.common.product import Product, never
+from jobmeter.dialects.alibaba.common.product import Product, exclude
 from jobmeter.dialects.alibaba.eas.names import NAME
 from jobmeter.dialects.base.request import load_operations
 
@@ -11,11 +11,11 @@ EAS = Product(
     url_names=(NAME,),
     operations=load_operations(f"{__name__}.operations"),
     gaps=(
-        never(
+        exclude(
             "Services: making, changing, scaling and diagnosing them; their instances, events and addresses",
             "Jobmeter measures jobs, which are listed as services, and runs none.",
         ),
-        never(
+        exclude(
             "Resource groups and their machines: their administration",
             "A resource group is what job and node records name; nothing has to be created.",
         ),

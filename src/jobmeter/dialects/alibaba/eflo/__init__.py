@@ -1,6 +1,6 @@
 """Alibaba Cloud eflo-controller 2022-12-15: nodes, their logs, and diagnostic tasks. Sources and gaps: SPEC.md."""
 
-from jobmeter.dialects.alibaba.common.product import Product, never
+from jobmeter.dialects.alibaba.common.product import Product, exclude
 from jobmeter.dialects.base.request import load_operations
 
 EFLO = Product(
@@ -10,19 +10,19 @@ EFLO = Product(
     url_names=("eflo-controller", "eflo"),
     operations=load_operations(f"{__name__}.operations"),
     gaps=(
-        never(
+        exclude(
             "Clusters, nodes, images, networks: their administration, and sessions",
             "Jobmeter runs no machines; nodes are known by their agents, and nothing has to be created.",
         ),
-        never(
+        exclude(
             "Images, machine types, networks, disks, zones, serial numbers, node groups and tags of a node",
             "They are not reported: they are left out of the answer, or empty lists.",
         ),
-        never(
+        exclude(
             "`Ip`, `Domain`, `Sn`, `TagPackId`, `TagUserDefinedId` of a line",
             "An agent does not know them; they are left out of the answer.",
         ),
-        never(
+        exclude(
             "ListFaultReports, DescribeFaultReport, StopNodeDiagnostic", "They are about repairs that the vendor makes."
         ),
     ),

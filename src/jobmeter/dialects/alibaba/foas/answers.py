@@ -1,9 +1,9 @@
 """Answers in the form of each client: JSON or XML by ``Accept``, and two spellings of a metric answer.
 
 The vendor's document shows GetInstanceMetric in lower camel case, ``{"requestId", "metrics": [...]}``. Clients that
-read the body themselves get that (the SDK for Python passes it on unchanged). The typed SDKs for Java, Go and .NET read
-``RequestId`` and ``Metrics.Metric[i]``, as in the document's table of fields, and get that. ``x-sdk-client``, which
-every SDK of this generation sends, identifies the client.
+read the body themselves get this form (the SDK for Python passes it on unchanged). The typed SDKs for Java, Go and .NET
+get ``RequestId`` and ``Metrics.Metric[i]``, as in the document's table of fields. ``x-sdk-client``, which every SDK of
+this generation sends, identifies the client.
 """
 
 import math
@@ -103,8 +103,8 @@ def _elements(name: str, value: object, *, bare: bool) -> Iterator[str]:
 def format_number(value: float) -> str:
     """Format the value of a point: ``494100352``, ``4.929E+8``, ``0.25``.
 
-    It equals Java's ``BigDecimal.stripTrailingZeros().toString()`` of the shortest decimal that names the number. That
-    is plain digits, but with an exponent if zeros were stripped before the point, or for less than 0.000001.
+    Equals Java's ``BigDecimal.stripTrailingZeros().toString()`` of the shortest decimal that names the number: plain
+    digits, with an exponent only after stripped zeros before the point, or below 0.000001.
     """
     if value == 0:
         return "0"

@@ -1,8 +1,8 @@
 """Jobs and instances of foas among our jobs.
 
-A project is ours (``names.convert_project``). A job of foas is, by its name, every job of ours there with that id or
-name; each is one instance. A streaming job normally has one instance, which is restarted; each run of a batch job is a
-job of its own.
+A project is ours (``names.convert_project``). The name of a foas job stands for every job of the project with that id
+or name; each of them is one instance. A streaming job normally has one instance, which is restarted; each run of a
+batch job is a separate job.
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ OUR_TYPES = {STREAM: "FlinkStream", BATCH: "FlinkBatch"}
 """Types of our jobs that are registered here."""
 PAGE = 1_000
 MAX_READ = 10_000
-"""Most of our jobs that are read for one answer, newest first."""
+"""Most jobs that are read for one answer, newest first."""
 
 _EXACT = 2**53
 
 
 def compute_instance_id(job: Job) -> int:
-    """Return the job's number as an instance: 1 to 2^53 - 1, the same on every server, exact in every JSON reader."""
+    """Return the job's number as an instance: 1 to 2^53 - 1, exact in every JSON reader, the same on every server."""
     return compute_job_key(job.project, job.id) % _EXACT or 1
 
 
@@ -52,7 +52,7 @@ def read_own_fields(job: Job) -> Mapping[str, Any]:
 def is_flink(job: Job) -> bool:
     """Return True for a job in listings: its type names Flink (or its fork Blink), a stream or a batch.
 
-    A job without a type is included: it has samples but no record.
+    A job without a type counts too: it has samples but no record.
     """
     kind = job.type.casefold()
     return not kind or any(word in kind for word in ("flink", "blink", "stream", "batch"))
@@ -68,12 +68,12 @@ def find_actual_state(job: Job) -> str:
 
 
 def find_expected_state(job: Job) -> str:
-    """Return the expected state of the instance: a waiting one should run."""
+    """Return the expected state of the instance in the vendor's words; a waiting instance should run."""
     return "RUNNING" if job.state is JobState.QUEUED else find_actual_state(job)
 
 
 def find_jobs(project: str, name: str) -> Lookup[list[Job]]:
-    """Return our jobs of a job of foas: the job with that id first, then those with that name, newest first."""
+    """Return our jobs of a foas job: the job with that id, then the jobs with that name, newest first."""
     found = yield from _find_by_id(project, name)
     return found + (yield from _find_by_name(project, name, found))
 
@@ -87,7 +87,7 @@ def list_jobs(project: str) -> Lookup[list[Job]]:
 def find_instance(project: str, name: str, number: int) -> Lookup[Job]:
     """Return the instance of that number; ``CURRENT`` is the running one of a streaming job, else its newest.
 
-    Raises NotFoundError for an unknown job or instance, InvalidRequestError for the current one of a batch job.
+    Raises NotFoundError for an unknown job or instance, InvalidRequestError for ``CURRENT`` of a batch job.
     """
     found = yield from _find_by_id(project, name)
     job = _pick(found, number)

@@ -1,4 +1,4 @@
-"""Joins the points of series to the lines of an answer: pure functions over arrays."""
+"""Joins the points of series to the lines of an answer, by pure functions over arrays."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ def draw(
 ) -> list[Drawn]:
     """Return the lines of one query: one for each combination of values of its group-by tags, else one.
 
-    ``columns`` are the points of ``series``, by their position, in steps of the query's downsample, and may begin
+    ``columns`` are the points of ``series``, by their position, in steps of the query's downsample. They may begin
     before ``span``. Lines are in the order of their first series.
     """
     around = extend_to_step(query, span)
@@ -61,15 +61,15 @@ def draw(
 
 
 def extend_to_step(query: MetricRequest, span: TimeRange) -> TimeRange:
-    """Return the range from the start of its first step, which may lie before the range."""
+    """Return the range, extended back to the start of its first step."""
     return TimeRange(query.downsample.reach(span.start_ms, span.end_ms - 1, 0)[0], span.end_ms)
 
 
 def limit_lines(lines: Sequence[Drawn], limit: LineLimit) -> list[Drawn]:
     """Return at most ``limit.count`` lines, in their original order.
 
-    ``above`` takes the lines with the largest values, ``bottom`` those with the smallest. ``sample`` spreads its choice
-    evenly over all of them, ordered by that value. Lines without any value count as the smallest.
+    ``above`` selects the lines with the largest values, ``bottom`` those with the smallest. ``sample`` selects lines
+    evenly from all of them, ordered by value. Lines without any value count as the smallest.
     """
     if len(lines) <= limit.count:
         return list(lines)
@@ -99,7 +99,7 @@ def compute_mean(values: Float64s) -> float:
 
 
 def _join_points(query: MetricRequest, part: SeriesColumns, tags: dict[str, str]) -> Drawn:
-    """Join all points of the series in one step of the granularity to one point. Nothing is interpolated."""
+    """Join the points of all series in one step of the granularity to one point, without interpolation."""
     step = query.granularity_ms or 1
     order = np.argsort(part.time, kind="stable")
     time, value = part.time[order] // step * step, part.value[order]

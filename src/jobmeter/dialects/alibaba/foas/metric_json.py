@@ -36,7 +36,7 @@ DEFAULT_STEP_MS = 20 * SECOND
 _NAMES = {name.casefold(): name for name in AGGREGATORS}
 _LIMIT = re.compile(r"(max|min|avg):(bottom|above|sample):([0-9]{1,9})")
 _UNSUPPORTED = {
-    "percentiles": "asks for histograms, which are not stored here: use an aggregator such as p95",
+    "percentiles": "needs histograms, which are not stored here: use an aggregator such as p95",
     "tsuids": "names series by ids that no answer here has: use filters",
 }
 _TIMES = " (milliseconds, seconds, 10m-ago, now or 2019/11/20-10:50:00)"
@@ -77,8 +77,8 @@ class LineLimit(msgspec.Struct, frozen=True):
 class MetricRequest(PointQuery, frozen=True, kw_only=True):
     """A query: ``metric`` as it was written and ``name`` as the table has it.
 
-    Each series is brought to the steps of ``downsample``. Then ``aggregator`` joins the points in each step of
-    ``granularity_ms``; 0 leaves points at their times.
+    The points of each series are joined in the steps of ``downsample``. Then ``aggregator`` joins the series in each
+    step of ``granularity_ms``; 0 leaves points at their times.
     """
 
     metric: str
@@ -107,7 +107,7 @@ def read(text: str, prefix: str, names: Mapping[str, str], now_ms: int) -> Metri
     if not isinstance(queries, list) or not all(isinstance(query, dict) for query in queries):
         raise _make_member_error("queries", "is not an array of objects")
     if len(queries) > MAX_QUERIES:
-        raise LimitExceededError(f"{FIELD}.queries has {len(queries)} members, {MAX_QUERIES} are taken", "queries")
+        raise LimitExceededError(f"{FIELD}.queries has {len(queries)} members of at most {MAX_QUERIES}", "queries")
     with _name_member_in_errors("timezone"):
         zone = find_zone(_convert(given.get("timezone"), str, "", "timezone"))
     span = _span(given, now_ms, zone)
@@ -132,7 +132,7 @@ def _span(given: Mapping[str, Any], now_ms: int, zone: ZoneInfo) -> TimeRange:
 
 
 class _Reader(msgspec.Struct, frozen=True):
-    """Reads queries: ``prefix`` may stand before each of ``names``, ``zone`` and ``calendar`` are the document's."""
+    """Reads queries. ``prefix`` may stand before each of ``names``; ``zone`` and ``calendar`` are the document's."""
 
     prefix: str
     names: Mapping[str, str]
@@ -242,7 +242,7 @@ def _check_points(span: TimeRange, queries: tuple[MetricRequest, ...]) -> None:
     points = sum(step_count(span, query) for query in queries)
     if points > MAX_POINTS:
         raise LimitExceededError(
-            f"{FIELD} asks for {points} points, {MAX_POINTS} are answered: take a longer granularity (and downsample),"
+            f"{FIELD} requests {points} points of at most {MAX_POINTS}: choose a longer granularity (and downsample),"
             " a shorter range or fewer queries",
             "granularity",
         )
@@ -258,16 +258,16 @@ def _convert(value: object, shape: Any, default: Any, name: str) -> Any:  # noqa
     try:
         return default if value in (None, "") else msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
-        raise _make_member_error(name, f"is not what OpenTSDB takes: {error}") from error
+        raise _make_member_error(name, f"is not valid in OpenTSDB: {error}") from error
 
 
 @contextmanager
 def _name_member_in_errors(name: str, hint: str = "") -> Iterator[None]:
-    """Add the invalid member of the document to errors of OpenTSDB's arithmetic."""
+    """Add the name of the document's invalid member to errors of OpenTSDB's arithmetic."""
     try:
         yield
     except InvalidRequestError as error:
-        raise _make_member_error(name, f"is not taken: {error.message}{hint}") from error
+        raise _make_member_error(name, f"is invalid: {error.message}{hint}") from error
 
 
 def _make_member_error(name: str, problem: str) -> InvalidRequestError:

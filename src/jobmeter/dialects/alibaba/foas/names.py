@@ -1,4 +1,4 @@
-"""Names of metrics and of missing objects in foas, with our names."""
+"""Maps foas' names of metrics and of missing objects to ours."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ METRICS: Mapping[str, str] = {name: metric.name for name, metric in map_dialect_
 
 CPU_PREFIX = "system.cpu."
 CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-"""Modes of ``system.cpu.<mode>``: the share, in percent, of a node's CPU time in that mode."""
+"""Modes of ``system.cpu.<mode>``, a node's CPU time in that mode in percent."""
 CPU_TIME = "node.cpu.time"
 
 CLUSTER_METRICS: Mapping[str, str] = {

@@ -75,7 +75,7 @@ class InstanceRequest(FlinkJobRequest, frozen=True, kw_only=True):
     ]
 
     def find_instance(self) -> Lookup[Job]:
-        """Return the instance. Raises as ``find_instance``."""
+        """Return the instance. Raises as ``instances.find_instance``."""
         return find_instance(self.project_name, self.job_name, self.instance_id)
 
 

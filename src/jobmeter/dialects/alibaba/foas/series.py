@@ -23,14 +23,14 @@ from jobmeter.query.tsdb.tags import Tagged, TagView
 from jobmeter.wire.opentsdb.names import JOB, NODE_TAGS, PROJECT
 
 MAX_JOINED = 2_000_000
-"""Most points of series that are joined for one answer."""
+"""Most points that are joined for one answer."""
 _NODE = "node"
 _IMPLIED = frozenset({JOB, PROJECT})
 """Tags that the path of a request implies."""
 
 
 class _Reading(NamedTuple):
-    """A read for some queries: in steps of that length, or every sample if it is 0, from a time on."""
+    """A read for some queries, from a time on: in steps of ``step_ms``, or every sample if it is 0."""
 
     step_ms: int
     start_ms: int
@@ -112,7 +112,7 @@ def _check(document: MetricJson, series: Sequence[Series], wanted: Sequence[Sequ
     )
     if points > MAX_JOINED:
         raise LimitExceededError(
-            f"this answer would join {points} points of {len(series)} series, {MAX_JOINED} are joined: take a longer"
+            f"this answer would join {points} points of {len(series)} series of at most {MAX_JOINED}: choose a longer"
             " granularity and downsample, a shorter range or fewer queries",
             "granularity",
         )

@@ -1,4 +1,4 @@
-"""A job in PAI-DLC's form, in a list and alone. Unknown fields are left out.
+"""A job in PAI-DLC's form, as a member of a list and alone. Unknown fields are left out.
 
 RequestGPU and RequestMemory are texts in a list and numbers in GetJob, as the vendor's SDK declares them.
 """

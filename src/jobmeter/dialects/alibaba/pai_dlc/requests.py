@@ -17,7 +17,7 @@ METRICS = map_dialect_names(NAME)
 
 WEEK = 7 * DAY
 TIME_TEXT = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."
-Token = Annotated[str, "A share token (GetToken), read when the call has no other credential."]
+Token = Annotated[str, "A share token (GetToken), used if the call has no other credential."]
 
 
 WeekStart = Annotated[int | None, f"{TIME_TEXT} Default: seven days ago.", TIME]

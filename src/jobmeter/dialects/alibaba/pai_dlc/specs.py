@@ -1,4 +1,4 @@
-"""JobSpecs: the resources that each role of a job requests, and the pods, limits and totals that follow."""
+"""JobSpecs: the resources that each role of a job requests, and the pods, limits and totals that follow from them."""
 
 import math
 import re
@@ -35,7 +35,7 @@ class ResourceConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """A role of a job: the members that are read."""
+    """The members of a role of a job that Jobmeter reads."""
 
     type: str | None = None
     pod_count: int | None = None
@@ -74,7 +74,7 @@ def check_specs(specs: Sequence[JobSpec] | None) -> list[JobSpec]:
     if len(set(types)) != len(types):
         raise InvalidRequestError("JobSpecs names a Type more than once", "JobSpecs")
     if sum(spec.pod_count or 0 for spec in specs) > MAX_PODS:
-        raise LimitExceededError(f"a job may have {MAX_PODS} pods", "JobSpecs")
+        raise LimitExceededError(f"a job may have at most {MAX_PODS} pods", "JobSpecs")
     return list(specs)
 
 

@@ -33,7 +33,7 @@ WORDS: Mapping[JobState, str] = {
 }
 """Their default word for each of our states."""
 STATUS = Statuses(dialect=NAME, meanings=STATUSES, words=WORDS)
-"""The status of a job, and the jobs that have one."""
+"""Converts states of jobs to their words, and their words to filters of jobs."""
 REASONS: Mapping[JobState, tuple[str, str]] = {
     JobState.QUEUED: ("JobEnqueued", "Job is waiting to run."),
     JobState.RUNNING: ("JobRunning", "Job is running."),
@@ -42,7 +42,7 @@ REASONS: Mapping[JobState, tuple[str, str]] = {
     JobState.STOPPED: ("JobStopped", "Job was stopped."),
     JobState.UNKNOWN: ("JobUnknown", "Nobody saw how the job ended."),
 }
-"""ReasonCode and ReasonMessage of a state, if the job's record has none."""
+"""ReasonCode and ReasonMessage of each state, for a job whose record has none."""
 _PODS = {
     JobState.QUEUED: "Pending",
     JobState.RUNNING: "Running",
@@ -55,7 +55,7 @@ _PODS = {
 
 
 def find_pod_status(replica: Replica, job: Job) -> str:
-    """Return the pod's own state, else the one that follows from its job's and its times."""
+    """Return the pod's own state, else the state that follows from its job's state and its times."""
     if replica.state is not None and (replica.state.finished or not job.state.finished):
         return _PODS[replica.state]
     if replica.end is not None and not job.state.finished:

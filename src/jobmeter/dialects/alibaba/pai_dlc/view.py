@@ -6,7 +6,7 @@ from jobmeter.model.time import SECOND, format_iso
 
 
 def view_call(view: View) -> ViewCall | None:
-    """Return GetJobMetrics for that metric; None if it has no name for it."""
+    """Return GetJobMetrics for that metric; None if the API has no name for the metric."""
     name = view.metric.names.get(NAME)
     if name is None:
         return None

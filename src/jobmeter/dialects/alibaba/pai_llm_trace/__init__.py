@@ -1,6 +1,6 @@
-"""Alibaba Cloud PaiLLMTrace 2024-03-11: the token to send traces with, and traces. Sources and gaps: SPEC.md."""
+"""Alibaba Cloud PaiLLMTrace 2024-03-11: traces, and the token for sending them. Sources and gaps: SPEC.md."""
 
-from jobmeter.dialects.alibaba.common.product import Product, never
+from jobmeter.dialects.alibaba.common.product import Product, exclude
 from jobmeter.dialects.base import Gap
 from jobmeter.dialects.base.request import load_operations
 
@@ -15,11 +15,11 @@ PAI_LLM_TRACE = Product(
             "The filters TraceName and TraceType of ListTracesDatas, and SpanName with another operator than `=`",
             "They are refused: a root is not compared apart from the other spans.",
         ),
-        never(
+        exclude(
             "Evaluation: CreateOnlineEvalTask, EvaluateTrace, ListEvalResults and what belongs to them",
             "They query a language model of the vendor.",
         ),
-        never("CreateServiceIdentityRole, GetServiceIdentityRole", "A key is sufficient."),
+        exclude("CreateServiceIdentityRole, GetServiceIdentityRole", "A key is sufficient."),
     ),
     fields={"limit": "PageSize", "offset": "PageNumber", "start": "MinTime", "end": "MaxTime", "range": "MinTime"},
     forbidden="NoPermission",

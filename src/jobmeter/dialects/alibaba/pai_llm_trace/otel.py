@@ -32,7 +32,7 @@ def _describe_span(span: Span) -> dict[str, Any]:
 
 
 def convert_trace(spans: Sequence[Span]) -> dict[str, Any]:
-    """Return a trace that ``google.protobuf.json_format`` reads as ``TracesData``: it encodes bytes in base64."""
+    """Return a trace as ``google.protobuf.json_format`` reads ``TracesData``: with bytes in base64."""
     return {"resourceSpans": [_describe_resource(span) for span in spans]}
 
 

@@ -1,6 +1,6 @@
 """Alibaba Cloud PaiStudio 2022-01-12: resource groups, quotas, nodes, training jobs. Sources and gaps: SPEC.md."""
 
-from jobmeter.dialects.alibaba.common.product import Product, never
+from jobmeter.dialects.alibaba.common.product import Product, exclude
 from jobmeter.dialects.alibaba.pai_studio.names import NAME
 from jobmeter.dialects.alibaba.pai_studio.view import view_call
 from jobmeter.dialects.base import Gap
@@ -14,16 +14,16 @@ PAI_STUDIO = Product(
     view_call=view_call,
     operations=load_operations(f"{__name__}.operations"),
     gaps=(
-        never(
+        exclude(
             "GetNodeMetrics with `Verbose=true`",
             "It adds labels, for which the answer of the vendor's SDKs has no field; it is accepted and changes"
             " nothing.",
         ),
-        never(
+        exclude(
             "The data structure Event (trigger source, type, content)",
             "No operation of the vendor's returns it; `GET /api/jobmeter/v1/events` has the same fields.",
         ),
-        never(
+        exclude(
             "ListTrainingJobMetrics and GetTrainingJobLatestMetrics of samples that have expired",
             "They return single samples; roll-ups have none. GetTrainingJobLatestMetrics falls back on the hours.",
         ),
@@ -31,15 +31,15 @@ PAI_STUDIO = Product(
             "Training jobs: CreateTrainingJob, StopTrainingJob, GetTrainingJob and what belongs to them",
             "Jobs are registered through Jobmeter's own API, PAI-DLC's CreateJob or an agent.",
         ),
-        never(
+        exclude(
             "Resource groups, machine groups, quotas: their administration",
             "A resource group is what job and node records name; nothing has to be created.",
         ),
-        never(
+        exclude(
             "Orders, prices, networks, disks, zones and drivers of groups, machines and quotas; sub-quotas; labels",
             "They are not reported: they are left out of the answers, and a filter on them selects nothing.",
         ),
-        never("Algorithms, components, experiments, services, images", "They are not about metrics."),
+        exclude("Algorithms, components, experiments, services, images", "They are not about metrics."),
     ),
     fields={
         "job": "TrainingJobId",

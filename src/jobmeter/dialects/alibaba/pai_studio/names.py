@@ -92,13 +92,13 @@ def convert_kilobytes(size: float) -> int:
 
 
 def parse_device_model(name: str) -> str:
-    """Return the model of a device: ``A100`` of ``NVIDIA A100-SXM4-80GB``; a name without a model stays as it is."""
+    """Return the model of a device: ``A100`` of ``NVIDIA A100-SXM4-80GB``; a name without a model stays unchanged."""
     found = (part for part in re.split(r"[^A-Za-z0-9]+", name) if _MODEL.fullmatch(part))
     return next(found, name)
 
 
 def join_device_models(names: Iterable[str]) -> str:
-    """Return the models of devices, each once, separated by commas; an unknown one is left out."""
+    """Return the known models of devices, each once, separated by commas."""
     return ",".join(dict.fromkeys(parse_device_model(name) for name in names if name))
 
 

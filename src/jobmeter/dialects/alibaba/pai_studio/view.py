@@ -11,7 +11,7 @@ _REPORTED = "app."
 def view_call(view: View) -> ViewCall | None:
     """Return the call for the metrics of the training job, by instance or as its program reported them.
 
-    None if it has no name for the metric.
+    Returns None if the API has no name for the metric.
     """
     base = f"/api/v1/trainingjobs/{encode_part(view.job.id)}"
     times = {"StartTime": format_iso(view.span.start_ms), "EndTime": format_iso(view.span.end_ms)}

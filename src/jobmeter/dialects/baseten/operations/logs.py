@@ -78,9 +78,9 @@ class JobLogs(BasetenJobRequest, frozen=True, kw_only=True):
 
 
 def _complete_page(question: LogQuestion, lines: list[LogLine]) -> Generator[Question[Any], Any, list[LogLine]]:
-    """Complete a full page with all lines of its last millisecond.
+    """Add the lines that a full page lacks of its last millisecond.
 
-    `truss` fetches pages of the largest size and continues at the next millisecond: lines left out would be lost.
+    ``truss`` fetches pages of the largest size and continues at the next millisecond: missing lines would be lost.
     """
     start = lines[-1].time_ns - lines[-1].time_ns % NS_PER_MS
     end = min(start + NS_PER_MS, question.end_ns or MAX_TIME_MS * NS_PER_MS)

@@ -94,7 +94,7 @@ def _nodes(view: JobView, lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
 
 
 def _node(lines: Mapping[str, Mapping[int, Sequence[Line]]]) -> dict[str, Any]:
-    """Return the metrics of one replica, from its lines by metric and rank. Lines of no GPU have rank 0."""
+    """Return the metrics of one replica, from its lines by metric and rank. Lines without a GPU have rank 0."""
     points = {
         metric: {str(rank): _points(by_rank[rank]) for rank in sorted(by_rank)} for metric, by_rank in lines.items()
     }
@@ -128,7 +128,7 @@ def _order(view: JobView) -> Any:  # noqa: ANN401 - the key of a sort
 
 
 def _leader(view: JobView, nodes: Iterable[str]) -> str:
-    """Return the first replica, measured or not: rank 0 if ranks are known, else the first by name."""
+    """Return the leading replica, measured or not: rank 0 if ranks are known, else the first by name."""
     names = {replica.name for replica in view.replicas} | set(nodes)
     return min(names, key=_order(view), default="")
 
@@ -136,7 +136,7 @@ def _leader(view: JobView, nodes: Iterable[str]) -> str:
 def rank_gpus(view: JobView, lines: Iterable[Line]) -> dict[tuple[str, str, str], int]:
     """Return the rank of each (replica, node, device).
 
-    It is the rank in the allocations if all devices of the node have one, else the position on the node.
+    The rank is the allocation's if all devices of the node have one, else the device's position on the node.
     """
     stated = {(one.replica, one.node, one.device): one.rank for one in view.allocations if one.rank is not None}
     devices: dict[tuple[str, str], set[str]] = {}
@@ -158,7 +158,7 @@ def rank_gpus(view: JobView, lines: Iterable[Line]) -> dict[tuple[str, str, str]
 def _points(lines: Sequence[Line]) -> Points:
     """Return the points of a line, oldest first; a utilization is clamped to 0 to 1.
 
-    Several lines of one rank belong to a replica that moved between machines: a common bucket is their mean.
+    A replica that moved between machines has several lines of one rank: a point of both is their mean.
     """
     most = 1.0 if lines[0].unit == "1" else None
     if len(lines) == 1:

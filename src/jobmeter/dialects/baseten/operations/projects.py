@@ -28,7 +28,7 @@ Bodies = Generator[Question[Any], Any, list[dict[str, Any]]]
 
 @operation(f"GET {PROJECTS_PATH}", "jobs:read", name="get_training_projects", by_resource=True)
 class ListTrainingProjects(Request, frozen=True, kw_only=True):
-    """The projects that the key sees: its own, or for a key without a project all that have any data.
+    """The projects that the key sees: its own, or every project with data for a key without a project.
 
     The project with the newest job comes first: `truss` prints them from the end.
     """

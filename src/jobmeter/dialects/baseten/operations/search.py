@@ -54,7 +54,7 @@ class SearchTrainingJobs(Request, frozen=True, kw_only=True):
 def iterate_filters(statuses: Sequence[str]) -> Iterator[Filter]:
     """Yield states and further conditions that together find the jobs of these statuses, each job once.
 
-    An unknown status finds nothing. If every status of a state is requested, the state needs no condition. The default
+    An unknown status matches no job. If every status of a state is requested, the state needs no condition. The default
     status of a state also matches jobs whose record has no status for it.
     """
     requested = frozenset(statuses)

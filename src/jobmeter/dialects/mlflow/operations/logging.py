@@ -19,7 +19,7 @@ _KEY = "The name: 1 to 250 letters, digits, spaces and `_ - . : /`."
 
 @operation(f"POST {PREFIX}/runs/log-batch", "runs:write", name="LogBatch")
 class LogRunBatch(RunRequest, frozen=True, kw_only=True):
-    """Stores what is given and answers when it is durable. A metric `loss` becomes `app.loss` of the run's job."""
+    """Stores the values and answers when they are durable. A metric `loss` becomes `app.loss` of the run's job."""
 
     metrics: Annotated[
         tuple[MetricValue, ...], f"At most {MOST_METRICS} objects `{{key, value, timestamp, step}}`."
@@ -47,7 +47,7 @@ class LogMetric(RunRequest, frozen=True, kw_only=True):
 
 @operation(f"POST {PREFIX}/runs/log-parameter", "runs:write")
 class LogParam(RunRequest, frozen=True, kw_only=True):
-    """Stores a parameter. Another value for it is refused."""
+    """Stores a parameter. A different value for a stored parameter is refused."""
 
     key: Annotated[str, _KEY]
     value: Annotated[str, f"At most {MAX_PARAM} characters."] = ""
@@ -69,7 +69,7 @@ class SetTag(RunRequest, frozen=True, kw_only=True):
 
 @operation(f"GET {PREFIX}/metrics/get-history", "runs:read")
 class GetMetricHistory(RunRequest, frozen=True, kw_only=True):
-    """Answers every stored value of one metric, in order of time."""
+    """Returns every stored value of one metric, in order of time."""
 
     metric_key: Annotated[str, "The name."]
     max_results: Annotated[int | None, NUMBER, f"1 to {MOST_HISTORY}, the default."] = None

@@ -41,16 +41,16 @@ from jobmeter.wire.mlflow.runs import Run, iterate_runs, make_body, make_info
 from jobmeter.wire.mlflow.values import KeyValue
 
 MOST_JOINED = 50
-"""Runs in the record of one job from which on a further run that names the job by a tag is a job."""
+"""Most runs in one job's record. A further run whose tag names the job becomes a job itself."""
 _KIND = "MLflow"
 
 
 @operation(f"POST {PREFIX}/runs/create", "runs:write")
 class CreateRun(Request, frozen=True, kw_only=True):
-    """Records a run and answers it when it is durable.
+    """Records a run and returns it when it is durable.
 
-    With the token of `jobmeter run` the run joins its job, with the tag `jobmeter.job` the job that the tag names. Any
-    other run is a job with the run's id.
+    With the token of `jobmeter run` the run joins the token's job. With the tag `jobmeter.job` it joins the job that
+    the tag names. Any other run is a job with the run's id.
     """
 
     experiment_id: Annotated[str, "The experiment. Default: `0`."] = DEFAULT_ID
@@ -98,7 +98,7 @@ class CreateRun(Request, frozen=True, kw_only=True):
 
 @operation(f"GET {PREFIX}/runs/get", "runs:read")
 class GetRun(RunRequest, frozen=True, kw_only=True):
-    """Answers the run, and the newest value of each metric."""
+    """Returns the run, and the newest value of each metric."""
 
     def _steps(self) -> Steps:
         run = yield from find(self.run_id, self.context)
@@ -108,7 +108,7 @@ class GetRun(RunRequest, frozen=True, kw_only=True):
 
 @operation(f"POST {PREFIX}/runs/update", "runs:write")
 class UpdateRun(RunRequest, frozen=True, kw_only=True):
-    """Sets what is given. A run that is a job gives the job its state, end and name."""
+    """Sets the given fields. If the run is a job, its state, end and name become the job's."""
 
     status: Annotated[str, f"One of {list_names(STATES)}."] = ""
     end_time: Annotated[int | None, NUMBER, "Epoch milliseconds."] = None
@@ -128,7 +128,7 @@ class UpdateRun(RunRequest, frozen=True, kw_only=True):
 
 @operation(f"POST {PREFIX}/runs/delete", "runs:write")
 class DeleteRun(RunRequest, frozen=True, kw_only=True):
-    """Marks the run as deleted: `search` leaves it out. The job and its measurements stay."""
+    """Marks the run as deleted: `search` leaves it out. The job and its measurements remain."""
 
     def _steps(self) -> Steps:
         run = yield from find(self.run_id, self.context)
@@ -147,7 +147,7 @@ def change(run: Run, values: dict[str, Any], **job: Any) -> RecordJobs:  # noqa:
 def _find_joinable_job(job: str, context: Context) -> Generator[Question[Any], Any, tuple[str, str | None]]:
     """Return the job that a tag names, and its project.
 
-    The job is empty if its name is invalid or its record has no room for another run.
+    The job is empty if its name is invalid or it has ``MOST_JOINED`` runs.
     """
     try:
         check_job_id(job)
@@ -162,7 +162,7 @@ def _find_joinable_job(job: str, context: Context) -> Generator[Question[Any], A
 
 
 def _life(given: UpdateRun, run: Run) -> dict[str, Any]:
-    """Return the state and times of a job that is only this run. A run that begins again starts again."""
+    """Return the state and times of a job that is only this run. A run that is resumed starts again."""
     state = STATES[given.status]
     if state.finished:
         return {"state": state, "end": max(given.end_time or given.context.now_ms, run.start)}

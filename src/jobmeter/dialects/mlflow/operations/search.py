@@ -18,13 +18,13 @@ from jobmeter.wire.mlflow.values import LoggedPoint
 
 _JOBS = 1_000
 _CHUNK = 200
-"""Runs whose metrics are read together."""
+"""Number of runs whose metrics are read together."""
 Metrics = dict[str, dict[str, LoggedPoint]]
 
 
 @operation(f"POST {PREFIX}/runs/search", "runs:read")
 class SearchRuns(Request, frozen=True, kw_only=True):
-    """Answers a page of the runs that meet the filter."""
+    """Returns a page of the runs that meet the filter."""
 
     experiment_ids: Annotated[tuple[str, ...], f"At most {MOST_EXPERIMENTS} experiments."] = ()
     filter: Annotated[
@@ -59,9 +59,9 @@ class SearchRuns(Request, frozen=True, kw_only=True):
 
 
 def _runs(experiments: Sequence[str], context: Context) -> Generator[Question[Any], Any, list[Run]]:
-    """Return the runs of the experiments. Raises LimitExceededError."""
+    """Return the runs of the experiments. Raises LimitExceededError if there are too many."""
     if len(experiments) > MOST_EXPERIMENTS:
-        raise LimitExceededError(f"A search may name {MOST_EXPERIMENTS} experiments.", "experiment_ids")
+        raise LimitExceededError(f"A search may name at most {MOST_EXPERIMENTS} experiments.", "experiment_ids")
     found: dict[str, Run] = {}
     for experiment in dict.fromkeys(experiments):
         offset, total = 0, 1

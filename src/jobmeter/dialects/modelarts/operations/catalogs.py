@@ -11,7 +11,7 @@ from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.flavors import TYPES, choose_flavor_type, make_flavor_info
 from jobmeter.dialects.modelarts.job_body import get_extra
 from jobmeter.dialects.modelarts.requests import ModelArtsProjectRequest, operation
-from jobmeter.model.instance_types import MOST_JOBS, collect_named_types, type_id
+from jobmeter.model.instance_types import MOST_JOBS, collect_named_types, make_type_id
 from jobmeter.model.job import InstanceType, JobFilter
 
 
@@ -19,7 +19,7 @@ from jobmeter.model.job import InstanceType, JobFilter
 class ShowTrainingJobFlavors(ModelArtsProjectRequest, frozen=True, kw_only=True):
     """`{total_count, flavors}`: the instance types of the project's newest jobs (at most 1,000), each once.
 
-    Sizes are in the largest unit (powers of 1024) that leaves a whole number.
+    Sizes are in the largest unit (powers of 1024) in which they are a whole number.
     """
 
     flavor_type: Annotated[str, "Default: all.", Choice(TYPES)] = ""
@@ -56,7 +56,7 @@ class ShowTrainingJobEngines(ModelArtsProjectRequest, frozen=True, kw_only=True)
 
 def _flavor(kind: InstanceType) -> dict[str, Any]:
     return {
-        "flavor_id": type_id(kind),
+        "flavor_id": make_type_id(kind),
         "flavor_name": kind.name or kind.id,
         "flavor_type": choose_flavor_type(kind),
         "flavor_info": make_flavor_info(kind),

@@ -29,7 +29,7 @@ _VALIDATION, _TEST = ("eval", "val"), ("test",)
 class ShowFtMetrics(ModelArtsJobRequest, frozen=True, kw_only=True):
     """`{loss, eval_loss, training_info, train_process, data}` from the values that the program reported as `app.*`.
 
-    `data.metrics` has every metric as a curve `[{timestamp, step, value}]` (milliseconds; `step` where `app.step` was
+    `data.metrics` has every metric as a curve `[{timestamp, step, value}]` (milliseconds; `step` if `app.step` was
     reported at that time). A curve has at most 2,000 points, each the last report of its step, as the mean over
     replicas. `loss` and `eval_loss` repeat the curves of `app.loss` and `app.eval_loss`, `training_info` has the last
     value of each other metric, `train_process` the last of `app.progress`. 204 without any reports.

@@ -1,4 +1,4 @@
-"""The logs of a task: the newest part, lines from a line on, and the address of the whole text.
+"""The logs of a task: the newest part, the lines from a given line on, and the address of the whole text.
 
 https://support.huaweicloud.com/intl/en-us/api-modelarts/ShowTrainingJobLogsPreview.html and
 https://support.huaweicloud.com/api-modelarts/ShowTrainingJobLogsFromAom.html
@@ -159,7 +159,7 @@ def _continue_from(question: LogQuestion, base: _Base | None, order: str) -> Log
 def _end(lines: list[LogLine], most: int, base: _Base | None) -> _Base:
     """Return the position after the first ``most`` of these lines.
 
-    It counts lines only if more lines have the same time as the last one.
+    The position counts lines of the last line's time only if more lines have that time.
     """
     last = lines[:most][-1].time_ns
     if len(lines) <= most or lines[most].time_ns != last:
@@ -169,7 +169,7 @@ def _end(lines: list[LogLine], most: int, base: _Base | None) -> _Base:
 
 
 def _answer_empty_log(view: JobView, context: Context) -> Answer:
-    """Answer for an empty log: an error for a job that has ended, else 204, because lines may come."""
+    """Answer for an empty log: an error if the job has ended, else 204, because lines may still arrive."""
     if view.job.state.finished:
         raise RefusedError(NO_LOG, "No log of this task was generated, or it is no longer kept.")
     return answer_no_data(context)

@@ -20,9 +20,9 @@ from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery, M
 
 NOT_MEASURED = -1
 LONGEST_MS = 90 * DAY
-"""Longest answered part of a job's life, at its end: minutes are stored for that time, the only step of the format."""
+"""Longest answered part of a job's life, before its end: minutes, the only step of the format, are kept that long."""
 _TOGETHER_MS = 30 * DAY
-"""Longest range of one query: a server allows 50,000 buckets a line."""
+"""Longest range of one query: a server allows 50,000 steps a line."""
 
 
 @operation(f"GET {JOB_PATH}/metrics/{{task_id}}", "metrics:read", by_resource=True)
@@ -83,7 +83,7 @@ def _read_lines(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Gener
 def _life(job: Job, now_ms: int) -> TimeRange | None:
     """Return the range from the minute of the job's start to the end of its last minute, or until now.
 
-    At most its last ``LONGEST_MS``. None before it started.
+    Only its last ``LONGEST_MS``. Returns None before the job's start.
     """
     start = find_start(job)
     if start is None or (job.state is JobState.QUEUED and job.start is None and job.first_sample is None):
@@ -95,6 +95,6 @@ def _life(job: Job, now_ms: int) -> TimeRange | None:
 
 
 def _may_lack_last_minute(job: Job) -> bool:
-    """Return True if the last minute may have no samples: the current one, or one that the job's end only touches."""
+    """Return True if the last minute may have no samples: the current minute, or one of which the job has no time."""
     end = find_end(job)
     return end is None or end % MINUTE == 0

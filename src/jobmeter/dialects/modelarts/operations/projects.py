@@ -13,9 +13,9 @@ PROJECTS_PATH = "/v3/projects"
 
 @operation(f"GET {PROJECTS_PATH}", "jobs:read", by_resource=True)
 class KeystoneListProjects(Request, frozen=True, kw_only=True):
-    """`{projects: [{id, name}]}` with one project: that of the key, `default` for a key that sees all.
+    """`{projects: [{id, name}]}` with one project: the key's project, or `default` for a key of all projects.
 
-    It belongs to IAM; the SDK asks for it when it is given a region and no project, and rejects any other number.
+    The call belongs to IAM. The SDK sends it if it has a region and no project, and requires exactly one project.
     """
 
     name: Annotated[str, "A region; every region has the same project."] = ""

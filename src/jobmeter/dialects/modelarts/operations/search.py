@@ -38,7 +38,7 @@ _SORTS: Mapping[str, str] = {
 
 
 class TagFilter(msgspec.Struct):
-    """A tag that a job must have, with one of the values if any are given."""
+    """A tag that a job must have; if values are given, with one of them."""
 
     key: str
     values: list[str] = []
@@ -46,16 +46,16 @@ class TagFilter(msgspec.Struct):
 
 @operation("POST /v2/{project_id}/training-job-searches", "jobs:read", name="ListTrainingJobs", by_resource=True)
 class ListModelArtsJobs(ModelArtsProjectRequest, frozen=True, kw_only=True):
-    """A page of jobs in the shape of ShowTrainingJobDetails, as `items`.
+    """A page of jobs in the form of ShowTrainingJobDetails, as `items`.
 
-    `total` counts every job of the project, `count` those that match.
+    `total` counts every job of the project, `count` the jobs that match.
     """
 
     offset: Annotated[int, "The page, counted from 0.", Meta(ge=0, le=MAX_INTEGER)] = 0
     limit: Annotated[int, "Jobs on a page.", Meta(ge=1, le=MAX_PAGE)] = MAX_PAGE
     sort_by: Annotated[str, f"One of {list_names(_SORTS)}."] = "create_time"
     order: Literal["asc", "desc"] = "desc"
-    group_by: Annotated[str, "Accepted and given back; changes nothing."] = ""
+    group_by: Annotated[str, "Accepted and returned unchanged; has no effect."] = ""
     workspace_id: Annotated[str, "`0`: jobs without a workspace. Default: all jobs."] = ""
     train_type: Annotated[
         Literal["job", "ftjob", ""],
@@ -164,7 +164,7 @@ def _view(job: Job) -> Generator[Question[Any], Any, JobView]:
 
 
 def _workspaces(given: str) -> frozenset[str]:
-    """Return the workspaces of a search; a job without one is in their default workspace."""
+    """Return the workspaces of a search; a job without one belongs to ModelArts' default workspace."""
     if not given:
         return frozenset()
     return frozenset({"", DEFAULT_WORKSPACE}) if given == DEFAULT_WORKSPACE else frozenset({given})

@@ -1,7 +1,7 @@
 """Information about the server: aggregators, filters, settings, version, counts."""
 
 from jobmeter import __version__
-from jobmeter.dialects.base import ServerQuestion, Steps, ask, constant
+from jobmeter.dialects.base import ServerQuestion, Steps, answer_with, ask
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.requests import operation
@@ -25,7 +25,7 @@ class AggregatorsRequest(Request, frozen=True):
     """The names of the aggregators, sorted."""
 
     def _steps(self) -> Steps:
-        return constant(answer(sorted(AGGREGATORS)))
+        return answer_with(answer(sorted(AGGREGATORS)))
 
 
 @operation("GET, POST /api/config/filters", "catalog:read", name="filters")
@@ -34,7 +34,7 @@ class FilterTypesRequest(Request, frozen=True):
 
     def _steps(self) -> Steps:
         found = {name: {"examples": kind.examples, "description": kind.description} for name, kind in KINDS.items()}
-        return constant(answer(found))
+        return answer_with(answer(found))
 
 
 @operation("GET, POST /api/config", "catalog:read", name="config")
@@ -42,7 +42,7 @@ class ConfigRequest(Request, frozen=True):
     """Settings that clients read, as texts."""
 
     def _steps(self) -> Steps:
-        return constant(answer(_SETTINGS))
+        return answer_with(answer(_SETTINGS))
 
 
 @operation("GET, POST /api/version", "catalog:read", name="version")
@@ -61,7 +61,7 @@ class VersionRequest(Request, frozen=True):
             "branch": "",
             "timestamp": "0",
         }
-        return constant(answer(found))
+        return answer_with(answer(found))
 
 
 @operation("GET, POST /api/stats", "server:read", name="stats")

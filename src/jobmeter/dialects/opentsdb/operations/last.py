@@ -35,7 +35,7 @@ class LastSubQuery(msgspec.Struct, frozen=True):
 
 
 class LastBody(msgspec.Struct, frozen=True):
-    """A body. It has both names of the flag: the page's, and the server's own."""
+    """A body. It has both names of the flag: the page's and the server's."""
 
     queries: list[LastSubQuery] | None = None
     resolve: Flag = False
@@ -44,7 +44,7 @@ class LastBody(msgspec.Struct, frozen=True):
 
 
 LastQuery = tuple[Sequence[LastSubQuery], bool, int]
-"""Sub queries, a flag to include names, and the hours to look back (0: without end)."""
+"""Sub queries, a flag to include names, and the hours to look back (0: no limit)."""
 
 
 @operation("GET, POST /api/query/last", "metrics:read", name="last")
@@ -52,9 +52,9 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
     """The last reading of each series: `[{metric, timestamp (ms), value (a text), tags, tsuid}]`."""
 
     timeseries: Annotated[str, "`<metric>[{<tag>=<value>,...}]`; may be given several times."] = ""
-    tsuids: Annotated[str, "Ids, apart by commas; may be given several times."] = ""
+    tsuids: Annotated[str, "Ids, separated by commas; may be repeated."] = ""
     resolve: Annotated[bool, "Present: results have metric and tags.", PRESENT] = False
-    back_scan: Annotated[int, "Hours to look back; 0 is without end.", Meta(le=1_000_000), Count()] = 0
+    back_scan: Annotated[int, "Hours to look back; 0: no limit.", Meta(le=1_000_000), Count()] = 0
     body: Annotated[
         bytes,
         "With POST: `{queries: [{metric, tags} or {tsuids}], resolve, resolveNames, backScan}`, as in "
@@ -66,7 +66,7 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
         if not queries:
             raise MissingFieldError("Missing sub queries", "queries")
         if len(queries) > MOST_QUERIES:
-            raise LimitExceededError(f"a query may have {MOST_QUERIES} sub queries", "queries")
+            raise LimitExceededError(f"a query may have at most {MOST_QUERIES} sub queries", "queries")
         since = max(0, floor_to(self.context.now_ms, HOUR) - hours * HOUR) if hours else 0
         results: list[dict[str, Any]] = []
         for one in queries:

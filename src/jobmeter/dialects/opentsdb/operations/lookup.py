@@ -33,7 +33,7 @@ class PairBody(msgspec.Struct, frozen=True):
 
 
 class LookupBody(msgspec.Struct, frozen=True):
-    """A body. ``useMeta`` and ``startIndex`` change nothing."""
+    """A body. ``useMeta`` and ``startIndex`` have no effect."""
 
     metric: str | None = None
     tags: list[PairBody] | None = None
@@ -59,7 +59,7 @@ class LookupRequest(PostRequest, frozen=True, kw_only=True):
         if not metric and not pairs:
             raise MissingFieldError("Missing metric and tags. Please supply at least one value.", "m")
         if len(pairs) > MOST_PAIRS:
-            raise LimitExceededError(f"a lookup may have {MOST_PAIRS} tags", "tags")
+            raise LimitExceededError(f"a lookup may have at most {MOST_PAIRS} tags", "tags")
         limit = parse_whole_number(request.limit, "limit", DEFAULT_LIMIT, MOST)
         if metric:
             found = yield from find_by_metric(metric)

@@ -85,7 +85,7 @@ class PutRequest(Request, frozen=True, kw_only=True):
 def _gather(
     sent: Sequence[DataPoint], project: str | None, refused: Refusals, reasons: Counter[str]
 ) -> tuple[SampleBatch, list[int]]:
-    """Return the valid data points, and the position of each row in the request."""
+    """Return the valid data points, and the position in the request of each row."""
     points = Points(project)
     places: list[int] = []
     for at, one in enumerate(sent):
@@ -100,7 +100,7 @@ def _gather(
 
 
 def _split_by_project(batch: SampleBatch, places: Sequence[int]) -> list[tuple[SampleBatch, list[int]]]:
-    """Split the batch by project, so that rows dropped by a project's limits are known."""
+    """Split the batch by project, so that the rows that a project's limits drop are known."""
     projects: dict[str, list[int]] = {}
     for at, series in enumerate(batch.series):
         projects.setdefault(series.project, []).append(at)
@@ -124,7 +124,7 @@ def _write(
 
 
 def _find_dropped(batch: SampleBatch, rows: Sequence[int], receipt: Receipt) -> Refusals:
-    """Return the dropped rows: a limit of time drops the newest ones, or the oldest."""
+    """Return the dropped rows: the newest or the oldest, by the limit that dropped them."""
     order = np.argsort(batch.time, kind="stable").tolist()
     ends = {"future": order[::-1], "expired": order}
     return {

@@ -54,7 +54,7 @@ class Cost(msgspec.Struct):
 class PointsOfSeries(OpenTsdbQueryRequest, frozen=True):
     """Points of series, joined by group: `[{metric, tags, aggregateTags, dps}]`.
 
-    Values are raw: a counter is its reading, `rate` makes a rate of it. `tags` are `host` (the node), `job`, `replica`,
+    Values are raw: a counter's reading; `rate` converts it to a rate. `tags` are `host` (the node), `job`, `replica`,
     `attempt` (above 0), `device`, `cluster`, the labels and, for keys without a project, `project`. A query without
     results returns `[]`.
     """
@@ -106,7 +106,7 @@ def _series(
 def _read(
     order: tuple[Any, ...], one: SubQuery, groups: SeriesGroups, span: TimeRange, cost: Cost
 ) -> Generator[Question[Any], Any, tuple[SeriesColumns, bool]]:
-    """Return the samples of the series, or points by step if these suffice."""
+    """Return the samples of the series, or points by step if points suffice."""
     spec, beyond = one.downsample, compute_margin(one, groups)
     start, end = span.start_ms - beyond, span.end_ms + beyond
     if spec is not None:
@@ -127,7 +127,7 @@ def _read(
 def _result(
     members: Sequence[Tagged], one: SubQuery, whole: OpenTsdbQuery, time: Int64s, value: Float64s, cost: Cost
 ) -> bytes:
-    """Encode one result in JSON; points by hand, because JSON libraries have no form for NaN."""
+    """Encode one result in JSON. Points are encoded by hand, because JSON libraries have no form for NaN."""
     tags, aggregated = _tags(members)
     head: dict[str, Any] = {"metric": members[0].metric, "tags": tags, "aggregateTags": aggregated}
     if whole.show_query:

@@ -68,7 +68,7 @@ class SuggestRequest(PostRequest, frozen=True, kw_only=True):
 
 
 def _metrics(text: str, limit: int) -> Generator[Question[Any], Any, set[str]]:
-    """Return metrics with the same name as ours, and those stored under ``external.``."""
+    """Return the metrics that begin with the text, ours and those stored under ``external.``."""
     found: set[str] = set()
     # Metrics below "external." sort together and must not crowd out the rest.
     own = MOST if EXTERNAL.startswith(text) or text.startswith(EXTERNAL) else limit

@@ -40,7 +40,7 @@ class ExportMetrics(MessageRequest, frozen=True, kw_only=True):
         written = _DECODERS[media](self.call.body, senders.otlp_shapes)
         most = self.context.limits.request_series
         if len(written.keys) > most:
-            raise LimitExceededError(f"a request may bring {most} samples, this one brings {len(written.keys)}", "body")
+            raise LimitExceededError(f"a request may have at most {most} samples, not {len(written.keys)}", "body")
         batch, heads, refused, parts = _resolve(written, self.context.project or DEFAULT_PROJECT, senders.otlp_labels)
         rejected = Counter({"stale": written.stale, "not-a-number": written.parts}) + refused + parts
         receipt = Receipt()
@@ -55,9 +55,9 @@ class ExportMetrics(MessageRequest, frozen=True, kw_only=True):
 def _resolve(
     written: WrittenTelemetry, project: str, labels: LabelResolver
 ) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
-    """Return the valid samples, and the number of leading ones that are one data point each.
+    """Return the valid samples, and how many leading samples are one data point each.
 
-    Then the numbers of rejected data points, and of rejected further samples of histograms and summaries, by reason.
+    Then, by reason, the numbers of rejected data points, and of rejected further samples of histograms and summaries.
     """
     names = project, "otlp"
     batch, refused, _ = labels.resolve_batch(names, written.keys, written.describe, written.heads)
@@ -70,7 +70,7 @@ def _resolve(
 
 
 def _count_dropped(receipt: Receipt, time: Int64s, heads: int) -> Counter[str]:
-    """Count the data points among the samples that the server dropped: those furthest ahead, or the oldest."""
+    """Count the data points among the samples that the server dropped: the newest or the oldest ones."""
     found: Counter[str] = Counter()
     future, expired = receipt.rejected.get("future", 0), receipt.rejected.get("expired", 0)
     if future:

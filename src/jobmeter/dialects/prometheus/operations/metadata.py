@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import field
 
 from jobmeter import __version__
-from jobmeter.dialects.base import Steps, ask, constant
+from jobmeter.dialects.base import Steps, answer_with, ask
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus import answers
 from jobmeter.dialects.prometheus.facts import FACTS
@@ -31,11 +31,11 @@ _PARTS = {
 }
 """Labels that are fields of our series."""
 _VERSION = "3.5.0"
-"""The version of Prometheus whose API this is: Grafana chooses its features by it."""
+"""The version of Prometheus whose API this is: Grafana selects its features by it."""
 
 
 class NamesRequest(Request, frozen=True, kw_only=True):
-    """A request for names of labels or their values, of all series or of those that match."""
+    """A request for names of labels, or values of a label, of all series or of matching series."""
 
     match: Annotated[Alternatives, "A selector; several are alternatives.", Selectors()] = field(
         default=(), name="match[]"
@@ -44,13 +44,13 @@ class NamesRequest(Request, frozen=True, kw_only=True):
     limit: Annotated[int, "Most entries of the answer; 0 is all."] = 0
 
     def find(self, alternatives: Alternatives) -> Generator[Question[Any], Any, Sequence[Row]]:
-        """Return the series that match since the start."""
+        """Return the matching series that have samples since the start."""
         return find(alternatives, self.start, self.context.project)
 
 
 @operation(f"GET, POST {API}/series", "metrics:read", name="series")
 class SeriesRequest(NamesRequest, frozen=True, kw_only=True):
-    """Gives the series that match."""
+    """Returns the matching series."""
 
     match: Annotated[Alternatives, "A selector; several are alternatives.", Selectors()] = field(name="match[]")
 
@@ -64,7 +64,7 @@ class SeriesRequest(NamesRequest, frozen=True, kw_only=True):
 
 @operation(f"GET, POST {API}/labels", "metrics:read", name="labels")
 class LabelsRequest(NamesRequest, frozen=True, kw_only=True):
-    """Gives the names of labels."""
+    """Returns the names of labels."""
 
     def _steps(self) -> Steps:
         if self.match:
@@ -80,7 +80,7 @@ class LabelsRequest(NamesRequest, frozen=True, kw_only=True):
 
 @operation(f"GET {API}/label/{{label}}/values", "metrics:read", name="label_values")
 class LabelValuesRequest(NamesRequest, frozen=True, kw_only=True):
-    """Gives the values of a label."""
+    """Returns the values of a label."""
 
     label: Annotated[str, "Name of a label."]
 
@@ -96,7 +96,7 @@ class LabelValuesRequest(NamesRequest, frozen=True, kw_only=True):
 
 
 def _list_stored_values(label: str) -> Generator[Question[Any], Any, list[str] | None]:
-    """Return the values of a label that is a field of our series; None for any other one."""
+    """Return the values of a label that is a field of our series; None for any other label."""
     if label == NAME:
         stored = yield from ask(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES, special=True))
         return [name for one in stored for name in list_names(one)]
@@ -119,7 +119,7 @@ def _catalogue() -> dict[str, list[dict[str, str]]]:
 
 @operation(f"GET {API}/metadata", "metrics:read", name="metadata")
 class MetadataRequest(Request, frozen=True, kw_only=True):
-    """Gives type and meaning of metrics."""
+    """Returns the type and meaning of metrics."""
 
     metric: Annotated[str, "Name of one metric. Default: all of them."] = ""
     limit: Annotated[int, "Most entries of the answer; 0 is all."] = 0
@@ -130,21 +130,21 @@ class MetadataRequest(Request, frozen=True, kw_only=True):
             rows = {self.metric: _catalogue()[self.metric]} if known else {}
         else:
             rows = dict(list(_catalogue().items())[: self.limit or None])
-        return constant(answers.make_success(rows))
+        return answer_with(answers.make_success(rows))
 
 
 @operation(f"GET {API}/status/buildinfo", "metrics:read", name="buildinfo")
 class BuildInfoRequest(Request, frozen=True):
-    """Gives the version of the API, with Jobmeter's version as the revision."""
+    """Returns the version of the API, with Jobmeter's version as the revision."""
 
     def _steps(self) -> Steps:
         empty = dict.fromkeys(("branch", "buildUser", "buildDate", "goVersion"), "")
-        return constant(answers.make_success({"version": _VERSION, "revision": f"jobmeter-{__version__}", **empty}))
+        return answer_with(answers.make_success({"version": _VERSION, "revision": f"jobmeter-{__version__}", **empty}))
 
 
 @operation(f"GET, POST {API}/query_exemplars", "metrics:read", name="query_exemplars")
 class ExemplarsRequest(QueryRequest, frozen=True):
-    """Gives no exemplars: traces have an API of their own."""
+    """Returns an empty list: Jobmeter stores traces, not exemplars."""
 
     def _steps(self) -> Steps:
-        return constant(answers.make_success([]))
+        return answer_with(answers.make_success([]))

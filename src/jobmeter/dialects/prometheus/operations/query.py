@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from jobmeter.dialects.base import Context, Steps, constant
+from jobmeter.dialects.base import Context, Steps, answer_with
 from jobmeter.dialects.prometheus import answers
 from jobmeter.dialects.prometheus.requests import API, TIME, Duration, EvaluationRequest, QueryRequest, operation
 from jobmeter.dialects.prometheus.select import Prefetched, prefetch
@@ -26,7 +26,7 @@ _TIME = "seconds since 1970, with decimals, or RFC 3339"
 
 @operation(f"GET, POST {API}/query", "metrics:read", name="query")
 class InstantQuery(EvaluationRequest, frozen=True, kw_only=True):
-    """Gives the value of a query at one time."""
+    """Returns the value of a query at one time."""
 
     time: Annotated[int | None, f"The time of evaluation: {_TIME}. Default: now.", TIME] = None
 
@@ -45,7 +45,7 @@ class InstantQuery(EvaluationRequest, frozen=True, kw_only=True):
 
 @operation(f"GET, POST {API}/query_range", "metrics:read", name="query_range")
 class RangeQuery(EvaluationRequest, frozen=True, kw_only=True):
-    """Gives the values of a query at each step of a range."""
+    """Returns the values of a query at each step of a range."""
 
     start: Annotated[int, f"First time: {_TIME}.", TIME]
     end: Annotated[int, f"Last time, included: {_TIME}.", TIME]
@@ -70,7 +70,7 @@ class RangeQuery(EvaluationRequest, frozen=True, kw_only=True):
         return answers.answer_range(found, times, self.limit)
 
     def _check_steps(self) -> None:
-        """Raise InvalidRequestError for no steps, LimitExceededError for too many."""
+        """Raise InvalidRequestError if there is no step, LimitExceededError if there are too many."""
         if self.end < self.start:
             raise InvalidRequestError('invalid parameter "end": end timestamp must not be before start time', "end")
         if self.step <= 0:
@@ -89,18 +89,18 @@ class RangeQuery(EvaluationRequest, frozen=True, kw_only=True):
 
 @operation(f"GET, POST {API}/format_query", "metrics:read", name="format_query")
 class FormatQuery(QueryRequest, frozen=True):
-    """Gives a query in the usual layout."""
+    """Returns a query in the usual layout."""
 
     def _steps(self) -> Steps:
-        return constant(answers.make_success(format_pretty(self.query)))
+        return answer_with(answers.make_success(format_pretty(self.query)))
 
 
 @operation(f"GET, POST {API}/parse_query", "metrics:read", name="parse_query")
 class ParseQuery(QueryRequest, frozen=True):
-    """Gives the syntax of a query as a tree; brackets are left out."""
+    """Returns the syntax of a query as a tree, without brackets."""
 
     def _steps(self) -> Steps:
-        return constant(answers.make_success(make_tree(parse(self.query))))
+        return answer_with(answers.make_success(make_tree(parse(self.query))))
 
 
 def _limit_values(reader: Prefetched) -> int:

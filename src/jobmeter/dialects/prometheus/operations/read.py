@@ -18,16 +18,16 @@ from jobmeter.wire.remote_write.snappy import unpack
 _UNPACKED_BYTES = 1 << 20
 _STREAMED = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse"
 _STREAMED_SERIES = 64
-"""Series whose samples are in memory at a time while frames are written."""
+"""Number of series whose samples are in memory at a time while frames are written."""
 _MOST_BYTES = 128 << 20
-"""Most bytes of an answer before its compression."""
+"""Most bytes of an answer before compression."""
 
 
 @operation(f"POST {API}/read", "metrics:read", name="read", read_bytes=charge_nothing, encodings=frozenset({"snappy"}))
 class RemoteRead(Request, frozen=True):
     """Returns the samples of selectors, for `remote_read` of Prometheus.
 
-    A client that prefers chunks in a stream gets frames with XOR chunks, any other one message with samples.
+    A client that prefers streamed chunks gets frames with XOR chunks, any other client one message with samples.
     """
 
     body: Annotated[bytes, "A `prometheus.ReadRequest`, compressed by Snappy."]
@@ -49,7 +49,7 @@ class RemoteRead(Request, frozen=True):
                 size += sum(map(len, made))
                 if size > _MOST_BYTES:
                     raise LimitExceededError(
-                        f"an answer may have {_MOST_BYTES} bytes: narrow the range, or select fewer series", "range"
+                        f"an answer has at most {_MOST_BYTES} bytes: narrow the range, or select fewer series", "range"
                     )
                 results[-1] += made
         if request.streamed:

@@ -17,7 +17,7 @@ _KINDS = {"alert": True, "record": False}
 
 @operation(f"GET {API}/rules", "alerts:read", name="rules")
 class RulesRequest(Request, frozen=True, kw_only=True):
-    """Gives the rules with their state, last evaluation and alerts."""
+    """Returns the rules with their state, last evaluation and alerts."""
 
     type: Annotated[str, "`alert` or `record`: rules of this type alone."] = ""
     exclude_alerts: Annotated[str, "`true` leaves out the alerts of each rule."] = ""
@@ -54,7 +54,7 @@ class RulesRequest(Request, frozen=True, kw_only=True):
 
 @operation(f"GET {API}/alerts", "alerts:read", name="alerts")
 class AlertsRequest(Request, frozen=True):
-    """Gives the pending and firing alerts. `alertname` is the name of the rule."""
+    """Returns the pending and firing alerts. `alertname` is the name of the rule."""
 
     def _steps(self) -> Steps:
         page = yield from ask(AlertsQuestion())

@@ -64,7 +64,7 @@ class RemoteWrite(Request, frozen=True, kw_only=True):
         written = decode_1(data) if message == _ONE else decode_2(data, senders.symbols)
         most = self.context.limits.request_series
         if len(written.keys) > most:
-            raise LimitExceededError(f"a request may name {most} series, this one names {len(written.keys)}", "body")
+            raise LimitExceededError(f"a request may name at most {most} series, not {len(written.keys)}", "body")
         names = self.context.project or DEFAULT_PROJECT, message
         batch, refused, sent = _resolve(written, names, senders, self.context.now_ms)
         if written.histograms:

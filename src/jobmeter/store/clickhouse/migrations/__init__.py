@@ -18,13 +18,13 @@ Migration = tuple[int, str, Statements]
 """Number, name and statements of a change."""
 
 MIGRATIONS: Sequence[Migration] = (
-    (2, "logs", m0002_logs.statements),
-    (3, "samples", m0003_samples.statements),
-    (4, "system logs", m0004_system_logs.statements),
-    (5, "spans", m0005_spans.statements),
-    (6, "outbox", m0006_outbox.statements),
-    (7, "servers", m0007_servers.statements),
-    (8, "peers", m0008_peers.statements),
+    (2, "logs", m0002_logs.list_statements),
+    (3, "samples", m0003_samples.list_statements),
+    (4, "system logs", m0004_system_logs.list_statements),
+    (5, "spans", m0005_spans.list_statements),
+    (6, "outbox", m0006_outbox.list_statements),
+    (7, "servers", m0007_servers.list_statements),
+    (8, "peers", m0008_peers.list_statements),
 )
 """Every change, ascending without a gap."""
 OLDEST = 3

@@ -31,6 +31,6 @@ LOGS = TableSchema(
 )
 
 
-def statements(target: EngineTarget) -> list[str]:
+def list_statements(target: EngineTarget) -> list[str]:
     """Return the statements that add the table."""
     return create(LOGS, target)

@@ -120,6 +120,6 @@ MARKS = TableSchema(
 TABLES = (SAMPLES, MINUTES, HOURS, SERIES, PROGRESS, MARKS)
 
 
-def statements(target: EngineTarget) -> list[str]:
+def list_statements(target: EngineTarget) -> list[str]:
     """Return the statements that add the tables."""
     return [statement for table in TABLES for statement in create(table, target)]

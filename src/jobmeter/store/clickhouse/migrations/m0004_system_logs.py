@@ -19,7 +19,7 @@ _COLUMNS: Sequence[tuple[str, str, str]] = (
 )
 
 
-def statements(target: EngineTarget) -> list[str]:
+def list_statements(target: EngineTarget) -> list[str]:
     """Return the statements that add the columns and the index."""
     return list(_statements(target))
 

@@ -44,6 +44,6 @@ SPANS = TableSchema(
 )
 
 
-def statements(target: EngineTarget) -> list[str]:
+def list_statements(target: EngineTarget) -> list[str]:
     """Return the statements that add the table."""
     return create(SPANS, target)

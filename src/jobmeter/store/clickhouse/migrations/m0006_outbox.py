@@ -24,6 +24,6 @@ OUTBOX = TableSchema(
 )
 
 
-def statements(target: EngineTarget) -> list[str]:
+def list_statements(target: EngineTarget) -> list[str]:
     """Return the statements that add the table."""
     return create(OUTBOX, target)

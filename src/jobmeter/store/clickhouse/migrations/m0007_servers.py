@@ -22,6 +22,6 @@ SERVERS = TableSchema(
 )
 
 
-def statements(target: EngineTarget) -> list[str]:
+def list_statements(target: EngineTarget) -> list[str]:
     """Return the statements that add the table. An embedded engine has one server, a cluster needs no journal."""
     return create(SERVERS, target) if target.journaled else []

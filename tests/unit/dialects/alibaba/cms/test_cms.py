@@ -10,7 +10,7 @@ HEADERS = (("x-acs-version", "2019-01-01"), ("x-acs-action", "DescribeMetricList
 class TestCms(DialectTests):
     cases = Path(__file__).parent / "cases"
 
-    def dialect(self):
+    def make_dialect(self):
         return CMS
 
 

@@ -8,7 +8,7 @@ from jobmeter.testing.dialect import DialectTests
 class TestEas(DialectTests):
     cases = Path(__file__).parent / "cases"
 
-    def dialect(self):
+    def make_dialect(self):
         return EAS
 
 

@@ -20,17 +20,17 @@ from jobmeter.testing.dialect import DialectTests
 class TestEflo(DialectTests):
     cases = Path(__file__).parent / "cases"
 
-    def dialect(self):
+    def make_dialect(self):
         return EFLO
 
-    def result_of(self, given, question):
+    def decode_result(self, given, question):
         if isinstance(question, LogPageQuestion):
             return FoundLines(msgspec.convert(given["lines"], list[LogLine]), given.get("token", ""))
         if isinstance(question, TaskFilter):
             return msgspec.convert(given, TaskPage)
         if isinstance(question, NewTask):
             return msgspec.convert(given, DiagnosticTask)
-        return super().result_of(given, question)
+        return super().decode_result(given, question)
 
 
 MINUTE = 1_687_363_200

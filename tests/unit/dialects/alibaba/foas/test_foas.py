@@ -19,7 +19,7 @@ from jobmeter.model.question import Question
 from jobmeter.model.series import Series
 from jobmeter.query.series import Buckets, BucketsQuestion, FoundSeries, SeriesQuestion
 from jobmeter.testing.dialect import DialectTests
-from jobmeter.testing.dialect import result_of as plain_result_of
+from jobmeter.testing.dialect import decode_result as plain_result_of
 
 TABLE = {
     **dict.fromkeys(
@@ -89,14 +89,14 @@ TABLE = {
 class TestFoas(DialectTests):
     cases = Path(__file__).parent / "cases"
 
-    def dialect(self) -> Dialect:
+    def make_dialect(self) -> Dialect:
         return FOAS
 
-    def result_of(self, given: Any, question: Question[Any]) -> Any:
-        return result_of(given, question)
+    def decode_result(self, given: Any, question: Question[Any]) -> Any:
+        return decode_result(given, question)
 
 
-def result_of(given, question):
+def decode_result(given, question):
     """``{"series": [{...}]}``; ``{"points": [[index, time, value], ...]}``, or a list of the values of one bucket."""
     match question:
         case SeriesQuestion():
@@ -138,12 +138,12 @@ def _ask(metric, headers=(), query=""):
     def page_of(question):
         asked.append(question)
         if len(asked) == 1:
-            return result_of({"jobs": [{"id": "j", "project": "p", "state": "Running"}], "total": 1}, question)
+            return decode_result({"jobs": [{"id": "j", "project": "p", "state": "Running"}], "total": 1}, question)
         if isinstance(question, SeriesQuestion):
             assert question.metrics is not None
             (name,) = question.metrics
             return FoundSeries([Series(name, "p", job="j", replica="tm-0")])
-        return result_of({"points": [[0, 1574247000000, 1.5]]}, question)
+        return decode_result({"points": [[0, 1574247000000, 1.5]]}, question)
 
     context = Context(1574250000000, "ID", match.path)
     return drive(match.operation.answer(call, context), page_of), asked[1]

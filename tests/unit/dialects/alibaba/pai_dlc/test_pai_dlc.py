@@ -13,7 +13,7 @@ from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
 class TestPaiDlc(DialectTests):
     cases = Path(__file__).parent / "cases"
 
-    def dialect(self):
+    def make_dialect(self):
         return PAI_DLC
 
 

@@ -14,7 +14,7 @@ from jobmeter.testing.dialect import DialectTests
 class TestPaiLlmTrace(DialectTests):
     cases = Path(__file__).parent / "cases"
 
-    def dialect(self) -> Dialect:
+    def make_dialect(self) -> Dialect:
         return PAI_LLM_TRACE
 
 

@@ -26,7 +26,7 @@ from jobmeter.query.group import (
     GroupUsage,
 )
 from jobmeter.query.reported import Reported, ReportedQuestion
-from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests, result_of
+from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests, decode_result
 
 NOTHING: dict[str, Any] = {"capacity": {}, "users": [], "summary": {}}
 
@@ -34,17 +34,17 @@ NOTHING: dict[str, Any] = {"capacity": {}, "users": [], "summary": {}}
 class TestPaiStudio(DialectTests):
     cases = Path(__file__).parent / "cases"
 
-    def dialect(self):
+    def make_dialect(self):
         return PAI_STUDIO
 
-    def result_of(self, given: Any, question: Any) -> Any:
+    def decode_result(self, given: Any, question: Any) -> Any:
         match question:
             case GroupQuestion():
                 return msgspec.convert(given or NOTHING, GroupUsage)
             case ReportedQuestion():
                 return msgspec.convert(given or {"reports": [], "total": 0}, Reported)
             case _:
-                return result_of(given, question)
+                return decode_result(given, question)
 
 
 SEED = {

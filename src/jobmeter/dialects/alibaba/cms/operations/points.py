@@ -27,12 +27,12 @@ from jobmeter.model.time import DAY, HOUR, MINUTE
 
 VERSION = "2019-01-01"
 MOST = 1440
-"""The longest page of points, as documented."""
+"""Most points of a page, as documented."""
 _LATELY_MS = 2 * HOUR
 _LONGEST_MS: Mapping[int, int] = {5: 20 * MINUTE, 15: 20 * MINUTE, 3600: 2 * DAY}
-"""Longest range of DescribeMetricData and DescribeMetricTop, by the period; else ``_LATELY_MS``."""
+"""Longest range of DescribeMetricData and DescribeMetricTop by period; ``_LATELY_MS`` for the other periods."""
 
-_TIME = "Epoch milliseconds, `YYYY-MM-DD hh:mm:ss` or ISO 8601, UTC where no zone is named."
+_TIME = "Epoch milliseconds, `YYYY-MM-DD hh:mm:ss` or ISO 8601; UTC without a zone."
 Length = Annotated[int, "Most points of the answer.", Meta(ge=1, le=MOST)]
 
 
@@ -80,8 +80,8 @@ class _Paged(CmsRequest, frozen=True, kw_only=True):
 class DescribeMetricList(_Paged, frozen=True, kw_only=True):
     """Returns one metric's points as JSON text: `{NextToken, Code, Datapoints, Period, Success, RequestId}`.
 
-    The points are the same as in PAI-DLC's GetMetrics. A job that does not exist has none. GET and POST, the parameters
-    in the query or in a form body.
+    The points are the same as in PAI-DLC's GetMetrics. A job that does not exist has none. The call is a GET or a POST,
+    with parameters in the query or in a form body.
     """
 
     start_time: Annotated[int | None, f"{_TIME} Default: one hour before EndTime.", POINT_TIME] = None
@@ -128,7 +128,7 @@ class DescribeMetricTop(_ShortRange, frozen=True, kw_only=True):
     """
 
     orderby: Annotated[str, Choice(("Average", "Minimum", "Maximum"))]
-    order_desc: Annotated[bool, "`False`: the greatest first; `True`: the least first. So the vendor has it."] = False
+    order_desc: Annotated[bool, "`False`: the greatest first; `True`: the least first (the vendor's order)."] = False
     length: Length = 10
 
     def _steps(self) -> Steps:

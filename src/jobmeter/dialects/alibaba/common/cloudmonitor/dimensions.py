@@ -22,12 +22,12 @@ class MonitoredResource(msgspec.Struct, frozen=True, kw_only=True):
     region: str = ""
 
     def covers(self, pod: str, card: str) -> bool:
-        """Return True if it matches that pod and that card."""
+        """Return True if this member includes the card of the pod."""
         return self.pod in {"", pod} and self.card in {"", card}
 
 
 def read(text: str, job: str = "") -> tuple[MonitoredResource, ...]:
-    """Return the members of a JSON object, or array of objects, as text; ``job`` is for members that name none."""
+    """Parse a JSON object, or an array of objects; ``job`` is the job of members that name none."""
     members = _members(text) if text else [{}]
     if not 1 <= len(members) <= MOST:
         raise InvalidRequestError(f"{FIELD} may name 1 to {MOST} resources, these are {len(members)}", FIELD)

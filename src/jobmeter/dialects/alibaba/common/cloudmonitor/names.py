@@ -2,8 +2,8 @@
 
 The vendor's page of names is not public. These names are known from programs that use them: ``JOB_MEMORY_FREE`` (the
 example of GetMetrics), ``JOB_GPU_ACCELERATOR_DUTTY_UTIL`` (spelt so), ``CARD_GPU_DUTY_CYCLE``, ``CARD_GPU_SM_UTIL``,
-``CARD_GPU_PIP_TENSOR_ACTIVE``, ``CARD_GPU_DRAM_ACTIVE_UTIL``, ``CARD_GPU_NVLINK_RECEIVE``, ``CARD_GPU_PCIE_RECEIVE``.
-The namespace beside it has the same stems with another prefix. Here every stem has each prefix that makes sense.
+``CARD_GPU_PIP_TENSOR_ACTIVE``, ``CARD_GPU_DRAM_ACTIVE_UTIL``, ``CARD_GPU_NVLINK_RECEIVE``, ``CARD_GPU_PCIE_RECEIVE``. A
+neighbouring namespace has the same stems with another prefix. Here every stem has each prefix that makes sense.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ _DIMENSIONS = {
     By.DEVICE: "userId,workspaceId,jobId,pod,gpu",
 }
 _ALIASES = {"GPU_ACCELERATOR_DUTTY_UTIL": "GPU_DUTY_CYCLE"}
-"""Second names that the vendor has for its own metrics."""
+"""The vendor's second names for its own metrics."""
 _UNITS: Mapping[str, tuple[str, float]] = {
     "1": ("%", 100.0),
     "By": ("MiB", 2.0**-20),
@@ -77,12 +77,12 @@ class MonitoredMeasure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unit(self) -> str:
-        """The unit of its answers."""
+        """The unit of the answered values."""
         return _UNITS[self.metric.answer_unit][0]
 
     @property
     def dimensions(self) -> str:
-        """The dimensions of its points."""
+        """The dimensions of its points, separated by commas."""
         return _DIMENSIONS[self.by]
 
     @property
@@ -93,7 +93,7 @@ class MonitoredMeasure(msgspec.Struct, frozen=True, kw_only=True):
         return "Memory allowed and not in use." if self.part is MonitoredPart.FREE else "Memory allowed."
 
     def convert(self, value: float) -> float:
-        """Convert a value to its unit, to 12 significant digits. Only degrees may be below 0."""
+        """Convert a value to the measure's unit, to 12 significant digits. Only degrees may be below 0."""
         unit, factor = _UNITS[self.metric.answer_unit]
         return round_digits((value if unit == "Celsius" else clamp_negative(value)) * factor)
 
@@ -110,4 +110,4 @@ def _measures() -> Iterator[MonitoredMeasure]:
 
 
 MEASURES: Mapping[str, MonitoredMeasure] = {measure.name: measure for measure in _measures()}
-"""Every name, in the order in which they are listed."""
+"""Every metric of the namespace by its name, in the order of listings."""

@@ -74,7 +74,7 @@ def read_newest_page(request: MonitoringRequest) -> Points:
 
 
 def read_newest_points(request: MonitoringRequest) -> Lookup[list[dict[str, Any]]]:
-    """Return the newest point of each line, in any number, by (job, pod, card)."""
+    """Return the newest point of each line, without a limit, by (job, pod, card)."""
     found = yield from _read_newest(request)
     return [point for _, point in found]
 
@@ -113,7 +113,7 @@ def _targets(request: MonitoringRequest, strict: bool) -> Lookup[list[_Target]]:
 
 
 def _find_running_jobs(resource: MonitoredResource, span: TimeRange) -> Lookup[list[str]]:
-    """Return the jobs of a member without a job: those that ran in the range."""
+    """Return the jobs that ran in the range: the jobs of a member that names no job."""
     workspaces = frozenset({resource.workspace}) if resource.workspace else frozenset()
     ended = Condition("end", Operator.BETWEEN, (span.start_ms, None))
     running = yield from ask(JobFilter(states=frozenset({JobState.RUNNING}), workspaces=workspaces, limit=MOST + 1))
@@ -138,7 +138,7 @@ def _points(request: MonitoringRequest, targets: Sequence[_Target], span: TimeRa
 def _levels(
     measure: MonitoredMeasure, resources: Iterable[MonitoredResource]
 ) -> Iterator[tuple[By, list[MonitoredResource]]]:
-    """Yield the level of each group of members: a job metric that is narrowed to a pod is reported for that pod."""
+    """Yield the level of each group of members. A job metric of a named pod has the pod's level."""
     members = list(resources)
     if measure.by is not By.JOB:
         yield measure.by, members

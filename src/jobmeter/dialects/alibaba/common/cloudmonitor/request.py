@@ -23,7 +23,7 @@ _LENGTHS = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"))
 
 
 class _PointTime(Time):
-    """Epoch milliseconds of a number of milliseconds or of a formatted time."""
+    """A time in epoch milliseconds, sent as a number of milliseconds or as a formatted time."""
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds."""
@@ -41,8 +41,8 @@ class PointsRequest(AlibabaRequest, frozen=True, kw_only=True):
     dimensions: Annotated[
         str,
         "JSON text: an object, or an array of up to 50, with `jobId`, `pod`, `gpu` and `workspaceId`, "
-        "empty for all; `userId` and `regionId` are given back as they came. A `JOB_` metric of a `pod` is "
-        "reported for that pod. Without a `jobId`: every job that ran in the range, when these are at most 50.",
+        "empty for all; `userId` and `regionId` are returned unchanged. A `JOB_` metric of a `pod` is "
+        "reported for that pod. Without a `jobId`: every job that ran in the range, if there are at most 50.",
     ] = ""
     period: Annotated[int, f"Seconds: {', '.join(map(str, PERIODS))}.", Meta(ge=1, le=10**9)] = 60
     express: Annotated[str, "Not supported: a value is refused."] = ""
@@ -93,7 +93,7 @@ class MonitoringRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.period * SECOND
 
     def make_next_token(self, place: PointPosition) -> str:
-        """Return the token of the page after ``place``: a position without any permission."""
+        """Return the token of the page after ``place``. The token is a position and grants no permission."""
         content = _Token(_TOKEN_VERSION, self.question, self.span.start_ms, self.span.end_ms, place)
         return urlsafe_b64encode(msgspec.json.encode(content)).decode().rstrip("=")
 
@@ -113,8 +113,8 @@ def read_request(
 ) -> MonitoringRequest:
     """Read the request of a call.
 
-    ``back_ms`` is the default length of the range, ``longest_ms`` the greatest. Further pages have the range of the
-    first one.
+    ``back_ms`` is the default length of the range, ``longest_ms`` its greatest length. All pages have the range of the
+    first.
     """
     if call.express:
         raise InvalidRequestError("Express is not supported", "Express")

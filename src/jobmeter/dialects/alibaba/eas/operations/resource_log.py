@@ -17,7 +17,7 @@ _PATH = "/api/v2/resources/{ClusterId}/{ResourceId}/log"
 class LogRequest(AlibabaRequest, frozen=True, kw_only=True):
     """A request about the shipper of a resource group."""
 
-    cluster_id: Annotated[str, "The vendor's region. Every one means this server."]
+    cluster_id: Annotated[str, "The vendor's region. Every region means this server."]
     resource_id: Annotated[str, "The resource group, as job and node records name it."]
 
 
@@ -25,8 +25,8 @@ class LogRequest(AlibabaRequest, frozen=True, kw_only=True):
 class CreateResourceLog(LogRequest, frozen=True, kw_only=True):
     """Ships the log lines of a resource group from now on: `{Message, RequestId}`.
 
-    Repeating a call changes nothing. If the group has a shipper to another sink, it is a conflict. It takes a key of
-    role admin.
+    Repeating a call changes nothing. A group that has a shipper to another sink is a conflict. Needs a key of role
+    admin.
     """
 
     project_name: Annotated[str, "With LogStore: a sink of the server's settings."]
@@ -43,7 +43,7 @@ class DescribeResourceLog(LogRequest, frozen=True, kw_only=True):
     """Returns the sink of the lines and the progress: `{ProjectName, LogStore, Status, Message, RequestId}`.
 
     `Status` is `ResourceReady` or, while the sink does not accept lines, `ResourceUnavailable`. `Message` gives the
-    numbers of shipped, waiting and lost lines, and the age of the oldest waiting one. It takes a key of role admin.
+    numbers of shipped, waiting and lost lines, and the age of the oldest waiting one. Needs a key of role admin.
     """
 
     def _steps(self) -> Steps:
@@ -61,25 +61,25 @@ class DescribeResourceLog(LogRequest, frozen=True, kw_only=True):
 class DeleteResourceLog(LogRequest, frozen=True, kw_only=True):
     """Stops shipping the lines: `{Message, RequestId}`.
 
-    Waiting lines are not shipped; they stay in Jobmeter. It takes a key of role admin.
+    Waiting lines are not shipped; they stay in Jobmeter. Needs a key of role admin.
     """
 
     def _steps(self) -> Steps:
         group = self.resource_id
         gone = yield from ask(DeleteShipper(group))
-        message = f"The logs of {group} are not shipped any more. {gone.waiting} lines that had arrived were not."
+        message = f"The logs of {group} are not shipped any more. {gone.waiting} waiting lines were not shipped."
         return answer({"Message": message}, self)
 
 
 def _message(shipper: Shipper, now_ms: int) -> str:
-    """Describe the state in a sentence or two: the vendor's answer has no field for the lag."""
-    parts = [f"{shipper.shipped} lines shipped, {shipper.waiting} wait"]
+    """Describe the state of the shipper in text: the vendor's answer has no field for the lag."""
+    parts = [f"{shipper.shipped} lines shipped, {shipper.waiting} waiting"]
     if shipper.waiting and shipper.oldest is not None:
         parts[0] += f", the oldest for {max(0, now_ms - shipper.oldest) // 1000} s"
     if shipper.dropped:
-        parts.append(f"{shipper.dropped} expired, or were too many to be shipped")
+        parts.append(f"{shipper.dropped} expired or exceeded the limit of waiting lines")
     if shipper.rejected:
-        parts.append(f"{shipper.rejected} were refused for good")
+        parts.append(f"{shipper.rejected} were permanently refused")
     if shipper.error:
         parts.append(f"The last attempt failed: {shipper.error}")
     return ". ".join(parts) + "."

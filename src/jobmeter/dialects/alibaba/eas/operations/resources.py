@@ -38,7 +38,7 @@ class ListResources(EasPageRequest, frozen=True, kw_only=True):
     """
 
     resource_id: Annotated[str, "The group of that name. Default: all."] = ""
-    resource_name: Annotated[str, "Another name of ResourceId."] = ""
+    resource_name: Annotated[str, "Alias of ResourceId."] = ""
     resource_status: Annotated[str, f"Groups in that status. Every group is `{READY}`."] = ""
     resource_type: Annotated[
         str,

@@ -70,11 +70,11 @@ class ListServices(EasPageRequest, frozen=True, kw_only=True):
 
     filter: Annotated[str, "Part of the id or of the name of a job, in any letter case."] = ""
     service_name: Annotated[str, "The job of that id."] = ""
-    service_uid: Annotated[str, "Another name of ServiceName."] = ""
+    service_uid: Annotated[str, "Alias of ServiceName."] = ""
     service_status: Annotated[str, Choice(tuple(STATUS.meanings))] = ""
     service_type: Annotated[str, "As the job's record says it.", Choice(SERVICE_TYPES)] = ""
     resource_name: Annotated[str, "The resource group."] = ""
-    quota_id: Annotated[str, "Another name of ResourceName."] = ""
+    quota_id: Annotated[str, "Alias of ResourceName."] = ""
     resource_type: Ignored = ""
     workspace_id: Annotated[str, "The workspace."] = ""
     label: Labels = field(default_factory=dict)
@@ -132,9 +132,9 @@ class ListServices(EasPageRequest, frozen=True, kw_only=True):
 
 @operation("GET /api/v2/services/{ClusterId}/{ServiceName}/logs", "jobs:read", by_resource=True)
 class DescribeServiceLog(AlibabaRequest, frozen=True, kw_only=True):
-    """Returns the lines of a job, by time: `{Logs, PageNum, TotalCount, TotalPageNum, RequestId}`, a text a line."""
+    """Returns a job's log lines as texts, by time: `{Logs, PageNum, TotalCount, TotalPageNum, RequestId}`."""
 
-    cluster_id: Annotated[str, "The vendor's region. Every one means this server."]
+    cluster_id: Annotated[str, "The vendor's region. Every region means this server."]
     service_name: Annotated[str, "The job of that id, else the newest one of that name."]
     instance_name: Annotated[str, "A pod's id, `<job>-<replica>` or a replica's name. Default: all."] = ""
     container_name: Annotated[str, "The container of an instance; another one has no lines."] = CONTAINER
@@ -226,7 +226,7 @@ def _service(view: JobView) -> dict[str, Any]:
 
 
 def _instances(view: JobView) -> dict[str, int]:
-    """Count all replicas, running ones and waiting ones; empty for a job without replicas."""
+    """Count all, running and waiting replicas; return an empty result for a job without replicas."""
     newest: dict[str, Replica] = {}
     for replica in sorted(view.replicas, key=lambda one: one.attempt):
         newest[replica.name] = replica

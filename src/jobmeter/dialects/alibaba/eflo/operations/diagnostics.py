@@ -58,17 +58,17 @@ class CreateDiagnosticTask(AlibabaRequest, frozen=True, kw_only=True):
     """Requests a diagnosis of nodes or log lines: `{DiagnosticId, RequestId}`. See `docs/how-to/diagnose.md`."""
 
     cluster_id: Annotated[str, BODY, "The nodes' cluster. Default: nodes of that name in any."] = ""
-    node_ids: Annotated[tuple[str, ...], BODY, "Comma text: 1 to 256 nodes; needed unless logs come along."] = ()
-    diagnostic_type: Annotated[str, BODY, f"`{BY_LOGS}`; every other word has the nodes checked."] = ""
+    node_ids: Annotated[tuple[str, ...], BODY, "Comma text: 1 to 256 nodes; required without AiJobLogInfo."] = ()
+    diagnostic_type: Annotated[str, BODY, f"`{BY_LOGS}`; any other word requests a check of the nodes."] = ""
     ai_job_log_info: Annotated[
         _LogInfo,
         BODY,
         "JSON text: `{StartTime, EndTime, AiJobLogs: [{NodeId, AiInstance, Logs: [{Datetime, "
         "LogContent}]}]}`, times in seconds, whole minutes. Default: the last hour.",
-        JsonText(_LogInfo, "not the JSON object that it has to be", detail=True),
+        JsonText(_LogInfo, "not the required JSON object", detail=True),
     ] = msgspec.field(default_factory=_LogInfo)
-    start_time: Annotated[str, BODY, "Seconds, whole minutes, where AiJobLogInfo has none."] = ""
-    end_time: Annotated[str, BODY, "Seconds, whole minutes, where AiJobLogInfo has none."] = ""
+    start_time: Annotated[str, BODY, "Seconds, whole minutes; used if AiJobLogInfo has no StartTime."] = ""
+    end_time: Annotated[str, BODY, "Seconds, whole minutes; used if AiJobLogInfo has no EndTime."] = ""
 
     def _steps(self) -> Steps:
         info, label = self.ai_job_log_info, self.diagnostic_type
@@ -100,14 +100,14 @@ class ListDiagnosticResults(AlibabaRequest, frozen=True, kw_only=True):
     CreationTime, FinishedTime}], MaxResults, NextToken, RequestId}`.
     """
 
-    diag_type: Annotated[str, BODY, "Only tasks that were made with this DiagnosticType."] = ""
-    diagnostic_type: Annotated[str, BODY, "Another name of DiagType."] = ""
+    diag_type: Annotated[str, BODY, "Only tasks that were created with this DiagnosticType."] = ""
+    diagnostic_type: Annotated[str, BODY, "Alias of DiagType."] = ""
     diagnostic_id: Annotated[str, BODY, "Only this task."] = ""
     cluster_id: Annotated[str, BODY, "Only tasks that name this cluster."] = ""
     node_ids: Annotated[tuple[str, ...], BODY, "Comma text: only tasks about one of these nodes."] = ()
     resource_group_id: Annotated[str, BODY, "Only tasks whose nodes belong to this resource group."] = ""
     max_results: Annotated[
-        int, BODY, f"Below 20 it is 20, above {MAX_PAGE} it is {MAX_PAGE}.", Meta(ge=-(10**9), le=10**9)
+        int, BODY, f"A value below 20 counts as 20, above {MAX_PAGE} as {MAX_PAGE}.", Meta(ge=-(10**9), le=10**9)
     ] = DEFAULT_PAGE
     next_token: Annotated[str, BODY, "NextToken of the previous page."] = ""
 
@@ -170,7 +170,7 @@ def _read_given_log(log: _JobLog) -> GivenLog:
 
 
 def _minute(value: str | int | None, otherwise: str, name: str) -> int | None:
-    """Return epoch milliseconds of seconds that are a whole minute, as text or number."""
+    """Return the epoch milliseconds of a whole minute, from a text or number of seconds; None for empty texts."""
     text = otherwise if value in {None, ""} else str(value)
     if not text:
         return None

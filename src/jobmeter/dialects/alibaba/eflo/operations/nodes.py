@@ -128,7 +128,7 @@ def _key(name: str) -> tuple[Any, str]:
 
 
 def _token(name: str) -> str:
-    """Return the token of the page after that node: a position, which permits nothing."""
+    """Return the token of the page after that node. The token is a position and grants no permission."""
     return urlsafe_b64encode(name.encode()).decode().rstrip("=")
 
 

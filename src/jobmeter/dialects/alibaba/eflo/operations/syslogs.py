@@ -20,7 +20,7 @@ from jobmeter.query.logs import LogPageQuestion
 from jobmeter.query.request import LogQuestion, NodeRef
 
 MOST = 100
-"""Lines of one answer, as documented."""
+"""Most lines of one answer, as documented."""
 _NS_PER_S = 1_000_000_000
 _LATEST = MAX_TIME_MS // 1000
 _TIME = "Seconds since 1970, as text."
@@ -45,7 +45,7 @@ class ListSyslogs(AlibabaRequest, frozen=True, kw_only=True):
         "parentheses, `field:value` with the names of the answer's fields, and comparisons (`Severity>=4`).",
     ] = ""
     reverse: Annotated[bool, BODY, "`true` for the newest first."] = False
-    next_token: Annotated[str, BODY, "The token of the page before; valid for an hour, for the same query."] = ""
+    next_token: Annotated[str, BODY, "The token of the previous page; valid for an hour, for the same query."] = ""
 
     def _steps(self) -> Steps:
         if self.to_time <= self.from_time:

@@ -188,7 +188,7 @@ class GetInstanceResource(InstanceRequest, frozen=True):
 
 
 def _state(job: Job) -> str:
-    """Return the state in Flink's words, while the record's own state agrees that the job has not ended."""
+    """Return Flink's word for the job's state, or the finer word that an unfinished job's label ``flink.state`` has."""
     named = job.labels.get("flink.state", "")
     return named if named and not job.state.finished and named not in STATES.values() else STATES[job.state]
 
@@ -199,7 +199,7 @@ def _timestamps(job: Job) -> dict[str, int]:
 
 
 def _vertices(labels: Sequence[Mapping[str, str]], state: str) -> list[dict[str, Any]]:
-    """Return the tasks that series name, each with its number of subtasks if series name these."""
+    """Return the tasks that series name, each with its number of subtasks if series name subtasks."""
     subtasks: dict[str, set[str]] = {}
     for one in labels:
         if task := one.get("task", ""):
@@ -211,7 +211,7 @@ def _vertices(labels: Sequence[Mapping[str, str]], state: str) -> list[dict[str,
 
 
 def _user_config(extra: Mapping[str, Any]) -> dict[str, str]:
-    """Return the properties of a job, lines of ``name=value``, and the parameters of its start."""
+    """Return a job's properties, from lines of ``name=value``, and the parameters of its start."""
     properties = extra.get("Properties")
     lines = properties.splitlines() if isinstance(properties, str) else []
     pairs = (line.strip().partition("=") for line in lines if "=" in line and not line.lstrip().startswith(("#", "!")))
@@ -264,7 +264,7 @@ def _checkpoint(one: Checkpoint) -> dict[str, Any]:
 
 
 def _nodes(job: Job, events: Sequence[Event]) -> Lookup[dict[str, str]]:
-    """Return the node of each replica, else its name, if any event names a replica."""
+    """Return the node of each replica, else the replica's name, if any event names a replica."""
     if not any(event.replica for event in events):
         return {}
     view = yield from ask(JobQuestion(JobRef(job.id, job.project)))
@@ -273,7 +273,7 @@ def _nodes(job: Job, events: Sequence[Event]) -> Lookup[dict[str, str]]:
 
 
 def _read_limits(job: Job, now_ms: int) -> Lookup[list[float | None]]:
-    """Return each of ``LIMITS`` of the running replicas together: as measured lately, else as recorded."""
+    """Return the sum of each of ``LIMITS`` over the running replicas: as measured lately, else as recorded."""
     if job.state is not JobState.RUNNING:
         return [0.0, 0.0]
     span = TimeRange(max(0, now_ms - _RECENT_MS), now_ms + 1)

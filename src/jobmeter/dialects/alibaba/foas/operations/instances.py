@@ -42,7 +42,7 @@ from jobmeter.query.defaults import find_end
 from jobmeter.query.request import By, JobRef, MetricQuery
 
 ARCHIVED_AFTER_MS = 2 * DAY
-"""Time after its end at which a batch job's instance is archived; a stream's is archived by a newer one."""
+"""Time in ms from a batch job's end until it counts as archived. A stream is archived by its next instance."""
 STATES = ("WAITING", "RUNNING", "PAUSED", "TERMINATED", "SUCCESS", "FAILED", "UNKNOWN")
 DELAY = METRICS["delay"]
 DELAY_SPAN_MS = 5 * MINUTE
@@ -224,7 +224,7 @@ def _find_archived(jobs: Sequence[Job], now_ms: int) -> set[str]:
 
 
 def _lies_between(time: int | None, first: int | None, last: int | None) -> bool:
-    """Return True for a time between both, included; for every time and none without them."""
+    """Return True for a time from the first bound to the second; always True without bounds."""
     if first is None and last is None:
         return True
     return time is not None and (first or 0) <= time <= (MAX_TIME_MS if last is None else last)

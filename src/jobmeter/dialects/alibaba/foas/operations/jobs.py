@@ -88,7 +88,7 @@ class GetFlinkJob(FlinkJobRequest, frozen=True):
 
 @operation(f"POST {JOBS_PATH}", "jobs:write", name="CreateJob")
 class CreateFlinkJob(FlinkProjectRequest, frozen=True, kw_only=True):
-    """Registers a job that another system is going to run: it waits."""
+    """Registers a job that another system will run. The job is waiting."""
 
     job_name: Annotated[str, "Its name, and the id under which its samples come."]
     job_type: Annotated[str, Choice((STREAM, BATCH))]
@@ -136,7 +136,7 @@ class CreateFlinkJob(FlinkProjectRequest, frozen=True, kw_only=True):
 class StartJob(FlinkJobRequest, frozen=True, kw_only=True):
     """Registers that another system runs a job from now on: `{"RequestId", "instanceId"}`.
 
-    A stream that ran before is the same instance again. Each run of a batch job is a separate job here, whose id is
+    A stream that ran before keeps its instance. Each run of a batch job is a separate job here, whose id is
     `EngineJobHandler` of GetInstance.
     """
 
@@ -158,7 +158,7 @@ class StartJob(FlinkJobRequest, frozen=True, kw_only=True):
 
 
 def describe_job(project: str, job: Job, *, full: bool) -> dict[str, Any]:
-    """Return a job with its known fields; without ``full`` the long ones are left out."""
+    """Return a job with its known fields; without ``full``, without the long fields."""
     extra = read_own_fields(job)
     long = ("Code", "Properties", "Packages", "PlanJson") if full else ()
     fields = {
@@ -177,7 +177,7 @@ def describe_job(project: str, job: Job, *, full: bool) -> dict[str, Any]:
 
 
 def _make_start_record(project: str, name: str, jobs: Sequence[Job], context: Context) -> JobRecord:
-    """Return the record of the start: of the created job, of an earlier stream, else a new one."""
+    """Return the record of the start: of the created job, of an earlier stream, or of a new job."""
     ours = convert_project(project)
     for job in jobs:
         if job.state is JobState.QUEUED or choose_job_type(job) == STREAM:

@@ -142,7 +142,7 @@ def _columns(lines: Sequence[Line]) -> SeriesColumns:
 
 
 def _shares(parts: Sequence[Line], wholes: Sequence[Line]) -> Generator[Line]:
-    """Yield each part in percent of its node's whole, if that is known and not 0."""
+    """Yield each part in percent of its node's whole, if the whole is known and above 0."""
     of_node = {line.node: line for line in wholes}
     for part in parts:
         whole = of_node.get(part.node)

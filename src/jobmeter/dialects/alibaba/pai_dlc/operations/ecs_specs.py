@@ -13,7 +13,7 @@ from jobmeter.dialects.alibaba.common.operation import ORDER, AlibabaRequest, an
 from jobmeter.dialects.alibaba.pai_dlc.specs import GIB
 from jobmeter.dialects.base import Steps, ask, round_up
 from jobmeter.dialects.base.request import Choice
-from jobmeter.model.instance_types import MOST_JOBS, collect_named_types, type_id
+from jobmeter.model.instance_types import MOST_JOBS, collect_named_types, make_type_id
 from jobmeter.model.job import InstanceType, Job, JobFilter
 from jobmeter.query.defaults import find_creation
 
@@ -21,7 +21,7 @@ RESOURCE_TYPES: Mapping[str, str] = {"ECS": "ecs.", "Lingjun": "ml."}
 """Prefixes of the vendor's names of instance types, by the type of the resource."""
 _Entry = tuple[InstanceType, Job]
 SORTS: Mapping[str, Callable[[_Entry], Any]] = {
-    "InstanceType": lambda one: type_id(one[0]),
+    "InstanceType": lambda one: make_type_id(one[0]),
     "CPU": lambda one: one[0].cpu,
     "GPU": lambda one: one[0].gpu_count,
     "Memory": lambda one: one[0].memory,
@@ -50,7 +50,7 @@ class ListEcsSpecs(AlibabaRequest, frozen=True, kw_only=True):
         found = [
             (kind, job)
             for kind, job in collect_named_types(page.jobs)
-            if (not self.instance_types or type_id(kind) in self.instance_types)
+            if (not self.instance_types or make_type_id(kind) in self.instance_types)
             and self.accelerator_type in {"", _accelerator(kind)}
             and self.resource_type in {"", _resource_type(kind)}
         ]
@@ -60,19 +60,19 @@ class ListEcsSpecs(AlibabaRequest, frozen=True, kw_only=True):
 
 
 def _accelerator(kind: InstanceType) -> str:
-    """Return CPU or GPU; empty for a type whose record has only a name."""
+    """Return CPU or GPU; an empty text if only the type's name is recorded."""
     if kind.gpu_count or kind.gpu_type:
         return "GPU"
     return "CPU" if (kind.cpu, kind.memory, kind.gpu_count) != (None, None, None) else ""
 
 
 def _resource_type(kind: InstanceType) -> str:
-    return next((name for name, begin in RESOURCE_TYPES.items() if type_id(kind).startswith(begin)), "")
+    return next((name for name, begin in RESOURCE_TYPES.items() if make_type_id(kind).startswith(begin)), "")
 
 
 def _spec(kind: InstanceType) -> dict[str, Any]:
     fields = {
-        "InstanceType": type_id(kind),
+        "InstanceType": make_type_id(kind),
         "AcceleratorType": _accelerator(kind),
         "ResourceType": _resource_type(kind),
         "Cpu": None if kind.cpu is None else round_up(kind.cpu),

@@ -18,7 +18,7 @@ from jobmeter.model.event import Event, EventFilter, EventSource
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.time import TimeRange
 
-MaxEvents = Annotated[int, "Of more events, the newest are given.", Meta(ge=1, le=10_000)]
+MaxEvents = Annotated[int, "Most events; the newest are returned.", Meta(ge=1, le=10_000)]
 
 
 @operation("GET /api/v1/jobs/{JobId}/events", "jobs:read", by_resource=True)
@@ -84,7 +84,7 @@ def _events(job: Job, replica: str, span: TimeRange, most: int) -> Lookup[list[E
 
 
 def _message(event: Event, job: Job, pod: str) -> str:
-    """Format an event as ``2021-01-28 14:07:24 text``, with the pod if it concerns one."""
+    """Format an event as ``2021-01-28 14:07:24 text``, with the pod of a pod's event."""
     if event.source is EventSource.STATE and event.reason in set(JobState):
         whose = f"Pod {pod}" if pod else f"Job {job.id}"
         parts = [f"{whose} is {WORDS[JobState(event.reason)]}.", event.message]

@@ -42,7 +42,7 @@ TIMES: Mapping[str, tuple[str, frozenset[JobState]]] = {
     "GmtFailedTime": ("end", frozenset({JobState.FAILED})),
     "GmtStoppedTime": ("end", frozenset({JobState.STOPPED, JobState.UNKNOWN})),
 }
-"""Times that StartTime and EndTime may bound: our field, and the states that show it."""
+"""Times that StartTime and EndTime may bound: our field of each, and the states that have the time."""
 _SUMS = ("RequestCPU", "RequestGPU", "RequestMemory", "NodeCount")
 PAYMENTS = ("PrePaid", "Spot", "PostPaid")
 
@@ -54,7 +54,7 @@ _EQUAL = {
     "caller": f"{_OWN}.Caller",
     "business_user_id": f"{_OWN}.BusinessUserId",
 }
-"""Fields of a job by the parameter that they equal; ``_CONTAINS``: by the parameter that they contain."""
+"""Job fields that must equal a parameter, by the name of the parameter."""
 _CONTAINS = {
     "username": "user",
     "resource_quota_name": "resource_group",
@@ -67,7 +67,7 @@ _ALL_PRIORITIES = range(1, 10)
 
 
 def sum_requests(totals: Totals) -> dict[str, float]:
-    """Return the requests of all pods of a registered job, stored in its record so that ListJobs can filter by them."""
+    """Return the requests of all pods of a registered job; ListJobs filters by them as its record stores them."""
     memory = None if totals.memory is None else totals.memory / GIB
     found = dict(zip(_SUMS, (totals.cpu, totals.gpu, memory, totals.pods), strict=True))
     return {name: value for name, value in found.items() if value is not None}
@@ -96,7 +96,7 @@ class ListJobs(AlibabaRequest, frozen=True, kw_only=True):
     resource_quota_name: Annotated[str, "Part of the resource group's name."] = ""
     user_id_for_filter: Annotated[str, "The user."] = ""
     username: Annotated[str, "Part of the user's name."] = ""
-    show_own: Annotated[bool, "`true`: only jobs of the user who is named as the caller's key is."] = False
+    show_own: Annotated[bool, "`true`: only jobs whose user has the name of the caller's key."] = False
     tags: Labels = field(default_factory=dict)
     business_user_id: _OfSettings = ""
     caller: _OfSettings = ""
@@ -234,7 +234,7 @@ class ListJobs(AlibabaRequest, frozen=True, kw_only=True):
 
 
 def _payment(payment: str) -> Iterator[Condition]:
-    """Yield conditions on the payment: by the job's record, else by its resource group, present or not."""
+    """Yield conditions on the payment in the job's record; a job without one is prepaid if it has a resource group."""
     if payment == "Spot":
         yield Condition(f"{_OWN}.PaymentType", Operator.IN, ("Spot",))
         return

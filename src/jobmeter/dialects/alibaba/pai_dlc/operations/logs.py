@@ -24,7 +24,7 @@ class GetPodLogs(PodRequest, frozen=True, kw_only=True):
     `{JobId, PodId, PodUid, Containers, ContainerInfo, Logs, RequestId}`.
     """
 
-    max_lines: Annotated[int, "Of more lines, the newest are given.", Meta(ge=1, le=10_000)] = 2000
+    max_lines: Annotated[int, "Most lines; the newest are returned.", Meta(ge=1, le=10_000)] = 2000
     start_time: WeekStart = None
     end_time: WeekEnd = None
     containers: Annotated[

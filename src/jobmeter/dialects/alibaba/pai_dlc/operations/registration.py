@@ -42,7 +42,7 @@ class CreateJob(AlibabaRequest, frozen=True, kw_only=True):
     """Registers a job, queued, for the caller's project: `{JobId, RequestId}`.
 
     Jobmeter runs nothing: the system that runs the job reports its pods, its states and its samples under this id.
-    Further fields of the vendor are stored, and given back word for word.
+    Further fields of the vendor are stored and returned unchanged.
     """
 
     display_name: Annotated[str, "1 to 256 letters, digits, underscores, periods and hyphens."]
@@ -154,7 +154,7 @@ class StopRequest(DlcJobRequest, frozen=True, kw_only=True):
 class DeleteRequest(DlcJobRequest, frozen=True, kw_only=True):
     """Deletes a job that has ended, with its samples, logs and events: `{JobId, RequestId}`.
 
-    It takes a key of role admin. A job that has not ended is a conflict.
+    The call needs a key of role admin. A job that has not ended is a conflict.
     """
 
     def _steps(self) -> Steps:
@@ -168,7 +168,7 @@ class DeleteRequest(DlcJobRequest, frozen=True, kw_only=True):
 def make_job_id(context: Context) -> str:
     """Return an id in the vendor's form: ``dlc`` and 13 digits and lower-case letters.
 
-    It is as unique as the request's id.
+    The id is as unique as the request's id.
     """
     number = int.from_bytes(blake2b(context.request_id.encode(), digest_size=16).digest())
     letters = []

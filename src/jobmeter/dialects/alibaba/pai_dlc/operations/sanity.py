@@ -1,6 +1,6 @@
 """ListJobSanityCheckResults and GetJobSanityCheckResult: results that a job reported about its machines.
 
-A job reports them in its record: ``extra["pai-dlc"]["SanityCheckResults"]``, a list of checks, each a list of items.
+They are in the job's record: ``extra["pai-dlc"]["SanityCheckResults"]``, a list of checks, each a list of items.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from jobmeter.model.job import Job
 PHASES = ("CheckInit", "DeviceCheck", "SingleNodeCommCheck", "TwoNodeCommCheck", "AllNodeCommCheck")
 _TEXTS = ("Phase", "Status", "Message", "StartedAt", "FinishedAt")
 _ID = "RequestID"
-"""Spelling of the request's id in these two operations."""
+"""The spelling of the request id's key in the answers of these two operations."""
 
 
 @operation("GET /api/v1/jobs/{JobId}/sanitycheckresults", "jobs:read", by_resource=True)

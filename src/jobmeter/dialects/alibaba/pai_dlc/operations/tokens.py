@@ -13,7 +13,7 @@ from jobmeter.query.request import JobRef
 
 @operation("GET /api/v1/tokens", "share:write")
 class GetToken(AlibabaRequest, frozen=True, kw_only=True):
-    """Returns a token that gives any holder the measurements of one job: `{Token, RequestId}`."""
+    """Returns a token with which any holder can read the measurements of one job: `{Token, RequestId}`."""
 
     target_id: Annotated[str, "The job."]
     target_type: Annotated[str, "`job`."]

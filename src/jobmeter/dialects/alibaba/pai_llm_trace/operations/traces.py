@@ -51,7 +51,7 @@ class _Filter(msgspec.Struct, rename="pascal"):
 
 
 class _Moment(Time):
-    """A day or a second in UTC."""
+    """A day or a second in UTC; the value is epoch milliseconds."""
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds."""
@@ -65,7 +65,7 @@ class _Moment(Time):
 
 
 class _Seconds(ParameterKind):
-    """A number of seconds."""
+    """A number of seconds; the value is nanoseconds."""
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Parse a number of seconds; return nanoseconds."""

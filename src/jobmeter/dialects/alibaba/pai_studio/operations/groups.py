@@ -32,7 +32,7 @@ ResourceType = Annotated[str, "Changes nothing: the type is unknown.", Choice(("
 
 
 def _sort_by_nothing(_: ResourceGroup) -> None:
-    """Return None for every group: the sort by a field that no group has keeps their order."""
+    """Return None for every group: sorting by a field that no group has keeps the order."""
 
 
 SORTS: Mapping[str, GroupSort] = {
@@ -61,7 +61,7 @@ class ListResourceGroups(StudioPageRequest, frozen=True, kw_only=True):
     computing_resource_provider: Ignored = ""
     versions: Ignored = ""
     show_all: Annotated[bool, "`true`: all groups in one page."] = False
-    sort_by: Annotated[str, "The last four are unknown of any group.", Choice(tuple(SORTS))] = "DisplayName"
+    sort_by: Annotated[str, "The last four are unknown for every group.", Choice(tuple(SORTS))] = "DisplayName"
     order: Annotated[bool, ORDER] = False
 
     def _steps(self) -> Steps:

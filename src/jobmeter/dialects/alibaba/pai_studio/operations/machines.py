@@ -21,7 +21,7 @@ from jobmeter.query.group import NodeLoad, NodeLoadsQuestion
 from jobmeter.query.request import GroupRef
 
 ACCELERATORS = ("CPU", "GPU")
-"""Machines without devices, and with devices."""
+"""The words for machines without devices, and with devices."""
 _Unknown = Annotated[str, "No machine group has it: a filter on it selects none."]
 _UNKNOWN_FILTERS = (
     *("creator_id", "disk_pl", "ecs_spec", "order_instance_id", "payment_duration", "payment_duration_unit"),
@@ -111,12 +111,12 @@ def make_kind(load: NodeLoad) -> MachineKind:
 
 
 def make_machine_group_id(group: str, kind: MachineKind) -> str:
-    """Return the id of the nodes of a kind in a group, which depends on both alone."""
+    """Return the id of a group's nodes of one kind. The id depends only on the group and the kind."""
     return f"mg-{blake2b(repr((group, *kind)).encode(), digest_size=8).hexdigest()}"
 
 
 def choose_accelerator(kind: MachineKind) -> str:
-    """Return the one of ``ACCELERATORS`` that a kind of machine has; empty if unknown."""
+    """Return the member of ``ACCELERATORS`` for a kind of machine; an empty text if its devices are unknown."""
     return "" if kind.devices is None else ACCELERATORS[bool(kind.devices)]
 
 

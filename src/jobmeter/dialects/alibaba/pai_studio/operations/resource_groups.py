@@ -78,9 +78,9 @@ class GetUserViewMetrics(GroupRequest, frozen=True, kw_only=True):
 
     page_number: Annotated[int, "From 1.", Meta(ge=1, le=10**6)]
     page_size: Annotated[int, Meta(ge=1, le=1000)]
-    sort_by: Annotated[str, "A field of a record, by number where it is one; another leaves the order."] = ""
+    sort_by: Annotated[str, "A field of a record; numbers sort by value. Any other name keeps the order."] = ""
     order: Annotated[bool, ORDER] = False
-    user_id: Annotated[str, "One user's record alone; Summary stays that of all."] = ""
+    user_id: Annotated[str, "Only this user's record; Summary still covers all users."] = ""
     workspace_id: Annotated[str, "Jobs of one workspace alone."] = ""
     time_step: TimeStep = DEFAULT_STEP_MS
 

@@ -42,7 +42,7 @@ class EventsOfJobRequest(StudioPageRequest, frozen=True, kw_only=True):
     end_time: Annotated[int | None, f"{TIME_TEXT} Not included. Default: the last event.", TIME] = None
 
     def read_events(self, instance: str) -> Steps:
-        """Return the events of an instance, of all with an empty text."""
+        """Return the events of an instance; for an empty text, all events of the job."""
         check_range(self.start_time, self.end_time)
         view = yield from ask(JobQuestion(JobRef(self.training_job_id)))
         offset, size = self.page

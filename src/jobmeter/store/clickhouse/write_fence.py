@@ -1,0 +1,81 @@
+"""Fences of writes: the engine itself refuses the late write of a server that was frozen and has lost its role."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from clickhouse_connect.driver.client import Client
+
+from jobmeter.errors import UnavailableError
+
+_TERM = "term of "
+_WRITER = "jobmeter writer "
+_READ = "SELECT max(value) FROM progress WHERE name = {name:String}"
+_RAISE = "INSERT INTO progress SELECT {name:String}, {term:Int64}"
+_RUNNING = (
+    "SELECT count() FROM system.processes WHERE current_database = currentDatabase() "
+    "AND startsWith(Settings['log_comment'], {mark:String}) AND Settings['log_comment'] != {own:String}"
+)
+
+
+class WriteFence(NamedTuple):
+    """SQL condition under which the engine refuses a write, and the mark by which it lists the write as running.
+
+    The engine lists a write as running before it reads the condition.
+    """
+
+    refused: str
+    mark: str
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of an insert."""
+        return {"log_comment": self.mark}
+
+    @property
+    def deletion_settings(self) -> dict[str, Any]:
+        """The settings of a deletion: the engine reads the condition before it accepts the deletion, and only then."""
+        return {**self.settings, "mutations_execute_subqueries_on_initiator": 1}
+
+    @property
+    def _check(self) -> str:
+        return f"throwIf({self.refused}, 'other servers have expelled this one')"
+
+    def restrict_deletion(self, sql: str) -> str:
+        """Return the deletion with the condition. The conditions of the deletion are joined by AND."""
+        return sql.replace(" DELETE WHERE ", f" DELETE WHERE (SELECT {self._check}) = 0 AND ", 1)
+
+    def find_target(self, table: str, columns: Mapping[str, str]) -> str:
+        """Return the target of the insert; ``columns`` with their types."""
+        names = ", ".join(columns)
+        described = ", ".join(f"{name} {kind}" for name, kind in columns.items()).replace("'", "\\'")
+        return f"{table} ({names}) SELECT {names} FROM input('{described}') WHERE {self._check} = 0"
+
+
+def find_no_fence() -> WriteFence | None:
+    """Return None: no other server can expel this one."""
+
+
+def fence_server(number: int) -> WriteFence:
+    """Return the fence of one of several servers of a ClickHouse server: its state in the table of servers."""
+    return WriteFence(f"(SELECT max(state) FROM servers WHERE id = {number}) > 0", f"jobmeter server {number}")
+
+
+def fence_writer(store: str, term: int) -> WriteFence:
+    """Return the fence of a server that took the record of the replicas of a store: each knows the newest term."""
+    refused = f"(SELECT max(value) FROM progress WHERE name = '{_TERM}{store}') > {term}"
+    return WriteFence(refused, f"{_WRITER}{term}")
+
+
+def read_term(client: Client, store: str) -> int:
+    """Return the newest term that a replica knows."""
+    (row,) = client.query(_READ, parameters={"name": _TERM + store}).result_rows
+    return int(row[0])
+
+
+def begin_term(client: Client, store: str, term: int) -> None:
+    """Have a replica refuse the writes of earlier terms. Raises UnavailableError while it runs one."""
+    client.command(_RAISE, parameters={"name": _TERM + store, "term": term})
+    parameters = {"mark": _WRITER, "own": fence_writer(store, term).mark}
+    (row,) = client.query(_RUNNING, parameters=parameters).result_rows
+    if int(row[0]):
+        raise UnavailableError("a replica still runs a statement of a server that led before")
