@@ -1,11 +1,11 @@
 """Question the vendor's own SDKs, each generation in an environment of its own (``make sdk``)."""
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.e2e.conversation import converse
 
 _ROOT = Path(__file__).parents[2]
 _SDK = Path(__file__).parent / "sdk"
@@ -30,9 +30,5 @@ needs_former = pytest.mark.skipif(not FORMER.exists(), reason="no .venvs/alibaba
 
 def ask(*asks: dict[str, Any], python: Path = CURRENT, script: Path = _SCRIPT) -> list[Any]:
     """The answers, in their order: see the script, by default ``sdk/pai_dlc.py``."""
-    ran = subprocess.run(
-        [python, script], input=json.dumps(asks), capture_output=True, text=True, timeout=300, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    answers: list[Any] = json.loads(ran.stdout)
+    answers: list[Any] = converse(python, script, asks)
     return answers

@@ -12,6 +12,7 @@ import pytest
 
 from jobmeter.client.api import Api
 from jobmeter.examples.server import run_server
+from tests.e2e.conversation import end_all
 from tests.e2e.page import Viewer, signed_in
 from tests.support.browser import chromium
 
@@ -20,6 +21,13 @@ from tests.support.browser import chromium
 def _no_blocked_signals() -> None:
     """Unblock SIGPIPE. An embedded engine of an earlier test blocks the signal in this process and in its children."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPIPE])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_conversations() -> Iterator[None]:
+    """End the processes of vendors' SDKs that a module started."""
+    yield
+    end_all()
 
 
 @dataclass

@@ -11,15 +11,16 @@ import pytest
 
 from tests.e2e.alibaba import CURRENT, ask, needs_current
 from tests.e2e.conftest import start
+from tests.e2e.conversation import has_package
 from tests.support.frames import records
 from tests.support.processes import running
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, needs_current]
-MISSING = subprocess.run(
-    [CURRENT, "-c", "import alibabacloud_eflo_controller20221215"], capture_output=True, check=False
-).returncode if CURRENT.exists() else 1  # fmt: skip
-needs_eflo = pytest.mark.skipif(bool(MISSING), reason="no eflo-controller SDK in .venvs/alibaba (make sdk)")
+needs_eflo = pytest.mark.skipif(
+    not has_package(CURRENT, "alibabacloud_eflo_controller20221215"),
+    reason="no eflo-controller SDK in .venvs/alibaba (make sdk)",
+)
 
 
 PAGE = 20

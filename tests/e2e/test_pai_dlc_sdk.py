@@ -11,6 +11,7 @@ import urllib3
 
 from jobmeter.model.catalog import map_dialect_names
 from tests.e2e.alibaba import FORMER, ask, needs_current, needs_former
+from tests.e2e.conversation import end_all
 from tests.support import certificates
 from tests.support.frames import records, samples
 from tests.support.processes import running
@@ -301,5 +302,6 @@ def test_tls_with_a_private_authority(stored, tmp_path):
         for answer in ask(*asks):
             assert answer.get("statusCode") == 200, answer
             assert [point["Value"] for pod in answer["body"]["PodMetrics"] for point in pod["Metrics"]] == [50.0]
+        end_all()  # the SDK keeps the connections that it trusted
         (distrusted,) = ask(_metrics(server, config={"endpoint": address}))
         assert "certificate" in str(distrusted["message"]).lower()

@@ -1,7 +1,6 @@
 """PaiLLMTrace by the vendor's own SDK: a token, spans that OpenTelemetry's SDK sends with it, and traces."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -18,20 +17,20 @@ from jobmeter.access.trace import LIFE_MS, issue
 from jobmeter.access.vault import Vault
 from jobmeter.settings import load
 from tests.e2e.alibaba import CURRENT
+from tests.e2e.conversation import converse, has_package
 from tests.e2e.test_opentelemetry_sdk import PYTHON, WAYS, otlp_server
 from tests.support.certificates import make
 from tests.support.proxy import tls_proxy
 from tests.support.waiting import wait_until
 
 SDK = Path(__file__).parent / "sdk"
-HAS_SDK = (
-    CURRENT.exists()
-    and subprocess.run([CURRENT, "-c", "import alibabacloud_paillmtrace20240311"], check=False).returncode == 0
-)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not PYTHON.exists(), reason="the environment of OpenTelemetry's SDK is not built: make sdk"),
-    pytest.mark.skipif(not HAS_SDK, reason="no PaiLLMTrace SDK in .venvs/alibaba: make sdk"),
+    pytest.mark.skipif(
+        not has_package(CURRENT, "alibabacloud_paillmtrace20240311"),
+        reason="no PaiLLMTrace SDK in .venvs/alibaba: make sdk",
+    ),
 ]
 SECOND_NS = 1_000_000_000
 
@@ -43,10 +42,8 @@ def receiver(tmp_path_factory):
 
 
 def key(receiver, role="writer", project="lab"):
-    verb = ["key", "create", "--name", role, "--role", role, "--json", "--data", str(receiver.server.data)]
-    verb += ["--project", project] if project else []
-    made = subprocess.run([sys.executable, "-m", "jobmeter", *verb], check=True, capture_output=True)
-    return json.loads(made.stdout)
+    made = receiver.server.request("POST", "/keys", {"name": role, "role": role, "project": project or None})
+    return made.json()
 
 
 def ask(receiver, pair, *asks, **reached):
@@ -54,12 +51,7 @@ def ask(receiver, pair, *asks, **reached):
     config = {name: pair[name] for name in ("access_key_id", "access_key_secret")}
     config |= reached or {"endpoint": receiver.server.url.partition("://")[2].strip("/"), "protocol": "http"}
     given = [{"config": config, "operation": name, "request": request, **more} for name, request, more in asks]
-    ran = subprocess.run(
-        [CURRENT, SDK / "pai_llm_trace.py"], input=json.dumps(given), capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
+    return converse(CURRENT, SDK / "pai_llm_trace.py", given)
 
 
 def token(receiver, pair, **more):
@@ -69,17 +61,11 @@ def token(receiver, pair, **more):
 
 def send(way, granted, *traces):
     """OpenTelemetry's SDK with what GetXtraceToken gave."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-    settings = {
+    variables = {
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": granted["GrpcEndpoint" if way == "grpc" else "HttpEndpoint"],
         "OTEL_EXPORTER_OTLP_HEADERS": f"authentication={granted['Token']}",
     }
-    ran = subprocess.run(
-        [PYTHON, SDK / "otlp_spans.py"], input=json.dumps({"way": way, "traces": traces}), env={**own, **settings},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
+    return converse(PYTHON, SDK / "otlp_spans.py", {"way": way, "variables": variables, "traces": traces})
 
 
 NOW = int(time.time()) * SECOND_NS

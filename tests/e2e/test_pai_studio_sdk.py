@@ -5,7 +5,6 @@ depends on when exactly it is asked for.
 """
 
 import json
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pandas as pd
 import pytest
 import urllib3
 
+from tests.e2e.conversation import converse
 from tests.support.frames import records, samples
 from tests.support.processes import running
 
@@ -141,11 +141,7 @@ def _ask(environment, *asks):
     python = ROOT / ".venvs" / environment / "bin" / "python"
     if not python.exists():
         pytest.skip(f"no environment {environment}: `make sdk` builds it")
-    ran = subprocess.run(
-        [python, SCRIPT], input=json.dumps(asks), capture_output=True, text=True, timeout=120, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
+    return converse(python, SCRIPT, asks)
 
 
 def _op(stored, operation, *path, asynchronous=False, config=None, **request) -> dict[str, Any]:

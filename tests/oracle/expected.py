@@ -4,6 +4,9 @@ Samples are a frame with the columns of a series (metric, project, job, replica,
 ``time`` in ms and the ``value``, in the order in which they were written.
 """
 
+from typing import Any
+
+import numpy as np
 import pandas as pd
 
 SERIES = ["metric", "project", "job", "replica", "attempt", "node", "device", "labels"]
@@ -18,6 +21,13 @@ SUMMED_PARTS = {"network.receive", "cpu.time", "cpu.usage", "cpu.limit", "memory
 def unique(samples: pd.DataFrame) -> pd.DataFrame:
     """Each (series, time) once, the last one written, in order of time."""
     return samples.drop_duplicates([*SERIES, "time"], keep="last").sort_values([*SERIES, "time"]).reset_index(drop=True)
+
+
+def number_keys(table: pd.DataFrame) -> tuple["np.ndarray[Any, np.dtype[Any]]", list[tuple[Any, ...]]]:
+    """Number the different rows in the order in which they first come. Return each row's number, and those rows."""
+    numbers = table.groupby(list(table), sort=False).ngroup().to_numpy(np.int64)
+    _, first = np.unique(numbers, return_index=True)
+    return numbers, list(table.iloc[first].itertuples(index=False, name=None))
 
 
 def with_growth(samples: pd.DataFrame) -> pd.DataFrame:
@@ -41,7 +51,7 @@ def one_after_another(samples: pd.DataFrame) -> pd.DataFrame:
     for replica, mine in samples[of_device].groupby("replica"):
         names: list[str] = []
         for _, now in mine.groupby("attempt"):
-            devices = sorted(set(zip(now["node"], now["device"], strict=True)))
+            devices = sorted(now[["node", "device"]].drop_duplicates().itertuples(index=False, name=None))
             left = dict(enumerate(names))
             same = {one: at for one in devices for at, name in left.items() if name == one[1]}
             free = [at for at in left if at not in same.values()] + list(range(len(names), len(names) + len(devices)))
@@ -51,9 +61,10 @@ def one_after_another(samples: pd.DataFrame) -> pd.DataFrame:
                 names[at] = device
                 place[str(replica), int(now["attempt"].iloc[0]), node, device] = f"place {at}"
             names = names[: max([*taken.values(), *left, -1]) + 1]
-    keys = zip(samples["replica"], samples["attempt"], samples["node"], samples["device"], strict=True)
+    codes, keys = number_keys(samples[["replica", "attempt", "node", "device"]])
+    places = [place.get((replica, int(attempt), node, device), "") for replica, attempt, node, device in keys]
     return samples.assign(
-        device=[place.get((replica, int(attempt), node, device), "") for replica, attempt, node, device in keys],
+        device=np.array(places, dtype=object)[codes],
         node=samples["node"].where(~of_device, ""),
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from tests.oracle.expected import SERIES
+from tests.oracle.expected import SERIES, number_keys
 
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import Series
@@ -89,7 +89,7 @@ def batches(samples: pd.DataFrame, random: np.random.Generator | None = None, ro
 
 def batch(samples: pd.DataFrame) -> SampleBatch:
     """Some samples as columns, in their order."""
-    codes, names = pd.MultiIndex.from_frame(samples[SERIES]).factorize()
+    codes, names = number_keys(samples[SERIES])
     series = [Series(**dict(zip(SERIES, name, strict=True))) for name in names]
     return SampleBatch(
         series,

@@ -11,6 +11,7 @@ from jobmeter.client.api import Api
 from jobmeter.client.searches import EventSearch, LogSearch
 from jobmeter.errors import NotFoundError
 from jobmeter.model.event import EventType
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import Job, JobState
 
 if TYPE_CHECKING:
@@ -71,11 +72,9 @@ def _course(out: Console, api: Api, job: Job) -> None:
 
 def build_change_rows(moments: "Iterable[TimelineMoment]") -> list[tuple[str, str, str, str]]:
     """Build a row for each change: time, place, name, text. A change of several nodes in one second has one row."""
-    places: dict[tuple[str, str, str, bool], list[str]] = {}
-    for one in moments:
-        places.setdefault((format_time(one.time), one.name, one.text, bool(one.node)), []).append(
-            one.node or one.replica
-        )
+    places = group_pairs(
+        ((format_time(one.time), one.name, one.text, bool(one.node)), one.node or one.replica) for one in moments
+    )
     return [
         (time, found[0] if len(found) == 1 else format_count(len(found), "node" if on_nodes else "replica"), name, text)
         for (time, name, text, on_nodes), found in places.items()

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from jobmeter.cli.output import escape_cell, format_duration, print_hanging, show_listing
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.phase import JobPhases, Phase, PhaseDifference
 
 R = TypeVar("R")
@@ -58,9 +59,7 @@ def show_causes(out: Console, difference: PhaseDifference) -> None:
     out.print()
     columns = ("cause", a, b, "difference", "figures")
     show_listing(out, columns, rows, right=columns[1:4], spare=("figures",), folded="figures")
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in difference.unknown.items():
-        by_reason.setdefault(reason, []).append(name.replace("_", " "))
+    by_reason = group_pairs((reason, name.replace("_", " ")) for name, reason in difference.unknown.items())
     for reason, names in by_reason.items():
         print_hanging(out, "", f"unknown: {escape_cell(', '.join(names))} ({escape_cell(reason)})", 2)
 

@@ -13,6 +13,7 @@ from jobmeter.cli.output import build_console, escape_cell, format_count, format
 from jobmeter.client import traces
 from jobmeter.client.traces import TraceSearch
 from jobmeter.model.answers import SpanBody, TraceBody
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.span import SpanStatus
 from jobmeter.model.time import parse_duration
 
@@ -85,9 +86,7 @@ def iterate_tree(spans: Sequence[SpanBody], width: int) -> Iterator[Text]:
     A span without its parent is shown as a root; a cycle of parents is cut where it closes.
     """
     span_ids = {span.span for span in spans}
-    children: dict[str, list[SpanBody]] = {}
-    for span in spans:
-        children.setdefault(span.parent if span.parent in span_ids else "", []).append(span)
+    children = group_pairs((span.parent if span.parent in span_ids else "", span) for span in spans)
     waiting = [(0, span) for span in reversed(children.get("", ()))]
     shown: set[str] = set()
     while waiting or len(shown) < len(spans):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Member, Signal, name_device
+from jobmeter.diagnose.signal import Member, Signal, align_signals, name_device
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.finding import Severity
@@ -123,8 +123,7 @@ def average_replica(signals: list[Signal], replica: str) -> Signal | None:
     own = [signal for signal in signals if signal.replica == replica]
     if not own:
         return None
-    time = max(own, key=len).time
-    values = np.vstack([signal.read_at(time) for signal in own])
+    time, values = align_signals(own)
     valid = ~np.isnan(values).all(axis=0)
     return replace(own[0], device="", time=time[valid], value=np.nanmean(values[:, valid], axis=0))
 

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 
 import msgspec
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Subject
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import JobState, Replica
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import NS_PER_MS
@@ -73,7 +75,7 @@ def list_deaths(case: Case, numbers: Numbers) -> list[Death]:
     """Return each failed replica (its last attempt) in the order of their ends; one for the job without any."""
     if case.job.state is JobState.SUCCEEDED:
         return []
-    own = _group_by_replica(case.lines)
+    own = group_pairs((line.replica, line) for line in case.lines)
     last = {replica.name: replica for replica in sorted(case.view.replicas, key=lambda one: one.attempt)}
     found = [_death(case, replica, own, numbers) for replica in last.values() if has_failed(replica)]
     if not found and case.job.state in {JobState.FAILED, JobState.STOPPED}:
@@ -103,13 +105,6 @@ def _death(case: Case, replica: Replica, own: Mapping[str, list[LogLine]], numbe
         replica.state,
         _select_last_lines(lines, end, numbers),
     )
-
-
-def _group_by_replica(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
-    found: dict[str, list[LogLine]] = {}
-    for line in lines:
-        found.setdefault(line.replica, []).append(line)
-    return found
 
 
 def _select_last_lines(lines: Sequence[LogLine], end: int, numbers: Numbers) -> tuple[LogLine, ...]:
@@ -154,7 +149,8 @@ def _find_exception(lines: Sequence[LogLine]) -> Raised | None:
             message = [other for other, _ in own[at : at + 12]]
             # The exception itself first, then where it was raised.
             shown = (line, *(one for _, one in own[max(0, at - 4) : at]))
-            return Raised("\n".join(_cut_at_chain(message)), shown, line.time_ns // NS_PER_MS)
+            own_message = takewhile(lambda text: not text.startswith((*_CHAIN, _HEADER)), message)
+            return Raised("\n".join(own_message), shown, line.time_ns // NS_PER_MS)
     return None
 
 
@@ -165,12 +161,3 @@ def _strip_marks(traceback: list[tuple[str, LogLine]]) -> list[tuple[str, LogLin
     if not length or (len(traceback) > 1 and traceback[1][0][:1].isspace() > header[:1].isspace()):
         return traceback
     return [(text[length:], line) for text, line in traceback]
-
-
-def _cut_at_chain(message: Sequence[str]) -> Sequence[str]:
-    texts: list[str] = []
-    for text in message:
-        if text.startswith((*_CHAIN, _HEADER)):
-            break
-        texts.append(text)
-    return texts

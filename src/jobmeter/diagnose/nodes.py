@@ -11,6 +11,7 @@ from jobmeter.model.batch import BucketColumns, Float64s
 from jobmeter.model.catalog import CATALOG, Kind
 from jobmeter.model.device import find_addresses
 from jobmeter.model.event import Event
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import JobView
 from jobmeter.model.log import LogLine
 from jobmeter.model.series import NO_JOB, Series
@@ -39,11 +40,8 @@ def read_signals_of_nodes(
     nodes = list_nodes(view)
     if not nodes or not names or scope.job is not None or scope.grant is not None:
         return {}
-    found: dict[str, list[Signal]] = {}
-    for series, signal in read_node_signals(executor, scope, nodes, names, span, step_ms):
-        if series.project == view.job.project:
-            found.setdefault(signal.metric, []).append(signal)
-    return found
+    found = read_node_signals(executor, scope, nodes, names, span, step_ms)
+    return group_pairs((signal.metric, signal) for series, signal in found if series.project == view.job.project)
 
 
 def read_node_signals(
@@ -102,10 +100,9 @@ def find_reported_places(lines: Iterable[LogLine], events: Iterable[Event]) -> I
 
 def select_faults(view: JobView, events: Sequence[Event]) -> list[Event]:
     """Return the events of nodes that happened while the job had a device there, or a moment after."""
-    spans: dict[str, list[tuple[int, int]]] = {}
-    for one in view.allocations:
-        end = MAX_TIME_MS if one.end is None else one.end + MINUTE
-        spans.setdefault(one.node, []).append((one.start, end))
+    spans = group_pairs(
+        (one.node, (one.start, MAX_TIME_MS if one.end is None else one.end + MINUTE)) for one in view.allocations
+    )
     return [
         event
         for event in events

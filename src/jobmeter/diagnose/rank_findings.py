@@ -8,6 +8,7 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule, Weight
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject, extend_sentence, rank_severity
+from jobmeter.model.grouping import group_pairs
 
 MOST = 16
 """Findings of one rule, at most; beyond that one stands for all."""
@@ -67,9 +68,7 @@ def _measure_overlap(one: Finding, other: Finding) -> float:
 
 def _causes(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers) -> list[Finding]:
     """Find the causes of each replica's end. The best cause of the first failed replica is the root cause."""
-    by_subject: dict[Subject, list[Finding]] = {}
-    for one in found:
-        by_subject.setdefault(one.subject, []).append(one)
+    by_subject = group_pairs((one.subject, one) for one in found)
     if len(by_subject) > 1 and len({one.end for one in by_subject.get(case.subject, ())}) <= 1:
         # A finding of the job as a whole explains its only replica's end, too.
         whole = [one for one in by_subject.pop(case.subject, []) if by_name[one.rule].cause is Weight.SPECIFIC]
@@ -181,11 +180,8 @@ def _weight(one: Finding, by_name: Mapping[str, Rule]) -> Weight:
 
 def _fold_repeated(case: Case, found: Sequence[Finding]) -> list[Finding]:
     """Merge many findings of one rule and role into one, which names the first ones."""
-    groups: dict[tuple[str, FindingRole], list[Finding]] = {}
-    for one in found:
-        groups.setdefault((one.rule, one.role), []).append(one)
     folded: list[Finding] = []
-    for own in groups.values():
+    for own in group_pairs(((one.rule, one.role), one) for one in found).values():
         if len(own) <= MOST:
             folded += own
             continue

@@ -24,6 +24,7 @@ from jobmeter.diagnose.thresholds import Numbers, Thresholds
 from jobmeter.errors import JobmeterError
 from jobmeter.model.event import STACK_EVIDENCE, Event, EventFilter, EventType
 from jobmeter.model.finding import Finding, Subject
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import JobState, JobView
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, NS_PER_MS, SECOND, TimeRange
@@ -166,20 +167,17 @@ def _read_together(
         descending=True,
         limit=MOST_EVENTS,
     )
-    events: dict[JobKey, list[Event]] = {}
-    for event in _events(executor, scope, wanted, jobs=tuple(sorted({view.job.id for view in views}))):
-        events.setdefault((event.project, event.job), []).append(event)
-    faults: dict[tuple[str, str], list[Event]] = {}
+    of_jobs = _events(executor, scope, wanted, jobs=tuple(sorted({view.job.id for view in views})))
     names = frozenset(node for _, node in places)
-    for event in _events(executor, scope, wanted, nodes=names) if names else ():
-        if not event.job:
-            faults.setdefault((event.project, event.node), []).append(event)
-    signals: dict[tuple[str, str], list[Signal]] = {}
+    of_nodes = _events(executor, scope, wanted, nodes=names) if names else ()
     metrics = list_names(which, lambda rule: rule.nodes)
     step_ms = choose_step(span, NODE_STEPS)
-    for series, signal in read_node_signals(executor, scope, places, metrics, span, step_ms) if places else ():
-        signals.setdefault((series.project, series.node), []).append(signal)
-    return _SharedReads(events, faults, signals)
+    signals = read_node_signals(executor, scope, places, metrics, span, step_ms) if places else ()
+    return _SharedReads(
+        events=group_pairs(((event.project, event.job), event) for event in of_jobs),
+        faults=group_pairs(((event.project, event.node), event) for event in of_nodes if not event.job),
+        nodes=group_pairs(((series.project, series.node), signal) for series, signal in signals),
+    )
 
 
 def _events(executor: Executor, scope: Scope, wanted: EventFilter, **of: object) -> Iterable[Event]:
@@ -234,11 +232,8 @@ def _increases(rate: Signal, step_ms: int) -> Signal:
 
 
 def _select_node_signals(view: JobView, together: _SharedReads) -> Signals:
-    found: dict[str, list[Signal]] = {}
-    for _, node in list_nodes(view):
-        for signal in together.nodes.get((view.job.project, node), ()):
-            found.setdefault(signal.metric, []).append(signal)
-    return found
+    places = ((view.job.project, node) for _, node in list_nodes(view))
+    return group_pairs((signal.metric, signal) for place in places for signal in together.nodes.get(place, ()))
 
 
 def _faults(view: JobView, together: _SharedReads) -> list[Event]:

@@ -4,11 +4,13 @@ The comparison is among the ranks themselves: their stacks form a tree of calls,
 tree. Names of functions and system calls help to decide which side waits. They decide alone only between two ranks.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from jobmeter.diagnose.places import PlaceKind, classify_place, describe_place, is_collective, join_first, may_work
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import JobState, JobView, Replica
 from jobmeter.model.stacks import RankEvidence, StackFrame
 from jobmeter.model.task import NodeAnswer
@@ -94,9 +96,7 @@ def _ranks(view: JobView, answers: Sequence[NodeAnswer]) -> list[ComparedRank]:
         for one in last.values()
         if one.name not in there and (one.node in answered or one.state in {JobState.FAILED, JobState.STOPPED})
     ]
-    counts: dict[str, int] = {}
-    for _, rank in found:
-        counts[rank.replica] = counts.get(rank.replica, 0) + 1
+    counts = Counter(rank.replica for _, rank in found)
     found.sort(key=lambda one: (len(one[1].replica), one[1].replica, -1 if one[1].rank is None else one[1].rank))
     return [
         ComparedRank(_name(rank, node, several=counts[rank.replica] > 1), node, rank, tuple(reversed(rank.main)))
@@ -186,9 +186,7 @@ def _groups(ranks: Sequence[ComparedRank]) -> list[list[ComparedRank]]:
     for key in (_function, _line):
         depth = 0
         while True:
-            found: dict[object, list[ComparedRank]] = {}
-            for one in ranks:
-                found.setdefault(key(one.calls[depth]) if depth < len(one.calls) else None, []).append(one)
+            found = group_pairs((key(one.calls[depth]) if depth < len(one.calls) else None, one) for one in ranks)
             if len(found) > 1:
                 return list(found.values())
             if not found or None in found:
@@ -271,9 +269,6 @@ def _notes(ranks: Sequence[ComparedRank], answers: Sequence[NodeAnswer]) -> list
     found = [f"NCCL's RAS: {text}" for one in answers if one.stacks for text in one.stacks.ras]
     found += [f"{one.node}: no answer from its agent" for one in answers if one.stacks is None]
     found += [f"{one.node}: {text}" for one in answers if one.stacks for text in one.stacks.missing]
-    by_text: dict[str, list[str]] = {}
-    for one in ranks:
-        for text in one.evidence.missing:
-            by_text.setdefault(text, []).append(_shorten_name(one))
+    by_text = group_pairs((text, _shorten_name(one)) for one in ranks for text in one.evidence.missing)
     found += [f"{join_first(names, 4)}: {text}" for text, names in by_text.items()]
     return list(dict.fromkeys(found))[:MOST_EVIDENCE]

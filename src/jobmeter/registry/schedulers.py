@@ -71,5 +71,5 @@ def _drop_oldest(connection: sa.Connection, most: int, which: sa.ColumnElement[b
 def _note_silence(state: SchedulerStatus, now_ms: int) -> SchedulerStatus:
     if now_ms - state.heard < max(_SILENT_MS, _SILENT_INTERVALS * state.interval_ms):
         return state
-    text = f"`jobmeter scheduler {state.kind}` has not reported since {format_iso(state.heard)}: is it running?"
+    text = f"`jobmeter scheduler {state.kind}` has sent no report since {format_iso(state.heard)}: check that it runs"
     return msgspec.structs.replace(state, problem=text, since=state.heard)

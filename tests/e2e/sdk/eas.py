@@ -1,4 +1,4 @@
-"""Runs in an environment of the vendor's own SDK: a JSON list of asks on stdin, the answers on stdout.
+"""Runs in an environment of the vendor's own SDK: each line of stdin is a JSON list of asks, of stdout the answers.
 
 One ask: {"config": {...}, "operation": "create_resource_log", "path": [...], "request": {...} or null}.
 """
@@ -24,4 +24,5 @@ def _answer(ask):
         return {"error": type(error).__name__, "code": getattr(error, "code", None)}
 
 
-json.dump([_answer(ask) for ask in json.load(sys.stdin)], sys.stdout, default=str)
+for line in sys.stdin:
+    print(json.dumps([_answer(ask) for ask in json.loads(line)], default=str), flush=True)

@@ -1,11 +1,12 @@
 """Runs in the environment of OpenTelemetry's SDK: spans that are given, by its own exporter; set up by variables.
 
-On stdin {"way", "traces": [{"resource": {...}, "spans": [{"name", "start_ns", "end_ns", "attributes", "events",
-"message"}]}]}: the first span of a trace is the root, the others are below it. On stdout what the exporter said of
-each span, and the ids.
+On a line of stdin {"way", "variables": {...}, "traces": [{"resource": {...}, "spans": [{"name", "start_ns", "end_ns",
+"attributes", "events", "message"}]}]}: the first span of a trace is the root, the others are below it. On a line of
+stdout what the exporter said of each span, and the ids.
 """
 
 import json
+import os
 import sys
 
 from opentelemetry.sdk.resources import Resource
@@ -13,24 +14,16 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
-asked = json.load(sys.stdin)
-if asked["way"] == "grpc":
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-else:
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-exported: list[str] = []
-exporter = OTLPSpanExporter()
-export = exporter.export
+def _make_exporter(way):
+    if way == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+    else:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    return OTLPSpanExporter()
 
 
-def _export(spans):
-    result = export(spans)
-    exported.append(result.name)
-    return result
-
-
-def _trace(given):
+def _trace(given, exporter):
     provider = TracerProvider(resource=Resource.create(given["resource"]))
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracer = provider.get_tracer("app")
@@ -54,8 +47,21 @@ def _trace(given):
     }
 
 
-exporter.export = _export
-exporter_end, exporter.shutdown = exporter.shutdown, lambda *_: None
-traces = [_trace(one) for one in asked["traces"]]
-exporter_end()
-json.dump({"traces": traces, "exported": exported}, sys.stdout)
+def _send(asked):
+    os.environ.update(asked["variables"])
+    exporter, exported = _make_exporter(asked["way"]), []
+    export, end = exporter.export, exporter.shutdown
+
+    def note(spans):
+        result = export(spans)
+        exported.append(result.name)
+        return result
+
+    exporter.export, exporter.shutdown = note, lambda *_: None
+    traces = [_trace(one, exporter) for one in asked["traces"]]
+    end()
+    return {"traces": traces, "exported": exported}
+
+
+for line in sys.stdin:
+    print(json.dumps(_send(json.loads(line))), flush=True)

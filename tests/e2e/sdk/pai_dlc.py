@@ -1,4 +1,4 @@
-"""Runs in the environment of the vendor's own SDKs: asks what stdin says (a JSON list), prints what came (another).
+"""Runs in the environment of the vendor's own SDKs: asks what a line says (a JSON list), prints what came (another).
 
 One ask: {"config": {...}, "product": "dlc" | "cms" | "eflo", "call": "get_job_metrics", "args": ["dlc1"],
 "request": {...}, "async": bool, "pages": bool, "anonymous": bool, "date": "...", "nonce": "...", "retry": {...}}.
@@ -113,4 +113,6 @@ def _pages(ask):
     return answers
 
 
-json.dump([_pages(ask) if ask.get("pages") else _answer(ask) for ask in json.load(sys.stdin)], sys.stdout, default=str)
+for line in sys.stdin:
+    answers = [_pages(ask) if ask.get("pages") else _answer(ask) for ask in json.loads(line)]
+    print(json.dumps(answers, default=str), flush=True)

@@ -1,4 +1,4 @@
-"""Runs in the environment of the vendor's own SDK: a JSON list of asks on stdin, the answers on stdout.
+"""Runs in the environment of the vendor's own SDK: each line of stdin is a JSON list of asks, of stdout the answers.
 
 One ask: {"config": {...}, "operation": "list_traces_datas", "request": {...} or null, "async": bool}.
 """
@@ -32,4 +32,5 @@ def _answer(ask):
         return {"error": type(error).__name__, **{name: getattr(error, name, None) for name in names}}
 
 
-json.dump([_answer(ask) for ask in json.load(sys.stdin)], sys.stdout, default=str)
+for line in sys.stdin:
+    print(json.dumps([_answer(ask) for ask in json.loads(line)], default=str), flush=True)

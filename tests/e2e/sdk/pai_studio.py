@@ -1,4 +1,4 @@
-"""Runs in an environment of the vendor's own SDK, of either generation: a JSON list on stdin, another on stdout.
+"""Runs in an environment of the vendor's own SDK, of either generation: a line is a JSON list of asks, or the answers.
 
 One ask: {"config": {...}, "operation": "get_user_view_metrics", "path": [...], "request": {...}, "async": bool}.
 """
@@ -36,4 +36,5 @@ def _answer(ask):
         return {"error": type(error).__name__, **{name: getattr(error, name, None) for name in names}}
 
 
-json.dump([_answer(ask) for ask in json.load(sys.stdin)], sys.stdout, default=str)
+for line in sys.stdin:
+    print(json.dumps([_answer(ask) for ask in json.loads(line)], default=str), flush=True)

@@ -19,6 +19,7 @@ from jobmeter.cli.screens.table import TableRow, build_columns
 from jobmeter.cli.screens.watch import Courses, WatchParts
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.finding import Finding
+from jobmeter.model.grouping import group_pairs
 
 _SPARK, _BAR = 20, 10
 _RANK_SPARE = (
@@ -44,9 +45,7 @@ DEVICE_COLUMNS = build_columns(
 def rank_rows(parts: WatchParts, courses: Courses, findings: Sequence[Finding]) -> list[TableRow]:
     """Build a row for each replica: marked ones with findings, worst first, then the others by rank."""
     named = rank_marked_replicas(findings)
-    by_replica: dict[str, list[LatestValue]] = {}
-    for value in parts.values:
-        by_replica.setdefault(value.replica, []).append(value)
+    by_replica = group_pairs((value.replica, value) for value in parts.values)
     order = sorted(
         by_replica, key=lambda name: (named.get(name, len(named)), parts.ranks.get(name, _NO_RANK), len(name), name)
     )
@@ -72,10 +71,9 @@ def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: C
 def build_device_rows(parts: WatchParts, findings: Sequence[Finding]) -> list[TableRow]:
     """Build a row for each device: bars of its use and of its memory, power, temperature. Ordered as the ranks."""
     named = rank_marked_replicas(findings)
-    by_device: dict[tuple[str, str, str], list[LatestValue]] = {}
-    for value in parts.values:
-        if value.device:
-            by_device.setdefault((value.replica, value.node, value.device), []).append(value)
+    by_device = group_pairs(
+        ((value.replica, value.node, value.device), value) for value in parts.values if value.device
+    )
     order = sorted(
         by_device,
         key=lambda key: (

@@ -10,6 +10,7 @@ from jobmeter.collect.accelerators.names import DeviceName, name_gpu
 from jobmeter.collect.accelerators.visible import Partition, VisibleVariable, parse_ordinal
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.member import Member, MembershipSource
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import AllocationRecord, JobRecord, Records
 
@@ -219,10 +220,7 @@ class AllocationTracker:
     @property
     def holders(self) -> dict[str, list[Owner]]:
         """Replicas that have each device now, by the device's name."""
-        found: dict[str, list[Owner]] = {}
-        for owner, device in list(self._open):
-            found.setdefault(device, []).append(owner)
-        return found
+        return group_pairs((device, owner) for owner, device in list(self._open))
 
     def close(self, now_ms: int) -> None:
         """End every interval when the jobs are over."""
@@ -231,9 +229,7 @@ class AllocationTracker:
     def take_records(self, now_ms: int) -> Records:  # noqa: ARG002 - every interval has its own times
         """Return the allocations since the last call."""
         news, self._news = self._news, []
-        by_job: dict[str, list[AllocationRecord]] = {}
-        for owner, allocation in news:
-            by_job.setdefault(owner.job, []).append(allocation)
+        by_job = group_pairs((owner.job, allocation) for owner, allocation in news)
         project = self._place.project or None
         return Records(jobs=[JobRecord(job_id=job, project=project, allocations=some) for job, some in by_job.items()])
 

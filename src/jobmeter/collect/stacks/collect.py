@@ -17,6 +17,7 @@ from jobmeter.collect.stacks.kernel import count_context_switches, read_kernel_s
 from jobmeter.collect.stacks.python import find_py_spy, read_python_stacks
 from jobmeter.collect.stacks.ras import query_ras
 from jobmeter.collect.stacks.recorder import VARIABLES, read_dump, request_dump
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.stacks import MOST_RANKS, NodeEvidence, RankEvidence
 
 BUDGET_SECONDS = 25.0
@@ -158,11 +159,11 @@ class StackCollector:
 
     def find_ranks(self, processes: Sequence[tuple[Process, Owner]]) -> list[_Rank]:
         """Return the process of each rank, in the order of replicas and ranks."""
-        members: dict[RankKey, list[Process]] = {}
-        for process, owner in processes:
-            if not process.stat.ended:
-                rank = self._find_rank(process)
-                members.setdefault((owner.replica, owner.attempt, rank), []).append(process)
+        members = group_pairs(
+            ((owner.replica, owner.attempt, self._find_rank(process)), process)
+            for process, owner in processes
+            if not process.stat.ended
+        )
         members = _leave_out_launchers(members)
         chosen = ((key, self._find_worker(own)) for key, own in members.items())
         ranks = [_Rank(key, pid, self._read_variables(pid)) for key, pid in chosen]
@@ -178,10 +179,8 @@ class StackCollector:
 
     def _find_worker(self, own: Sequence[Process]) -> int:
         """Return the process that does the work of a rank: the first one that is no shell or launcher of another."""
-        by_parent: dict[int, list[Process]] = {}
+        by_parent = group_pairs((one.stat.parent, one) for one in own)
         pids = {one.stat.key.pid for one in own}
-        for one in own:
-            by_parent.setdefault(one.stat.parent, []).append(one)
         place = min(own, key=lambda one: (one.stat.parent in pids, one.stat.key.start, one.stat.key.pid))
         while not self._is_python(place.stat.key.pid):
             children = by_parent.get(place.stat.key.pid)

@@ -10,6 +10,7 @@ from jobmeter.diagnose.devices import BUSY, PREFIXES, has_devices
 from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity, Subject
 from jobmeter.diagnose.signal import Member, Signal, align_signals, name_device
 from jobmeter.diagnose.wording import find_title, format_amount, format_metric_amount
+from jobmeter.model.grouping import group_pairs
 
 _LINKS = {f"node.{kind}.speed": tuple(f"node.{kind}.{way}" for way in ("receive", "transmit"))
           for kind in ("network", "rdma")}  # fmt: skip
@@ -169,10 +170,8 @@ def _work(case: Case, numbers: Numbers) -> dict[str, Signal]:
     """Return the mean activity of the job's devices by node; of its CPUs for a job without devices."""
     metrics = _ACTIVE if has_devices(case, numbers) else (_CPU,)
     places = {one.name: one.node for one in case.view.replicas}
-    by_node: dict[str, list[Signal]] = {}
-    for metric in metrics:
-        for signal in case.average_signals(metric, numbers):
-            by_node.setdefault(signal.node or places.get(signal.replica, ""), []).append(signal)
+    signals = (one for metric in metrics for one in case.average_signals(metric, numbers))
+    by_node = group_pairs((one.node or places.get(one.replica, ""), one) for one in signals)
     return {node: _mean(own, node) for node, own in by_node.items()}
 
 

@@ -1,6 +1,6 @@
 """Processes outside the job take CPUs of a node that the job asked for, while it waits for them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -9,6 +9,7 @@ from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Sever
 from jobmeter.diagnose.signal import Signal, make_metric_evidence
 from jobmeter.diagnose.wording import format_amount
 from jobmeter.model.batch import Float64s
+from jobmeter.model.grouping import group_pairs
 
 _TIME, _COUNT, _USED, _LIMIT = "node.cpu.time", "node.cpu.count", "cpu.usage", "cpu.limit"
 _WAITS, _NODE_WAITS, _RUNNABLE = "pressure.cpu", "node.pressure.cpu", "node.processes.running"
@@ -36,8 +37,8 @@ def cpu_hog(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         return
     places = {one.name: one.node for one in case.view.replicas}
     used, pressure = (
-        _group_by_node(case.average_signals(_USED, numbers), places),
-        _group_by_node(case.average_signals(_WAITS, numbers), places),
+        group_pairs((places.get(one.replica, ""), one) for one in case.average_signals(_USED, numbers)),
+        group_pairs((places.get(one.replica, ""), one) for one in case.average_signals(_WAITS, numbers)),
     )
     limits = {one.replica: float(one.value.max()) for one in case.means.get(_LIMIT, ()) if len(one)}
     for node, total in totals.items():
@@ -87,10 +88,8 @@ def _hog(
 
 def _totals(case: Case, numbers: Numbers) -> dict[str, Signal]:
     """Return the used CPUs of each node: the sum over all busy modes."""
-    modes: dict[str, list[Signal]] = {}
-    for (node, mode), signal in case.average_nodes(_TIME, numbers).items():
-        if mode not in _REST:
-            modes.setdefault(node, []).append(signal)
+    parts = case.average_nodes(_TIME, numbers).items()
+    modes = group_pairs((node, signal) for (node, mode), signal in parts if mode not in _REST)
     return {node: _sum(own) for node, own in modes.items()}
 
 
@@ -98,13 +97,6 @@ def _sum(modes: Sequence[Signal]) -> Signal:
     first = modes[0]
     value = np.sum([np.nan_to_num(one.read_at(first.time)) for one in modes], axis=0)
     return replace(first, value=value, part="").with_ends(first.until)
-
-
-def _group_by_node(signals: Sequence[Signal], places: Mapping[str, str]) -> dict[str, list[Signal]]:
-    found: dict[str, list[Signal]] = {}
-    for one in signals:
-        found.setdefault(places.get(one.replica, ""), []).append(one)
-    return found
 
 
 def _waits(case: Case, total: Signal, pressure: Sequence[Signal], count: float, numbers: Numbers) -> Float64s:

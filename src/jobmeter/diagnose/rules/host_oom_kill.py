@@ -20,6 +20,7 @@ from jobmeter.diagnose.rule import (
     quote_line,
 )
 from jobmeter.diagnose.wording import format_amount, format_count
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import NS_PER_MS
 
@@ -51,9 +52,7 @@ _DEVICE = re.compile(r"CUDA|HIP|NPU|GPU|OutOfMemoryError")
 def host_oom_kill(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Read the kernel's counter, its log lines, and the reports of agents and schedulers about the end."""
     counted_kills = dict(_count_kills(case))
-    reports: dict[str, list[IncidentReport]] = {}
-    for name, report in _reports(case, numbers):
-        reports.setdefault(name, []).append(report)
+    reports = group_pairs(_reports(case, numbers))
     for name in dict.fromkeys((*counted_kills, *reports)):
         happened = group_incidents(reports.get(name, ()), numbers["kill"])
         kills, evidence = counted_kills.get(name, (0, []))

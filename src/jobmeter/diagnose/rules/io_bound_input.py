@@ -4,6 +4,7 @@ from jobmeter.diagnose.devices import BUSY, average_replica, find_input_bound, m
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, name_replica
 from jobmeter.diagnose.wording import find_title, format_amount
+from jobmeter.model.grouping import group_pairs
 
 
 @Rule(
@@ -47,9 +48,7 @@ def _pressure(case: Case, numbers: Numbers) -> list[Signal]:
     own = case.select_signals("pressure.io", numbers)
     if own:
         return own
-    by_node: dict[str, list[str]] = {}
-    for member in case.view.replicas:
-        by_node.setdefault(member.node, []).append(member.name)
+    by_node = group_pairs((member.node, member.name) for member in case.view.replicas)
     shared = case.select_node_signals("node.pressure.io", numbers)
     return [
         Signal(one.metric, one.time, one.value, by_node[one.node][0], one.node)

@@ -14,6 +14,7 @@ from jobmeter.collect.accelerators.nvidia.codes import Failure, convert_failure,
 from jobmeter.collect.accelerators.nvidia.readings import OF_HARDWARE, READINGS, Field, NvmlError, Reading
 from jobmeter.collect.accelerators.visible import Partition
 from jobmeter.model.device import normalize_pci_address
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.time import Clock
 
 T = TypeVar("T")
@@ -315,9 +316,7 @@ class PynvmlDevice(Accelerator):
         first, self._baseline = not self._baseline, True
         if first:
             return None  # older than the last call
-        by_pid: dict[int, list[int]] = {}
-        for sample in samples:
-            by_pid.setdefault(sample.pid, []).append(sample.smUtil)
+        by_pid = group_pairs((sample.pid, sample.smUtil) for sample in samples)
         return {pid: sum(shares) / len(shares) for pid, shares in by_pid.items() if pid}
 
     def list_ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:
