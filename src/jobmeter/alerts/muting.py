@@ -7,6 +7,7 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.alert import POSTED, Alert, AlertPage, LabelMatcher, Silence
+from jobmeter.model.grouping import group_pairs
 from jobmeter.promql.regex import match_texts
 
 MOST_SILENCES, MOST_MATCHERS, MOST_TEXT = 1_000, 32, 1_000
@@ -74,9 +75,7 @@ def mute_alerts(
     alerts: Sequence[Alert], silences: Sequence[Silence], inhibitions: Sequence[Inhibition], now_ms: int
 ) -> AlertPage:
     """Return the alerts with the silences and alerts that mute each of them."""
-    by_project: dict[str, list[Alert]] = {}
-    for alert in alerts:
-        by_project.setdefault(alert.project, []).append(alert)
+    by_project = group_pairs((alert.project, alert) for alert in alerts)
     silenced: dict[str, list[str]] = {}
     for silence in silences:
         if silence.start <= now_ms < silence.end:

@@ -8,6 +8,7 @@ from jobmeter.cli.output import format_count, format_duration, format_time
 from jobmeter.client.bodies import MetricAnswer, MetricLine
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import find
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.quantity import format_quantity
 from jobmeter.program import frames, html
 
@@ -120,11 +121,7 @@ class Metrics(frames.Table):
         return html.draw_curves([line.points for line in lines], self.answer.start, self.answer.end, scale, marked)
 
     def _group_by_metric(self) -> dict[str, list[MetricLine]]:
-        found: dict[str, list[MetricLine]] = {}
-        for line in self.lines:
-            if line.points:
-                found.setdefault(line.metric, []).append(line)
-        return found
+        return group_pairs((line.metric, line) for line in self.lines if line.points)
 
     def _summarize(self) -> Iterator[tuple[str, list[str], Sequence[MetricLine]]]:
         """Yield a row for each line of a metric with few lines; else one for all, and one for each unusual line."""

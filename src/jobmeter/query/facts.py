@@ -7,6 +7,7 @@ import msgspec
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.event import FINDING, Event, EventFilter, EventType
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR
@@ -109,9 +110,7 @@ def _iterate_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms:
 
 def _findings(registry: Registry, jobs: dict[tuple[str, str], Job]) -> list[Event]:
     """Return the events about findings of those jobs, by time. Raises LimitExceededError for too many events."""
-    ids: dict[str, list[str]] = {}
-    for project, job in jobs:
-        ids.setdefault(project, []).append(job)
+    ids = group_pairs(jobs)
     found: list[Event] = []
     for project, some in ids.items():
         for first in range(0, len(some), _CHUNK):

@@ -12,6 +12,7 @@ import msgspec
 from jobmeter.access.principal import Scope
 from jobmeter.model.device import normalize_pci_address
 from jobmeter.model.event import GPU_BACK, GPU_NOT_PERMITTED, Event, EventFilter, EventType, Level
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import Condition, Job, JobFilter, JobView, Node, Operator
 from jobmeter.model.time import DAY, MINUTE, TimeRange
 from jobmeter.model.xid import read_xid
@@ -67,9 +68,7 @@ def read_node_faults(
 
 
 def _group_by_node(nodes: Sequence[Node], events: Sequence[Event]) -> dict[Place, list[NodeFault]]:
-    by_name: dict[str, list[Node]] = {}
-    for node in nodes:
-        by_name.setdefault(node.name, []).append(node)
+    by_name = group_pairs((node.name, node) for node in nodes)
     reported: dict[Place, list[Event]] = {}
     known: dict[Place, Node] = {}
     for event in events:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from jobmeter.access.principal import Scope
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import JobGroup, Node
 from jobmeter.model.order import make_natural_key
 from jobmeter.query.group import ResourceGroup, ResourceGroupsQuestion
@@ -19,14 +20,12 @@ def list_resource_groups(registry: Registry, question: ResourceGroupsQuestion, s
     def selected(project: str, name: str) -> bool:
         return bool(name) and (not question.names or name in question.names) and scope.shows_group(project, name)
 
-    nodes: dict[str, list[Node]] = {}
-    for node in registry.list_nodes(projects):
-        if selected(node.project, node.resource_group):
-            nodes.setdefault(node.resource_group, []).append(node)
-    jobs: dict[str, list[JobGroup]] = {}
-    for one in registry.list_job_groups(projects):
-        if selected(one.project, one.name):
-            jobs.setdefault(one.name, []).append(one)
+    nodes = group_pairs(
+        (node.resource_group, node)
+        for node in registry.list_nodes(projects)
+        if selected(node.project, node.resource_group)
+    )
+    jobs = group_pairs((one.name, one) for one in registry.list_job_groups(projects) if selected(one.project, one.name))
     names = sorted({*nodes, *jobs}, key=lambda name: (make_natural_key(name), name))
     return [_group(name, nodes.get(name, []), jobs.get(name, [])) for name in names]
 

@@ -1,7 +1,7 @@
 """Answer questions about resource groups with one registry query and two store queries, whatever their size."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.batch import References, SeriesKeys
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import JobFilter, JobState, JobView, Node
 from jobmeter.model.time import DAY, Clock, TimeRange
 from jobmeter.query import selection
@@ -259,7 +260,8 @@ class Groups:
         sizes = self._sizes([node for node in nodes if not {"cores", "memory"} <= node.info.keys()], projects, span)
         found: dict[Place, Amounts] = {}
         left = _Left(parts)
-        for place, same in (_group_by_place(nodes) or {_NOWHERE: []}).items():
+        machines = group_pairs(((node.cluster, node.name), node) for node in nodes)
+        for place, same in (machines or {_NOWHERE: []}).items():
             info = {name: value for node in same for name, value in node.info.items()}
             allowed = left.take(place)
             types = _devices(info, allowed)
@@ -313,14 +315,6 @@ class _Left:
             float(np.nansum(column[rows])) if rows else 0.0 for column in (self._parts.cpu, self._parts.memory)
         )
         return Amounts(cpu=cpu, memory=memory, devices=types.total(), device_types=dict(types))
-
-
-def _group_by_place(nodes: Iterable[Node]) -> dict[Place, list[Node]]:
-    """Group the nodes of several projects that are one machine."""
-    places: dict[Place, list[Node]] = {}
-    for node in nodes:
-        places.setdefault((node.cluster, node.name), []).append(node)
-    return places
 
 
 def _devices(info: Mapping[str, Any], allowed: Amounts) -> Mapping[str, int]:

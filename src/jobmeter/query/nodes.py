@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import Node
 from jobmeter.model.order import make_natural_key
 from jobmeter.model.question import Question
@@ -103,9 +104,7 @@ def merge_machines(nodes: Iterable[Node]) -> list[Node]:
 
     The description is that of the newest record made by an agent; the last contact is the newest of all records.
     """
-    records: dict[tuple[str, str], list[Node]] = {}
-    for node in nodes:
-        records.setdefault((node.cluster, node.name), []).append(node)
+    records = group_pairs(((node.cluster, node.name), node) for node in nodes)
     places = sorted(records, key=lambda place: (make_natural_key(place[0]), make_natural_key(place[1])))
     return [_machine(records[place]) for place in places]
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from jobmeter.model.batch import Int64s
 from jobmeter.model.event import Event
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.phase import JobPhases, Phase, PhaseSpan
 from jobmeter.model.question import Question
@@ -221,9 +222,7 @@ def find_restarts(replicas: Iterable[Replica], work: Course | None, span: Interv
     A replica is down from the end of an attempt to the start of the next one. The job stands still where all replicas
     of that time are down, or where its devices do not work meanwhile.
     """
-    own: dict[str, list[Replica]] = {}
-    for one in replicas:
-        own.setdefault(one.name, []).append(one)
+    own = group_pairs((one.name, one) for one in replicas)
     down = sorted(
         (end, after.start, name)
         for name, attempts in own.items()

@@ -11,6 +11,7 @@ import numpy as np
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.batch import Bools, BucketColumns, Int64s, SeriesKeys
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.order import make_natural_key
 from jobmeter.model.quality import DamagedRows, JobQuality, MeasuredStretch, NodeQuality, ReplicaQuality, SampleGap
@@ -70,11 +71,9 @@ class _Read(msgspec.Struct, frozen=True, eq=False):
 
     def group_by(self, key: Callable[[Series], K]) -> dict[K, list[int]]:
         """Group the series that have steps by a key."""
-        groups: dict[K, list[int]] = {}
-        for at, one in enumerate(self.series):
-            if self.bounds[at + 1] > self.bounds[at]:
-                groups.setdefault(key(one), []).append(at)
-        return groups
+        return group_pairs(
+            (key(one), at) for at, one in enumerate(self.series) if self.bounds[at + 1] > self.bounds[at]
+        )
 
     def compute_presence(self, which: Sequence[int]) -> Presence:
         """Presence of any of those series."""

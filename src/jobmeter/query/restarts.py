@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import AllocationSource, JobView
 from jobmeter.model.order import make_natural_key
 from jobmeter.model.time import MAX_TIME_MS
@@ -129,9 +130,7 @@ class _Replica:
 
     def follow(self, uses: Iterable[_Use]) -> None:
         """Append each stay to an earlier one that it does not overlap."""
-        stays: dict[tuple[int, str, str], list[str]] = {}
-        for use in sorted(uses, key=self._order):
-            stays.setdefault(use[:3], []).append(use.device)
+        stays = group_pairs((use[:3], use.device) for use in sorted(uses, key=self._order))
         for (attempt, cluster, node), devices in stays.items():
             time = self._stay_time(node, devices)
             free = [lane for lane in self._lanes if self._has_ended(lane, attempt, time)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from jobmeter.model.batch import Int64s
 from jobmeter.model.catalog import CATALOG
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
 from jobmeter.query.buckets import BucketedSeries
@@ -76,9 +77,7 @@ class Sampling:
             by_line: dict[int, list[int]] = {}
             shape, line = self._frame.shape, self._layout.line
             for source in _sources(metric):
-                added: dict[int, list[int]] = {}
-                for at in range(*shape.find_range(source)):
-                    added.setdefault(int(line[shape.member[at]]), []).append(at)
+                added = group_pairs((int(line[shape.member[at]]), at) for at in range(*shape.find_range(source)))
                 by_line = {**added, **by_line}  # measured samples take precedence over derivations
             self._entries[metric] = by_line
         return self._entries[metric]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from jobmeter.model.batch import NEVER, Float64s, Int64s
 from jobmeter.model.catalog import CATALOG
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.order import make_natural_key
 from jobmeter.model.time import MINUTE, TimeRange
@@ -269,10 +270,7 @@ def compute_by_user(
 
     ``with_devices`` names the nodes that have devices.
     """
-    own: dict[str, list[int]] = {}
-    for at, one in enumerate(parts.jobs):
-        if workspace in ("", one.job.workspace):
-            own.setdefault(one.job.user, []).append(at)
+    own = group_pairs((one.job.user, at) for at, one in enumerate(parts.jobs) if workspace in ("", one.job.workspace))
     users = _sort_naturally(own)
     job_user = np.full(len(parts.jobs), -1, np.int64)
     for number, user in enumerate(users):

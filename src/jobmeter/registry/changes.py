@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 import sqlalchemy as sa
 
+from jobmeter.model.grouping import group_pairs
 from jobmeter.registry.database import POSTGRESQL
 from jobmeter.registry.schema import job_changes
-from jobmeter.registry.statements import group_by_project
 
 KEEP_SECONDS = 600
 _EVERY = 32
@@ -53,7 +53,7 @@ _DECODER = msgspec.json.Decoder(Changed)
 
 def notify(connection: sa.Connection, recorded: Keys = (), sampled: Keys = (), *, everything: bool = False) -> None:
     """Record the jobs that this transaction writes."""
-    changed = Changed(group_by_project(sorted(set(recorded))), group_by_project(sorted(set(sampled))), everything)
+    changed = Changed(group_pairs(sorted(set(recorded))), group_pairs(sorted(set(sampled))), everything)
     if not (changed.recorded or changed.sampled or everything):
         return
     kind = connection.dialect.name

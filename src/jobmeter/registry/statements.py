@@ -7,6 +7,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
+from jobmeter.model.grouping import group_pairs
 from jobmeter.registry.database import POSTGRESQL
 
 if TYPE_CHECKING:
@@ -135,17 +136,9 @@ def match_names(column: sa.Column[Any], names: Collection[str] | None) -> sa.Col
     return sa.true() if names is None else column.in_(sorted(names))
 
 
-def group_by_project(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Group jobs, (project, id), as ids by project."""
-    found: dict[str, list[str]] = {}
-    for project, job in keys:
-        found.setdefault(project, []).append(job)
-    return found
-
-
 def iterate_job_chunks(keys: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the jobs, (project, id), as runs of ids of one project."""
-    return ((project, some) for project, ids in group_by_project(keys).items() for some in iterate_chunks(ids))
+    return ((project, some) for project, ids in group_pairs(keys).items() for some in iterate_chunks(ids))
 
 
 def iterate_chunks(items: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:

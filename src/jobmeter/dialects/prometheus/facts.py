@@ -20,6 +20,7 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.event import Event, EventType
 from jobmeter.model.finding import FindingRole, Severity, read_message
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
 from jobmeter.model.special import STALE
@@ -171,9 +172,7 @@ def _cause(events: Sequence[Event]) -> str:
 
 def _node_up(facts: NodeFacts) -> Pairs:
     """Yield the spans in which each node was up (1) or down (0); its state before its first event was the opposite."""
-    events: dict[tuple[str, str], list[Event]] = {}
-    for event in facts.events:
-        events.setdefault((event.cluster, event.node), []).append(event)
+    events = group_pairs(((event.cluster, event.node), event) for event in facts.events)
     for status in facts.nodes:
         node = status.node
         if status.state is NodeState.UNKNOWN:
@@ -237,10 +236,7 @@ def _find_visible_end(job: Job, now_ms: int) -> int:
 
 
 def _group_by_job(events: Iterable[Event]) -> dict[tuple[str, str], list[Event]]:
-    found: dict[tuple[str, str], list[Event]] = {}
-    for event in events:
-        found.setdefault((event.project, event.job), []).append(event)
-    return found
+    return group_pairs(((event.project, event.job), event) for event in events)
 
 
 JOB_METRICS: Mapping[str, Callable[[JobFacts], Pairs]] = {

@@ -17,6 +17,7 @@ from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.exporters.resolve import EXTERNAL, convert_to_sent_label, read_sent, resolve
 from jobmeter.ingest.rule import RuleTarget, TranslationRule
 from jobmeter.model.catalog import CATALOG, Kind, Metric
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.series import Series
 from jobmeter.promql.labels import Labels, get_value, make_labels
 from jobmeter.promql.nodes import NAME
@@ -154,10 +155,7 @@ def list_labels(label: str) -> set[str]:
 
 @cache
 def _exporters() -> Mapping[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
-    for name, rules in RULES.items():
-        for metric in {rule.metric for rule in rules}:
-            found.setdefault(metric, []).append(name)
+    found = group_pairs((metric, name) for name, rules in RULES.items() for metric in {rule.metric for rule in rules})
     return {metric: tuple(names) for metric, names in found.items()}
 
 

@@ -18,6 +18,7 @@ from jobmeter.dialects.base.request import (
     Time,
 )
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.promql.evaluation import LOOKBACK_MS
 from jobmeter.promql.nodes import Matcher, VectorSelector
@@ -44,9 +45,7 @@ class PrometheusReader(ParameterReader):
             except ValueError as error:
                 raise InvalidRequestError(f"The form cannot be read: {error}", "body") from error
             pairs = (*pairs, *posted)
-        several: dict[str, list[str]] = {}
-        for name, value in pairs:
-            several.setdefault(name, []).append(value)
+        several = group_pairs(pairs)
         firsts = {name: values if name.endswith("[]") else values[0] for name, values in several.items()}
         return {**firsts, **context.path}
 

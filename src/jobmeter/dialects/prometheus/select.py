@@ -23,6 +23,7 @@ from jobmeter.dialects.prometheus.names import (
     list_sent_names,
 )
 from jobmeter.model.batch import NEVER, Float64s, Int64s, SampleColumns, Uint32s
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.question import Question
 from jobmeter.model.series import SPECIAL, NamePart, Series, compute_job_key
 from jobmeter.model.special import STALE, STALE_CODE, decode_special, is_special, make_plain
@@ -191,9 +192,7 @@ def _find_sent_names(
 
 def _rivals(sent: Sequence[SentNames]) -> list[Series]:
     """Return the series that store different labels for the same series and name."""
-    holders: dict[tuple[Series, str], list[Series]] = {}
-    for one in sent:
-        holders.setdefault(one.key, []).append(one.holder)
+    holders = group_pairs((one.key, one.holder) for one in sent)
     return [one for some in holders.values() if len(some) > 1 for one in some]
 
 

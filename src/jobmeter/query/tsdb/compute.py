@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.time import HOUR, SECOND, TimeRange
 from jobmeter.query.tsdb.aggregate import aggregate
 from jobmeter.query.tsdb.columns import SeriesColumns, run_starts
@@ -174,7 +175,5 @@ def group_tagged(series: Sequence[Tagged], query: PointQuery) -> list[list[Tagge
     if query.aggregator == NONE:
         return [[one] for one in series]
     keys = sorted({one.tag for one in query.filters if one.group_by})
-    groups: dict[tuple[str | None, ...], list[Tagged]] = {}
-    for one in series:
-        groups.setdefault(tuple(one.tag(key) for key in keys), []).append(one)
+    groups = group_pairs((tuple(one.tag(key) for key in keys), one) for one in series)
     return [groups[values] for values in sorted(groups, key=lambda values: [value or "" for value in values])]

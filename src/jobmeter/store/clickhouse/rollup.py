@@ -10,6 +10,7 @@ from clickhouse_connect.driver.client import Client
 
 from jobmeter.errors import JobmeterError
 from jobmeter.model.catalog import METRICS, Kind
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.store.clickhouse import rollup_sql
 from jobmeter.store.clickhouse.failures import translate_failures
@@ -211,11 +212,6 @@ def _stretches(hours: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 def _group_hours(pairs: Iterable[JobHour]) -> list[_Work]:
     """Group marked hours into work, earliest first: jobs with the same range of hours go together."""
-    hours: dict[int, list[int]] = {}
-    for job, hour in pairs:
-        hours.setdefault(job, []).append(hour)
-    jobs: dict[tuple[int, int], list[int]] = {}
-    for job, members in hours.items():
-        for stretch in _stretches(members):
-            jobs.setdefault(stretch, []).append(job)
+    hours = group_pairs(pairs)
+    jobs = group_pairs((stretch, job) for job, members in hours.items() for stretch in _stretches(members))
     return [_Work(start, end, tuple(sorted(members))) for (start, end), members in sorted(jobs.items())]

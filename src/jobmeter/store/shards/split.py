@@ -8,6 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.model.batch import BucketColumns, Int64s, SampleBatch, SampleColumns, SeriesKeys, Uint32s
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.series import Series
 from jobmeter.store.shards.placement import find_shards, number_keys
 
@@ -54,11 +55,7 @@ def _split(keys: SeriesKeys, count: int) -> _KeySplit:
 
 def split_batches(batches: Sequence[SampleBatch], count: int) -> dict[int, list[SampleBatch]]:
     """Split batches by shard, in order."""
-    found: dict[int, list[SampleBatch]] = {}
-    for batch in batches:
-        for shard, part in _split_batch(batch, count):
-            found.setdefault(shard, []).append(part)
-    return found
+    return group_pairs((shard, part) for batch in batches for shard, part in _split_batch(batch, count))
 
 
 def _split_batch(batch: SampleBatch, count: int) -> Iterator[tuple[int, SampleBatch]]:

@@ -7,6 +7,7 @@ from uuid import NAMESPACE_URL, uuid5
 from jobmeter.dialects.alibaba.common.times import compute_seconds, stamp
 from jobmeter.dialects.alibaba.pai_dlc.states import find_pod_status
 from jobmeter.errors import NotFoundError
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import Job, JobView, Replica
 
 _SPELT = {"ps": "PS", "graphlearn": "GraphLearn"}
@@ -51,9 +52,7 @@ def find(view: JobView, requested: str, uid: str = "") -> tuple[Replica, bool]:
 
 
 def _attempts(replicas: Iterable[Replica]) -> list[list[Replica]]:
-    by_name: dict[str, list[Replica]] = {}
-    for replica in replicas:
-        by_name.setdefault(replica.name, []).append(replica)
+    by_name = group_pairs((replica.name, replica) for replica in replicas)
     return [sorted(attempts, key=lambda one: -one.attempt) for attempts in by_name.values()]
 
 

@@ -20,6 +20,7 @@ from jobmeter.errors import ForbiddenError, InvalidRequestError
 from jobmeter.ingest.join import select
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.question import Question
 from jobmeter.wire.opentsdb.point import PointRefusedError, Points
 from jobmeter.wire.opentsdb.put import DataPoint, decode
@@ -101,9 +102,7 @@ def _gather(
 
 def _split_by_project(batch: SampleBatch, places: Sequence[int]) -> list[tuple[SampleBatch, list[int]]]:
     """Split the batch by project, so that the rows that a project's limits drop are known."""
-    projects: dict[str, list[int]] = {}
-    for at, series in enumerate(batch.series):
-        projects.setdefault(series.project, []).append(at)
+    projects = group_pairs((series.project, at) for at, series in enumerate(batch.series))
     if len(projects) == 1:
         return [(batch, list(places))]
     rows = np.array(places, np.int64)

@@ -9,6 +9,7 @@ from jobmeter.dialects.prometheus import answers
 from jobmeter.dialects.prometheus.requests import API, operation
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.alert import Alert, AlertsQuestion, AlertState, RulesQuestion, RuleStatus
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.time import SECOND, format_iso
 
 _NEVER = "0001-01-01T00:00:00Z"
@@ -27,9 +28,7 @@ class RulesRequest(Request, frozen=True, kw_only=True):
             raise InvalidRequestError(f'invalid parameter "type": not supported value "{self.type[:64]}"', "type")
         groups = yield from ask(RulesQuestion())
         page = yield from ask(AlertsQuestion())
-        by_rule: dict[str, list[Alert]] = {}
-        for one in page.alerts:
-            by_rule.setdefault(one.rule, []).append(one)
+        by_rule = group_pairs((one.rule, one) for one in page.alerts)
         found = []
         for group in groups:
             listed = [

@@ -13,6 +13,7 @@ from jobmeter.dialects.alibaba.pai_dlc.items import read_own_fields
 from jobmeter.dialects.alibaba.pai_dlc.requests import DlcJobRequest, Token
 from jobmeter.dialects.base import Steps
 from jobmeter.dialects.base.request import Choice
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.job import Job
 
 PHASES = ("CheckInit", "DeviceCheck", "SingleNodeCommCheck", "TwoNodeCommCheck", "AllNodeCommCheck")
@@ -32,9 +33,7 @@ class ListJobSanityCheckResults(DlcJobRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         view = yield from self.find_view()
-        checks: dict[int, list[dict[str, Any]]] = {}
-        for item in _items(view.job):
-            checks.setdefault(item["CheckNumber"], []).append(item)
+        checks = group_pairs((item["CheckNumber"], item) for item in _items(view.job))
         found = [checks[number] for number in sorted(checks, reverse=self.order)]
         return answer({"SanityCheckResults": found, "TotalCount": len(found)}, self, id_key=_ID)
 

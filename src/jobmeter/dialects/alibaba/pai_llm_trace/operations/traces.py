@@ -13,6 +13,7 @@ from jobmeter.dialects.alibaba.pai_llm_trace.otel import convert_trace, describe
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice, ParameterKind, ParameterReader, ParameterSlot, Time
 from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.grouping import group_pairs
 from jobmeter.model.span import Span, SpanStatus
 from jobmeter.model.time import DAY, MINUTE, NS_PER_MS
 from jobmeter.model.trace_filter import (
@@ -129,9 +130,7 @@ class ListTracesDatas(AlibabaRequest, frozen=True, kw_only=True):
             found = yield from ask(SpanFilter(projects=projects, traces=ids, limit=MOST_SPANS))
         if len(found) == MOST_SPANS:
             raise LimitExceededError(f"these traces have {MOST_SPANS} spans and more: ask for fewer", "PageSize")
-        own: dict[tuple[str, str], list[Span]] = {}
-        for span in found:
-            own.setdefault((span.project, span.trace), []).append(span)
+        own = group_pairs(((span.project, span.trace), span) for span in found)
         form = convert_trace if self.opentelemetry_compatible else describe_trace
         spans = [own[one.project, one.trace] for one in page.traces if (one.project, one.trace) in own]
         traces = [dump_json(form(_reduce_spans(members, self.trace_reduce_method))) for members in spans]

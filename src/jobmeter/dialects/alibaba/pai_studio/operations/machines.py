@@ -17,6 +17,7 @@ from jobmeter.dialects.alibaba.pai_studio.names import GIB, READY, Group, Studio
 from jobmeter.dialects.alibaba.pai_studio.operations.groups import includes_ready
 from jobmeter.dialects.base import Steps, ask, round_up
 from jobmeter.dialects.base.request import Choice
+from jobmeter.model.grouping import group_pairs
 from jobmeter.query.group import NodeLoad, NodeLoadsQuestion
 from jobmeter.query.request import GroupRef
 
@@ -121,9 +122,7 @@ def choose_accelerator(kind: MachineKind) -> str:
 
 
 def _machine_groups(group: str, loads: Sequence[NodeLoad]) -> list[dict[str, Any]]:
-    kinds: dict[MachineKind, list[NodeLoad]] = {}
-    for load in loads:
-        kinds.setdefault(make_kind(load), []).append(load)
+    kinds = group_pairs((make_kind(load), load) for load in loads)
     return [_machine_group(group, kind, members) for kind, members in kinds.items()]
 
 
