@@ -1,6 +1,8 @@
 """Fixtures for every test."""
 
+import os
 import signal
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, cast
 
@@ -30,6 +32,10 @@ for _ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_ignored) is signal.SIG_IGN:
         signal.signal(_ignored, signal.default_int_handler if _ignored is signal.SIGINT else signal.SIG_DFL)
 
+
+# Python compiles a module for each process that imports it, unless it may keep the result. That is half of a start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 _GUARD = Guard()
 _GUARD.install()

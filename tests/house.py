@@ -30,10 +30,16 @@ class Figure:
     target: int
 
 
+def find_named(source: str) -> list[ast.AST]:
+    """Return the node of a module, and those of its classes, functions and arguments."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.arg)
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+
+
 @cache
-def trees() -> dict[str, ast.Module]:
-    """Return the syntax tree of each module, by its path below the package."""
-    return {str(path.relative_to(SOURCE)): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+def named_nodes() -> dict[str, list[ast.AST]]:
+    """Return the nodes of each module that have names, by its path below the package."""
+    return {str(path.relative_to(SOURCE)): find_named(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
 
 
 def lines() -> int:
@@ -49,8 +55,8 @@ def forbidden_docstrings() -> int:
 def shared_class_names() -> dict[str, list[str]]:
     """Return the public class names that several modules define, with the modules."""
     modules = defaultdict(list)
-    for module, tree in trees().items():
-        for node in ast.walk(tree):
+    for module, nodes in named_nodes().items():
+        for node in nodes:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 modules[node.name].append(module)
     return {name: places for name, places in modules.items() if len(places) > 1}
@@ -64,8 +70,8 @@ def in_core(modules: list[str]) -> bool:
 def docstrings() -> Iterator[str]:
     """Yield the docstring of each module, class and function that has one."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for tree in trees().values():
-        yield from (text for node in ast.walk(tree) if isinstance(node, kinds) and (text := ast.get_docstring(node)))
+    for nodes in named_nodes().values():
+        yield from (text for node in nodes if isinstance(node, kinds) and (text := ast.get_docstring(node)))
 
 
 def forwarding_docstrings() -> int:
@@ -109,9 +115,8 @@ def names_without_verb() -> list[str]:
 def noun_names() -> list[str]:
     """Return the public functions and methods whose names begin with no verb; not those that a call registers."""
     found = []
-    for module, tree in trees().items():
-        scopes: list[ast.Module | ast.ClassDef] = [tree]
-        scopes += [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for module, nodes in named_nodes().items():
+        scopes = [node for node in nodes if isinstance(node, ast.Module | ast.ClassDef)]
         for node in (node for scope in scopes for node in scope.body):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
                 registered = any(isinstance(one, ast.Call) for one in node.decorator_list)

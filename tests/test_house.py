@@ -1,12 +1,11 @@
 """Figures of the source stay within their bars."""
 
-import ast
-
 import pytest
 
 from tests import house
 from tests.house import (
     FIGURES,
+    find_named,
     names_without_verb,
     noun_names,
     packages_without_tests,
@@ -23,7 +22,7 @@ def test_a_figure_is_within_its_bar(figure):
 
 def test_a_class_name_of_two_modules_is_found(monkeypatch):
     modules = {"query/a.py": "class Line: ...\nclass _Own: ...", "cli/b.py": "class Line: ...\nclass _Own: ..."}
-    monkeypatch.setattr(house, "trees", lambda: {name: ast.parse(text) for name, text in modules.items()})
+    monkeypatch.setattr(house, "named_nodes", lambda: {name: find_named(text) for name, text in modules.items()})
     assert shared_class_names() == {"Line": ["query/a.py", "cli/b.py"]}
 
 
@@ -53,7 +52,7 @@ class Job:
     @property
     def name(self): ...
 """
-    monkeypatch.setattr(house, "trees", lambda: {"model/job.py": ast.parse(text)})
+    monkeypatch.setattr(house, "named_nodes", lambda: {"model/job.py": find_named(text)})
     assert names_without_verb() == ["model/job.py: size", "model/job.py: length"]
 
 
@@ -63,5 +62,5 @@ def test_every_listed_exception_is_a_function_without_a_verb():
 
 def test_a_listed_exception_is_not_counted(monkeypatch):
     modules = {"cli/main.py": "def main(): ...", "cli/other.py": "def main(): ..."}
-    monkeypatch.setattr(house, "trees", lambda: {name: ast.parse(text) for name, text in modules.items()})
+    monkeypatch.setattr(house, "named_nodes", lambda: {name: find_named(text) for name, text in modules.items()})
     assert names_without_verb() == ["cli/other.py: main"]

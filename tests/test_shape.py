@@ -4,10 +4,10 @@ import ast
 import re
 import statistics
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import jobmeter
+from tests.house import named_nodes
 
 SOURCE = Path(jobmeter.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -17,15 +17,8 @@ PRIVATE_WORDS |= {"whoever", "hurry", "coming", "roster", "thing", "things", "se
 PRIVATE_WORDS |= {"asks", "door", "doors", "witness"}
 
 
-@cache
-def nodes(module: Path) -> list[ast.AST]:
-    """Return the nodes of a module that have names."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.arg)
-    return [node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, kinds)]
-
-
 def functions(module: Path):
-    for node in nodes(module):
+    for node in named_nodes()[str(module.relative_to(SOURCE))]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
@@ -53,7 +46,7 @@ def test_most_modules_and_functions_are_short():
 def names(module: Path) -> Iterator[str]:
     """The names of a module, its classes, functions and arguments; not of the tests that it carries."""
     yield module.stem
-    for node in nodes(module):
+    for node in named_nodes()[str(module.relative_to(SOURCE))]:
         if isinstance(node, ast.arg):
             yield node.arg
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

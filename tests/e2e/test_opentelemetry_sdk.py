@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,9 @@ pytestmark = [
 ]
 
 
-def token(data: Path, role: str) -> str:
-    verb = ["key", "create", "--name", role, "--role", role, "--project", "lab", "--json", "--data", str(data)]
-    made = subprocess.run([sys.executable, "-m", "jobmeter", *verb], check=True, capture_output=True)
-    found: str = json.loads(made.stdout)["token"]
+def token(server: ServerProcess, role: str) -> str:
+    made = server.request("POST", "/keys", {"name": role, "role": role, "project": "lab"})
+    found: str = made.json()["token"]
     return found
 
 
@@ -65,7 +63,7 @@ class OtlpServer:
             "http/protobuf": f"http://127.0.0.1:{server.port}",
             "grpc": f"http://127.0.0.1:{grpc}",
         }
-        self.writer, self.reader = token(server.data, "writer"), token(server.data, "reader")
+        self.writer, self.reader = token(server, "writer"), token(server, "reader")
 
     def export(self, way: str, job: str, token: str, rounds: int = ROUNDS, **environment: str) -> dict[str, list[Any]]:
         """Run the program for a job."""

@@ -357,15 +357,16 @@ def restore(folder: str, source: str) -> None:
     store.close()
 
 
-def restore_refused(folder: str, source: str) -> None:
-    """Try to restore; say how that ends, and that the store is empty still."""
+def restore_refused(folder: str, *sources: str) -> None:
+    """Try to restore each source; say how that ends, and that the store is empty still."""
     store = open_folder(folder)
-    try:
-        store.restore(Path(source))
-        error, message = "", ""
-    except JobmeterError as problem:
-        error, message = type(problem).__name__, problem.message
-    say(error=error, message=message, rows=sum(store.read_statistics().rows.values()))
+    for source in sources:
+        try:
+            store.restore(Path(source))
+            error, message = "", ""
+        except JobmeterError as problem:
+            error, message = type(problem).__name__, problem.message
+        say(error=error, message=message, rows=sum(store.read_statistics().rows.values()))
     store.close()
 
 

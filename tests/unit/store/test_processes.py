@@ -167,14 +167,15 @@ DAMAGE = {
 def test_a_backup_that_lacks_a_file_is_refused_by_its_name_and_restores_nothing(tmp_path):
     run("write_days", tmp_path / "store")
     run("back_up_as_before", tmp_path / "store", tmp_path / "backup")
+    backups, hurt = [], []
     for at, (name, content) in enumerate(DAMAGE.items()):
-        damaged = tmp_path / f"backup-{at}"
-        shutil.copytree(tmp_path / "backup", damaged)
-        hurt = min(damaged.glob(name))
-        hurt.unlink() if content is None else hurt.write_bytes(content)
-        (said,) = run("restore_refused", tmp_path / f"copy-{at}", damaged)
-        assert (said["error"], said["rows"]) == ("ConfigurationError", 0), (name, said)
-        assert str(hurt) in said["message"]
+        backups.append(tmp_path / f"backup-{at}")
+        shutil.copytree(tmp_path / "backup", backups[-1])
+        hurt.append(min(backups[-1].glob(name)))
+        hurt[-1].unlink() if content is None else hurt[-1].write_bytes(content)
+    for file, said in zip(hurt, run("restore_refused", tmp_path / "refused", *backups), strict=True):
+        assert (said["error"], said["rows"]) == ("ConfigurationError", 0), (file, said)
+        assert str(file) in said["message"]
     # One whose list does not know of the table either.
     listed = tmp_path / "backup" / "data" / ".backup"
     listed.write_text(re.sub(r"<file><name>metadata/jobmeter/samples.sql.*?</file>", "", listed.read_text()))
