@@ -107,7 +107,7 @@ def test_a_job_that_is_none_and_one_that_the_key_must_not_see_say_what_to_do_and
         page.wait_for_selector(f".notice:has-text('There is no job {name} that you may see')")
         texts.append(page.inner_text(".notice").replace(name, "JOB"))
     assert texts[0] == texts[1]
-    assert "a key of that project opens it" in texts[0]
+    assert "sign in with a key of that project" in texts[0]
     check_view(page, "no job")
     page.click("text=Search for it among all jobs")
     page.wait_for_selector("text=No job matches")

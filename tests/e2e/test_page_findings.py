@@ -187,7 +187,7 @@ def test_the_stored_finding_is_there_before_the_others_are_looked_for(viewer, se
     held = hold(viewer.page, "**/jobs/train-1/findings*")
     page = viewer.open(TRAIN, ".finding.stored")
     assert "computes at 40 %" in page.inner_text(".finding.stored")
-    assert "Looking through" in page.inner_text("section.findings")
+    assert "Searching the measurements" in page.inner_text("section.findings")
     wait_for_requests(page, held)
     for route in held:
         route.continue_()

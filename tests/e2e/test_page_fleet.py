@@ -295,7 +295,7 @@ def test_a_policy_of_ones_own_is_pasted_or_loaded_and_described_in_words(viewer,
     page.fill("form.make input[name=name]", "board")
     page.click("text=Add one of your own")
     page.fill(".own textarea", '{"Version": ')
-    page.wait_for_selector(".own .problem:has-text('no JSON')")
+    page.wait_for_selector(".own .problem:has-text('not valid JSON')")
     page.click("text=Make key")
     assert page.locator(".secrets").count() == 0
     page.fill(".own textarea", json.dumps(own_policy("Perhaps", "pai:Get*")))
@@ -315,7 +315,7 @@ def test_a_policy_of_ones_own_is_pasted_or_loaded_and_described_in_words(viewer,
     assert "AliyunPAIReadOnlyAccess" in allowed
     check_view(page, "a key that is opened")
     page.click(".allowed >> text=Other policies")
-    page.click(".allowed >> text=Leave it out")
+    page.click(".allowed button[aria-label^='Remove ']")
     page.click("text=These from now on")
     page.wait_for_selector(".allowed >> text=Other policies")
     wait_for_page(page, "!document.querySelector('.allowed').textContent.includes('May not')")

@@ -290,7 +290,7 @@ def test_the_vendors_own_sdk(tmp_path):
             ("delete_resource_log", path, None),
         )
         assert described["body"]["Message"].startswith("60 lines shipped")
-        assert "0 lines" in gone["body"]["Message"]
+        assert "0 waiting lines were not shipped" in gone["body"]["Message"]
         assert gone["body"]["RequestId"]
         assert after["code"] == "ResourceLog.NotFound"
 

@@ -81,7 +81,7 @@ function Own({ one, refused, change }: { one: Given; refused: string; change: (t
           From a file <input type="file" accept=".json,application/json" onChange={(event) => void load(event.currentTarget)} />
         </label>
         <button type="button" aria-label={`Remove ${one.name}`} onClick={() => change(null)}>
-          Leave it out
+          Remove
         </button>
       </div>
       <textarea
