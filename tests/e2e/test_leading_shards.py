@@ -58,7 +58,7 @@ def test_a_leader_that_dies_while_a_shard_is_away_is_succeeded_on_each_shard(sit
         assert ask(second, gone).status == 503
         assert send(second, here, 3).status == 200
     wait_until(lambda: send(second, gone, 4).status == 200, "the succession on shard 2", 60)
-    assert second.output().count(LEADS) == 2
+    wait_until(lambda: second.output().count(LEADS) == 2, "the log of both successions")
     site.start(0)
     for server in (first, second):
         assert (rows(server, here), rows(server, gone)) in ((4, 4), (4, 5))  # number 3 may have been stored

@@ -39,7 +39,7 @@ def test_what_waits_in_the_journal_is_shown():
 def test_processes_are_this_one_and_its_workers():
     telemetry, pids = Telemetry(SystemClock()), [os.getpid()]
     assert telemetry.processes == 1
-    telemetry.count_workers(Mock(WorkerPool, connections=3, pids=pids, metrics=tuple))
+    telemetry.count_workers(Mock(WorkerPool, connections=3, pids=pids, iterate_metrics=tuple))
     assert telemetry.processes == 2
     pids.append(os.getppid())
     assert telemetry.processes == 3

@@ -117,7 +117,7 @@ def test_two_servers_share_an_engine(server_dsn, server_store):
 def test_a_server_that_others_may_have_expelled_neither_answers_nor_acknowledges(server_dsn, monkeypatch):
     with opened(f"{server_dsn}_expelled") as store:
         store.append(batch_of({(ONE, START): 1.0}), FOREVER)
-        done = store.rollup_state.done()
+        done = store.rollup_state.read_done()
         store.membership.stop()
         with monkeypatch.context() as patch:
             patch.setattr(membership, "FENCE_SECONDS", -1.0)
@@ -129,7 +129,7 @@ def test_a_server_that_others_may_have_expelled_neither_answers_nor_acknowledges
             ):
                 with pytest.raises(UnavailableError, match="cannot confirm that it sees"):
                     use()
-        assert store.rollup_state.done() == done
+        assert store.rollup_state.read_done() == done
 
 
 def test_a_server_that_cannot_be_reached_is_unavailable():
