@@ -18,6 +18,7 @@ from jobmeter.collect.accelerators.nvidia.loader import LIBRARY
 from jobmeter.collect.accelerators.nvidia.readings import ALL_LINKS
 from tests.programs import find
 from tests.support.needs import needs
+from tests.support.waiting import wait_until
 
 SOURCE = Path(__file__).parent / "library.c"
 VERSION = "570.86.15"
@@ -371,7 +372,7 @@ class FakeNvml:
         self._control.idle_code = 6
         self._control.longest = 20
         self.devices = [FakeDevice(self._control.device[index], index) for index in range(_DEVICES)][:devices]
-        self.readers: list[Callable[[], None]] = []
+        self.readers: list[Callable[[], object]] = []
         """What closes those that read it, at the end of a test."""
         self.set_count(devices)
         self.load_driver(version)
@@ -460,7 +461,6 @@ class FakeNvml:
             device.block(0, *Call)
 
     def close(self) -> None:
-        """Let every call return, and close what reads it."""
+        """Let every call return, and close what reads it: a library that stays loaded is found by the next test."""
         self.unblock()
-        for reader in self.readers:
-            reader()
+        wait_until(lambda: all(reader() is not False for reader in self.readers), "the return of every call")
