@@ -90,7 +90,7 @@ class LogSender:
         """Pass on the rest, including unfinished lines. Later output is not taken."""
         self._stopping.set()
         self._thread.join()
-        self._request_flush()
+        self._drop_oldest_bytes()
         while self._pieces:
             self._make_lines()
         with self._lock:
@@ -116,8 +116,8 @@ class LogSender:
             self._gather(key, splitter.tick(self._now_ns()))
         self._pass_on()
 
-    def _request_flush(self) -> None:
-        """Drop the oldest bytes of more than can be read before the end."""
+    def _drop_oldest_bytes(self) -> None:
+        """Drop the oldest waiting bytes, so that the rest can be read before the end."""
         with self._lock:
             while self._waiting_bytes > _LAST_BYTES:
                 piece = self._pieces.popleft()
