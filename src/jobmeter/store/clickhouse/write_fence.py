@@ -1,5 +1,6 @@
 """Fences of writes: the engine itself refuses the late write of a server that was frozen and has lost its role."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -7,6 +8,8 @@ from clickhouse_connect.driver.client import Client
 
 from jobmeter.errors import UnavailableError
 
+_DELETION = re.compile(r"ALTER TABLE \S+ DELETE WHERE ")
+"""Beginning of a deletion. A statement that creates a table may have the words DELETE WHERE too, for its retention."""
 _TERM = "term of "
 _WRITER = "jobmeter writer "
 _READ = "SELECT max(value) FROM progress WHERE name = {name:String}"
@@ -41,8 +44,11 @@ class WriteFence(NamedTuple):
         return f"throwIf({self.refused}, 'other servers have expelled this one')"
 
     def restrict_deletion(self, sql: str) -> str:
-        """Return the deletion with the condition. The conditions of the deletion are joined by AND."""
-        return sql.replace(" DELETE WHERE ", f" DELETE WHERE (SELECT {self._check}) = 0 AND ", 1)
+        """Return a deletion with the condition, any other statement unchanged.
+
+        The conditions of a deletion are joined by AND.
+        """
+        return _DELETION.sub(lambda found: f"{found[0]}(SELECT {self._check}) = 0 AND ", sql, count=1)
 
     def find_target(self, table: str, columns: Mapping[str, str]) -> str:
         """Return the target of the insert; ``columns`` with their types."""
