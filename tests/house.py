@@ -31,7 +31,7 @@ class Figure:
 
 
 def find_named(source: str) -> list[ast.AST]:
-    """Return the node of a module, and those of its classes, functions and arguments."""
+    """Return the syntax nodes of a module and of its classes, functions and arguments."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.arg)
     return [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
 

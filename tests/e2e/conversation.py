@@ -29,7 +29,7 @@ def converse(python: Path, script: Path, asked: Any) -> Any:
 
 
 def _own_environment() -> dict[str, str]:
-    """Return this process's variables without those of OpenTelemetry, which a script gets with each question."""
+    """Return this process's environment without OpenTelemetry's variables: each question brings its own."""
     return {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
 
 

@@ -47,7 +47,7 @@ class CollectorContract:
             collections.append(found)
         return collections
 
-    def test_it_measures_something(self, collections: Sequence[dict[Series, float]]) -> None:
+    def test_a_collection_has_samples(self, collections: Sequence[dict[Series, float]]) -> None:
         assert any(collections)
 
     def test_it_gives_nothing_that_it_does_not_describe(

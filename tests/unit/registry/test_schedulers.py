@@ -46,7 +46,7 @@ def test_a_report_is_forgotten_after_a_week(registry: Registry) -> None:
     assert registry.schedulers.list_states(NOW + FORGOTTEN_MS) == []
 
 
-def test_an_invalid_report_stores_nothing_of_its_request(registry: Registry) -> None:
+def test_a_request_with_an_invalid_report_stores_no_report(registry: Registry) -> None:
     with pytest.raises(InvalidRequestError):
         put(registry, report("a"), report("b", "yesterday"))
     assert registry.schedulers.list_states(NOW) == []

@@ -44,10 +44,7 @@ class WriteFence(NamedTuple):
         return f"throwIf({self.refused}, 'other servers have expelled this one')"
 
     def restrict_deletion(self, sql: str) -> str:
-        """Return a deletion with the condition, any other statement unchanged.
-
-        The conditions of a deletion are joined by AND.
-        """
+        """Add the condition to a deletion, whose conditions are joined by AND; return other statements unchanged."""
         return _DELETION.sub(lambda found: f"{found[0]}(SELECT {self._check}) = 0 AND ", sql, count=1)
 
     def find_target(self, table: str, columns: Mapping[str, str]) -> str:

@@ -95,6 +95,6 @@ def _life(job: Job, now_ms: int) -> TimeRange | None:
 
 
 def _may_lack_last_minute(job: Job) -> bool:
-    """Return True if the last minute may have no samples: the current minute, or one of which the job has no time."""
+    """Return True if samples of the last minute may be missing: it is not over, or the job ended as it began."""
     end = find_end(job)
     return end is None or end % MINUTE == 0
