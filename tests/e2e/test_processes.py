@@ -196,6 +196,10 @@ def worker_answers(server: ServerProcess) -> float:
     return float(_metrics(server).partition("\njobmeter_worker_answers_total ")[2].partition("\n")[0])
 
 
+def wait_for_more_answers(server: ServerProcess, before: float) -> None:
+    wait_until(lambda: worker_answers(server) > before, "the workers' counts")
+
+
 def test_a_wrong_number_of_processes_is_one_line(tmp_path):
     for text in ("0", "65", "-1", "many"):
         ran = run_cli("serve", "--data", str(tmp_path / "data"), "--port", "0", "--processes", text)
@@ -341,7 +345,7 @@ def test_workers_answer_the_vendors_sdk_and_accept_each_signature_once(tmp_path)
             before = worker_answers(server)
             answers = ask(*([asked] * 12))
             assert [answer.get("statusCode") for answer in answers] == [200] * 12
-            wait_until(lambda before=before: worker_answers(server) > before, "the workers' counts")
+            wait_for_more_answers(server, before)
         once = {"nonce": "once", "date": datetime.now(UTC).strftime("%FT%TZ")}
         replays = ask(*([{**asked, **once} for asked in asks] * 4))
         assert [answer.get("statusCode") for answer in replays[:1]] == [200]
