@@ -216,7 +216,7 @@ class ProgramReceiver:
             return
         made.start()
         self._open.append(made)
-        self._environment |= made.environment if not isinstance(made, DatagramSocket) else {VARIABLE: made.place}
+        self._environment |= made.environment
 
     def _open_datagrams(self, place: str | None, process: int | None) -> DatagramSocket:
         place = place or (find_agent_socket() if process is None else run_socket(process))
