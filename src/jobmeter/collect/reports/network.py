@@ -1,4 +1,4 @@
-"""Receive StatsD over UDP and OpenTelemetry's metrics over HTTP on ports of the loopback address, if asked for."""
+"""Receive StatsD over UDP and OpenTelemetry's metrics over HTTP, on configured ports of the loopback address."""
 
 import socket
 import struct
@@ -104,7 +104,10 @@ class OtlpPort(LocalServer):
         clock: SampleClock,
         budget: MeasuringBudget | None = None,
     ) -> None:
-        """``budget`` bounds the CPU time of all requests; the default is ``SHARE``. Others are refused (429)."""
+        """``budget`` bounds the CPU time of all requests; the default is ``SHARE``.
+
+        Further requests are refused (429).
+        """
         self._budget = budget or MeasuringBudget(SHARE, BURST_SECONDS)
         self._turn = Lock()
         self._owners = owners
@@ -119,7 +122,7 @@ class OtlpPort(LocalServer):
         return {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf"}
 
     def take(self, sender: tuple[str, int], body: bytes, *, json: bool) -> tuple[int, str]:
-        """Take a message of a sender, and return the status of the answer and the problem, if any."""
+        """Take a message of a sender. Return the status of the answer and the problem, if any."""
         with self._turn:
             self._budget.begin()
             try:
