@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError, UnavailableError
-from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys, Uint64s
+from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys, Uint64s, mark_first_rows
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
@@ -464,7 +464,7 @@ def _find_late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
         if len(batch) and batch.span[0] < before_ms:
             job = batch.keys.job[batch.index[batch.time < before_ms]]
             # Rows come in runs of one job.
-            jobs.update(job[np.append(True, job[1:] != job[:-1])].tolist())
+            jobs.update(job[mark_first_rows(job)].tolist())
     return jobs
 
 
