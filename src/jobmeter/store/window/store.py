@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -301,7 +301,7 @@ class WindowedStore:
             raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
         return series
 
-    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Generator[SampleColumns]:
         """Yield raw samples in blocks. The budget's time starts with the first block.
 
         Blocks are copied from the window one by one, on demand. If the window has dropped samples in between, the rest
