@@ -1,6 +1,6 @@
 """The interface of a telemetry engine. `tests/store_contract/store.py` states the same contract as tests."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
 from pathlib import Path
@@ -317,7 +317,7 @@ class SampleStore(Protocol):
         """
         ...
 
-    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Generator[SampleColumns]:
         """Yield raw samples with ``span.start_ms <= time < span.end_ms``, in blocks.
 
         Blocks are sorted by (index, time) and follow each other in that order: a series may continue in the next block.
