@@ -3,7 +3,7 @@ import { type Schemas, BASE, Refusal, change, read } from "./api/client";
 
 const UNKNOWN = "This token belongs to no key of this server.";
 
-/** The way in: a key's token, or a link that the command line prints. */
+/** Sign in with the token of a key, or with a link from the command line. */
 export function SignIn({ reason, entered }: { reason: string; entered: (who: Schemas["WhoAmI"]) => void }) {
   const [problem, setProblem] = useState(reason);
   const [busy, setBusy] = useState(false);

@@ -1,4 +1,4 @@
-// Keys: who has one, making one whose secrets are shown once, revoking.
+// Keys: list, create (the secrets are shown once) and revoke.
 import { Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { BASE, Refusal, type Schemas, address } from "../api/client";

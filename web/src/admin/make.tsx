@@ -1,4 +1,4 @@
-// The form that makes a key: its role, its project, and the policies that say what it may do.
+// Form that creates a key: role, project and policies.
 import { useState } from "preact/hooks";
 import { BASE, Refusal, type Schemas } from "../api/client";
 import { send } from "../api/send";
@@ -27,7 +27,7 @@ export function Make({ who, shipped, made }: { who: Who; shipped: readonly Polic
       if (problem instanceof Refusal) setError(problem);
     }
   };
-  // What was refused was said of what stood there before.
+  // The error was about the previous policies.
   const choose = (chosen: Given[]) => {
     setPolicies(chosen);
     setError(null);

@@ -1,4 +1,4 @@
-// How long each project's samples are stored, by level: every reading, minutes, hours.
+// Retention of each project's samples by level: every reading, minutes, hours.
 import { useState } from "preact/hooks";
 import { BASE, Refusal, type Schemas, address } from "../api/client";
 import { send } from "../api/send";

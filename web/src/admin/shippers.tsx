@@ -1,4 +1,4 @@
-// Log shippers: where lines of resource groups go, and how far behind each is.
+// Log shippers: the sink of each resource group, and its lag.
 import { useEffect, useState } from "preact/hooks";
 import { BASE, Refusal, type Schemas, address } from "../api/client";
 import { send } from "../api/send";

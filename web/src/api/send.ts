@@ -1,4 +1,3 @@
-// Calls that change something and have a body; the header proves that they come from this page.
 import { call } from "./client";
 
 export function send<T>(method: "POST" | "PUT" | "DELETE", url: string, body?: unknown): Promise<T> {

@@ -9,7 +9,7 @@ import { named } from "../parts/titles";
 import { href } from "../router";
 import { type Compared, type Per, type Setting, labels } from "./data";
 
-/** The jobs with their colours; the first is what the others are measured against. */
+/** Table of the jobs and their colours. Differences are to the first one. */
 export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark: boolean; without: (id: string) => void }) {
   const called = labels(jobs);
   const colors = palette(dark);
@@ -77,7 +77,7 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
   );
 }
 
-/** What the worst finding of a job says, and how many more there are. */
+/** Worst finding of a job, and the number of others. */
 function Found({ findings }: { findings: Compared["findings"] }) {
   if (!findings) return <span class="none">none</span>;
   return (
@@ -88,10 +88,10 @@ function Found({ findings }: { findings: Compared["findings"] }) {
   );
 }
 
-/** A limit has its title, as in a job's header; the other settings have names that are read as they are. */
+/** Return the title of a setting. Limits have a title in the catalogue; other settings have readable names. */
 const called = (setting: string): string => (setting.endsWith(".limit") ? title(setting).replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase()) : setting);
 
-/** The settings that differ, a column for each job; those that are equal are named below. */
+/** Settings that differ, a column for each job. Equal settings are named below. */
 export function Settings({ jobs, settings }: { jobs: readonly Compared[]; settings: readonly Setting[] }) {
   const differ = settings.filter((one) => !one.equal);
   const equal = settings.filter((one) => one.equal).map((one) => called(one.name));
@@ -129,7 +129,7 @@ export function Settings({ jobs, settings }: { jobs: readonly Compared[]; settin
   );
 }
 
-/** Mean and peak of each metric and job, or of one of its devices, and how far from the first job's. */
+/** Mean and peak of each metric for each job or device, with the difference to the first job. */
 export function Figures({ jobs, metrics, per }: { jobs: readonly Compared[]; metrics: readonly string[]; per: Per }) {
   const meanOf = (one: Schemas["MetricSummary"]) => (per === "job" ? one.job_mean : one.mean);
   const peakOf = (one: Schemas["MetricSummary"]) => (per === "job" ? one.job_max : one.max);

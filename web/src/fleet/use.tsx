@@ -1,4 +1,4 @@
-// Who uses what: idle allocated devices with their cost, and the users of a resource group.
+// Utilization: idle allocated devices with their cost, and the users of a resource group.
 import { useMemo } from "preact/hooks";
 import { type Schemas, address } from "../api/client";
 import { quantity } from "../format";

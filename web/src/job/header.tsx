@@ -7,7 +7,7 @@ import { Moment, State } from "../parts/small";
 import { type Idle, describeIdle } from "./idle";
 import { href } from "../router";
 
-/** Who, when, where: what a job is, in one look. */
+/** Header of the job page: name, state, owner, times and resources. */
 export const Header = memo(function Header({ job, detail, idle, guest }: { job: Job; detail: JobDetail; idle: Idle | null; guest: boolean }) {
   const start = job.start ?? job.first_sample;
   const end = job.end ?? (job.state === "Running" ? Date.now() : job.last_sample);

@@ -1,4 +1,4 @@
-// Tags and notes that people put on a job: shown to all who see the job, changed by those who may write.
+// Tags and notes of a job: visible to all who see the job, editable with write permission.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Schemas, BASE, Refusal, address, change, queryText } from "../api/client";
 import type { Mark } from "../charts/axis";
@@ -26,7 +26,7 @@ export function useAnnotations(job: Ref, ready: boolean): Asked<Annotations> & {
   return { ...asked, marks };
 }
 
-/** The mark of a note on the time axis; null for a note about the whole job. */
+/** Return the mark of a note on the time axis; null for a note about the whole job. */
 const markOf = (note: Note): Mark | null => (note.time === null ? null : { start: note.time, end: note.time, level: "info", text: note.text, key: note.id, flag: true });
 
 export const Notes = memo(function Notes(given: {
@@ -37,7 +37,7 @@ export const Notes = memo(function Notes(given: {
   guest: boolean;
   chosen: Mark | null;
   choose: (mark: Mark | null) => void;
-  /** The moment that a new note is about, unless the writer enters another one. */
+  /** Default time of a new note. */
   proposed: number;
 }) {
   const { job, found, writer, guest, chosen, choose } = given;
@@ -138,7 +138,7 @@ function NewNote(given: { proposed: number; busy: boolean; close: () => void; wr
   const [text, setText] = useState("");
   const [about, setAbout] = useState<"moment" | "job">("moment");
   const [time, setTime] = useState(() => fieldOf(given.proposed));
-  // A mark that is chosen meanwhile is what the note is about.
+  // A newly chosen mark changes the default time.
   useEffect(() => setTime(fieldOf(given.proposed)), [given.proposed]);
   const at = timeOf(time);
   const valid = text.trim() !== "" && (about === "job" || at !== null);
@@ -170,13 +170,13 @@ function NewNote(given: { proposed: number; busy: boolean; close: () => void; wr
   );
 }
 
-/** A moment as the field for it has it, in the zone that is shown. */
+/** Format a time for an `input type=datetime-local` in the chosen zone. */
 function fieldOf(ms: number): string {
   const { day, time } = parts(ms);
   return `${day}T${time}`;
 }
 
-/** The moment in that field; null for none. */
+/** Parse the value of that input; null if empty. */
 function timeOf(text: string): number | null {
   const ms = Date.parse(isUtc() ? `${text}Z` : text);
   return Number.isNaN(ms) ? null : ms;

@@ -1,4 +1,4 @@
-// Links that open this job to whoever holds them: made, listed, copied and ended.
+// Links that open this job without a key: create, list, copy and revoke.
 import { useState } from "preact/hooks";
 import { type Job, type Schemas, BASE, Refusal, address, change, queryText } from "../api/client";
 import { duration } from "../format";

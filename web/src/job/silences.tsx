@@ -1,4 +1,4 @@
-// Silences of alerts about a job: those that cover an alert, and the form for a new one. Writers add and end them.
+// Silences of alerts about a job, and the form for a new one. Writers may add and end them.
 import { useState } from "preact/hooks";
 import { type Schemas, BASE, Refusal, change, queryText } from "../api/client";
 import { ownUser } from "../jobs/saved";
@@ -19,7 +19,7 @@ const LENGTHS: readonly (readonly [number, string])[] = [
 ];
 const LONGEST_TEXT = 1000;
 
-/** A call that changes silences, whether it is under way, and its refusal. */
+/** Return a function that changes silences, with its progress and error. */
 function useChange(job: SilencedJob, again: () => void) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Refusal | null>(null);
@@ -38,7 +38,7 @@ function useChange(job: SilencedJob, again: () => void) {
   return { busy, problem, act };
 }
 
-/** A silence that covers alerts of a rule. A silence of other jobs or projects too is ended elsewhere. */
+/** Silence that covers an alert. It can be ended here only if it covers this job alone. */
 export function Covered({ job, silence, writer, again }: { job: SilencedJob; silence: Schemas["Silence"]; writer: boolean; again: () => void }) {
   const { busy, problem, act } = useChange(job, again);
   const own = silence.project === job.project && silence.matchers.some(({ name, value, isRegex, isEqual }) => name === "job_id" && value === job.id && !isRegex && isEqual !== false);

@@ -1,4 +1,4 @@
-// Checks of a node: what was asked of its agent, what it answered, and asking it now.
+// Checks of a node: requested ones, their results, and a button for a new check.
 import { useEffect, useState } from "preact/hooks";
 import { BASE, Refusal, type Schemas, address } from "../api/client";
 import { send } from "../api/send";
