@@ -30,6 +30,12 @@ export function title(name: string): string {
   return byName.get(name)?.title ?? words.charAt(0).toUpperCase() + words.slice(1);
 }
 
+/** Return the title of a metric for lists without groups: accelerator metrics start with "GPU". */
+export function titleWithDevice(name: string): string {
+  const text = title(name);
+  return name.startsWith("gpu.") ? `GPU ${text.charAt(0).toLowerCase()}${text.slice(1)}` : text;
+}
+
 /** Return the title of a rule. Rules of plug-ins have no entry and get one made from their name. */
 export function ruleTitle(name: string): string {
   const words = name.replace(/_/g, " ");

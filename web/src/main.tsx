@@ -1,6 +1,6 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { type Schemas, BASE, Refusal, change, onSignedOut, read } from "./api/client";
+import { type Schemas, BASE, Refusal, onSignedOut, read, send } from "./api/client";
 import { ComparePage } from "./compare/page";
 import { JobPage } from "./job/page";
 import { JobList } from "./jobs/list";
@@ -89,7 +89,7 @@ async function enter(setWho: (who: Who) => void, setReason: (reason: string) => 
     try {
       // A viewer with a session of their own keeps it and sees the job with its permissions.
       const own = link ? await read<Who>(`${BASE}/whoami`).catch(() => null) : null;
-      if (!own || own.job) await change("POST", `${BASE}/session`, link ? `Bearer ${link}` : `Link ${code}`);
+      if (!own || own.job) await send("POST", `${BASE}/session`, undefined, link ? `Bearer ${link}` : `Link ${code}`);
     } catch (error) {
       if (error instanceof Refusal) problem = error.message;
     }
@@ -104,7 +104,7 @@ async function enter(setWho: (who: Who) => void, setReason: (reason: string) => 
 }
 
 async function leave(left: () => void, done: () => void): Promise<void> {
-  await change("DELETE", `${BASE}/session`).catch(() => null);
+  await send("DELETE", `${BASE}/session`).catch(() => null);
   done();
   left();
 }

@@ -35,6 +35,12 @@ export function href(path: readonly string[], query?: URLSearchParams | Record<s
   return `#/${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
 }
 
+/** Return the address of a job's page. */
+export const jobHref = (job: { id: string; project: string }): string => href(["jobs", job.id], job.project === "default" ? undefined : { project: job.project });
+
+/** Return the address of a node's page. */
+export const nodeHref = (name: string, cluster = ""): string => href(["nodes", name], cluster ? { cluster } : undefined);
+
 /** Navigate. With `quiet` the history entry is replaced, for changes that the back button should not undo. */
 export function go(to: string, quiet = false): void {
   if (to === current()) return;

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { type Schemas, BASE, Refusal, change, read } from "./api/client";
+import { type Schemas, BASE, Refusal, read, send } from "./api/client";
 
 const UNKNOWN = "This token belongs to no key of this server.";
 
@@ -12,7 +12,7 @@ export function SignIn({ reason, entered }: { reason: string; entered: (who: Sch
     const field = (event.target as HTMLFormElement).elements.namedItem("token") as HTMLInputElement;
     setBusy(true);
     try {
-      await change<Schemas["SessionBody"]>("POST", `${BASE}/session`, `Bearer ${field.value.trim()}`);
+      await send("POST", `${BASE}/session`, undefined, `Bearer ${field.value.trim()}`);
       entered(await read<Schemas["WhoAmI"]>(`${BASE}/whoami`));
     } catch (error) {
       setProblem(error instanceof Refusal ? (error.status === 401 ? UNKNOWN : error.message) : String(error));

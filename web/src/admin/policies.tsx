@@ -1,8 +1,7 @@
 // Policies of keys: chosen by name or written as a document, and described in words.
 import { useState } from "preact/hooks";
-import { BASE, Refusal, type Schemas, address } from "../api/client";
-import { send } from "../api/send";
-import { useRead } from "../parts/hooks";
+import { BASE, type Refusal, type Schemas, address, send } from "../api/client";
+import { useAction, useRead } from "../parts/hooks";
 import { Problem } from "../parts/small";
 
 export type Policy = Schemas["PolicyDocument"];
@@ -155,7 +154,7 @@ export function Allowed(given: { of: Key; shipped: readonly Policy[]; own: boole
   const { of: key } = given;
   const response = useRead<Schemas["KeyPolicies"]>(address("/api/jobmeter/v1/keys/{key}/policies", { key: key.id }));
   const [editing, setEditing] = useState<Given[] | null>(null);
-  const [error, setError] = useState<Refusal | null>(null);
+  const { error, perform, clear } = useAction();
   if (response.error) return <Problem error={response.error} again={response.again} />;
   if (!response.data) return null;
   const { policies } = response.data;
@@ -163,20 +162,16 @@ export function Allowed(given: { of: Key; shipped: readonly Policy[]; own: boole
   const edit = () => setEditing(policies.map((one) => ({ name: one.name, text: names.has(one.name) ? null : JSON.stringify(one.document, null, 2) })));
   const choose = (chosen: Given[]) => {
     setEditing(chosen);
-    setError(null);
+    clear();
   };
   const save = async (event: SubmitEvent) => {
     event.preventDefault();
     if (!editing || editing.some(wrong)) return;
-    setError(null);
-    try {
-      await send("PUT", `${BASE}/keys/${encodeURIComponent(key.id)}/policies`, { policies: editing.map(sent) });
-      setEditing(null);
-      response.again();
-      given.changed();
-    } catch (problem) {
-      if (problem instanceof Refusal) setError(problem);
-    }
+    const done = await perform(() => send("PUT", `${BASE}/keys/${encodeURIComponent(key.id)}/policies`, { policies: editing.map(sent) }));
+    if (!done) return;
+    setEditing(null);
+    response.again();
+    given.changed();
   };
   return (
     <div class="panel allowed">

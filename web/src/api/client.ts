@@ -15,12 +15,23 @@ export type Point = [number, number];
 export type Line = Omit<Schemas["LineBody"], "points" | "timeline" | "values"> & { time: readonly number[]; value: readonly number[] };
 export type MetricLines = Schemas["MetricsBody"];
 export type LiveJob = Schemas["LiveJob"];
+export type LiveJobs = Schemas["LiveJobs"];
 
 /** Return the series of a `format=columns` response, each with its times. */
 export function linesOf({ lines, timelines = [] }: Pick<MetricLines, "lines" | "timelines">): Line[] {
   return lines.map(({ metric, unit, replica, node, device, rank, timeline = 0, values = [] }) => ({ metric, unit, replica, node, device, rank, time: timelines[timeline] ?? [], value: values as number[] }));
 }
-export type LiveJobs = Schemas["LiveJobs"];
+
+/** Return the series of a `format=columns` response by metric. */
+export function linesByMetric(body: Pick<MetricLines, "lines" | "timelines"> | null): Map<string, Line[]> {
+  const found = new Map<string, Line[]>();
+  for (const line of body ? linesOf(body) : []) {
+    const mine = found.get(line.metric);
+    if (mine) mine.push(line);
+    else found.set(line.metric, [line]);
+  }
+  return found;
+}
 
 export const BASE = "/api/jobmeter/v1";
 
@@ -67,7 +78,7 @@ export async function read<T>(url: string, signal?: AbortSignal, turn?: Turn): P
 }
 
 /** Send a request that changes something. The header proves that it comes from this page (CSRF). */
-export async function change<T>(method: "POST" | "DELETE", url: string, authorization?: string, body?: unknown): Promise<T> {
+export async function send<T>(method: "POST" | "PUT" | "DELETE", url: string, body?: unknown, authorization?: string): Promise<T> {
   const headers: Record<string, string> = { "X-Jobmeter-Page": "1" };
   if (authorization) headers["Authorization"] = authorization;
   if (body === undefined) return call<T>(url, { method, headers });

@@ -2,11 +2,10 @@ import type { Schemas } from "../api/client";
 import { palette } from "../charts/colors";
 import { FEW } from "../charts/series";
 import { MISSING, duration, quantity } from "../format";
-import { ruleTitle, title } from "../catalog";
+import { ruleTitle, title, titleWithDevice } from "../catalog";
 import { change } from "../job/compared";
 import { Moment, Section, Sentence, Severity, State } from "../parts/small";
-import { named } from "../parts/titles";
-import { href } from "../router";
+import { jobHref } from "../router";
 import { type Compared, type Per, type Setting, labels } from "./data";
 
 /** Table of the jobs and their colours. Differences are to the first one. */
@@ -43,7 +42,7 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
             <tr key={`${job.project}/${job.id}`}>
               <th scope="row">
                 {jobs.length <= FEW && <i class="swatch" style={{ background: colors[at % colors.length]! }} />}
-                <a href={href(["jobs", job.id], job.project === "default" ? {} : { project: job.project })} title={job.id}>
+                <a href={jobHref(job)} title={job.id}>
                   {called[at]}
                 </a>
               </th>
@@ -158,7 +157,7 @@ export function Figures({ jobs, metrics, per }: { jobs: readonly Compared[]; met
           <tbody>
             {shown.map((metric) => (
               <tr key={metric}>
-                <th scope="row">{named(metric)}</th>
+                <th scope="row">{titleWithDevice(metric)}</th>
                 {found.map((one, at) => {
                   const mine = one.get(metric);
                   return (

@@ -4,7 +4,7 @@ import { type Schemas, address } from "../api/client";
 import { ruleTitle } from "../catalog";
 import { useReadEvery, useZone } from "../parts/hooks";
 import { Choice, Notice, Problem, Sentence, Severity, State, timeOf } from "../parts/small";
-import { changed, go, href } from "../router";
+import { changed, go, href, jobHref } from "../router";
 
 type Entry = Schemas["FindingEntry"];
 
@@ -109,7 +109,7 @@ function Table({ found, only, open }: { found: readonly Entry[]; only: (rule: st
                 </Severity>
               </th>
               <td>
-                <a href={href(["jobs", one.job], one.project === "default" ? undefined : { project: one.project })} data-step>
+                <a href={jobHref({ id: one.job, project: one.project })} data-step>
                   {one.name || one.job}
                 </a>
               </td>

@@ -1,6 +1,6 @@
 // Fleet map: a tile for each node, a bar in it for each device. Colour shows the state, depth the utilization.
 import { useMemo, useRef } from "preact/hooks";
-import { href } from "../router";
+import { nodeHref } from "../router";
 import { type Counts, type Fleet, type FleetDevice, type FleetNode, count, doing, faultText, faultsOf, money } from "./data";
 import { quantity } from "../format";
 
@@ -72,7 +72,7 @@ export function FleetMap({ fleet, groups }: { fleet: Fleet; groups: readonly (re
                 <a
                   key={`${node.cluster} ${node.name}`}
                   class={`tile ${node.state}${faultsOf(node).length ? " faulty" : ""}`}
-                  href={href(["nodes", node.name], node.cluster ? { cluster: node.cluster } : undefined)}
+                  href={nodeHref(node.name, node.cluster)}
                   tabIndex={tabIndex}
                   data-step
                   title={describe(node)}

@@ -1,6 +1,6 @@
 import { useMemo, useRef, useState } from "preact/hooks";
-import { type Line, type MetricLines, address, linesOf } from "../api/client";
-import { metricOf, title } from "../catalog";
+import { type Line, type MetricLines, address, linesByMetric } from "../api/client";
+import { metricOf, title, titleWithDevice } from "../catalog";
 import type { Cursor, Mark, Range } from "../charts/axis";
 import { Chart } from "../charts/chart";
 import type { Group } from "../charts/groups";
@@ -10,7 +10,6 @@ import { stepText } from "../charts/steps";
 import { isUtc } from "../format";
 import { useDark, useRead, useZone } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { named } from "../parts/titles";
 import { Problem, Section } from "../parts/small";
 import type { Bounds } from "./bounds";
 
@@ -94,7 +93,7 @@ export const Charts = memo(function Charts(given: Given) {
       {quiet.size > 0 && (
         <details class="more quiet span-4" onToggle={(event) => setOpen(event.currentTarget.open)}>
           <summary>
-            {quiet.size} quiet: {[...quiet].map(named).join(", ")}
+            {quiet.size} quiet: {[...quiet].map(titleWithDevice).join(", ")}
           </summary>
           {open && <div class="grid">{[...quiet].map(chart)}</div>}
         </details>
@@ -132,11 +131,7 @@ function Rest(given: View & { group: Group; job: { id: string; project: string }
   const [start, end] = [view.range.start, view.range.end].map((time) => Math.ceil(time / (10 * view.step)) * 10 * view.step);
   const query = { metric: group.more.slice(0, 90), by, start: start! - 10 * view.step, end, step: stepText(view.step), format: "columns", project: job.project };
   const response = useRead<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query));
-  const found = useMemo(() => {
-    const lines = new Map<string, Line[]>();
-    for (const line of response.data ? linesOf(response.data) : []) lines.set(line.metric, [...(lines.get(line.metric) ?? []), line]);
-    return new Map([...lines].map(([name, mine]) => [name, ordered(mine)]));
-  }, [response.data]);
+  const found = useMemo(() => new Map([...linesByMetric(response.data)].map(([name, mine]) => [name, ordered(mine)])), [response.data]);
   if (response.error) return <Problem error={response.error} again={response.again} />;
   return (
     <div class="grid">

@@ -1,6 +1,6 @@
 // Requests of the job page: one for each group of charts, then live updates.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Job, type Line, type LiveJob, type LiveState, type MetricLines, Refusal, address, follow, linesOf, read } from "../api/client";
+import { type Job, type Line, type LiveJob, type LiveState, type MetricLines, Refusal, address, follow, linesByMetric, read } from "../api/client";
 import type { Range } from "../charts/axis";
 import type { Group } from "../charts/groups";
 import { merged, ordered } from "../charts/lines";
@@ -91,9 +91,7 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
     let fresh = new Map<string, readonly Line[]>();
     setState((last) => ({ ...last, busy: true, error: null }));
     const take = (answer: MetricLines) => {
-      const found = new Map<string, Line[]>();
-      for (const line of linesOf(answer)) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
-      fresh = new Map([...fresh, ...[...found].map(([name, lines]) => [name, ordered(lines)] as const)]);
+      fresh = new Map([...fresh, ...[...linesByMetric(answer)].map(([name, lines]) => [name, ordered(lines)] as const)]);
     };
     // Requests run one after the other, so that the first charts arrive first.
     void (async () => {
@@ -127,10 +125,8 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
   const take = (update: LiveJob, oldest: number) => {
     setState((last) => {
       if (last.step !== update.step || update.by !== by) return last;
-      const found = new Map<string, Line[]>();
-      for (const line of linesOf(update)) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
       const lines = new Map(last.lines);
-      for (const [name, fresh] of found) lines.set(name, merged(lines.get(name) ?? [], fresh, update.start, oldest));
+      for (const [name, fresh] of linesByMetric(update)) lines.set(name, merged(lines.get(name) ?? [], fresh, update.start, oldest));
       return { ...last, lines };
     });
   };

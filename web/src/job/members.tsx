@@ -5,7 +5,7 @@ import { median } from "../charts/lines";
 import { duration, natural, plural, quantity } from "../format";
 import { memo } from "../parts/memo";
 import { Section, State } from "../parts/small";
-import { href } from "../router";
+import { nodeHref } from "../router";
 import { difference, isApart } from "./compared";
 import { type MemberRow, latest, rowsOf } from "./member-rows";
 
@@ -103,7 +103,7 @@ export const Members = memo(function Members(given: {
                     {row.attempt > 0 && isFirst(row) && <small> attempt {row.attempt}</small>}
                   </th>
                   <td>{row.device}</td>
-                  <td>{guest || !row.node ? row.node : <a href={href(["nodes", row.node])}>{row.node}</a>}</td>
+                  <td>{guest || !row.node ? row.node : <a href={nodeHref(row.node)}>{row.node}</a>}</td>
                   {has("pod") && <td>{isFirst(row) ? row.pod : ""}</td>}
                   {has("state") && <td>{row.state && isFirst(row) ? <State state={row.state} /> : ""}</td>}
                   {has("took") && <td class="number">{isFirst(row) && row.took !== null ? duration(row.took) : ""}</td>}

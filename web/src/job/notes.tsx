@@ -1,10 +1,10 @@
 // Tags and notes of a job: visible to all who see the job, editable with write permission.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { type Schemas, BASE, Refusal, address, change, queryText } from "../api/client";
+import { type Schemas, BASE, address, queryText, send } from "../api/client";
 import type { Mark } from "../charts/axis";
 import { isUtc, moment, parts } from "../format";
 import { ownUser } from "../jobs/saved";
-import { type Asked, useRead } from "../parts/hooks";
+import { type Asked, useAction, useRead } from "../parts/hooks";
 import { memo } from "../parts/memo";
 import { Moment, Problem } from "../parts/small";
 import { href } from "../router";
@@ -43,23 +43,14 @@ export const Notes = memo(function Notes(given: {
   const { job, found, writer, guest, chosen, choose } = given;
   const [writing, setWriting] = useState(false);
   const [all, setAll] = useState(false);
-  const [problem, setProblem] = useState<Refusal | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, error, perform } = useAction();
   if (!found && writer) return <section class="notes" aria-label="Tags and notes"><div class="line" /></section>;
   if (!found || (!writer && !found.tags.length && !found.notes.length)) return null;
-  const send = async (method: "POST" | "DELETE", path: string, body?: object): Promise<boolean> => {
-    setBusy(true);
-    setProblem(null);
-    try {
-      await change(method, `${BASE}/jobs/${encodeURIComponent(job.id)}/${path}?${queryText({ project: job.project })}`, undefined, body && { ...body, author: ownUser() });
-      given.again();
-      return true;
-    } catch (error) {
-      if (error instanceof Refusal) setProblem(error);
-      return false;
-    } finally {
-      setBusy(false);
-    }
+  const write = async (method: "POST" | "DELETE", path: string, body?: object): Promise<boolean> => {
+    const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/${path}?${queryText({ project: job.project })}`;
+    const done = await perform(() => send(method, url, body && { ...body, author: ownUser() }));
+    if (done) given.again();
+    return done;
   };
   const notes = all ? found.notes : found.notes.slice(-SHOWN);
   return (
@@ -70,22 +61,22 @@ export const Notes = memo(function Notes(given: {
             <li key={tag} title={author || by ? `Added by ${author || by}` : undefined}>
               {guest ? tag : <a href={href([], { tag })}>{tag}</a>}
               {writer && (
-                <button type="button" class="link" disabled={busy} aria-label={`Remove tag ${tag}`} onClick={() => void send("POST", "tags", { remove: [tag] })}>
+                <button type="button" class="link" disabled={busy} aria-label={`Remove tag ${tag}`} onClick={() => void write("POST", "tags", { remove: [tag] })}>
                   ×
                 </button>
               )}
             </li>
           ))}
         </ul>
-        {writer && <NewTag busy={busy} add={(tag) => send("POST", "tags", { add: [tag] })} />}
+        {writer && <NewTag busy={busy} add={(tag) => write("POST", "tags", { add: [tag] })} />}
         {writer && !writing && (
           <button type="button" onClick={() => setWriting(true)}>
             Write a note
           </button>
         )}
       </div>
-      {problem && <Problem error={problem} />}
-      {writing && <NewNote proposed={given.proposed} busy={busy} close={() => setWriting(false)} write={(note) => send("POST", "notes", note)} />}
+      {error && <Problem error={error} />}
+      {writing && <NewNote proposed={given.proposed} busy={busy} close={() => setWriting(false)} write={(note) => write("POST", "notes", note)} />}
       {found.notes.length > notes.length && (
         <button type="button" class="link" onClick={() => setAll(true)}>
           {found.notes.length - notes.length} earlier
@@ -108,7 +99,7 @@ export const Notes = memo(function Notes(given: {
                 <Moment ms={note.created} short />
               </span>
               {writer && (
-                <button type="button" class="link" disabled={busy} aria-label={`Delete the note: ${note.text.slice(0, 60)}`} onClick={() => void send("DELETE", `notes/${encodeURIComponent(note.id)}`)}>
+                <button type="button" class="link" disabled={busy} aria-label={`Delete the note: ${note.text.slice(0, 60)}`} onClick={() => void write("DELETE", `notes/${encodeURIComponent(note.id)}`)}>
                   Delete
                 </button>
               )}

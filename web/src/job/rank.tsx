@@ -1,16 +1,15 @@
 // Panel of one rank: its values, those of the median rank, and the differences.
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { type JobDetail, type Line, type MetricLines, address, linesOf } from "../api/client";
+import { type JobDetail, type Line, type MetricLines, address, linesByMetric } from "../api/client";
 import type { Range } from "../charts/axis";
 import { byReplica, meanOf, median, place } from "../charts/lines";
 import { step as stepOf, stepText } from "../charts/steps";
-import { GROUPS, METRICS } from "../catalog";
+import { GROUPS, METRICS, titleWithDevice } from "../catalog";
 import { quantity } from "../format";
 import { useRead } from "../parts/hooks";
 import { memo } from "../parts/memo";
 import { State } from "../parts/small";
-import { named } from "../parts/titles";
-import { href } from "../router";
+import { nodeHref } from "../router";
 import { difference, isApart } from "./compared";
 
 /** Metrics that explain a slow device and have no chart of their own at first. */
@@ -85,7 +84,7 @@ export const RankPanel = memo(function RankPanel(given: {
       </header>
       <p class="where">
         {devices.length > 0 && `${devices.map((one) => one.device).join(", ")} `}
-        {node && <>on {guest ? node : <a href={href(["nodes", node])}>{node}</a>} </>}
+        {node && <>on {guest ? node : <a href={nodeHref(node)}>{node}</a>} </>}
         {own?.pod && <span class="hint">pod {own.pod} </span>}
         {own?.reason && <span class="hint">{own.reason}</span>}
       </p>
@@ -111,7 +110,7 @@ export const RankPanel = memo(function RankPanel(given: {
               {compared.map(({ metric, own, middle, unit }) => (
                 <tr key={metric} data-metric={metric}>
                   <th scope="row" title={metric}>
-                    {named(metric)}
+                    {titleWithDevice(metric)}
                   </th>
                   <td class="number">{quantity(own, unit)}</td>
                   <td class="number">{quantity(middle, unit)}</td>
@@ -134,11 +133,7 @@ function useReasons(detail: JobDetail, metrics: readonly string[], range: Range)
   const [start, end] = [Math.floor(range.start / unit) * unit, Math.ceil(range.end / unit) * unit];
   const query = { metric: metrics.slice(0, 90), by: "replica", start, end, step: stepText(stepOf(start, end, PARTS)), format: "columns", project: detail.job.project };
   const response = useRead<MetricLines>(metrics.length ? address("/api/jobmeter/v1/jobs/{job}/metrics", { job: detail.job.id }, query) : null);
-  return useMemo(() => {
-    const found = new Map<string, Line[]>();
-    for (const line of response.data ? linesOf(response.data) : []) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
-    return found;
-  }, [response.data]);
+  return useMemo(() => linesByMetric(response.data), [response.data]);
 }
 
 /** Clocks and temperatures are always shown. Throttling is shown only if this rank differs from the others. */

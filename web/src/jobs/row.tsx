@@ -5,7 +5,7 @@ import { duration, quantity } from "../format";
 import { memo } from "../parts/memo";
 import { Sentence, Severity, State, timeOf } from "../parts/small";
 import { Sparkline } from "../parts/sparkline";
-import { changed, go, href, place } from "../router";
+import { changed, go, href, place, jobHref } from "../router";
 import { type Found, keyOf } from "./pages";
 import type { Column, Size } from "./columns";
 import { type Sparks, loadOf } from "./sparks";
@@ -59,14 +59,13 @@ function pick(key: string, on: boolean): void {
 
 /** First cells of a row: state, name, and the worst finding and tags if these have no column. */
 function Facts({ job, found, tags }: { job: Job; found: Found | undefined; tags: readonly string[] | undefined }) {
-  const query = { ...(job.project === "default" ? {} : { project: job.project }) };
   return (
     <>
       <div role="cell" class="c-state">
         <State state={job.state} />
       </div>
       <div role="cell" class="c-name">
-        <a href={href(["jobs", job.id], query)} data-step title={[...new Set([job.name || job.id, job.id, ...(tags ?? [])])].join("\n")}>
+        <a href={jobHref(job)} data-step title={[...new Set([job.name || job.id, job.id, ...(tags ?? [])])].join("\n")}>
           {found && <Sign found={found} />}
           <b>{job.name || job.id}</b>
           {tags?.map((one) => <i key={one} class="tag">{one}</i>)}

@@ -1,6 +1,6 @@
 // Page of a node: record, devices and their jobs, charts, checks, system log.
 import { useMemo } from "preact/hooks";
-import { type Line, type Node, type Schemas, address, linesOf } from "../api/client";
+import { type Node, type Schemas, address, linesByMetric } from "../api/client";
 import { shownIn, title } from "../catalog";
 import { Cursor } from "../charts/axis";
 import { Chart } from "../charts/chart";
@@ -9,7 +9,7 @@ import { type Fleet, type FleetNode, doing, faultText, faultsOf, money, price, u
 import { duration, isUtc, quantity } from "../format";
 import { useDark, useRead, useZone } from "../parts/hooks";
 import { Choice, Moment, Notice, Problem, Section } from "../parts/small";
-import { changed, go, href } from "../router";
+import { changed, go, href, jobHref } from "../router";
 import { Checks } from "./checks";
 import { NodeLog } from "./log";
 
@@ -126,7 +126,7 @@ function Faults({ node }: { node: FleetNode }) {
             {one.jobs.slice(0, FEW_JOBS).map((job, place) => (
               <>
                 {place > 0 && ", "}
-                <a href={href(["jobs", job.id], { project: job.project })}>{job.name || job.id}</a>
+                <a href={jobHref(job)}>{job.name || job.id}</a>
               </>
             ))}
             {one.jobs.length > FEW_JOBS && ` and ${one.jobs.length - FEW_JOBS} more`}
@@ -190,7 +190,7 @@ function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
                         </>
                       )}
                     </td>
-                    <td>{job ? <a href={href(["jobs", job.id], { project: job.project })}>{job.name || job.id}</a> : ""}</td>
+                    <td>{job ? <a href={jobHref(job)}>{job.name || job.id}</a> : ""}</td>
                     <td>{job?.user}</td>
                   </tr>
                 );
@@ -212,9 +212,8 @@ function Curves({ name, cluster, query }: { name: string; cluster: string; query
   const cursor = useMemo(() => new Cursor(), []);
   const dark = useDark();
   const found = useMemo(() => {
-    const lines = new Map<string, Line[]>();
-    for (const line of [devices.data, own.data].flatMap((body) => (body ? linesOf(body) : []))) lines.set(line.metric, [...(lines.get(line.metric) ?? []), line]);
-    return [...lines].sort(([a], [b]) => SHOWN.indexOf(a) - SHOWN.indexOf(b)).map(([metric, mine]) => [metric, ordered(mine)] as const);
+    const lines = [...linesByMetric(devices.data), ...linesByMetric(own.data)];
+    return lines.sort(([a], [b]) => SHOWN.indexOf(a) - SHOWN.indexOf(b)).map(([metric, mine]) => [metric, ordered(mine)] as const);
   }, [own.data, devices.data]);
   const body = own.data ?? devices.data;
   const problem = own.error ?? devices.error;

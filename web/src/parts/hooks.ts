@@ -57,6 +57,27 @@ export function useRead<T>(url: string | null): Asked<T> {
   return { data: state.data, error: state.error, busy: state.busy, again };
 }
 
+/** Make calls that change something. `perform` returns true on success, else it sets `error`. */
+export function useAction() {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<Refusal | null>(null);
+  const perform = async (work: () => Promise<unknown>): Promise<boolean> => {
+    setBusy(true);
+    setError(null);
+    try {
+      await work();
+      return true;
+    } catch (problem) {
+      if (!(problem instanceof Refusal)) throw problem;
+      setError(problem);
+      return false;
+    } finally {
+      setBusy(false);
+    }
+  };
+  return { busy, error, perform, clear: () => setError(null) };
+}
+
 /** Poll a URL of the API every `ms` milliseconds while the tab is visible. Requests never overlap. A 403 ends the polling. */
 export function useReadEvery<T>(url: string | null, ms: number): Asked<T> {
   const asked = useRead<T>(url);

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Job, type Node, type Schemas, address, read } from "../api/client";
 import { ownUser, savedViews } from "../jobs/saved";
 import { viewAddress } from "../jobs/views";
-import { go, href } from "../router";
+import { go, href, jobHref, nodeHref } from "../router";
 import { useRested } from "./hooks";
 import { useDialog } from "./keys";
 
@@ -33,8 +33,8 @@ const REST = 120;
 
 const jobs = (query: Record<string, string | number>, signal: AbortSignal) => read<Schemas["JobList"]>(address("/api/jobmeter/v1/jobs", {}, { sort: "active", ...query }), signal);
 
-const ofJob = (job: Job): Target => ({ kind: "Job", text: job.name || job.id, more: [job.name && job.id, job.state, job.user].filter(Boolean).join(" · "), to: href(["jobs", job.id], job.project === "default" ? undefined : { project: job.project }) });
-const ofNode = (node: Node): Target => ({ kind: "Node", text: node.name, more: [node.resource_group, node.cluster].filter(Boolean).join(" · "), to: href(["nodes", node.name], node.cluster ? { cluster: node.cluster } : undefined) });
+const ofJob = (job: Job): Target => ({ kind: "Job", text: job.name || job.id, more: [job.name && job.id, job.state, job.user].filter(Boolean).join(" · "), to: jobHref(job) });
+const ofNode = (node: Node): Target => ({ kind: "Node", text: node.name, more: [node.resource_group, node.cluster].filter(Boolean).join(" · "), to: nodeHref(node.name, node.cluster) });
 const ofUser = (user: string): Target => ({ kind: "User", text: user, more: "jobs", to: href([], { user }) });
 
 export function Palette({ close }: { close: () => void }) {
