@@ -1,4 +1,4 @@
-"""Checks of a node and evidence of its jobs that the server requests: polled, made, and sent."""
+"""Checks of a node and evidence of its jobs that the server requests."""
 
 import logging
 from collections.abc import Callable
@@ -26,10 +26,10 @@ class _PollAnswer(msgspec.Struct):
 
 
 class CheckPoller:
-    """Thread that polls every interval, 2 s to a minute. It stops if the server has no such endpoint, or refuses.
+    """Thread that polls every interval, 2 s to a minute. It ends if the server has no such endpoint, or refuses.
 
-    A check whose result was not delivered runs again when the server requests it again. The poller of an agent has
-    ``checks`` and answers for every job that it measures. The poller of ``jobmeter run`` names its own ``job``.
+    A check whose result was not delivered runs again at the server's next request. The poller of an agent has
+    ``checks`` and answers for every job that it measures. The poller of ``jobmeter run`` has its own ``job``.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class CheckPoller:
                 _log.exception("checks failed")
 
     def poll_once(self) -> int:
-        """Poll once, answer the requests and send the answers. Return the number of answered tasks."""
+        """Poll, answer the requests and send the answers. Return the number of answered tasks."""
         answered = 0
         done: set[str] = set()
         requests = self._poll([])
@@ -86,14 +86,14 @@ class CheckPoller:
         return answered
 
     def _answer(self, request: NodeRequest) -> dict[str, object] | None:
-        """Return the answer to a request; None if this process does not measure the job that it is about."""
+        """Return the answer to a request; None for a job that this process does not measure."""
         if request.job and request.checks:
             members = list(self._stacks.processes(request.job))
             return {"task": request.task, "checks": check_processes_of(members)} if members else None
         if request.job:
             evidence = self._stacks.collect(request.job)
             return None if evidence is None else {"task": request.task, "stacks": evidence}
-        # A server of before gives the checks of its node to `jobmeter run`, too: they are for the agent there.
+        # An older server requests the node's checks from `jobmeter run`, too: they are for the agent.
         return {"task": request.task, "checks": self._checks.make(request.checks)} if self._checks else None
 
     def _poll(self, answers: list[dict[str, object]]) -> list[NodeRequest]:

@@ -1,8 +1,8 @@
-"""Owners of GPUs from the files that a scheduler's prolog writes and its epilog deletes.
+"""Owners of devices from the files that a scheduler's prolog writes and its epilog deletes.
 
-The form is that of NVIDIA's exporter (``--hpc-job-mapping-dir``): a file for each GPU, named by its number or its UUID,
-``2.1`` for an instance of GPU 2, and in it the number of a job a line. What follows the number on its line is passed
-over, so that the files of Princeton's jobstats (``JOB UID``) are read as well.
+The form is that of NVIDIA's exporter (``--hpc-job-mapping-dir``). Each GPU has a file that is named by its number or
+its UUID, ``2.1`` for an instance of GPU 2. Each line begins with the number of a job; the rest is ignored, so that the
+files of Princeton's jobstats (``JOB UID``) are read too.
 https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgm-exporter.html
 """
 
@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 class PrologAllocations:
     """Allocations from the prolog's files, which are read at each call. For one thread.
 
-    A file counts while a process of its job is on this node: the file of a job whose epilog failed is ignored. If a job
-    has several replicas here, every one has the device, because the files name no replica.
+    A file counts while a process of its job is on this node, because an epilog may have failed. Files name no replica,
+    so all replicas of the job here have the device.
     """
 
     source = AllocationSource.PROLOG
@@ -40,7 +40,7 @@ class PrologAllocations:
         are_numbers_of_node: Callable[[], bool] = lambda: True,
         number: Callable[[int], int] = int,
     ) -> None:
-        """``are_numbers_of_node`` is True if files have the numbers of devices; else only UUIDs name devices.
+        """``are_numbers_of_node`` returns True if the names of files are numbers of devices; else only UUIDs count.
 
         ``number`` returns the number on the node of a device by its index.
         """
@@ -66,7 +66,7 @@ class PrologAllocations:
         }
 
     def _read_jobs(self, devices: Sequence[Accelerator]) -> dict[int, list[str]]:
-        """Return the jobs in each device's file. An unreadable file is logged once; the others count."""
+        """Return the jobs in each device's file. An unreadable file is logged once."""
         found: dict[int, list[str]] = {}
         problem = ""
         try:
@@ -88,7 +88,7 @@ class PrologAllocations:
         return found
 
     def _find_device(self, name: str, devices: Sequence[Accelerator]) -> int | None:
-        """Return the device that a file is named after; None for another file or a missing device."""
+        """Return the device that a file is named after; None for any other file."""
         if not devices:
             return None
         number = _NUMBER.fullmatch(name) if self._are_numbers_of_node() else None
@@ -102,13 +102,13 @@ class PrologAllocations:
 
 
 def _names(member: Member) -> set[str]:
-    """Return the names of the job in a file: its id, and its number with its cluster if the id has none."""
+    """Return the names of the job in a file: its id, and its number with its cluster."""
     job = member.owner.job
     return {job, make_cluster_job(job, member.cluster)} if member.cluster else {job}
 
 
 def _read(path: Path) -> list[str]:
-    """Return the first word of each line; empty for a file that was deleted meanwhile."""
+    """Return the first word of each line; empty for a deleted file."""
     try:
         with path.open("rb") as file:
             text = file.read(_MOST_BYTES).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The pods to which the kubelet allocated a node's devices, by their numbers."""
+"""Pods to which the kubelet allocated a node's devices."""
 
 import logging
 import os
@@ -73,7 +73,7 @@ class KubeletAllocations:
         return [one for one in given if find_resource_vendor(one.resource) in (self._vendor, None)]
 
     def _map_uids(self, living: Iterable[str]) -> dict[tuple[str, str], str]:
-        """Return the uid of each pod by namespace and name; among pods of one name the one with processes."""
+        """Return the uid of each pod by namespace and name. Among pods of one name the one with processes counts."""
         try:
             names = sorted(entry.name for entry in os.scandir(self._folder))
         except OSError:
@@ -91,9 +91,9 @@ class KubeletAllocations:
 def find_indices(
     vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Accelerator], resource: str = ""
 ) -> list[int]:
-    """Return the distinct device numbers of a resource's ids, which the device plug-in gives.
+    """Return the distinct device numbers of a resource's ids.
 
-    A CDI name has the id after its last ``=``.
+    A device plug-in gives the ids. A CDI name has the id after its last ``=``.
     """
     by_name = {name: device.index for device in devices for name in (device.pci, device.uuid) if name}
     by_name |= {vendor.id_of_part(one.part): one.index for one in devices if one.part is not None}

@@ -1,6 +1,6 @@
 """Device allocations to containers, from the kubelet's socket.
 
-The messages belong to ``v1.PodResourcesLister``, of which only the used parts are described here:
+Only the used parts of the messages of ``v1.PodResourcesLister`` are decoded:
 https://github.com/kubernetes/kubelet/blob/master/pkg/apis/podresources/v1/api.proto and
 https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources.
 """
@@ -42,7 +42,7 @@ class PodDevices:
     """Devices allocated to a container of a pod.
 
     ``ids`` come from a device plug-in; for a resource claim they are the driver's device names and their CDI names.
-    ``resource`` is the name of the plug-in's resource, or of the driver of a claim.
+    ``resource`` is the name of the resource, or of the driver of a claim.
     """
 
     namespace: str

@@ -1,4 +1,4 @@
-"""Polls the server for the jobs of waiting pods."""
+"""Poll the server for the jobs of waiting pods."""
 
 import logging
 from collections.abc import Callable
@@ -20,9 +20,9 @@ _log = logging.getLogger(__name__)
 
 
 class PodPoller:
-    """Thread that polls every interval, 1 to 10 s, for pods with unknown jobs.
+    """Thread that polls every interval, 1 to 10 s, if pods have unknown jobs.
 
-    Without such pods it sends nothing. It stops if the server has no such endpoint.
+    It ends if the server has no such endpoint.
     """
 
     def __init__(self, place: NodeIdentity, connect: Callable[[], Requester], pods: PodJobs, interval_ms: int) -> None:
@@ -43,10 +43,7 @@ class PodPoller:
         self._stopping.set()
 
     def poll_last(self) -> None:
-        """Poll once more if the server answered last time, and stop waiting from then on.
-
-        Takes 3 s at most; a later answer is ignored.
-        """
+        """Poll once more if the server answered last time, for at most 3 s. Then stop waiting."""
         if self._answers:
             last = Thread(target=self._try, name="last pods", daemon=True)
             last.start()
@@ -77,7 +74,7 @@ class PodPoller:
         return True
 
     def poll_once(self) -> int:
-        """Poll once. Returns the number of pods requested."""
+        """Poll once. Return the number of requested pods."""
         uids = self._pods.list_unresolved()
         if not uids:
             return 0
