@@ -71,10 +71,7 @@ class GroupCounters:
                 self._groups[owner][key].take(usage)
 
     def sum_totals(self) -> dict[Owner, dict[str, float]]:
-        """Return by replica ``cpu``, ``throttled`` in seconds, ``read``, ``write`` in bytes, ``oom`` kills.
-
-        Further counters have the names of their metrics.
-        """
+        """Return ``cpu`` and ``throttled`` in seconds, ``read`` and ``write`` in bytes, and ``oom`` by replica."""
         sums: dict[Owner, dict[str, float]] = {}
         for owner, groups in self._groups.items():
             found: _Counts = {}

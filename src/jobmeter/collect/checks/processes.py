@@ -54,7 +54,7 @@ def check_processes_of(
     pause: Event | None = None,
     clock: Clock | None = None,
 ) -> list[TaskCheck]:
-    """Rank the processes of a job as ``check_processes`` ranks those of a node."""
+    """Rank the processes of a job as ``check_processes`` ranks the processes of a node."""
     found: dict[Key, _Place] = {}
     for process, owner in members:
         member = process.member

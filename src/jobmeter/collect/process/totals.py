@@ -153,7 +153,8 @@ class ProcessTotals(Generic[K, O]):
     def _begin_reading(self, key: K, reading: ProcessReading[K, O]) -> None:
         """Assign earlier usage of a process that joins an owner to its previous owner, or to nobody.
 
-        The counts of a process that is back include its retained counts, and those of children that it had waited for.
+        The counts of a process that is back include its retained counts, and the counts of children that it had waited
+        for.
         """
         if closed := self._closed.pop(key, None):
             self._foreign[key] = closed.foreign

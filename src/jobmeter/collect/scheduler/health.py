@@ -8,12 +8,12 @@ from jobmeter.model.time import MINUTE, Clock, format_iso
 from jobmeter.wire.native.encode import make_records_frame
 
 REPORT_MS = MINUTE
-"""Time between two reports without changes. A server takes a much longer silence for the end of this program."""
+"""Milliseconds between two reports without changes. A much longer silence means the end of this program."""
 _log = logging.getLogger(__name__)
 
 
 class SchedulerHealth:
-    """Health of a scheduler. For one thread. ``kind`` is the scheduler's kind, ``slurm`` for example."""
+    """Health of a scheduler of a ``kind``, for example ``slurm``. For one thread."""
 
     def __init__(self, kind: str, cluster: str, interval_ms: int, outbox: Outbox, clock: Clock) -> None:
         self._kind = kind
@@ -27,7 +27,7 @@ class SchedulerHealth:
         self._reported_ms: int | None = None
 
     def update(self, problem: str) -> None:
-        """Note the result of a poll: ``problem`` describes missing data, empty without any."""
+        """Note the result of a poll. ``problem`` describes missing data, empty without any."""
         now_ms = self._clock.now_ms()
         changed = bool(problem) != bool(self._problem)
         if changed and self._since is not None:
