@@ -1,8 +1,6 @@
 """Checks of a node and evidence of its jobs that the server requests."""
 
-import logging
 from collections.abc import Callable
-from threading import Event, Thread
 from urllib.parse import quote
 
 import msgspec
@@ -12,12 +10,11 @@ from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.checks.node import NodeChecks
 from jobmeter.collect.checks.processes import check_processes_of
 from jobmeter.collect.deliver import Requester
+from jobmeter.collect.poller import ServerPoller
 from jobmeter.collect.stacks.collect import StackCollector
-from jobmeter.errors import ForbiddenError, JobmeterError, NotFoundError
+from jobmeter.errors import ForbiddenError, NotFoundError
 from jobmeter.model.task import NodeRequest
 
-_log = logging.getLogger(__name__)
-_SHORTEST, _LONGEST = 2.0, 60.0
 _MOST = 8
 
 
@@ -25,12 +22,14 @@ class _PollAnswer(msgspec.Struct):
     requests: list[NodeRequest] = msgspec.field(default_factory=list, name="asks")
 
 
-class CheckPoller:
-    """Thread that polls every interval, 2 s to a minute. It ends if the server has no such endpoint, or refuses.
+class CheckPoller(ServerPoller):
+    """Poller for requested checks and evidence, every interval of 2 to 60 s.
 
     A check whose result was not delivered runs again at the server's next request. The poller of an agent has
     ``checks`` and answers for every job that it measures. The poller of ``jobmeter run`` has its own ``job``.
     """
+
+    useless = (NotFoundError, ForbiddenError)
 
     def __init__(
         self,
@@ -41,35 +40,12 @@ class CheckPoller:
         interval_ms: int,
         job: str = "",
     ) -> None:
+        super().__init__("checks", interval_ms, 2.0, 60.0)
         self._place = place
         self._connect = connect
         self._checks = checks
         self._stacks = stacks
         self._job = job
-        self._seconds = min(max(interval_ms / 1000, _SHORTEST), _LONGEST)
-        self._stopping = Event()
-        self._thread = Thread(target=self._run, name="checks", daemon=True)
-
-    def start(self) -> None:
-        """Start polling."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop polling; a running check is not waited for."""
-        self._stopping.set()
-
-    def _run(self) -> None:
-        # A short command of `jobmeter run` is over before the first poll.
-        while not self._stopping.wait(self._seconds):
-            try:
-                self.poll_once()
-            except (NotFoundError, ForbiddenError) as error:
-                _log.info("polling for diagnostic checks stopped: %s", error.message)
-                return
-            except JobmeterError as error:
-                _log.debug("polling for checks failed: %s", error.message)
-            except Exception:  # noqa: BLE001 - the thread has to live
-                _log.exception("checks failed")
 
     def poll_once(self) -> int:
         """Poll, answer the requests and send the answers. Return the number of answered tasks."""

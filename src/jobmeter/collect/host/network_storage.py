@@ -26,14 +26,8 @@ class NetworkStorageCollector(NodeCollector):
 
     name = "host.network.storage"
     metrics = (
-        "node.nfs.read",
-        "node.nfs.write",
-        "node.nfs.operations",
-        "node.nfs.time",
-        "node.nfs.retransmits",
-        "node.nfs.timeouts",
-        *_LUSTRE_BYTES.values(),
-        "node.lustre.operations",
+        *("node.nfs.read", "node.nfs.write", "node.nfs.operations", "node.nfs.time"),
+        *("node.nfs.retransmits", "node.nfs.timeouts", "node.lustre.operations", *_LUSTRE_BYTES.values()),
     )
 
     def __init__(self, place: NodeIdentity, proc_root: str = "/proc", sys_root: str = "/sys") -> None:

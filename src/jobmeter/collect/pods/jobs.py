@@ -124,39 +124,16 @@ class PodJobs:
     def rename_records(self, records: Records) -> Records:
         """Return the records whose names are known. ``take_released`` returns the others later."""
         now = self._monotonic()
-        jobs: list[JobRecord] = []
-        events: list[EventRecord] = []
         with self._lock:
-            for job in records.jobs:
-                if not (uid := parse_pod_job(job.job_id)):
-                    jobs.append(job)
-                elif (pod := self._get_pod(uid, now)).resolved:
-                    jobs += filter(None, [pod.rename_job(job)])
-                else:
-                    pod.jobs.append(job)
-                    pod.abandoned = len(pod.jobs) > MOST_RECORDS
-            for event in records.events:
-                if not (uid := parse_pod_job(event.job)):
-                    events.append(event)
-                elif (pod := self._get_pod(uid, now)).resolved:
-                    events.append(pod.rename_event(event))
-                else:
-                    pod.events.append(event)
-                    pod.abandoned = len(pod.events) > MOST_RECORDS
-        return Records(jobs=jobs, nodes=records.nodes, events=events)
+            jobs = [one for one in records.jobs if not self._defer(parse_pod_job(one.job_id), one, now)]
+            events = [one for one in records.events if not self._defer(parse_pod_job(one.job), one, now)]
+            released = self._release()
+        return Records(jobs=[*jobs, *released.jobs], nodes=records.nodes, events=[*events, *released.events])
 
     def take_released(self) -> Records:
         """Return waiting records whose names are known by now."""
-        jobs: list[JobRecord] = []
-        events: list[EventRecord] = []
         with self._lock:
-            for pod in self._pods.values():
-                if pod.resolved:
-                    jobs += filter(None, map(pod.rename_job, pod.jobs))
-                    events += map(pod.rename_event, pod.events)
-                    pod.jobs.clear()
-                    pod.events.clear()
-        return Records(jobs=jobs, events=events)
+            return self._release()
 
     def list_unresolved(self) -> list[str]:
         """Return the pods to request from the server now, least recently requested first."""
@@ -194,6 +171,30 @@ class PodJobs:
             self._patient = False
             for pod in self._pods.values():
                 pod.abandoned = True
+
+    def _defer(self, uid: str, record: JobRecord | EventRecord, now: float) -> bool:
+        """Store a record of a pod for ``_release``. False for a record of no pod."""
+        if not uid:
+            return False
+        pod = self._get_pod(uid, now)
+        if isinstance(record, JobRecord):
+            pod.jobs.append(record)
+        else:
+            pod.events.append(record)
+        if not pod.resolved:
+            pod.abandoned = max(len(pod.jobs), len(pod.events)) > MOST_RECORDS
+        return True
+
+    def _release(self) -> Records:
+        jobs: list[JobRecord] = []
+        events: list[EventRecord] = []
+        for pod in self._pods.values():
+            if pod.resolved:
+                jobs += filter(None, map(pod.rename_job, pod.jobs))
+                events += map(pod.rename_event, pod.events)
+                pod.jobs.clear()
+                pod.events.clear()
+        return Records(jobs=jobs, events=events)
 
     def _find_pods(self, now: float) -> None:
         for process in self._processes():

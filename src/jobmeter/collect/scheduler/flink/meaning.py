@@ -43,13 +43,8 @@ _OF_TASK_MANAGERS = {
 _GC = "Status.JVM.GarbageCollector."
 _CMS = "ConcurrentMarkSweep"
 _OLD = (
-    _CMS,
-    "G1_Old_Generation",
-    "PS_MarkSweep",
-    "MarkSweepCompact",
-    "ZGC_Major_Cycles",
-    "ZGC_Cycles",
-    "Shenandoah_Cycles",
+    *(_CMS, "G1_Old_Generation", "PS_MarkSweep", "MarkSweepCompact"),
+    *("ZGC_Major_Cycles", "ZGC_Cycles", "Shenandoah_Cycles"),
 )
 """Garbage collectors of the old generation. A JVM has one of them."""
 TASK_MANAGER = (
@@ -82,17 +77,10 @@ _LAGS = {
     "currentFetchEventTimeLag": "fetched_delay",
     "sourceIdleTime": "no_data_delay",
 }
-_SOURCE = frozenset(
-    {
-        *_LAGS,
-        "numRecordsIn",
-        "numRecordsInPerSecond",
-        "numRecordsOutPerSecond",
-        "numRecordsInErrors",
-        "numBytesIn",
-        "numBytesInPerSecond",
-    }
-)
+_SOURCE = _LAGS.keys() | {
+    *("numRecordsIn", "numRecordsInPerSecond", "numRecordsInErrors", "numRecordsOutPerSecond"),
+    *("numBytesIn", "numBytesInPerSecond"),
+}
 _SINK = frozenset({"numRecordsSend", "numRecordsInPerSecond", "numRecordsOutPerSecond"})
 _STATE = re.compile(
     r"(?P<operator>.+)\.state_name\..+\.(?P<kind>valueStateGet|mapStateGet|listStateGet|reducingStateGet|"

@@ -4,17 +4,8 @@ import re
 from dataclasses import dataclass, field
 
 LIVE = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
-WAITING = frozenset(
-    {
-        "PENDING",
-        "CONFIGURING",
-        "REQUEUED",
-        "REQUEUE_FED",
-        "REQUEUE_HOLD",
-        "SPECIAL_EXIT",
-        "RESV_DEL_HOLD",
-        "POWER_UP_NODE",
-    }
+WAITING = frozenset({"PENDING", "CONFIGURING", "RESV_DEL_HOLD", "POWER_UP_NODE"}).union(
+    {"REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
 )
 REQUEUED = frozenset({"REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"})
 """States of an attempt that another one may follow."""
