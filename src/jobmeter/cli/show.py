@@ -12,9 +12,9 @@ from jobmeter.cli.findings import format_headline, format_origin
 from jobmeter.cli.history import show_history
 from jobmeter.cli.options import define_verb
 from jobmeter.cli.output import (
-    TrendColumn,
+    Curve,
     build_console,
-    compute_trend_width,
+    compute_sparkline_width,
     draw_sparkline,
     escape_cell,
     format_count,
@@ -221,10 +221,10 @@ def print_summary(out: Console, summary: JobSummary) -> None:
     out.print()
     several = max(summary.replicas, summary.devices) > 1
     columns = ("metric", "mean", "peak", "total", *(_OF_ONE if several else ()), "over its life")
-    rows = list(_rows(summary, compute_trend_width(out), several=several))
+    rows = list(_rows(summary, compute_sparkline_width(out), several=several))
     show_listing(out, columns, rows, right=columns[1:-1], spare=(_OF_ONE[0], "total", _OF_ONE[1]))
     if several:
-        out.print("mean, peak and total cover the whole job: the sum over its replicas or devices, of ratios the mean")
+        out.print("mean, peak and total are sums over all replicas or devices of the job; ratios are averaged")
     if summary.gpu_energy_joules is not None:
         out.print(f"energy of the GPUs: {format_quantity(summary.gpu_energy_joules / 3600, 'Wh')}")
 
@@ -236,10 +236,10 @@ def _rows(summary: JobSummary, width: int, *, several: bool) -> Iterator[tuple[s
         of_one = (
             (format_quantity(metric.mean, metric.unit), format_quantity(metric.max, metric.unit)) if several else ()
         )
-        yield (metric.metric, *of_job, *of_one, draw_sparkline(_course(metric, summary), width))
+        yield (metric.metric, *of_job, *of_one, draw_sparkline(_curve(metric, summary), width))
 
 
-def _course(metric: MetricSummary, summary: JobSummary) -> TrendColumn:
+def _curve(metric: MetricSummary, summary: JobSummary) -> Curve:
     start, step = summary.start_ms, summary.step_ms
     points = [(start + at * step, value) for at, value in enumerate(metric.points) if value is not None]
-    return TrendColumn(points, start, start + len(metric.points) * step, step)
+    return Curve(points, start, start + len(metric.points) * step, step)

@@ -89,7 +89,7 @@ def _draw_view(api: Api, job: str | None, project: str | None, clock: Clock) -> 
 
 
 def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
-    running = WatchScreen(api, clock, project).read_overview(running=True, most=MOST_JOBS, with_courses=False)
+    running = WatchScreen(api, clock, project).read_overview(running=True, most=MOST_JOBS, with_curves=False)
     now_ms = running.now_ms
     title = f"{format_time(now_ms)} UTC  {format_count(running.total, 'running job')}"
     if not running.jobs:

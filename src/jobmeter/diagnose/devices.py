@@ -19,7 +19,7 @@ BUSY = tuple(f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization
 """The metrics that ``measure_load`` reads."""
 _OFTEN = 0.95
 _MOMENTS = 0.02
-"""Share of the time in which a device that does not work may be above idle: a monitor looks at it."""
+"""Share of the time in which an unused device may be above idle, because a monitoring program reads it."""
 
 
 def find_raised_flags(rule: Rule, case: Case, _numbers: Numbers, severity: Severity, text: str) -> Findings:
@@ -52,7 +52,7 @@ def read_level_beside(case: Case, metric: str, signal: Signal, numbers: Numbers)
 
 
 def read_level_at(other: Signal, signal: Signal, numbers: Numbers) -> Float64s:
-    """Return the level of another line at the times of a signal, NaN at times without a measurement.
+    """Return the level of another signal at the times of a signal, NaN at times without a measurement.
 
     A metric that is read once a minute begins later than one that is read often. So its first level also counts for the
     time before.
@@ -92,7 +92,7 @@ def _is_steady(value: Float64s, numbers: Numbers) -> bool:
 
 
 def find_growth_storms(case: Case, metric: str, numbers: Numbers) -> Iterator[tuple[Signal, float, tuple[int, int]]]:
-    """Yield lines of a counter that grew by more than ``rate`` a minute, with the rate and the time.
+    """Yield signals of a counter that grew by more than ``rate`` a minute, with the rate and the time.
 
     The growth lasts at least for the hold time, without a longer pause.
     """
@@ -114,12 +114,12 @@ def works(signal: Signal, numbers: Numbers) -> bool:
 
 
 def has_devices(case: Case, numbers: Numbers) -> bool:
-    """True if ``measure_load`` has any lines."""
+    """True if ``measure_load`` returns any signals."""
     return any(case.has_signals(name, numbers) for name in BUSY)
 
 
 def average_replica(signals: list[Signal], replica: str) -> Signal | None:
-    """Average a replica's devices to one line; None without devices."""
+    """Average the signals of a replica's devices to one; None without devices."""
     own = [signal for signal in signals if signal.replica == replica]
     if not own:
         return None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.lives import strip_rank
+from jobmeter.diagnose.failures import strip_rank
 from jobmeter.diagnose.rank_findings import rank_findings
 from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.rule import THRESHOLDS, Rule

@@ -57,7 +57,7 @@ def find_near_limits(
                 most = float(signal.select_values(longest).max())
                 text = f"{find_title(metric)} is at {format_amount(most, '1')} of its limit"
                 evidence = signal.cite(text, most, share, "1", time=longest.start)
-                yield rule.report(subject_of(signal), severity, (longest.start, longest.end), [evidence], 0.95)
+                yield rule.report(subject_of(signal), severity, longest.span, [evidence], 0.95)
 
 
 class Leak(msgspec.Struct, frozen=True):

@@ -7,10 +7,10 @@ from jobmeter.diagnose.signal import name_device
 
 @Rule(
     title="GPU memory near full",
-    advice="A little more and an allocation fails: smaller batches, gradient checkpointing, or a larger device.",
+    advice="Use smaller batches, gradient checkpointing or a larger device: the next allocation may fail.",
     source="https://support.huaweicloud.com/intl/en-us/usermanual-standard-modelarts/modelarts_24_0081.html",
     metrics=("gpu.memory.utilization", "npu.memory.utilization"),
 )
 def gpu_mem_near_full(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Find memory near its limit."""
+    """Find devices whose memory is near its limit."""
     return find_near_limits(rule, case, numbers, subject_of=name_device, severity=Severity.INFO)

@@ -13,5 +13,5 @@ from jobmeter.diagnose.signal import name_replica
     running=True,
 )
 def host_mem_near_limit(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Find memory near its limit."""
+    """Find replicas whose memory is near its limit."""
     return find_near_limits(rule, case, numbers, subject_of=name_replica, severity=Severity.WARNING)

@@ -1,11 +1,11 @@
-"""Device memory cannot be repaired any more."""
+"""A device cannot remap a faulty memory row."""
 
 from jobmeter.diagnose.devices import find_raised_flags
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 
 
 @Rule(
-    title="Remap failure",
+    title="Row remapping failed",
     advice="Take the device out of service: it has to be replaced.",
     source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
     metrics=("gpu.remapped.rows.failed",),

@@ -1,11 +1,11 @@
-"""Device memory waits for a reset to be repaired."""
+"""A device needs a reset to remap a faulty memory row."""
 
 from jobmeter.diagnose.devices import find_raised_flags
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 
 
 @Rule(
-    title="Remap pending",
+    title="Row remapping pending",
     advice="Reset the device when nobody uses it.",
     source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
     metrics=("gpu.remapped.rows.pending",),
