@@ -258,6 +258,8 @@ def _block(level: int) -> str:
 
 _GAP = 3
 """Characters between two columns."""
+_EMPTY = frozenset({"", "-"})
+"""Cells without a value."""
 _LEAST_FOLDED = 28
 """Least width of a folded column."""
 
@@ -270,12 +272,18 @@ def build_fitted_table(
     right: Collection[str] = (),
     spare: Sequence[str] = (),
     folded: str = "",
+    optional: Collection[str] = (),
 ) -> RenderableType:
     """Build a table of at most ``width`` characters, or a block of lines per row if no table fits.
 
-    ``spare`` are columns that may be hidden, in this order; a line below names the hidden ones. Cells of the column
-    ``folded`` may span several lines. Cells are text, see ``build_table``.
+    ``optional`` columns are left out if all their cells are empty or a dash. ``spare`` are columns that may be hidden,
+    in this order; a line below names the hidden ones. Cells of the column ``folded`` may span several lines. Cells are
+    text, see ``build_table``.
     """
+    filled = [
+        at for at, name in enumerate(columns) if name not in optional or any(row[at] not in _EMPTY for row in rows)
+    ]
+    columns, rows = [columns[at] for at in filled], [[row[at] for at in filled] for row in rows]
     shown_columns, missing = list(range(len(columns))), []
     needs = [_need(column, [row[at] for row in rows], column == folded) for at, column in enumerate(columns)]
     for name in (*spare, ""):
@@ -303,13 +311,16 @@ def show_listing(
     right: Collection[str] = (),
     spare: Sequence[str] = (),
     folded: str = "",
+    optional: Collection[str] = (),
     empty: str = "",
 ) -> None:
     """Print rows in a form that fits the console, or the sentence ``empty`` without rows."""
     if empty and not rows:
         out.print(empty, markup=False)
     else:
-        out.print(build_fitted_table(out.width, columns, rows, right=right, spare=spare, folded=folded))
+        out.print(
+            build_fitted_table(out.width, columns, rows, right=right, spare=spare, folded=folded, optional=optional)
+        )
 
 
 def _need(column: str, cells: Sequence[str], folded: bool) -> int:
@@ -325,7 +336,7 @@ def _stack_cells(columns: Sequence[str], rows: Sequence[Sequence[str]], width: i
     for row in rows:
         lines.append(Text.from_markup(f"[bold]{escape_cell(row[0])}[/]", overflow="fold"))
         for column, text in zip(columns[1:], row[1:], strict=True):
-            if text not in {"", "-"}:
+            if text not in _EMPTY:
                 label = Text.from_markup(f"  {column:<{widest}}  ", overflow="fold")
                 lines.append(wrap_hanging(label, Text.from_markup(format_cell(column, text)), indent, width))
     return Group(*lines)

@@ -1,6 +1,6 @@
 """``jobmeter show``: shows a job, its replicas and devices, and its usage."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 import click
@@ -190,7 +190,9 @@ def _replicas(out: Console, detail: JobDetail) -> None:
     ]
     columns = ("replica", "attempt", "rank", "node", "pod", "state", "start", "duration", "exit", "reason")
     spare = ("attempt", "rank", "exit", "start", "duration", "node", "pod")
-    _print_present(out, columns, rows, ("attempt", "rank", "duration", "exit"), spare)
+    right = ("attempt", "rank", "duration", "exit")
+    out.print()
+    show_listing(out, columns, rows, right=right, spare=spare, folded="reason", optional=columns)
 
 
 def _devices(out: Console, detail: JobDetail) -> None:
@@ -203,17 +205,9 @@ def _devices(out: Console, detail: JobDetail) -> None:
         (device.device, device.node, device.replica, "-" if device.rank is None else str(device.rank))
         for device in detail.devices
     ]
-    _print_present(out, ("device", "node", "replica", "rank"), rows, ("rank",), ("rank",))
-
-
-def _print_present(
-    out: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str], spare: Sequence[str]
-) -> None:
-    """Print a table without its empty columns."""
-    shown_columns = [at for at in range(len(columns)) if any(row[at] not in {"", "-"} for row in rows)]
+    columns = ("device", "node", "replica", "rank")
     out.print()
-    shown = [[row[at] for at in shown_columns] for row in rows]
-    show_listing(out, [columns[at] for at in shown_columns], shown, right=right, spare=spare, folded="reason")
+    show_listing(out, columns, rows, right=("rank",), spare=("rank",), optional=columns)
 
 
 def print_summary(out: Console, summary: JobSummary) -> None:
