@@ -10,7 +10,7 @@ import msgspec
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.failures import FailedReplica, list_failed_replicas, strip_rank
-from jobmeter.diagnose.rule import MOST_LINES, Find, Findings, Rule, Weight, quote_line
+from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quote_line
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.event import FINDING, Event, EventType
 from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity
@@ -19,13 +19,6 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.time import NS_PER_MS
 
 _INTERRUPTIONS = {"KeyboardInterrupt", "SystemExit"}
-
-
-def _find_cause(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    if isinstance(rule, Cause) and case.job.state in rule.states:
-        for failure in list_failed_replicas(case, numbers):
-            if evidence := rule.find_evidence(case, failure):
-                yield make_root_finding(rule, failure, evidence, rule.severity, rule.confidence)
 
 
 class Cause(Rule, frozen=True, kw_only=True, dict=True):
@@ -47,14 +40,19 @@ class Cause(Rule, frozen=True, kw_only=True, dict=True):
     confidence: float = 0.9
     source: str = "https://github.com/NVIDIA/nvidia-resiliency-ext"
     cause: Weight | None = Weight.SPECIFIC
-    find: Find = _find_cause
 
     @cached_property
     def _matchers(self) -> tuple[Callable[[str], bool], ...]:
         """Return tests that are True if a text matches ``patterns``, ``raised`` and ``reasons``."""
         return tuple(map(_matcher, (self.patterns, self.raised, self.reasons)))
 
-    def find_evidence(self, case: Case, failure: FailedReplica) -> list[Evidence]:
+    def evaluate(self, case: Case, numbers: Numbers) -> Findings:
+        """Find the cause in each failed replica."""
+        for failure in list_failed_replicas(case, numbers) if case.job.state in self.states else ():
+            if evidence := self._find_evidence(case, failure):
+                yield make_root_finding(self, failure, evidence, self.severity, self.confidence)
+
+    def _find_evidence(self, case: Case, failure: FailedReplica) -> list[Evidence]:
         """Return the evidence of the cause in one replica's end, its status last; empty without evidence."""
         in_lines, _, in_reasons = self._matchers
         found = [make_line_evidence(line) for line in failure.lines if in_lines(line.text)]

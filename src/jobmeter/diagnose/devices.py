@@ -6,11 +6,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Member, Signal, align_signals, name_device
+from jobmeter.diagnose.signal import Member, Signal, align_signals
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Bools, Float64s
-from jobmeter.model.finding import Severity
 from jobmeter.model.time import MINUTE
 from jobmeter.query.stretches import Stretch
 
@@ -20,16 +18,6 @@ BUSY = tuple(f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization
 _OFTEN = 0.95
 _MOMENTS = 0.02
 """Share of the time in which an unused device may be above idle, because a monitoring program reads it."""
-
-
-def find_raised_flags(rule: Rule, case: Case, _numbers: Numbers, severity: Severity, text: str) -> Findings:
-    """Find devices with a flag that was raised at any time. The rule's metric is the flag; ``text`` explains it."""
-    for signal in case.means.get(rule.metrics[0], ()):
-        up = signal.value > 0
-        if up.any():
-            span = int(signal.time[up][0]), max(int(signal.until[up][-1]), int(signal.time[up][-1]) + 1)
-            evidence = signal.cite(text, 1.0, 0.0, "", time=span[0])
-            yield rule.report(name_device(signal), severity, span, [evidence], 0.99)
 
 
 def measure_load(case: Case, numbers: Numbers) -> list[Signal]:

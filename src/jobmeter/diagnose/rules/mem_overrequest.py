@@ -1,6 +1,6 @@
 """The memory limit of a replica is far above the highest usage of any replica of its role."""
 
-from jobmeter.diagnose.memory import limit_of
+from jobmeter.diagnose.memory import get_limit
 from jobmeter.diagnose.peers import name_role
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, name_replica
@@ -28,7 +28,7 @@ def mem_overrequest(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     found: list[tuple[Signal, float, float]] = []
     needed: set[str] = set()
     for signal in case.select_signals(_USED, numbers):
-        limit = limit_of(case.means.get(_LIMIT, ()), signal, case.job.limits.get(_LIMIT)) or 0.0
+        limit = get_limit(case.means.get(_LIMIT, ()), signal, case.job.limits.get(_LIMIT)) or 0.0
         measured = (whole[signal.member], peaks.get(signal.member))
         most = max(float(one.value.max()) for one in measured if one is not None and len(one))
         if most >= numbers["use"] * limit > 0:
