@@ -254,7 +254,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         for _ in range(6):
             blocks = store.read(SeriesKeys.from_series([one]), slot.span, BUDGET)
             assert len(next(iter(blocks)))
-            blocks.close()  # type: ignore[attr-defined]
+            blocks.close()
         assert sum(map(len, store.read(SeriesKeys.from_series([one]), slot.span, BUDGET))) == len(times)
 
     def test_the_sample_before_a_time(self, store: Store, slot: Slot) -> None:

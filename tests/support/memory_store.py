@@ -5,7 +5,7 @@ The oracle for tests of the real engines. Its data ends with the process.
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
@@ -226,7 +226,7 @@ class MemoryStore:
             self._sorted[key] = sorted(self._samples.get(key, {}).items())
         return self._sorted[key]
 
-    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Generator[SampleColumns]:
         """Yield raw samples in blocks."""
         rows = [
             (index, time, value)
@@ -297,7 +297,7 @@ class MemoryStore:
                 parts.append(TimeRange(hour, hour + HOUR))
         return parts
 
-    def get_revision(self, jobs: Sequence[int]) -> None:
+    def get_revision(self, jobs: Sequence[int] | None) -> None:
         """Return None: others may write to the same samples."""
 
     def roll_up(self, until_ms: int) -> int:

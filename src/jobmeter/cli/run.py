@@ -123,7 +123,7 @@ def command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Run COMMAND as a job and measure it, or measure a running process. The exit status is the command's.
 
-    With --pid, Ctrl-C ends the measurement, not the process. The job's state is then Unknown, unless it is recorded.
+    With --pid, Ctrl-C ends the measurement, not the process. The job's state is then Unknown, unless a record has it.
     """
     _check_usage(pid, replicas, words, pass_key=pass_key)
     _open_streams()

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.model.batch import Bools, Float64s, Int64s
+from jobmeter.model.batch import Bools, Float64s, Int64s, find_runs
 from jobmeter.model.finding import Evidence, Subject
 from jobmeter.query.gaps import Presence
 from jobmeter.query.stretches import GAP_INTERVALS, Stretch, find_steady_stretches, find_usual_interval
@@ -93,7 +93,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
         if len(self.time) < 2 or length_ms < 2 * self.interval:
             return self
         number = (self.time - self.time[0]) // max(int(length_ms), 1)
-        starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
+        starts = find_runs(number)
         width = np.maximum(self.until - self.time, 1)
         value = np.add.reduceat(self.value * width, starts) / np.add.reduceat(width, starts)
         until = self.until[np.append(starts[1:], len(self.time)) - 1]

@@ -1,6 +1,6 @@
 """The interface of a telemetry engine. `tests/store_contract/store.py` states the same contract as tests."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
 from pathlib import Path
@@ -317,7 +317,7 @@ class SampleStore(Protocol):
         """
         ...
 
-    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Generator[SampleColumns]:
         """Yield raw samples with ``span.start_ms <= time < span.end_ms``, in blocks.
 
         Blocks are sorted by (index, time) and follow each other in that order: a series may continue in the next block.
@@ -348,11 +348,11 @@ class SampleStore(Protocol):
         """
         ...
 
-    def get_revision(self, jobs: Sequence[int]) -> Hashable | None:
+    def get_revision(self, jobs: Sequence[int] | None) -> Hashable | None:
         """Return a value that changes when the series, roll-ups or rolled-up ranges of these jobs may have changed.
 
-        None if others write to the same engine. Data that was read after the revision was taken stays valid until the
-        revision changes.
+        ``jobs`` is None for every job. Return None if others write to the same engine. Data that was read after the
+        revision was taken stays valid until the revision changes.
         """
         ...
 

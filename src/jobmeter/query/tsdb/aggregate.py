@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.batch import Float64s, Int64s
-from jobmeter.query.tsdb.columns import SeriesColumns, run_starts
+from jobmeter.model.batch import Float64s, Int64s, find_runs
+from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.functions import Aggregator, Missing
 
 MOST_CELLS = 100_000_000
@@ -35,7 +35,7 @@ def aggregate(columns: SeriesColumns, aggregator: Aggregator, missing: Missing) 
     NaN is missing: it is ignored, and is the result where there are no other values. Raises LimitExceededError if too
     many values would have to be interpolated.
     """
-    starts = run_starts(columns.index)
+    starts = find_runs(columns.index)
     times = np.unique(columns.time)
     if len(starts) <= 1:
         return columns.time, _aggregate_single(columns.value, aggregator)

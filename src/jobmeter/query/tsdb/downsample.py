@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.batch import BucketColumns, Float64s, Int64s
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s, find_runs
 from jobmeter.model.time import TimeRange, ceil_to, floor_to
 from jobmeter.query.tsdb.calendars import Unit, compute_edges
-from jobmeter.query.tsdb.columns import MOST_POINTS, SeriesColumns, make_points_error, run_starts
+from jobmeter.query.tsdb.columns import MOST_POINTS, SeriesColumns, make_points_error
 from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Aggregator
 from jobmeter.query.tsdb.times import parse_duration
 
@@ -137,7 +137,7 @@ def downsample(columns: SeriesColumns, spec: Downsample, span: TimeRange) -> Ser
     if not len(columns):
         return columns
     bucket = _bucket(columns.time, spec, span)
-    starts = run_starts(columns.index, bucket)
+    starts = find_runs(columns.index, bucket)
     values = spec.function.function(columns.value, starts)
     return SeriesColumns(columns.index[starts], bucket[starts], values)
 

@@ -27,7 +27,6 @@ from jobmeter.promql.parse import parse
 from jobmeter.promql.values import Vector
 from jobmeter.query import rollups
 from jobmeter.query.execute import Executor
-from jobmeter.query.reduce import take
 from jobmeter.query.rollups import RollupsQuestion
 from jobmeter.query.series import SamplesQuestion
 from jobmeter.settings import Limits
@@ -54,7 +53,7 @@ class FadedStore(MemoryStore):
         found = super().read_buckets(keys, span, tier, budget)
         if tier == HOUR:
             return found
-        return take(found, found.time >= self.minutes_since)
+        return found.select(found.time >= self.minutes_since)
 
 
 def filled(rng: random.Random, length_ms: int, *, special: bool = False) -> FadedStore:

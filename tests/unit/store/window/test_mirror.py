@@ -59,7 +59,7 @@ class Engine(MemoryStore):
         blocks = list(super().read(keys, span, budget))
         while self.on_read:
             self.on_read.pop()()
-        return iter(blocks)
+        yield from blocks
 
 
 class Follower:
