@@ -11,7 +11,7 @@ from jobmeter.cli.findings import format_summary
 from jobmeter.cli.named import build_metric_option
 from jobmeter.cli.options import define_verb
 from jobmeter.cli.output import (
-    TrendColumn,
+    Curve,
     build_console,
     draw_chart,
     escape_cell,
@@ -200,9 +200,9 @@ def _curves(out: Console, answer: Comparison, metric: str) -> None:
     out.print(f"\n{metric} from each start, step {format_duration(answer.step)}", markup=False, style="bold")
     order = [one.job.id for one in answer.jobs]
     for line in lines:
-        course = TrendColumn(line.points, 0, end, answer.step)
+        curve = Curve(line.points, 0, end, answer.step)
         drawn = draw_chart(
-            course, line.unit, height=4, room=out.width, highest=highest, ends=("0s", format_duration(end))
+            curve, line.unit, height=4, room=out.width, highest=highest, ends=("0s", format_duration(end))
         )
         out.print(f"{_letter(order.index(line.job))}\n{drawn}", markup=False)
 

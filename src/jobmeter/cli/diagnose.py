@@ -81,22 +81,21 @@ def command(  # noqa: PLR0913 - one for each option
     if sum((job is not None, bool(nodes), task is not None, listed)) != 1:
         raise click.UsageError("give one of JOB, --node, --task and --tasks")
     _check_options(job, nodes, stacks=stacks, processes=processes)
+    kind = TaskType.PROCESSES if processes else TaskType.STACKS if stacks else TaskType.NODE
     if job is None:
-        api = connection.open()
+        api, project, end = connection.open(), connection.project, SystemClock().now_ms()
         if listed:
-            _list_tasks(api, connection.project, as_json=as_json)
+            _list_tasks(api, project, as_json=as_json)
         elif task is not None:
             _show_task(api.read_task(task), as_json=as_json)
         else:
-            kind = TaskType.PROCESSES if processes else TaskType.NODE
-            back_ms = parse_duration(since, "--since")
-            _show_task(_check_nodes(api, list(nodes), cluster, connection.project, back_ms, kind), as_json=as_json)
+            start = end - parse_duration(since, "--since")
+            about = NewTask(type=kind, nodes=list(nodes), cluster=cluster, project=project, start=start, end=end)
+            _run_task(api, about, as_json=as_json)
         return
     named = connection.find(job)
     if stacks or processes:
-        kind = TaskType.STACKS if stacks else TaskType.PROCESSES
-        new_task = NewTask(type=kind, job=named.id, project=named.project)
-        _show_task(_run_task(named.api, new_task), as_json=as_json)
+        _run_task(named.api, NewTask(type=kind, job=named.id, project=named.project), as_json=as_json)
         return
     findings = named.api.list_findings(named.id, named.project)
     if as_json:
@@ -120,18 +119,8 @@ def _check_options(job: str | None, nodes: Sequence[str], *, stacks: bool, proce
         raise click.UsageError("--since needs --node: the findings of a job cover its whole life")
 
 
-def _check_nodes(
-    api: Api, nodes: list[str], cluster: str, project: str | None, back_ms: int, kind: TaskType
-) -> DiagnosticTask:
-    """Create a task of that type about nodes and wait for its end; see ``_run_task``."""
-    end = SystemClock().now_ms()
-    start = end - back_ms
-    new_task = NewTask(type=kind, nodes=nodes, cluster=cluster, project=project, start=start, end=end)
-    return _run_task(api, new_task)
-
-
-def _run_task(api: Api, new_task: NewTask) -> DiagnosticTask:
-    """Create a task and wait for its end. Return its last state if the server does not finish it."""
+def _run_task(api: Api, new_task: NewTask, *, as_json: bool) -> None:
+    """Create a task, wait for its end, and print it; unfinished if the server does not finish it."""
     task = api.create_task(new_task)
     seconds = (task.deadline - task.created) // SECOND
     click.echo(f"waiting at most {seconds} s for the agents of {format_count(len(task.nodes), 'node')}", err=True)
@@ -140,7 +129,7 @@ def _run_task(api: Api, new_task: NewTask) -> DiagnosticTask:
     while task.state in {TaskState.WAITING, TaskState.RUNNING} and clock.monotonic() < give_up:
         pause.wait(_POLL_SECONDS)
         task = api.read_task(task.id)
-    return task
+    _show_task(task, as_json=as_json)
 
 
 def _show_task(task: DiagnosticTask, *, as_json: bool) -> None:

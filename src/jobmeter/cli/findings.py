@@ -7,7 +7,7 @@ from rich.console import Console
 
 from jobmeter.cli import local
 from jobmeter.cli.named import build_rule_option
-from jobmeter.cli.options import build_choice, define_verb, make_since_option
+from jobmeter.cli.options import build_choice, build_number_option, define_verb, make_since_option
 from jobmeter.cli.output import build_console, escape_cell, format_time, print_hanging, print_json, show_listing
 from jobmeter.client.searches import FindingSearch
 from jobmeter.model.answers import FindingEntry
@@ -95,14 +95,7 @@ _GROUPS = {"Filters": ("findings", "severities", "only_open", "since", "project"
 )
 @click.option("--open", "only_open", is_flag=True, help="Only open findings of running jobs, the worst first.")
 @make_since_option("Only findings reported at most this long ago, such as 30m or 7d.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, MOST),
-    default=SHOWN,
-    show_default=True,
-    metavar="N",
-    help="Show at most N findings.",
-)
+@build_number_option("--limit", 1, MOST, SHOWN, "Show at most N findings.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.listing_options
 def command(limit: int, only_open: bool, as_json: bool, connection: local.LocalConnection, **options: object) -> None:

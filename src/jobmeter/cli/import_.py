@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from jobmeter.cli import local
-from jobmeter.cli.options import define_verb
+from jobmeter.cli.options import build_number_option, define_verb
 from jobmeter.cli.output import build_console, format_count, format_duration, format_time, print_json
 from jobmeter.client.api import Api
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
@@ -44,14 +44,7 @@ _SECONDS = "the newest time is in 1970: are the times in seconds? Use millisecon
     type=click.Choice(("csv", "jsonl", "parquet", "wandb")),
     help="Format of the files (default: by name or content).",
 )
-@click.option(
-    "--batch-rows",
-    type=click.IntRange(1, 5_000_000),
-    default=500_000,
-    show_default=True,
-    metavar="N",
-    help="Largest number of rows in a request.",
-)
+@build_number_option("--batch-rows", 1, 5_000_000, 500_000, "Largest number of rows in a request.")
 @click.option("--skip-bad", is_flag=True, help="Skip rows that cannot be imported, and count them.")
 @click.option("--dry-run", is_flag=True, help="Read and check everything, but send nothing.")
 @click.option("--json", "as_json", is_flag=True, help="The result as a JSON object.")

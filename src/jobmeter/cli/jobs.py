@@ -135,19 +135,14 @@ def _search_one(search: JobSearch, kind: str, name: str) -> JobSearch:
 def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:
     with ThreadPoolExecutor(4) as pool:
         summaries = list(pool.map(lambda one: _summary(api, one[0]), jobs))
-    found = [format_summary(one, job.state) for job, one in jobs]
-    rows: list[tuple[str, ...]] = [
-        (*_row(job, summary), text) for (job, _), summary, text in zip(jobs, summaries, found, strict=True)
+    several = len({job.project for job, _ in jobs}) > 1
+    rows = [
+        (*_row(job, summary, project=job.project if several else ""), format_summary(found, job.state))
+        for (job, found), summary in zip(jobs, summaries, strict=True)
     ]
     columns = ("id", "name", "type", "project", "state", "user", "start", "duration", "size", *_USED, _FINDING)
-    optional = (*_USED, "project", "user", "type", "size", _FINDING)
-    empty = {name for name in optional if all(row[columns.index(name)] in {"-", ""} for row in rows)}
-    if len({job.project for job, _ in jobs}) == 1:
-        empty.add("project")
-    left = [at for at, name in enumerate(columns) if name not in empty]
-    shown = [[row[at] for at in left] for row in rows]
-    right = ("duration", *_USED)
-    show_listing(build_console(), [columns[at] for at in left], shown, right=right, spare=_SPARE, folded=_FINDING)
+    optional, right = ("type", "project", "user", "size", *_USED, _FINDING), ("duration", *_USED)
+    show_listing(build_console(), columns, rows, right=right, spare=_SPARE, folded=_FINDING, optional=optional)
 
 
 def _summary(api: Api, job: Job) -> JobSummary:
@@ -158,12 +153,12 @@ def _summary(api: Api, job: Job) -> JobSummary:
         return JobSummary()
 
 
-def _row(job: Job, summary: JobSummary) -> tuple[str, ...]:
+def _row(job: Job, summary: JobSummary, *, project: str) -> tuple[str, ...]:
     return (
         job.id,
         job.name,
         job.type,
-        job.project,
+        project,
         str(job.state),
         job.user,
         format_time(find_start(job)),

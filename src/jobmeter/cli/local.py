@@ -269,7 +269,8 @@ def _hold_start_lock(lock: Path) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise UnavailableError(
-                        f"another process has been trying to start a server for {START_SECONDS:.0f} s"
+                        f"another process has been starting a server for {START_SECONDS:.0f} s: "
+                        f"see {lock.with_name('server.log')}"
                     ) from None
                 time.sleep(0.1)
         yield

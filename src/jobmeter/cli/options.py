@@ -118,6 +118,14 @@ def build_interval_option(
     return click.option("--interval", metavar="DURATION", default=default, show_default=True, help=help_text)
 
 
+def build_number_option(
+    flag: str, low: int, high: int, default: int | None, text: str
+) -> Callable[[_Function], _Function]:
+    """Build an option for a whole number from ``low`` to ``high``; without a ``default``, ``text`` names it."""
+    numbers = click.IntRange(low, high)
+    return click.option(flag, type=numbers, metavar="N", default=default, show_default=default is not None, help=text)
+
+
 def choose_format(chosen: str | None, *, as_json: bool) -> str | None:
     """Return the format chosen by ``--json`` or ``--format``, None without either.
 

@@ -55,9 +55,9 @@ _SHORTEST_INTERVAL_MS = 100
 _LOST = {
     "expired": "they were older than the server's retention; raise that retention",
     "future": "they were ahead of the server's clock; check the clocks of both machines",
-    "memory.full": "the server was away for too long, and the disk could not be written; check the server and the disk",
+    "memory.full": "the server did not answer for too long, and the disk could not be written; check both",
     "refused": "the server refused them as invalid; `rejected` in the spool has them with the reason",
-    "spool.full": "the server was away for too long; check the server",
+    "spool.full": "the server did not answer for too long; check the server",
 }
 """Cause and remedy of lost samples, by reason."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import click
 from rich.table import Table
 
-from jobmeter.cli.output import TrendColumn, build_console, draw_sparkline, format_duration
+from jobmeter.cli.output import Curve, build_console, draw_sparkline, format_duration
 from jobmeter.collect.launch.figures import Figure, RunFigures
 from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.launch.result import Result
@@ -66,8 +66,8 @@ def _output(result: Result) -> str:
 def _rows(figures: RunFigures, *, bars: bool) -> Iterator[Row]:
     def row(title: str, text: str, *names: str) -> Row:
         points = _add_curves([figures.by_name[name].points for name in names if name in figures.by_name])
-        trend = TrendColumn(list(enumerate(points)), 0, len(points), 1)
-        return title, text, draw_sparkline(trend, min(_WIDTH, len(points))) if bars else ""
+        curve = Curve(list(enumerate(points)), 0, len(points), 1)
+        return title, text, draw_sparkline(curve, min(_WIDTH, len(points))) if bars else ""
 
     by_name = dict(figures.by_name)
     if cpu := by_name.get("cpu"):

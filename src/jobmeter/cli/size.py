@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from jobmeter.cli.options import build_interval_option, define_verb, parse_interval
+from jobmeter.cli.options import build_interval_option, build_number_option, define_verb, parse_interval
 from jobmeter.cli.output import build_console, format_duration, print_hanging, print_json
 from jobmeter.model.quantity import format_quantity
 from jobmeter.model.retention import Retention
@@ -31,35 +31,12 @@ class _Retention(click.ParamType[Retention]):
 
 @define_verb("jobmeter size --nodes 1000 --devices 8", "jobmeter size --nodes 50 --interval 30s --retention 30")
 @click.option("--nodes", type=click.IntRange(1, _MOST), metavar="N", required=True, help="Number of nodes.")
-@click.option(
-    "--devices", type=click.IntRange(0, 1_000), metavar="N", default=8, show_default=True, help="Devices per node."
-)
-@click.option(
-    "--metrics",
-    type=click.IntRange(1, 10_000),
-    metavar="N",
-    default=40,
-    show_default=True,
-    help="Metrics per device and per node.",
-)
+@build_number_option("--devices", 0, 1_000, 8, "Devices per node.")
+@build_number_option("--metrics", 1, 10_000, 40, "Metrics per device and per node.")
 @build_interval_option("10s")
-@click.option(
-    "--answers",
-    type=click.IntRange(0, _MOST),
-    metavar="N",
-    default=100,
-    show_default=True,
-    help="Queries of current values per second.",
-)
-@click.option(
-    "--processes",
-    type=click.IntRange(1, 64),
-    metavar="N",
-    default=1,
-    show_default=True,
-    help="Processes of the server, see `jobmeter serve --processes`.",
-)
-@click.option("--jobs", type=click.IntRange(0, _MOST), metavar="N", help="Running jobs (default: one per node).")
+@build_number_option("--answers", 0, _MOST, 100, "Queries of current values per second.")
+@build_number_option("--processes", 1, 64, 1, "Processes of the server, see `jobmeter serve --processes`.")
+@build_number_option("--jobs", 0, _MOST, None, "Running jobs (default: one per node).")
 @click.option(
     "--retention",
     type=_Retention(),

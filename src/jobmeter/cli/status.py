@@ -55,9 +55,9 @@ def list_facts(status: Status) -> Iterator[tuple[str, str]]:
     for part in status.damaged:
         yield "damaged", _describe_damage(part)
     for name, up in status.shards.items():
-        yield "shard", f"{name}: {'ok' if up else 'away, its rows are in no size above'}"
+        yield "shard", f"{name}: {'ok' if up else 'not reachable, its rows are missing above'}"
     for name, complete in status.replicas.items():
-        yield "replica", f"{name}: {'ok' if complete else 'away, or not repaired yet'}"
+        yield "replica", f"{name}: {'ok' if complete else 'not reachable, or not repaired yet'}"
     for scheduler in status.schedulers:
         yield "scheduler", _scheduler(scheduler)
 

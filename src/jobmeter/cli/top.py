@@ -89,7 +89,7 @@ def _draw_view(api: Api, job: str | None, project: str | None, clock: Clock) -> 
 
 
 def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
-    running = WatchScreen(api, clock, project).read_overview(running=True, most=MOST_JOBS, with_courses=False)
+    running = WatchScreen(api, clock, project).read_overview(running=True, most=MOST_JOBS, with_curves=False)
     now_ms = running.now_ms
     title = f"{format_time(now_ms)} UTC  {format_count(running.total, 'running job')}"
     if not running.jobs:
@@ -140,15 +140,8 @@ def _job(api: Api, job: str, project: str | None, clock: Clock) -> RenderableTyp
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
     """Build the rows with the columns of usage, without columns that have no values."""
-    columns = [*heads, *(name for name, _ in COLUMNS)]
-    shown = [at for at in range(len(columns)) if at < len(heads) or any(row[at] != "-" for row in rows)]
-    return build_fitted_table(
-        build_console().width,
-        [columns[at] for at in shown],
-        [[row[at] for at in shown] for row in rows],
-        right=[name for name, _ in COLUMNS],
-        spare=SPARE,
-    )
+    used = [name for name, _ in COLUMNS]
+    return build_fitted_table(build_console().width, [*heads, *used], rows, right=used, spare=SPARE, optional=used)
 
 
 @contextmanager

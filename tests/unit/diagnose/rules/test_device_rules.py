@@ -196,7 +196,7 @@ def test_memory_of_strangers_is_reported_while_the_job_has_the_device():
     assert one.subject.name == f"{mine.node}/{mine.device}"
     assert one.start == START
     assert one.sentence.startswith(f"{mine.replica} ({mine.node}, {mine.device}) has ")
-    assert one.sentence.endswith("but the processes there belong to no job")
+    assert one.sentence.endswith("but its processes belong to no job")
 
 
 @settings(max_examples=2, deadline=None)
