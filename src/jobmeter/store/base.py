@@ -273,17 +273,13 @@ class SampleStore(Protocol):
         """The samples in memory; None for an engine without a window."""
         ...
 
-    def append(self, batch: SampleBatch, retention: Retention = ...) -> None:
-        """Store samples and the series they belong to. On return they survive kill -9 and power loss.
+    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = ...) -> None:
+        """Store the samples of each batch, in order, and their series. On return they survive kill -9 and power loss.
 
         After an error some rows may be stored: the caller repeats the call, and each sample still counts once. If
         samples belong to hours that are already rolled up, these hours are marked before the samples become visible. So
         no reader trusts a roll-up that lacks them.
         """
-        ...
-
-    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = ...) -> None:
-        """Append each batch in order. On return all of them are durable. See ``append``."""
         ...
 
     def check_writable(self) -> None:

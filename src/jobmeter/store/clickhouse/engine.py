@@ -343,10 +343,6 @@ class ClickHouseStore:
     def _get_pending(self) -> Pending:
         return NOTHING if self.commit_log is None else self.commit_log.get_pending()
 
-    def append(self, batch: SampleBatch, retention: Retention = Retention()) -> None:  # noqa: B008 - it is frozen
-        """Store samples and their series. On return they are durable."""
-        self.append_all((batch,), retention)
-
     def append_all(
         self,
         batches: Sequence[SampleBatch],

@@ -142,10 +142,6 @@ class ShardedStore:
                 found.setdefault(shard, []).append(job)
         return found
 
-    def append(self, batch: SampleBatch, retention: Retention = _RETENTION) -> None:
-        """Store samples and their series. On return they are durable."""
-        self.append_all((batch,), retention)
-
     @_while_placed
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _RETENTION) -> None:
         """Append each batch in order. On return all of them are durable."""
