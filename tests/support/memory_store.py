@@ -296,7 +296,7 @@ class MemoryStore:
                 parts.append(TimeRange(hour, hour + HOUR))
         return parts
 
-    def get_revision(self, jobs: Sequence[int]) -> None:
+    def get_revision(self, jobs: Sequence[int] | None) -> None:
         """Return None: others may write to the same samples."""
 
     def roll_up(self, until_ms: int) -> int:

@@ -1,4 +1,4 @@
-// What runs first: it asks what the page at this address shows before anything else, while the rest is being loaded.
+// Entry point. It sends the first requests of the view at this address while the rest of the page loads.
 import { BASE, begin } from "./api/client";
 import { jobQuestions } from "./job/questions";
 import { place } from "./router";

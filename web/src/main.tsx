@@ -1,6 +1,6 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { type Schemas, BASE, Refusal, change, onSignedOut, read } from "./api/client";
+import { type Schemas, BASE, Refusal, onSignedOut, read, send } from "./api/client";
 import { ComparePage } from "./compare/page";
 import { JobPage } from "./job/page";
 import { JobList } from "./jobs/list";
@@ -25,7 +25,7 @@ function Page() {
   const here = usePlace();
   const opening = here.path[0] === "open";
   useEffect(() => {
-    // A link that is opened in a tab that shows the page already changes its address alone.
+    // A link opened in a tab that already shows the page changes only the hash.
     if (opening) void enter(setWho, setReason, setAway);
   }, [opening]);
   useEffect(() => {
@@ -57,7 +57,7 @@ function view(path: string[], query: URLSearchParams, who: Who) {
   const [first, second] = path;
   if (first === "open") return null;
   if (who.job) {
-    // A link opens one job: whatever the address says, that is what there is.
+    // A shared link gives access to one job, whatever the address says.
     const own = changed(query, { project: who.project });
     return <JobPage key={who.job} id={who.job} query={own} guest />;
   }
@@ -76,7 +76,7 @@ function view(path: string[], query: URLSearchParams, who: Who) {
   );
 }
 
-/** Sign in by the link's code, where the address has one; then see whose session there is. */
+/** Sign in with the code in the address, if any, then load the session. */
 async function enter(setWho: (who: Who) => void, setReason: (reason: string) => void, setAway: (error: Refusal | null) => void): Promise<void> {
   const here = place();
   let problem = "";
@@ -84,12 +84,12 @@ async function enter(setWho: (who: Who) => void, setReason: (reason: string) => 
     const [code, link] = [here.query.get("code") ?? "", here.query.get("link")];
     const job = here.query.get("job");
     const project = here.query.get("project");
-    // The code is taken out of the address before anything else can happen to it.
+    // Remove the code from the address first, so that it does not stay in the history.
     go(job ? href(["jobs", job], project ? { project } : undefined) : "#/", true);
     try {
-      // Who is signed in already, and not by another link, sees the job as themselves.
+      // A viewer with a session of their own keeps it and sees the job with its permissions.
       const own = link ? await read<Who>(`${BASE}/whoami`).catch(() => null) : null;
-      if (!own || own.job) await change("POST", `${BASE}/session`, link ? `Bearer ${link}` : `Link ${code}`);
+      if (!own || own.job) await send("POST", `${BASE}/session`, undefined, link ? `Bearer ${link}` : `Link ${code}`);
     } catch (error) {
       if (error instanceof Refusal) problem = error.message;
     }
@@ -104,7 +104,7 @@ async function enter(setWho: (who: Who) => void, setReason: (reason: string) => 
 }
 
 async function leave(left: () => void, done: () => void): Promise<void> {
-  await change("DELETE", `${BASE}/session`).catch(() => null);
+  await send("DELETE", `${BASE}/session`).catch(() => null);
   done();
   left();
 }

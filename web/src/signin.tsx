@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
-import { type Schemas, BASE, Refusal, change, read } from "./api/client";
+import { type Schemas, BASE, Refusal, read, send } from "./api/client";
 
 const UNKNOWN = "This token belongs to no key of this server.";
 
-/** The way in: a key's token, or a link that the command line prints. */
+/** Sign in with the token of a key, or with a link from the command line. */
 export function SignIn({ reason, entered }: { reason: string; entered: (who: Schemas["WhoAmI"]) => void }) {
   const [problem, setProblem] = useState(reason);
   const [busy, setBusy] = useState(false);
@@ -12,7 +12,7 @@ export function SignIn({ reason, entered }: { reason: string; entered: (who: Sch
     const field = (event.target as HTMLFormElement).elements.namedItem("token") as HTMLInputElement;
     setBusy(true);
     try {
-      await change<Schemas["SessionBody"]>("POST", `${BASE}/session`, `Bearer ${field.value.trim()}`);
+      await send("POST", `${BASE}/session`, undefined, `Bearer ${field.value.trim()}`);
       entered(await read<Schemas["WhoAmI"]>(`${BASE}/whoami`));
     } catch (error) {
       setProblem(error instanceof Refusal ? (error.status === 401 ? UNKNOWN : error.message) : String(error));

@@ -62,13 +62,13 @@ def command(
     as_json: bool,
     connection: local.LocalConnection,
 ) -> None:
-    """Compare two or more jobs side by side: their duration and why it differs, mean and peak of their usage.
+    """Compare two or more jobs side by side: their durations and why these differ, mean and peak of their usage.
 
-    The first sentence says how much longer each took than the first one, and by what: queue, start, input,
+    The first sentence says how much longer each job took than the first one, and why: queue, start, input,
     communication, computing, a lower clock, checkpoints, restarts. The parts sum to the whole difference. Time without
-    a cause is unattributed, and a cause that was not measured in both jobs is named. Settings that differ (command,
-    type, user, labels, limits) are listed, then the worst finding of each job. The usage of each job has its difference
-    to the first one. With --metric, their values over time are drawn on one scale, each from the job's own start.
+    a cause is unattributed, and causes that were not measured in both jobs are named. Settings that differ (command,
+    type, user, labels, limits) follow, then the worst finding of each job, and the usage of each job with its
+    difference from the first one. With --metric, values over time are drawn on one scale, from the start of each job.
     """
     found = connection.find_each(jobs)
     if not 2 <= len(found) <= _MOST:

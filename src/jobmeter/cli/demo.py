@@ -25,12 +25,17 @@ _START_SECONDS = 30.0
 """Longest time in seconds until the server has the job."""
 _STOP_SECONDS = 15.0
 _AWAKE_SECONDS = 60.0
-"""Interval of requests in seconds, because a server that a verb started stops when idle."""
+"""Seconds between two requests that keep the server running: one that a verb started stops when idle."""
 
 
 @define_verb("jobmeter demo", "jobmeter demo --seconds 600 --print")
 @click.option(
-    "--seconds", type=click.IntRange(1, 86_400), default=60, show_default=True, help="Duration of the job in seconds."
+    "--seconds",
+    type=click.IntRange(1, 86_400),
+    metavar="N",
+    default=60,
+    show_default=True,
+    help="Duration of the job in seconds.",
 )
 @click.option("--print", "only_print", is_flag=True, help="Print the link without opening it.")
 @local.writing_options

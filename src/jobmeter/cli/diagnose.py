@@ -1,4 +1,4 @@
-"""``jobmeter diagnose``: why a job is slow or failed."""
+"""``jobmeter diagnose``: finds out why a job is slow or failed."""
 
 from collections.abc import Sequence
 from threading import Event
@@ -27,7 +27,7 @@ from jobmeter.model.time import SECOND, SystemClock, parse_duration
 
 _POLL_SECONDS = 0.5
 _GRACE_MS = 30_000
-"""Time in milliseconds beyond the task's own deadline until waiting for it ends."""
+"""Time after the task's own deadline, in milliseconds, at which waiting for it ends."""
 _LISTED = 100
 _STYLES = {
     CheckStatus.OK: "green",
@@ -38,13 +38,19 @@ _STYLES = {
 _VERDICTS = {Verdict.HEALTHY: "green", Verdict.FAULT: "bold red", Verdict.UNKNOWN: "yellow"}
 
 
-@define_verb("jobmeter diagnose last", "jobmeter diagnose --node node-1 --since 2h")
+_GROUPS = {
+    "Nodes": ("nodes", "cluster", "since"),
+    "Diagnostic tasks": ("stacks", "processes", "task", "listed"),
+}
+
+
+@define_verb("jobmeter diagnose last", "jobmeter diagnose --node node-1 --since 2h", groups=_GROUPS)
 @click.argument("job", required=False, shell_complete=completion.complete_jobs)
-@build_names_option("--node", "nodes", complete=completion.nodes, help_text="Check this node instead; may be repeated.")
+@build_names_option("--node", "nodes", complete=completion.nodes, help_text="Check this node; may be repeated.")
 @click.option("--cluster", default="", metavar="NAME", help="The cluster of the nodes.")
-@make_since_option("With --node: age of stored data to include, such as 1h.", default="1h", show_default=True)
-@click.option("--stacks", is_flag=True, help="Collect where each rank of JOB is now, and compare the ranks.")
-@click.option("--processes", is_flag=True, help="Show the processes of JOB or of the nodes that use most now.")
+@make_since_option("With --node: how far back stored data is read, such as 1h.", default="1h", show_default=True)
+@click.option("--stacks", is_flag=True, help="Collect the stacks of the ranks of JOB now, and compare them.")
+@click.option("--processes", is_flag=True, help="List the busiest processes of JOB or of the nodes now.")
 @click.option("--task", metavar="ID", help="Show an earlier diagnostic task.")
 @click.option("--tasks", "listed", is_flag=True, help="List the newest diagnostic tasks.")
 @click.option(
@@ -64,13 +70,13 @@ def command(  # noqa: PLR0913 - one for each option
     as_json: bool,
     connection: local.LocalConnection,
 ) -> None:
-    """Show the findings of the diagnostic rules about JOB: worst first, with evidence and advice.
+    """Show the findings of the diagnostic rules about JOB, the worst first, with evidence and advice.
 
-    With --node the agents of those nodes check them (disks, links, GPUs, clock, waiting processes, memory), and rules
-    evaluate their stored data. With --stacks the agents of the running JOB, or its `jobmeter run`, collect the stacks
-    and states of its ranks, and the answer names the rank that the others wait for. No process is stopped. With
-    --processes they name the ten processes that use most processor time, memory and storage traffic. The key needs the
-    role writer.
+    With --node, agents check the nodes (disks, links, GPUs, clock, blocked processes, memory), and rules evaluate the
+    nodes' stored data. With --stacks, the agents of the running JOB, or its `jobmeter run`, collect the stacks and
+    states of its ranks, and the answer names the rank that the others wait for. No process is stopped. With
+    --processes, they list the ten processes with the most processor time, memory and storage traffic. These three need
+    a key with the role writer.
     """
     if sum((job is not None, bool(nodes), task is not None, listed)) != 1:
         raise click.UsageError("give one of JOB, --node, --task and --tasks")
@@ -171,22 +177,13 @@ def _list_tasks(api: Api, project: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(tasks)
         return
-    if not tasks:
-        build_console().print("no diagnostic task yet: jobmeter diagnose --node NAME", markup=False)
-        return
     columns = ("task", "type", "state", "verdict", "nodes", "created")
     rows = [
-        (
-            task.id,
-            str(task.type),
-            str(task.state),
-            str(task.verdict or ""),
-            ", ".join(task.nodes),
-            format_time(task.created),
-        )
-        for task in tasks
+        (one.id, one.type, one.state, one.verdict or "", ", ".join(one.nodes), format_time(one.created))
+        for one in tasks
     ]
-    show_listing(build_console(), columns, rows, spare=("created", "type"), folded="nodes")
+    empty = "no diagnostic tasks yet: jobmeter diagnose --node NAME"
+    show_listing(build_console(), columns, rows, spare=("created", "type"), folded="nodes", empty=empty)
 
 
 def _print_answer(out: Console, answer: NodeAnswer) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import format_summary
+from jobmeter.cli.named import build_rule_option
 from jobmeter.cli.options import build_choice, build_names_option, define_verb, make_since_option
 from jobmeter.cli.output import build_console, format_count, format_duration, format_time, print_json, show_listing
 from jobmeter.cli.resource_columns import ALTERNATIVES, find_start
@@ -36,19 +37,8 @@ _LATEST_FIRST = ("active", "created", "start", "end", "duration")
 """Sorts that begin with the newest or the longest job; the others are alphabetical."""
 _GROUPS = {
     "Filters": (
-        *(
-            "states",
-            "types",
-            "users",
-            "name",
-            "nodes",
-            "tags",
-            "resource_groups",
-            "findings",
-            "severities",
-            "since",
-            "project",
-        ),
+        *("states", "types", "users", "name", "nodes", "tags"),
+        *("resource_groups", "findings", "severities", "since", "project"),
     ),
     "Output": ("sort", "limit", "as_json"),
 }
@@ -70,14 +60,7 @@ _GROUPS = {
     complete=completion.groups,
     help_text="Only jobs of this resource group.",
 )
-@click.option(
-    "--finding",
-    "findings",
-    multiple=True,
-    metavar="RULE",
-    shell_complete=completion.complete_rules,
-    help="Only jobs with a finding of this rule, or with `any` finding.",
-)
+@build_rule_option("Only jobs with a finding of this rule, or with `any` finding.")
 @click.option(
     "--severity", "severities", multiple=True, type=build_choice(Severity), help="Only findings of this severity."
 )
@@ -87,7 +70,7 @@ _GROUPS = {
     type=click.Choice(_SORTS),
     default="active",
     show_default=True,
-    help="Times and durations: newest and longest first; others: alphabetical.",
+    help="Sort order: newest or longest first; names alphabetically.",
 )
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help=f"Show at most N jobs (default: {SHOWN}; with --json all)."
@@ -99,8 +82,9 @@ def command(
 ) -> None:
     """List jobs: running, then queued, then the others, each newest first.
 
-    The usage is that of all replicas; gpu is the mean of the devices. The size is the number of devices, or of replicas
-    without devices, and the number of nodes. The finding is the worst one; of a running job the worst open one.
+    CPU and memory are summed over the replicas; gpu is the mean of the devices. The size is the number of devices (or
+    of replicas, in a job without devices) and of nodes. The finding is the worst one; for a running job, the worst open
+    one.
 
     An option given several times matches any of its values.
     """

@@ -88,7 +88,11 @@ class LocalConnection:
 
     def open(self) -> Api:
         """Open the native API of the server that ``connect`` finds or starts."""
-        return Api(connect(self.server, self.key, self.data, ca_file=self.ca_file))
+        return Api(self.connect())
+
+    def connect(self, *, start: bool = True) -> Transport:
+        """Connect to the server, see ``connect``."""
+        return connect(self.server, self.key, self.data, start, self.ca_file)
 
     def make_environment(self, server: Transport) -> dict[str, str]:
         """Return the variables by which another ``jobmeter`` uses this server and this data folder."""

@@ -64,7 +64,7 @@ def build_console(stream: IO[str] | None = None) -> Console:
 
 @contextmanager
 def handle_closed_pipe() -> Iterator[None]:
-    """Handle a closed standard output: stop writing, and exit with status 141."""
+    """Exit with status 141, without a traceback, if the reader of standard output is gone."""
     try:
         yield
     except BrokenPipeError:
@@ -211,7 +211,7 @@ def draw_sparkline(course: TrendColumn, width: int = 32, highest: float = 0.0) -
 
 
 def compute_trend_width(out: Console) -> int:
-    """Width of a sparkline in a table on that console."""
+    """Return the width of a sparkline in a table on that console."""
     return 32 if out.width >= _ROOMY else 12
 
 
@@ -303,9 +303,13 @@ def show_listing(
     right: Collection[str] = (),
     spare: Sequence[str] = (),
     folded: str = "",
+    empty: str = "",
 ) -> None:
-    """Print rows in a form that fits the console."""
-    out.print(build_fitted_table(out.width, columns, rows, right=right, spare=spare, folded=folded))
+    """Print rows in a form that fits the console, or the sentence ``empty`` without rows."""
+    if empty and not rows:
+        out.print(empty, markup=False)
+    else:
+        out.print(build_fitted_table(out.width, columns, rows, right=right, spare=spare, folded=folded))
 
 
 def _need(column: str, cells: Sequence[str], folded: bool) -> int:

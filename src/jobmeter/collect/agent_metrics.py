@@ -1,4 +1,4 @@
-"""Metrics of the agent: its cost and health."""
+"""Metrics of the agent: its costs and its health."""
 
 import os
 import time
@@ -17,8 +17,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 class AgentMetrics:
     """Makes the ``agent.*`` samples.
 
-    ``job`` is set when a run of one job measures instead of an agent, so that two of them on one node never write to
-    one series. ``counters`` returns the values of more metrics by name.
+    ``job`` is set if a run of one job measures instead of an agent, so that two runs on a node never write to one
+    series. ``counters`` returns further metrics by name.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class AgentMetrics:
         clock_offset: float = 0.0,
         waiting: int | None = None,
     ) -> Samples:
-        """Return the samples of this moment. ``taken`` and ``dropped`` (by reason) count since the start.
+        """Return the current samples. ``taken`` and ``dropped`` (by reason) count since the start.
 
-        ``waiting`` is the number of samples whose job is not known yet; None if samples are not assigned to jobs.
+        ``waiting`` is the number of samples whose job is unknown; None if samples are not assigned to jobs.
         """
         missed, active = self._processes() if self._processes else (None, None)
         values: dict[tuple[str, Labels], float | None] = {

@@ -1,4 +1,4 @@
-"""Loop of the agent: every interval, run the collectors, put their samples into the outbox, and count its own work."""
+"""Loop of the agent: at every interval, run the collectors and put their samples into the outbox."""
 
 import logging
 import math
@@ -19,11 +19,11 @@ _log = logging.getLogger(__name__)
 
 
 class Loop:
-    """Ticks by the monotonic clock, so that a step of the wall clock neither floods nor starves.
+    """Ticks by the monotonic clock, so that a step of the wall clock changes no interval.
 
     Each function of ``watch`` gets the samples of every tick, and may return samples derived from them. ``refused``
-    returns the counts of samples refused by the server. ``attribution`` renames samples and records before they go into
-    the outbox.
+    returns the counts of samples that the server refused. ``attribution`` renames samples and records before they go
+    into the outbox.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Loop:
     def run(self, stop: Event, interval_ms: int, ramp_ms: Sequence[int] = ()) -> None:
         """Tick at once, after each of ``ramp_ms`` (milliseconds from the start), then every interval until ``stop``.
 
-        A late tick is skipped. ``stop`` also ends the wait for collectors that have not returned.
+        A late tick is skipped. ``stop`` also ends the wait for collectors.
         """
         start = self._clock.monotonic()
         early = [ms for ms in ramp_ms if ms < interval_ms]
@@ -68,10 +68,10 @@ class Loop:
                 return
 
     def tick(self, *, force: bool = False, stop: Event | None = None, longest: float = math.inf) -> int | None:
-        """Run the due collectors (``force``: all) and deliver their samples. Returns the samples' time.
+        """Run the due collectors (``force``: all) and put their samples into the outbox. Return the samples' time.
 
-        A collector that has not returned after ``longest`` seconds, or when ``stop`` is set, is skipped. Returns None,
-        without running anything, while the clock gives no time (see ``SampleClock.stamp``); ``force`` overrides that.
+        A collector that has not returned after ``longest`` seconds, or when ``stop`` is set, is skipped. While the
+        clock gives no time (see ``SampleClock.stamp``), nothing runs and None is returned, unless ``force`` is set.
         """
         now_ms = self._clock.stamp(needed=force)
         if now_ms is None:
@@ -99,7 +99,7 @@ class Loop:
         return now_ms
 
     def release(self) -> None:
-        """Put samples and records whose names have become known into the outbox."""
+        """Put waiting samples and records whose names are known by now into the outbox."""
         if self._attribution:
             if samples := self._attribution.rename_samples([]):
                 self._deliver(samples)

@@ -25,10 +25,10 @@ _NVRX = "https://github.com/NVIDIA/nvidia-resiliency-ext"
 class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A rule about the cause of a replica's end: its texts, and case-insensitive patterns that indicate the cause.
 
-    ``lines`` may match any of a replica's last lines. ``raised`` matches the class and message of the exception that
-    ended it, or its very last lines if no exception did. ``reasons`` matches the reason of the end in the record or an
-    event. ``exits`` are exit statuses that suffice. With ``exception``, any exception that ended the replica suffices.
-    ``states`` are the states of jobs in which the rule searches.
+    ``lines`` may match any of a replica's last lines, except quoted source code. ``raised`` matches the class and
+    message of the exception that ended it, or its very last lines if no exception did. ``reasons`` matches the reason
+    of the end in the record or an event. ``exits`` are exit statuses that suffice. With ``exception``, any exception
+    that ended the replica suffices. ``states`` are the states of jobs in which the rule searches.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _find_evidence(self, case: Case, death: Death) -> list[Evidence]:
         """Return the evidence of the cause in one replica's end, its status last; empty without evidence."""
         in_lines, _, in_reasons = self._matchers
-        found = [make_line_evidence(line) for line in death.lines if in_lines(line.text)]
+        found = [make_line_evidence(line) for line in death.output if in_lines(line.text)]
         found += self._collect_exception_evidence(death)
         found += [make_event_evidence(event) for event in _events(case, death) if in_reasons(_words(event))]
         if not found and in_reasons(death.reason):

@@ -25,6 +25,8 @@ _LONGEST_MARK = 200
 _MARK = re.compile(r"(?:[|>\])\d]|\dZ|:) ?$", re.ASCII)
 """End of what a logger or launcher puts before each line, equally long in all lines: a time, a name, a separator."""
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
+_FRAME = re.compile(r'^(.{0,200}?)  File "[^"\n]{1,4000}", line \d+')
+"""A frame of a traceback behind its mark. The lines below it that are indented further quote the program's source."""
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::\s|$)")
 
 
@@ -64,6 +66,21 @@ class Death(msgspec.Struct, frozen=True, dict=True):
     def tail(self) -> tuple[LogLine, ...]:
         """The very last lines."""
         return self.lines[-_TAIL:]
+
+    @cached_property
+    def output(self) -> tuple[LogLine, ...]:
+        """The lines without the source code that tracebacks quote: it names errors that did not happen."""
+        marks: dict[str, int] = {}
+        found = []
+        for line in self.lines:
+            if frame := _FRAME.match(line.text):
+                marks[line.stream] = frame.end(1)
+            elif line.stream in marks and line.text[marks[line.stream] :].startswith("    "):
+                continue
+            else:
+                marks.pop(line.stream, None)
+            found.append(line)
+        return tuple(found)
 
     @cached_property
     def raised(self) -> Raised | None:

@@ -344,11 +344,11 @@ class SampleStore(Protocol):
         """
         ...
 
-    def get_revision(self, jobs: Sequence[int]) -> Hashable | None:
+    def get_revision(self, jobs: Sequence[int] | None) -> Hashable | None:
         """Return a value that changes when the series, roll-ups or rolled-up ranges of these jobs may have changed.
 
-        None if others write to the same engine. Data that was read after the revision was taken stays valid until the
-        revision changes.
+        ``jobs`` is None for every job. Return None if others write to the same engine. Data that was read after the
+        revision was taken stays valid until the revision changes.
         """
         ...
 

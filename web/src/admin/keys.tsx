@@ -1,9 +1,8 @@
-// Keys: who has one, making one whose secrets are shown once, revoking.
+// Keys: list, create (the secrets are shown once) and revoke.
 import { Fragment } from "preact";
 import { useState } from "preact/hooks";
-import { BASE, Refusal, type Schemas, address } from "../api/client";
-import { send } from "../api/send";
-import { useRead } from "../parts/hooks";
+import { BASE, type Schemas, address, send } from "../api/client";
+import { useAction, useRead } from "../parts/hooks";
 import { Moment, Problem, Section } from "../parts/small";
 import { Confirm } from "./confirm";
 import { Make } from "./make";
@@ -17,8 +16,8 @@ export function Keys({ who }: { who: Who }) {
   const response = useRead<Schemas["KeyList"]>(address("/api/jobmeter/v1/keys"));
   const [made, setMade] = useState<{ name: string; key: Made } | null>(null);
   const [old, setOld] = useState(false);
-  const [error, setError] = useState<Refusal | null>(null);
   const [opened, setOpened] = useState("");
+  const { error, perform } = useAction();
   const shipped = useRead<Schemas["PolicyNames"]>(address("/api/jobmeter/v1/policies"));
   const documents = shipped.data?.documents ?? [];
   if (response.error) return <Refused error={response.error} who="keys" again={response.again} />;
@@ -27,12 +26,7 @@ export function Keys({ who }: { who: Who }) {
   const shown = old ? response.data.keys : valid;
   const revoked = response.data.keys.length - valid.length;
   const revoke = async (key: Key) => {
-    setError(null);
-    try {
-      await send("DELETE", `${BASE}/keys/${encodeURIComponent(key.id)}`);
-    } catch (problem) {
-      if (problem instanceof Refusal) setError(problem);
-    }
+    await perform(() => send("DELETE", `${BASE}/keys/${encodeURIComponent(key.id)}`));
     response.again();
   };
   const aside = revoked > 0 && (

@@ -1,7 +1,7 @@
-// The form that makes a key: its role, its project, and the policies that say what it may do.
+// Form that creates a key: role, project and policies.
 import { useState } from "preact/hooks";
-import { BASE, Refusal, type Schemas } from "../api/client";
-import { send } from "../api/send";
+import { BASE, type Schemas, send } from "../api/client";
+import { useAction } from "../parts/hooks";
 import { Problem, Section } from "../parts/small";
 import type { Who } from "./page";
 import { Choose, type Given, type Policy, sent, wrong } from "./policies";
@@ -10,7 +10,7 @@ type Made = Schemas["CreatedKeyBody"];
 
 export function Make({ who, shipped, made }: { who: Who; shipped: readonly Policy[]; made: (name: string, key: Made) => void }) {
   const [policies, setPolicies] = useState<Given[]>([]);
-  const [error, setError] = useState<Refusal | null>(null);
+  const { error, perform, clear } = useAction();
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
@@ -18,19 +18,16 @@ export function Make({ who, shipped, made }: { who: Who; shipped: readonly Polic
     const given = new FormData(form);
     const name = String(given.get("name") ?? "").trim();
     const body = { name, role: given.get("role") || null, project: String(given.get("project") ?? "").trim() || null, policies: policies.map(sent) };
-    setError(null);
-    try {
+    await perform(async () => {
       made(name, await send<Made>("POST", `${BASE}/keys`, body));
       form.reset();
       setPolicies([]);
-    } catch (problem) {
-      if (problem instanceof Refusal) setError(problem);
-    }
+    });
   };
-  // What was refused was said of what stood there before.
+  // The error was about the previous policies.
   const choose = (chosen: Given[]) => {
     setPolicies(chosen);
-    setError(null);
+    clear();
   };
   return (
     <Section id="make" title="Make a key">

@@ -1,4 +1,4 @@
-// What administrators look after: keys, API usage, retention, log shippers. Others see who may.
+// Administration: keys, API usage, retention, log shippers.
 import type { ComponentChildren } from "preact";
 import type { Refusal, Schemas } from "../api/client";
 import { Notice, Problem } from "../parts/small";
@@ -38,7 +38,7 @@ export function AdminPage({ part, who, query }: { part: string; who: Who; query:
   );
 }
 
-/** What the server refused; where the key may not, that, and who may. */
+/** Show an error. For a 403, say who may see the page. */
 export function Refused({ error, who, again }: { error: Refusal; who: string; again?: () => void }): ComponentChildren {
   if (error.status !== 403) return <Problem error={error} {...(again ? { again } : {})} />;
   return (

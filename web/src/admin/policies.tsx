@@ -1,14 +1,13 @@
 // Policies of keys: chosen by name or written as a document, and described in words.
 import { useState } from "preact/hooks";
-import { BASE, Refusal, type Schemas, address } from "../api/client";
-import { send } from "../api/send";
-import { useRead } from "../parts/hooks";
+import { BASE, type Refusal, type Schemas, address, send } from "../api/client";
+import { useAction, useRead } from "../parts/hooks";
 import { Problem } from "../parts/small";
 
 export type Policy = Schemas["PolicyDocument"];
 type Key = Schemas["KeyBody"];
 
-/** A policy that was chosen; `text` is the document of one that is written here, null of one that is shipped. */
+/** Chosen policy. `text` is the document of a custom policy, null for a built-in one. */
 export interface Given {
   name: string;
   text: string | null;
@@ -24,7 +23,7 @@ const EXAMPLE = `{"Version": "1", "Statement": [
   {"Effect": "Allow", "Action": ["pai:Get*", "pai:List*"], "Resource": "acs:pai:*:*:resourcegroup/GROUP"}
 ]}`;
 
-/** What is wrong with a policy before it is sent; empty where nothing is. */
+/** Return the problem of a policy before it is sent; empty if there is none. */
 export function wrong(one: Given): string {
   if (one.text === null) return "";
   if (!one.name.trim()) return "It needs a name.";
@@ -37,12 +36,12 @@ export function wrong(one: Given): string {
   }
 }
 
-/** A policy as the API takes it. */
+/** Return a policy as the API takes it. */
 export const sent = (one: Given): unknown => (one.text === null ? one.name : { name: one.name.trim(), document: JSON.parse(one.text) as unknown });
 
 const placeOf = (error: Refusal | null): number => Number(/^policies\[(\d+)\]/.exec(error?.field ?? "")?.[1] ?? -1);
 
-/** Policies that are shipped, by name, and others by their documents; what is refused is said at its place. */
+/** Editor of a list of policies. Errors appear beside the policy that they are about. */
 export function Choose(given: { shipped: readonly Policy[]; chosen: readonly Given[]; choose: (policies: Given[]) => void; error: Refusal | null }) {
   const { shipped, chosen, choose } = given;
   const refused = placeOf(given.error);
@@ -117,7 +116,7 @@ function statements(document: unknown): Statement[] {
 
 const SLOTS = 5;
 
-/** A resource in words: `resource group rg-1 of every project`. */
+/** Describe a resource: `resource group rg-1 of every project`. */
 function resource(text: string): string {
   const parts = text.split(":");
   if (text === "*" || parts.length < SLOTS) return text === "*" ? "everything" : text;
@@ -129,7 +128,7 @@ function resource(text: string): string {
 
 const described = (one: Statement): string => `${one.Effect === "Deny" ? "May not" : "May"} ${list(one.Action).join(", ")} on ${list(one.Resource).map(resource).join("; ")}`;
 
-/** A document in words, a line for each statement. */
+/** Describe a document, a line for each statement. */
 function Told({ document }: { document: unknown }) {
   const found = statements(document);
   if (!found.length) return null;
@@ -150,12 +149,12 @@ const ROLES: Record<string, string> = {
   admin: "do everything, keys and retention too",
 };
 
-/** What a key may do, and the form that gives it other policies. */
+/** Permissions of a key, and the form that changes its policies. */
 export function Allowed(given: { of: Key; shipped: readonly Policy[]; own: boolean; changed: () => void }) {
   const { of: key } = given;
   const response = useRead<Schemas["KeyPolicies"]>(address("/api/jobmeter/v1/keys/{key}/policies", { key: key.id }));
   const [editing, setEditing] = useState<Given[] | null>(null);
-  const [error, setError] = useState<Refusal | null>(null);
+  const { error, perform, clear } = useAction();
   if (response.error) return <Problem error={response.error} again={response.again} />;
   if (!response.data) return null;
   const { policies } = response.data;
@@ -163,20 +162,16 @@ export function Allowed(given: { of: Key; shipped: readonly Policy[]; own: boole
   const edit = () => setEditing(policies.map((one) => ({ name: one.name, text: names.has(one.name) ? null : JSON.stringify(one.document, null, 2) })));
   const choose = (chosen: Given[]) => {
     setEditing(chosen);
-    setError(null);
+    clear();
   };
   const save = async (event: SubmitEvent) => {
     event.preventDefault();
     if (!editing || editing.some(wrong)) return;
-    setError(null);
-    try {
-      await send("PUT", `${BASE}/keys/${encodeURIComponent(key.id)}/policies`, { policies: editing.map(sent) });
-      setEditing(null);
-      response.again();
-      given.changed();
-    } catch (problem) {
-      if (problem instanceof Refusal) setError(problem);
-    }
+    const done = await perform(() => send("PUT", `${BASE}/keys/${encodeURIComponent(key.id)}/policies`, { policies: editing.map(sent) }));
+    if (!done) return;
+    setEditing(null);
+    response.again();
+    given.changed();
   };
   return (
     <div class="panel allowed">

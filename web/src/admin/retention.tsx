@@ -1,8 +1,7 @@
-// How long each project's samples are stored, by level: every reading, minutes, hours.
+// Retention of each project's samples by level: every reading, minutes, hours.
 import { useState } from "preact/hooks";
-import { BASE, Refusal, type Schemas, address } from "../api/client";
-import { send } from "../api/send";
-import { useRead } from "../parts/hooks";
+import { BASE, type Schemas, address, send } from "../api/client";
+import { useAction, useRead } from "../parts/hooks";
 import { Problem } from "../parts/small";
 import { Confirm } from "./confirm";
 import { Refused, type Who } from "./page";
@@ -16,21 +15,16 @@ const LEVELS = [
 
 export function RetentionPage({ who }: { who: Who }) {
   const response = useRead<Schemas["RetentionList"]>(address("/api/jobmeter/v1/retention", {}, { project: who.project }));
-  const [error, setError] = useState<Refusal | null>(null);
+  const { error, perform } = useAction();
   const [saved, setSaved] = useState("");
   if (response.error) return <Refused error={response.error} who="how long samples are stored" again={response.again} />;
   const found = response.data;
   if (!found) return null;
   const change = async (project: string, body: unknown) => {
-    setError(null);
     setSaved("");
     const url = `${BASE}/projects/${encodeURIComponent(project)}/retention`;
-    try {
-      await send(body === null ? "DELETE" : "PUT", url, body ?? undefined);
-      setSaved(`Project ${project} ${body === null ? "follows the server again" : "has its own retention from now on"}.`);
-    } catch (problem) {
-      if (problem instanceof Refusal) setError(problem);
-    }
+    const done = await perform(() => send(body === null ? "DELETE" : "PUT", url, body ?? undefined));
+    if (done) setSaved(body === null ? `Project ${project} uses the server’s retention again.` : `Saved: project ${project} has its own retention.`);
     response.again();
   };
   return (

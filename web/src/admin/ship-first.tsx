@@ -1,4 +1,4 @@
-// Where nothing is shipped: what shipping is, where lines can go, and what to do for it.
+// Instructions for the first log shipper.
 const KINDS = [
   ["file", "JSON lines in a folder of the server's machine"],
   ["loki", "Grafana Loki's push API"],

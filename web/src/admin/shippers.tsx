@@ -1,9 +1,7 @@
-// Log shippers: where lines of resource groups go, and how far behind each is.
-import { useEffect, useState } from "preact/hooks";
-import { BASE, Refusal, type Schemas, address } from "../api/client";
-import { send } from "../api/send";
+// Log shippers: the sink of each resource group, and its lag.
+import { BASE, type Schemas, address, send } from "../api/client";
 import { duration } from "../format";
-import { useRead } from "../parts/hooks";
+import { useAction, useReadEvery } from "../parts/hooks";
 import { Moment, Problem, Section } from "../parts/small";
 import { Confirm } from "./confirm";
 import { Refused } from "./page";
@@ -13,30 +11,18 @@ type Shipper = Schemas["ShipperBody"];
 const EVERY = 5_000;
 
 export function ShippersPage() {
-  const response = useRead<Schemas["ShipperList"]>(address("/api/jobmeter/v1/shippers"));
-  const [error, setError] = useState<Refusal | null>(null);
-  const again = response.again;
-  useEffect(() => {
-    const timer = setInterval(() => !document.hidden && again(), EVERY);
-    return () => clearInterval(timer);
-  }, []);
+  const response = useReadEvery<Schemas["ShipperList"]>(address("/api/jobmeter/v1/shippers"), EVERY);
+  const { error, perform } = useAction();
   if (response.error) return <Refused error={response.error} who="log shippers" again={response.again} />;
   if (!response.data) return null;
-  const act = async (call: Promise<unknown>): Promise<boolean> => {
-    setError(null);
-    try {
-      await call;
-      return true;
-    } catch (problem) {
-      if (problem instanceof Refusal) setError(problem);
-      return false;
-    } finally {
-      response.again();
-    }
+  const act = async (work: () => Promise<unknown>): Promise<boolean> => {
+    const done = await perform(work);
+    response.again();
+    return done;
   };
   return (
     <>
-      <Make make={(body) => act(send("POST", `${BASE}/shippers`, body))} />
+      <Make make={(body) => act(() => send("POST", `${BASE}/shippers`, body))} />
       {error && <Problem error={error} />}
       <Section id="shippers" title="Log shippers">
         {!response.data.shippers.length && <ShipFirst />}
@@ -60,7 +46,7 @@ export function ShippersPage() {
               </thead>
               <tbody>
                 {response.data.shippers.map((one) => (
-                  <Line key={one.id} one={one} end={() => void act(send("DELETE", `${BASE}/shippers/${encodeURIComponent(one.id)}`))} />
+                  <Line key={one.id} one={one} end={() => void act(() => send("DELETE", `${BASE}/shippers/${encodeURIComponent(one.id)}`))} />
                 ))}
               </tbody>
             </table>

@@ -1,4 +1,4 @@
-// The calls of a month: what was free, what is left of it, what the others cost.
+// API calls of a month: free quota, remaining quota, cost.
 import { type Schemas, address } from "../api/client";
 import { useRead } from "../parts/hooks";
 import { changed, go, href } from "../router";
@@ -6,7 +6,7 @@ import { Refused } from "./page";
 
 type Row = Schemas["UsageRow"];
 
-/** `2026-11` and the eleven months before it. */
+/** Return a month such as `2026-11` and the eleven months before it. */
 function months(last: string): string[] {
   const [year = 1970, month = 1] = last.split("-").map(Number);
   return Array.from({ length: 12 }, (_, back) => {
@@ -23,7 +23,7 @@ export function UsageView({ query }: { query: URLSearchParams }) {
   const found = response.data;
   if (!found) return null;
   const rows = [...found.usage].sort((a, b) => Number(b.cost ?? 0) - Number(a.cost ?? 0) || b.calls - a.calls);
-  // Where no call has a price, columns of prices would be empty.
+  // Without prices, the columns of prices would be empty.
   const priced = rows.some((row) => row.unit_price !== null || row.cost !== null || Boolean(row.free) || row.pricing === "free");
   const unpriced = rows.filter((row) => row.cost === null).reduce((sum, row) => sum + row.calls, 0);
   return (

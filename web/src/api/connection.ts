@@ -1,12 +1,12 @@
-// Whether the server answers. Every call and every stream reports here; the frame shows it once for the whole page.
+// State of the connection to the server. Every call and every stream reports here; the frame shows it once for the page.
 const EVERY = 3_000;
-/** So long a stream may be away without a word: the browser opens it again by itself. */
+/** Milliseconds a stream may be interrupted before the page says so: the browser reconnects on its own. */
 const PATIENCE = 4_000;
 
 export interface Connection {
-  /** Since when the server has not answered; null while it does. */
+  /** Time of the last response if the server no longer answers, else null. */
   silent: number | null;
-  /** Since when something that is followed live has stood still, though the server answers; null while nothing has. */
+  /** Time since when a stream is interrupted although the server answers, else null. */
   stopped: number | null;
 }
 
@@ -21,7 +21,7 @@ const tell = () => listeners.forEach((listener) => listener());
 
 export const connection = (): Connection => ({ silent, stopped: stopped.size ? Math.min(...stopped.values()) : null });
 
-/** The server answered, whatever it said. */
+/** Report any response of the server. */
 export function answered(): void {
   last = Date.now();
   if (silent === null) return;
@@ -31,13 +31,13 @@ export function answered(): void {
   returns.forEach((back) => back());
 }
 
-/** A stream had a message. It may have been under way since before the server went away, which a probe finds out. */
+/** Report a message of a stream. It may have been buffered before the server went away, so a probe checks. */
 export function heard(): void {
   if (silent === null) last = Date.now();
   else void probe();
 }
 
-/** The server did not answer: it is asked again until it does. */
+/** Report that the server did not answer. It is probed until it does. */
 export function unanswered(): void {
   if (silent !== null) return;
   silent = last;
@@ -45,7 +45,7 @@ export function unanswered(): void {
   tell();
 }
 
-/** Find out whether the server answers. */
+/** Check if the server answers. */
 export async function probe(): Promise<void> {
   try {
     const response = await fetch("/healthz", { cache: "no-store" });
@@ -56,10 +56,10 @@ export async function probe(): Promise<void> {
   }
 }
 
-/** What a proxy says for a server that is not there. */
+/** Return true for the statuses that a proxy sends when the server behind it is not reachable. */
 export const isAway = (status: number): boolean => status === 502 || status === 504;
 
-/** A stream stands still; `back` says that it goes on, or is over. */
+/** Report an interrupted stream. `reportResume` reports that it continues or was closed. */
 export function standsStill(stream: object): void {
   if (stopped.has(stream)) return;
   const since = Date.now();
@@ -78,7 +78,7 @@ export function onConnection(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
-/** Register a listener for when the server answers again. */
+/** Register a listener for the moment when the server answers again. Returns a function that removes it. */
 export function onReturn(back: () => void): () => void {
   returns.add(back);
   return () => returns.delete(back);

@@ -1,4 +1,4 @@
-// A chart of one metric on the page's time axis. It is drawn in turn with the others, and only near what is in sight.
+// Chart of one metric. The scheduler draws it, and only near the viewport.
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Line } from "../api/client";
 import { useSight, useWidth } from "../parts/hooks";
@@ -20,14 +20,14 @@ export interface ChartGiven {
   cursor: Cursor;
   marks: readonly Mark[];
   chosen: string | null;
-  /** Members that findings name: their lines have the warning colour and a name. */
+  /** Replicas of findings. Their series have the warning colour and a name. */
   flags?: readonly Flag[];
   /** Limits of the values. */
   bounds?: readonly number[];
   dark: boolean;
   utc: boolean;
   brush: (range: Range) => void;
-  /** Times are milliseconds since a beginning, not moments. */
+  /** Times are milliseconds since the start of a job, not epoch times. */
   relative?: boolean;
 }
 
@@ -37,7 +37,7 @@ export const Chart = memo(function Chart(given: ChartGiven) {
   const { element, width } = useWidth<HTMLDivElement>();
   const plot = useRef<Plot | null>(null);
   const { near, inSight } = useSight(element, () => plot.current && comeIntoSight(plot.current));
-  // What is out of sight stays as it was drawn last.
+  // Outside the viewport a chart keeps what it drew last.
   const seen = useRef(given);
   if (near) seen.current = given;
   const { lines: own, chosen, range, step, marks, flags = NONE, bounds = NONE } = seen.current;

@@ -1,12 +1,12 @@
-// Many lines as one picture: each pixel is as dark as lines go through it. A path for each of 128 lines takes twenty times as long.
+// Draw many series as one picture in which overlaps are darker. Canvas paths for 128 series take twenty times as long.
 import type { Row } from "./lines";
 
-/** The grey of one line; where several lie over each other it adds up as that of paths would. */
+/** Colour and opacity of one series. Overlaps add up like those of canvas paths. */
 const INK = { light: [90, 100, 110, 0.18], dark: [160, 170, 180, 0.22] } as const;
 const MOST = 64;
 const DOT = 3;
 
-/** Where values lie in a picture: `x` of the first column and the distance of columns, `y` of 0 and how far 1 is below it; pixels. */
+/** Projection of values to pixels: `left` is the first column, `apart` the distance of columns, `zero` the y of 0, `scale` the pixels per unit. */
 export interface Place {
   left: number;
   apart: number;
@@ -14,18 +14,18 @@ export interface Place {
   scale: number;
 }
 
-/** Where a picture is put together: charts are as large as each other, and drawn one after the other. */
+/** Reusable buffers: charts have the same size and are drawn one after the other. */
 interface Sheet {
   canvas: HTMLCanvasElement;
   context: CanvasRenderingContext2D;
   image: ImageData;
   pixels: Uint32Array;
-  /** By column, from the top: how many more lines go through a pixel than through the one above it. */
+  /** By column, from the top: change of the number of series from the pixel above. */
   changes: Int32Array;
 }
 let sheet: Sheet | null = null;
 
-/** The picture of the lines, `width` by `height` pixels; lines are as many pixels wide as `thick`. It holds until the next one. */
+/** Draw the series on a canvas of `width` by `height` pixels, with lines of `thick` pixels. The next call reuses the canvas. */
 export function cloud(rows: readonly Row[], place: Place, width: number, height: number, thick: number, dark: boolean): HTMLCanvasElement | null {
   if (width < 1 || height < 1 || !rows.length) return null;
   if (sheet?.image.width !== width || sheet.image.height !== height) sheet = sheetOf(width, height);
@@ -50,7 +50,7 @@ function inks(dark: boolean): Uint32Array {
   return Uint32Array.from({ length: MOST + 1 }, (_, lines) => ((lines && Math.round(255 * (1 - (1 - alpha) ** lines)) << 24) | (blue << 16) | (green << 8) | red) >>> 0);
 }
 
-/** Each pixel in the ink of as many lines as go through it. */
+/** Set each pixel to the colour for its number of series. */
 function shade(pixels: Uint32Array, changes: Int32Array, width: number, height: number, shades: Uint32Array): void {
   for (let x = 0, change = 0; x < width; x += 1, change += 1) {
     for (let at = x, lines = 0, end = x + width * height; at < end; at += width, change += 1) {
@@ -60,7 +60,7 @@ function shade(pixels: Uint32Array, changes: Int32Array, width: number, height: 
   }
 }
 
-/** Count the pixels that one line goes through; values that are missing leave a gap, one alone is a dot. */
+/** Add a series to the counts. Missing values leave a gap, and a single value is a dot. */
 function trace(row: Row, { left, apart, zero, scale }: Place, changes: Int32Array, width: number, height: number, thick: number): void {
   let before = Number.NaN;
   for (let at = 0; at < row.length; at += 1) {
@@ -74,7 +74,7 @@ function trace(row: Row, { left, apart, zero, scale }: Place, changes: Int32Arra
   }
 }
 
-/** One more line through the pixels of a column of the picture between two heights, as thick as the line. */
+/** Add a vertical stroke between two heights to the counts of a pixel column. */
 function column(changes: Int32Array, width: number, height: number, x: number, from: number, to: number, thick: number): void {
   if (x < 0 || x >= width) return;
   const low = Math.floor((from < to ? from : to) + 0.5);
@@ -101,7 +101,7 @@ function segment(changes: Int32Array, width: number, height: number, thick: numb
   }
 }
 
-/** The line that is nearest to a place, where one is within `most` pixels; its number. */
+/** Return the index of the series nearest to `y` within `most` pixels, else null. */
 export function nearestLine(rows: readonly Row[], column: number, y: number, place: (value: number) => number, most: number): number | null {
   let [found, least]: [number | null, number] = [null, most];
   rows.forEach((row, at) => {

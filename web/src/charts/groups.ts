@@ -1,4 +1,4 @@
-// The charts of a job, by group.
+// Charts of a job, by group.
 import { GROUPS, METRICS, metricOf } from "../catalog";
 
 export interface Group {
@@ -13,7 +13,7 @@ const FEW = 4;
 const order = new Map(METRICS.map((metric, place) => [metric.name, place]));
 const rank = (name: string): number => order.get(name) ?? METRICS.length;
 
-/** The metrics of a job that have charts, in their groups; those behind the first ones are in `more`. */
+/** Group the metrics of a job that have charts. Secondary charts are in `more`. */
 export function groups(metrics: readonly string[]): Group[] {
   const sorted = [...metrics].sort((a, b) => rank(a) - rank(b));
   const has = (name: string, view: string): boolean => metricOf(name)?.views.includes(view) ?? (view === "first" && OPEN.test(name));

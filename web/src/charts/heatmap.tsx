@@ -1,4 +1,4 @@
-// Ranks over time: a row is a rank. What it shows at first sight is the rank that differs from the others.
+// Heat map of ranks over time, one row for each rank.
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Line } from "../api/client";
 import { MISSING, isUtc, moment, quantity } from "../format";
@@ -10,7 +10,7 @@ import { around, heat, fontFamily, ink } from "./colors";
 import { comeIntoSight, inTurn, outOfTurn } from "./turns";
 import { type Row, byReplica, grid, meanOf, median, medians, ordered, valueAt } from "./lines";
 
-/** A rank that a finding names, and what the finding says of it. */
+/** Rank of a finding, with the finding's statement. */
 export interface Outlier {
   member: string;
   text: string;
@@ -21,13 +21,13 @@ export interface Rows {
   lines: Line[];
   times: number[];
   values: Row[];
-  /** The median of the ranks in each bucket. */
+  /** Median of the ranks in each bucket. */
   middle: Row;
   means: Row;
   outliers: Outlier[];
 }
 
-/** Rows of a heat map, and those ranks that findings name, the worst first: the map points out these and no other. */
+/** Build the rows of the heat map, and its outliers: the ranks of findings, worst first. */
 export function rowsOf(lines: readonly Line[], range: Range, step: number, named: ReadonlyMap<string, string>): Rows {
   const joined = ordered(byReplica(lines));
   const { step: between, times, values } = grid(joined, range.start, range.end, step);
@@ -51,7 +51,7 @@ export interface HeatGiven {
   dark: boolean;
 }
 
-/** The height of a row of a map of so many ranks, in CSS pixels. */
+/** Return the height of a row in CSS pixels. */
 export const heightOf = (ranks: number): number => Math.max(3, Math.min(22, Math.floor(420 / Math.max(ranks, 1))));
 
 const AXIS = 62;
@@ -183,10 +183,10 @@ function limits(rows: Rows, unit: string, difference: boolean): [number, number]
   return Number.isFinite(low) ? fitted(low, high, unit) : [0, 1];
 }
 
-/** Values closer together than this share of the scale are noise: they must not take all of its colours. */
+/** Minimum span of the scale as a share of the values, so that noise does not use all colours. */
 const LEAST_SPAN = { ratio: 0.4, other: 0.2 };
 
-/** A scale from the lowest to the highest value. */
+/** Fit a scale to the lowest and the highest value. */
 function fitted(low: number, high: number, unit: string): [number, number] {
   const ratio = unit === "1" && low >= 0 && high <= 1;
   const span = ratio ? LEAST_SPAN.ratio : LEAST_SPAN.other * Math.max(Math.abs(low), Math.abs(high));
@@ -232,7 +232,7 @@ interface Pictures {
   means: HTMLCanvasElement | null;
 }
 
-/** The cells and the means of the rows, made when they are painted first: another range, another mark or another choice takes the same. */
+/** Paint the cells and means on first use. A change of range, mark or selection reuses them. */
 function picturesOf(rows: Rows, scale: readonly [number, number], difference: boolean, dark: boolean): () => Pictures {
   const color = (value: number, middle: number) =>
     difference ? around((value - middle) / scale[1], dark) : heat((value - scale[0]) / (scale[1] - scale[0] || 1));
@@ -249,7 +249,7 @@ function meansPicture(means: Row, color: (value: number, middle: number) => numb
   return picture(Array.from(means, (_, at) => means.subarray(at, at + 1)), 1, (value) => color(value, center));
 }
 
-/** A pixel for each value, a row for each line; nothing where nothing was measured. */
+/** Paint a pixel for each value and a row for each series. Missing values stay transparent. */
 function picture(rows: readonly Row[], columns: number, color: (value: number, at: number) => number): HTMLCanvasElement | null {
   if (!columns || !rows.length) return null;
   const made = document.createElement("canvas");
@@ -266,7 +266,7 @@ function picture(rows: readonly Row[], columns: number, color: (value: number, a
   return made;
 }
 
-/** The names at the left: at whole powers of two, so that of nodes with eight devices each it is the first rank. */
+/** Draw the names at the left, every 2^n rows: with eight devices a node, that is the first rank of each node. */
 function named(context: CanvasRenderingContext2D, rows: Rows, chosen: string | null, width: number, whole: number, height: number): void {
   const members = rows.lines.map((line) => line.replica || line.node);
   const every = 2 ** Math.ceil(Math.log2(13 / height));
@@ -292,7 +292,7 @@ function named(context: CanvasRenderingContext2D, rows: Rows, chosen: string | n
   });
 }
 
-/** Spans and moments that are marked, as lines at both ends: a colour over the cells would tell another value. */
+/** Draw marks as lines at start and end: a translucent band would change the colours of the cells. */
 function marked(context: CanvasRenderingContext2D, marks: readonly Mark[], width: number, whole: number, x: (time: number) => number): void {
   context.save();
   context.beginPath();

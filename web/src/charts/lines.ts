@@ -1,11 +1,11 @@
-// Lines of an answer: what they are called, how they are put on one grid, and what the middle of many is.
+// Series of a response: names, alignment to a grid, medians.
 import type { Line } from "../api/client";
 import { natural } from "../format";
 
 export const memberOf = (line: Line): string => [line.replica || line.node, line.device].filter(Boolean).join(" · ");
 const keyOf = (line: Line): string => [line.metric, line.replica, line.node, line.device].join("\u0000");
 
-/** The short name of each line: what all have in common is left out. */
+/** Return the short name of each series, without what all have in common. */
 export function names(lines: readonly Line[]): string[] {
   const several = (field: "replica" | "node" | "device") => new Set(lines.map((line) => line[field])).size > 1;
   const fields = (["replica", "node", "device"] as const).filter(several);
@@ -13,14 +13,14 @@ export function names(lines: readonly Line[]): string[] {
   return lines.map((line) => shown.map((field) => line[field]).filter(Boolean).join(" · ") || memberOf(line) || "job");
 }
 
-/** By rank where it is known, then by name. */
+/** Sort by rank, then by name. */
 export function ordered(lines: readonly Line[]): Line[] {
   return [...lines].sort(
     (a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9) || natural(a.replica, b.replica) || natural(a.node, b.node) || natural(a.device, b.device),
   );
 }
 
-/** Values in buckets, NaN where nothing was measured. */
+/** Values in buckets, NaN where missing. */
 export type Row = Float64Array;
 
 export interface Grid {
@@ -29,7 +29,7 @@ export interface Grid {
   values: Row[];
 }
 
-/** How far apart the values of lines are: where samples are rarer than buckets, several of these. */
+/** Return the distance of values: a multiple of `step` if samples are rarer than buckets. */
 function spacing(lines: readonly Line[], step: number): number {
   const gaps: number[] = [];
   for (const { time } of lines.slice(0, 8)) {
@@ -38,16 +38,15 @@ function spacing(lines: readonly Line[], step: number): number {
   return Math.max(1, Math.round((median(gaps) ?? step) / step)) * step;
 }
 
-/** True where the gap after a sample is the interval of its line there: the gap before or the one behind is as long, to within a bucket. */
+/** Return true if the gap after a sample is its sampling interval: a neighbouring gap is as long, within one bucket. */
 function isInterval(time: readonly number[], at: number, step: number): boolean {
   const gap = (from: number) => (time[from + 1] ?? Number.NaN) - (time[from] ?? Number.NaN);
   return gap(at) <= gap(at - 1) + step || gap(at) <= gap(at + 1) + step;
 }
 
 /**
- * The lines on the buckets of a range, or as far apart as they were measured.
- *
- * Where a line was measured more rarely than elsewhere, a value holds until the next one. Counts do not hold: those of one bucket add up.
+ * Align series to the buckets of a range. Between rarer samples a value holds until the next one. Counts do not hold:
+ * those of one bucket are added.
  */
 export function grid(lines: readonly Line[], start: number, end: number, asked: number, holds = true): Grid {
   const step = spacing(lines, asked);
@@ -70,16 +69,16 @@ export function grid(lines: readonly Line[], start: number, end: number, asked: 
   return { step, times, values };
 }
 
-/** Events that are so rare that their number says more than their rate. */
+/** Units of events so rare that their number says more than their rate. */
 const RARE = /^\{(process|error)\}\/s$/;
 
-/** True for the rate of rare events, such as killed processes. */
+/** Return true for the rate of rare events, such as killed processes. */
 export const isRare = (lines: readonly Line[]): boolean => RARE.test(lines[0]?.unit ?? "");
 
-/** So many gaps on either side of a sample say how far apart samples are there. */
+/** Number of gaps on either side of a sample that determine its interval. */
 const AROUND = 3;
 
-/** How long before a sample the one before was taken. Buckets shift samples: gaps of a similar length around give the mean. */
+/** Return the interval before a sample. Buckets shift samples, so similar gaps around it are averaged. */
 function sinceBefore(time: readonly number[], at: number, step: number): number {
   const gap = (place: number) => time[place]! - time[place - 1]!;
   const own = at ? gap(at) : step;
@@ -92,7 +91,7 @@ function sinceBefore(time: readonly number[], at: number, step: number): number 
   return count ? sum / count : own;
 }
 
-/** The number of events since the sample before, from their rate. */
+/** Convert rates to the number of events since the previous sample. */
 export function countsOf(lines: readonly Line[], step: number): Line[] {
   return lines.map((line) => {
     const value = line.value.map((rate, at) => (rate ? Math.round((rate * sinceBefore(line.time, at, step)) / 1000) : rate));
@@ -100,22 +99,22 @@ export function countsOf(lines: readonly Line[], step: number): Line[] {
   });
 }
 
-/** A value of a row; null where nothing was measured, or where there is none. */
+/** Return a value of a row; null if missing or out of range. */
 export const valueAt = (row: Row | undefined, at: number): number | null => {
   const value = row?.[at];
   return value === undefined || Number.isNaN(value) ? null : value;
 };
 
-/** A row with null where nothing was measured, as uPlot takes it. */
+/** Convert NaN to null, as uPlot expects. */
 export const withNulls = (row: Row): (number | null)[] => Array.from(row, (value) => (Number.isNaN(value) ? null : value));
 
-/** The middle of what was measured; null where nothing was. */
+/** Return the median of the measured values; null without any. */
 export function median(values: ArrayLike<number>): number | null {
   const middle = middleOf(measured(values, new Float64Array(values.length)));
   return Number.isNaN(middle) ? null : middle;
 }
 
-/** The median of each column. */
+/** Return the median of each column. */
 export function medians(rows: readonly Row[]): Row {
   const column = new Float64Array(rows.length);
   const found = new Float64Array(rows[0]?.length ?? 0);
@@ -130,7 +129,7 @@ export function medians(rows: readonly Row[]): Row {
   return found;
 }
 
-/** The mean of what was measured; NaN where nothing was. */
+/** Return the mean of the measured values; NaN without any. */
 export function meanOf(row: ArrayLike<number>, first = 0, end = row.length): number {
   let [sum, count] = [0, 0];
   for (let at = first; at < end; at += 1) {
@@ -142,7 +141,7 @@ export function meanOf(row: ArrayLike<number>, first = 0, end = row.length): num
   return sum / count;
 }
 
-/** The values that are numbers, in the memory of `to`. */
+/** Copy the values that are not NaN into `to`. */
 function measured(values: ArrayLike<number>, to: Float64Array): Float64Array {
   let count = 0;
   for (let at = 0; at < values.length; at += 1) {
@@ -152,7 +151,7 @@ function measured(values: ArrayLike<number>, to: Float64Array): Float64Array {
   return to.subarray(0, count);
 }
 
-/** The middle of numbers, which it puts in another order; NaN of none. */
+/** Return the median, reordering the numbers in place; NaN without any. */
 function middleOf(known: Float64Array): number {
   if (!known.length) return Number.NaN;
   const middle = known.length >> 1;
@@ -163,7 +162,7 @@ function middleOf(known: Float64Array): number {
   return (lower + upper) / 2;
 }
 
-/** The number that would be at that place if they were sorted (Hoare's selection); no greater ones are before it then. */
+/** Return the n-th smallest number (Hoare's quickselect), reordering in place: smaller ones are before it then. */
 function select(known: Float64Array, place: number): number {
   let [low, high] = [0, known.length - 1];
   while (low < high) {
@@ -186,7 +185,7 @@ function select(known: Float64Array, place: number): number {
   return known[place]!;
 }
 
-/** Lines joined by replica: the mean of its devices in each bucket. */
+/** Merge the series of each replica: the mean of its devices in each bucket. */
 export function byReplica(lines: readonly Line[]): Line[] {
   const found = new Map<string, Line[]>();
   for (const line of lines) {
@@ -212,7 +211,7 @@ export function byReplica(lines: readonly Line[]): Line[] {
   });
 }
 
-/** The place of the first of ascending times that is not before `wanted`. */
+/** Return the first index whose time is at or after `wanted`. */
 export function place(time: readonly number[], wanted: number): number {
   let [low, high] = [0, time.length];
   while (low < high) {
@@ -223,7 +222,7 @@ export function place(time: readonly number[], wanted: number): number {
   return low;
 }
 
-/** The lines with an update's points in place of their own from `start` on. */
+/** Replace the points from `start` on by those of an update. */
 export function merged(lines: readonly Line[], update: readonly Line[], start: number, oldest: number): Line[] {
   const news = new Map(update.map((line) => [keyOf(line), line]));
   const grown = lines.map((line) => {

@@ -1,4 +1,4 @@
-// The drawn part of a chart: uPlot with its axes and named lines, the cloud behind them, marks, the cursor and its values.
+// Canvas of a chart: uPlot with axes and named series, the cloud behind them, marks, and the cursor.
 import uPlot from "uplot";
 import type { Line } from "../api/client";
 import { parts, quantity } from "../format";
@@ -12,15 +12,15 @@ import { readSoon } from "./turns";
 
 export const HEIGHT = 150;
 const LEFT = 62;
-/** About how wide a letter of an axis is. */
+/** Approximate width of an axis character. */
 const DIGIT = 6;
-/** How near the pointer has to be to a line, in pixels. */
+/** Distance in pixels within which the pointer hits a series. */
 const NEAR = 16;
 const SINCE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
 const WHOLE = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((one) => one * 10 ** power)).flat();
 const BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
-/** What a plot shows, and what it does. */
+/** Content and callbacks of a plot. */
 export interface Shown {
   title: string;
   lines: readonly Line[];
@@ -31,9 +31,9 @@ export interface Shown {
   marks: readonly Mark[];
   chosen: string | null;
   flags: readonly Flag[];
-  /** What the values must not exceed, each a line across the chart. */
+  /** Limits, each drawn as a line across the chart. */
   bounds: readonly number[];
-  /** The values are counts: without a pointer their sum is shown, not the newest one. */
+  /** The values are counts: without a pointer the legend shows their sum, not the newest value. */
   counts: boolean;
   dark: boolean;
   utc: boolean;
@@ -41,16 +41,16 @@ export interface Shown {
   brush: (range: Range) => void;
 }
 
-/** A chart's canvas in an element. It is made anew only where its lines or its colours are others. */
+/** uPlot instance in an element. It is rebuilt only if its series or colours change. */
 export class Plot {
   private made: uPlot | null = null;
   private shown: Shown | null = null;
   private values: Values = { seconds: [], named: [], all: [] };
-  /** What the values were made for. */
+  /** Range of the values. */
   private span: Range = { start: 0, end: 0 };
   private limits: readonly [number, number] = [0, 1];
   private bounds: readonly number[] = [];
-  /** The line of the cloud that the pointer is at. */
+  /** Name of the cloud's series under the pointer. */
   private under = "";
   private off: () => void = () => undefined;
 
@@ -59,7 +59,7 @@ export class Plot {
     private readonly readout: Readout,
   ) {}
 
-  /** Show this, `width` CSS pixels wide. */
+  /** Show the content, `width` CSS pixels wide. */
   show(wanted: Shown, width: number): void {
     const before = this.shown;
     this.shown = wanted;
@@ -80,7 +80,7 @@ export class Plot {
     this.made = null;
   }
 
-  /** Whether the values serve a part of their range until its own are there. Lines of a comparison stay as they are. */
+  /** Return true if the current values can fill the range until new ones arrive. Series of a comparison never change. */
   private covers({ range, relative }: Shown): boolean {
     return !relative && range.start >= this.span.start && range.end <= this.span.end;
   }
@@ -97,7 +97,7 @@ export class Plot {
     return this.shown?.lines[0]?.unit ?? "";
   }
 
-  /** The rows of lines that are too many to be named. */
+  /** Rows of the series that are too many to be named. */
   private get cloud(): Values["all"] {
     return this.values.all.length > FEW ? this.values.all : [];
   }
@@ -135,7 +135,7 @@ export class Plot {
     write(this.readout, this.values.seconds, this.values.named, seconds, this.unit, relative, this.under, counts ? sum : last);
   }
 
-  /** The pointer is here: tell the others, and name the line of the cloud that is under it. */
+  /** Move the shared cursor, and name the series under the pointer. */
   private point(made: uPlot): void {
     if (!made.cursor.event) return;
     const { cursor, lines } = this.shown!;
@@ -202,10 +202,10 @@ export class Plot {
   }
 }
 
-/** What a plot has to be made anew for. */
+/** Return a key of everything that needs a new uPlot instance. */
 const look = (shown: Shown): string => [shown.dark, shown.utc, shown.lines[0]?.unit, ...shown.series.map((one) => `${one.label}${one.stroke}${one.width}${one.dash}`)].join("|");
 
-/** The marks that lie in the range, behind the lines: spans as bands, moments as hair lines. */
+/** Draw marks behind the series: spans as bands, moments as hairlines. */
 function drawMarks(made: uPlot, all: readonly Mark[]): void {
   if (!all.length) return;
   const { ctx, bbox } = made;
@@ -229,7 +229,7 @@ function drawMarks(made: uPlot, all: readonly Mark[]): void {
   ctx.restore();
 }
 
-/** A triangle that stands on the time axis. */
+/** Draw a triangle on the time axis. */
 function drawFlag(ctx: CanvasRenderingContext2D, x: number, bottom: number): void {
   const size = 5 * devicePixelRatio;
   ctx.globalAlpha = 1;
@@ -241,7 +241,7 @@ function drawFlag(ctx: CanvasRenderingContext2D, x: number, bottom: number): voi
   ctx.fill();
 }
 
-/** Dashed lines across the chart at what the values must not exceed. */
+/** Draw the limits as dashed lines. */
 function drawBounds(made: uPlot, bounds: readonly number[]): void {
   if (!bounds.length) return;
   const { ctx, bbox } = made;
@@ -259,7 +259,7 @@ function drawBounds(made: uPlot, bounds: readonly number[]): void {
   ctx.restore();
 }
 
-/** What stands below an axis at these seconds: the time, or the day where it changes. */
+/** Return axis labels: times, or the day where it changes. */
 export function labels(splits: readonly number[]): string[] {
   const gap = splits.length > 1 ? splits[1]! - splits[0]! : 0;
   return splits.map((seconds, at) => {

@@ -1,34 +1,34 @@
-// Work in turns: what takes long is done between frames, in parts, so that the browser shows each frame in time.
-/** Milliseconds that drawing may begin in after a frame; the next one comes 16.7 ms later at 60 Hz. */
+// Scheduler for drawing: expensive work runs between frames in small portions, so that no frame is late.
+/** Milliseconds after a frame within which drawing may start. The next frame comes 16.7 ms later at 60 Hz. */
 const BUDGET = 4;
 
-/** How long nothing is wanted to be drawn before what is out of sight is, in milliseconds: it is drawn once, not for each answer. */
+/** Debounce in milliseconds before charts outside the viewport are drawn: once, not for each response. */
 const REST = 300;
 
-/** How long what is out of sight waits for the next of its kind, in milliseconds, where the browser has no idle callbacks. */
+/** Milliseconds between charts outside the viewport, in browsers without idle callbacks. */
 const PAUSE = 50;
 
-/** How often values under the pointer are written, in milliseconds: as often as they can be read, not with each frame. */
+/** Milliseconds between updates of the values under the pointer: more often nobody could read them. */
 const READABLE = 50;
 
 interface Work {
   do: () => void;
-  /** Rendering follows it: nothing else is done in the same turn. */
+  /** Run nothing else in the same turn, because rendering follows. */
   alone: boolean;
 }
 
 const waiting = new Map<object, Work>();
-/** What is out of sight waits until the browser has nothing else to do. */
+/** Charts outside the viewport, drawn while the browser is idle. */
 const unseen = new Map<object, () => void>();
 let scheduled = false;
 let idling = false;
 let resting: ReturnType<typeof setTimeout> | undefined;
-/** What is printed cannot wait for a frame. */
+/** True while printing, which cannot wait for a frame. */
 let printing = false;
 addEventListener("beforeprint", () => (printing = true), { capture: true });
 addEventListener("afterprint", () => (printing = false));
 
-/** Draw after one of the next frames, in order of the calls, later where it is out of sight. What the same chart wanted to draw before is left out. */
+/** Schedule a chart's drawing, replacing its earlier one. Outside the viewport it waits until the browser is idle. */
 export function inTurn(chart: object, draw: () => void, inSight: boolean): void {
   outOfTurn(chart);
   if (inSight) enqueue(chart, { do: draw, alone: false });
@@ -38,16 +38,16 @@ export function inTurn(chart: object, draw: () => void, inSight: boolean): void 
   if (unseen.size) resting = setTimeout(idle, REST);
 }
 
-/** A chart has come into sight: what it waits to draw is drawn next. */
+/** Draw a chart soon because it has entered the viewport. */
 export function comeIntoSight(chart: object): void {
   const draw = unseen.get(chart);
   if (draw) inTurn(chart, draw, true);
 }
 
-/** Do after one of the next frames what renders the page anew. */
+/** Schedule work that renders the page. */
 export const aloneInTurn = (work: () => void): void => enqueue({}, { do: work, alone: true });
 
-/** Resolves after one of the next frames; nothing else is done before the frame that follows it. */
+/** Resolves when the scheduler has time. No other work runs before the next frame. */
 export const myTurn = (): Promise<void> => new Promise(aloneInTurn);
 
 function enqueue(name: object, work: Work): void {
@@ -77,8 +77,7 @@ function doSome(): void {
 
 function scheduleNext(): void {
   scheduled = waiting.size > 0;
-  // A turn comes once a frame is done, that which the turn before made necessary or an empty one: most time is left then
-  // before another one. A tab that nobody sees has no frames.
+  // A timeout in an animation frame runs right after the frame, when most time is left before the next one. A hidden tab has no frames.
   if (scheduled && document.hidden) setTimeout(turn);
   else if (scheduled) requestAnimationFrame(() => setTimeout(turn));
 }
@@ -99,7 +98,7 @@ function drawUnseen(): void {
   next?.[1]();
 }
 
-/** Forget what a chart wanted to draw. */
+/** Cancel the drawing of a chart. */
 export function outOfTurn(chart: object): void {
   waiting.delete(chart);
   unseen.delete(chart);
@@ -107,7 +106,7 @@ export function outOfTurn(chart: object): void {
 
 const unread = new Map<object, () => void>();
 
-/** Write a chart's values soon, together with those of the others: each text that changes lays the page out anew. */
+/** Schedule an update of a chart's legend. Updates are batched, because each changed text causes a layout. */
 export function readSoon(chart: object, write: () => void): void {
   if (!unread.size) setTimeout(writeAll, READABLE);
   unread.set(chart, write);
@@ -119,7 +118,7 @@ function writeAll(): void {
   for (const write of all) write();
 }
 
-/** Draw all that waits now, as before a picture is taken of it. */
+/** Draw everything that waits, for example before printing. */
 export function drawWaiting(): void {
   const all = [...[...waiting.values()].map((work) => work.do), ...unseen.values()];
   waiting.clear();

@@ -1,4 +1,4 @@
-// What the comparison asks: which metrics the jobs have, then all of them beside each other.
+// Requests of the comparison: the metrics of the jobs, then their series.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Line, type Point, type Schemas, Refusal, address, read } from "../api/client";
 import { groups } from "../charts/groups";
@@ -14,7 +14,7 @@ export type Per = "job" | "device";
 const AGAIN_MS = 15_000;
 const MOST_METRICS = 40;
 
-/** The metrics that any of the jobs has, in the groups of a job's page; null until they are known. */
+/** Return the metrics of any of the jobs, and their groups as on the job page; null until loaded. */
 export function useMetrics(jobs: readonly string[], project: string | null): { names: string[] | null; error: Refusal | null } {
   const [state, setState] = useState<{ names: string[] | null; error: Refusal | null }>({ names: null, error: null });
   useEffect(() => {
@@ -32,7 +32,7 @@ export function useMetrics(jobs: readonly string[], project: string | null): { n
   return state;
 }
 
-/** The jobs beside each other, asked for again now and then while one of them runs. */
+/** Read the comparison; poll it while one of the jobs runs. */
 export function useComparison(jobs: readonly string[], project: string | null, metrics: readonly string[] | null, step: number | null, per: Per) {
   const query = { job: jobs, metric: metrics ?? [], step: step === null ? null : stepText(step), per: per === "job" ? null : per, project };
   const response = useRead<Comparison>(metrics && jobs.length ? address("/api/jobmeter/v1/compare", {}, query) : null);
@@ -45,10 +45,10 @@ export function useComparison(jobs: readonly string[], project: string | null, m
   return response;
 }
 
-/** Samples that come at no multiple of a step are one or two steps apart; further apart there is a gap. */
+/** Number of steps above which the distance of two samples is a gap. Unaligned samples are one or two steps apart. */
 const GAP = 2.5;
 
-/** A value holds until the line's own next sample: one job may be measured more rarely than another. */
+/** Fill in values up to a series' next sample, because one job may be sampled more rarely than another. */
 function filled(points: readonly Point[], step: number): Pick<Line, "time" | "value"> {
   const gaps = points.slice(1).map(([time], at) => time - points[at]![0]);
   const most = GAP * (median(gaps) ?? step);
@@ -60,13 +60,13 @@ function filled(points: readonly Point[], step: number): Pick<Line, "time" | "va
   return { time: all.map(([time]) => time), value: all.map(([, value]) => value) };
 }
 
-/** What each job is called: its name where no other has it, else its id. */
+/** Return the label of each job: its name if unique, else its id. */
 export function labels(jobs: readonly Compared[]): string[] {
   const names = jobs.map(({ job }) => job.name || job.id);
   return jobs.map(({ job }, at) => (names.filter((name) => name === names[at]).length > 1 ? job.id : names[at]!));
 }
 
-/** Lines by metric: one for each job in each, so that a job has the same colour everywhere. */
+/** Return the series by metric, one for each job, so that a job has the same colour in all charts. */
 export function useLines(comparison: Comparison | null): Map<string, Line[]> {
   return useMemo(() => {
     const found = new Map<string, Line[]>();

@@ -15,7 +15,7 @@ import { Figures, Jobs, Settings } from "./tables";
 const SHOWN = 240;
 const MOST_BUCKETS = 2000;
 
-/** Jobs beside each other, each from its own start; which ones, and what is zoomed to, stands in the address. */
+/** Comparison of jobs, each from its own start. The address holds the jobs and the zoom. */
 export function ComparePage({ query }: { query: URLSearchParams }) {
   useZone();
   const jobs = query.getAll("job");
@@ -46,7 +46,7 @@ function Asked({ jobs, query }: { jobs: readonly string[]; query: URLSearchParam
   const finer = zoom && whole ? Math.max(step(zoom.start, zoom.end, SHOWN), step(0, whole, MOST_BUCKETS)) : null;
   const response = useComparison(jobs, project, metrics.names, finer, perOf(query));
   const error = metrics.error ?? response.error;
-  // What was compared before says nothing of jobs that are not there.
+  // An old comparison must not be shown for jobs that do not exist.
   if (error && (error.status === 404 || !response.data)) {
     return (
       <>

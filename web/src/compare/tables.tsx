@@ -2,14 +2,13 @@ import type { Schemas } from "../api/client";
 import { palette } from "../charts/colors";
 import { FEW } from "../charts/series";
 import { MISSING, duration, quantity } from "../format";
-import { ruleTitle, title } from "../catalog";
+import { ruleTitle, title, titleWithDevice } from "../catalog";
 import { change } from "../job/compared";
 import { Moment, Section, Sentence, Severity, State } from "../parts/small";
-import { named } from "../parts/titles";
-import { href } from "../router";
+import { jobHref } from "../router";
 import { type Compared, type Per, type Setting, labels } from "./data";
 
-/** The jobs with their colours; the first is what the others are measured against. */
+/** Table of the jobs and their colours. Differences are to the first one. */
 export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark: boolean; without: (id: string) => void }) {
   const called = labels(jobs);
   const colors = palette(dark);
@@ -43,7 +42,7 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
             <tr key={`${job.project}/${job.id}`}>
               <th scope="row">
                 {jobs.length <= FEW && <i class="swatch" style={{ background: colors[at % colors.length]! }} />}
-                <a href={href(["jobs", job.id], job.project === "default" ? {} : { project: job.project })} title={job.id}>
+                <a href={jobHref(job)} title={job.id}>
                   {called[at]}
                 </a>
               </th>
@@ -77,7 +76,7 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
   );
 }
 
-/** What the worst finding of a job says, and how many more there are. */
+/** Worst finding of a job, and the number of others. */
 function Found({ findings }: { findings: Compared["findings"] }) {
   if (!findings) return <span class="none">none</span>;
   return (
@@ -88,10 +87,10 @@ function Found({ findings }: { findings: Compared["findings"] }) {
   );
 }
 
-/** A limit has its title, as in a job's header; the other settings have names that are read as they are. */
+/** Return the title of a setting. Limits have a title in the catalogue; other settings have readable names. */
 const called = (setting: string): string => (setting.endsWith(".limit") ? title(setting).replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase()) : setting);
 
-/** The settings that differ, a column for each job; those that are equal are named below. */
+/** Settings that differ, a column for each job. Equal settings are named below. */
 export function Settings({ jobs, settings }: { jobs: readonly Compared[]; settings: readonly Setting[] }) {
   const differ = settings.filter((one) => !one.equal);
   const equal = settings.filter((one) => one.equal).map((one) => called(one.name));
@@ -129,7 +128,7 @@ export function Settings({ jobs, settings }: { jobs: readonly Compared[]; settin
   );
 }
 
-/** Mean and peak of each metric and job, or of one of its devices, and how far from the first job's. */
+/** Mean and peak of each metric for each job or device, with the difference to the first job. */
 export function Figures({ jobs, metrics, per }: { jobs: readonly Compared[]; metrics: readonly string[]; per: Per }) {
   const meanOf = (one: Schemas["MetricSummary"]) => (per === "job" ? one.job_mean : one.mean);
   const peakOf = (one: Schemas["MetricSummary"]) => (per === "job" ? one.job_max : one.max);
@@ -158,7 +157,7 @@ export function Figures({ jobs, metrics, per }: { jobs: readonly Compared[]; met
           <tbody>
             {shown.map((metric) => (
               <tr key={metric}>
-                <th scope="row">{named(metric)}</th>
+                <th scope="row">{titleWithDevice(metric)}</th>
                 {found.map((one, at) => {
                   const mine = one.get(metric);
                   return (

@@ -1,15 +1,15 @@
-// What the rules found in all jobs: what is open now, the worst first, or what was found lately, the newest first.
+// Findings of all jobs: open ones, worst first, or recent ones, newest first.
 import { useEffect, useState } from "preact/hooks";
 import { type Schemas, address } from "../api/client";
 import { ruleTitle } from "../catalog";
 import { useReadEvery, useZone } from "../parts/hooks";
 import { Choice, Notice, Problem, Sentence, Severity, State, timeOf } from "../parts/small";
-import { changed, go, href } from "../router";
+import { changed, go, href, jobHref } from "../router";
 
 type Entry = Schemas["FindingEntry"];
 
 const PAGE = 100;
-/** How often the page asks for what is open now, in milliseconds. */
+/** Polling interval of open findings, in milliseconds. */
 const EVERY = 10_000;
 const SHOWN = [
   ["open", "Open now"],
@@ -85,7 +85,7 @@ function EmptyFindings({ shown, narrowed }: { shown: Shown; narrowed: boolean })
   );
 }
 
-/** The table; jobs that ended have their state, those that run say whether the finding is open. */
+/** Table of findings. Ended jobs show their state; running jobs show if the finding is open. */
 function Table({ found, only, open }: { found: readonly Entry[]; only: (rule: string) => void; open: boolean }) {
   return (
     <div class="wide" tabIndex={0} role="region" aria-label="Findings of all jobs">
@@ -109,7 +109,7 @@ function Table({ found, only, open }: { found: readonly Entry[]; only: (rule: st
                 </Severity>
               </th>
               <td>
-                <a href={href(["jobs", one.job], one.project === "default" ? undefined : { project: one.project })} data-step>
+                <a href={jobHref({ id: one.job, project: one.project })} data-step>
                   {one.name || one.job}
                 </a>
               </td>

@@ -1,4 +1,4 @@
-// The fleet: one answer for all of it, followed live, and what is counted from it.
+// Live data of all nodes, and figures computed from it.
 import { useEffect, useState } from "preact/hooks";
 import { type LiveState, type Schemas, Refusal, address, follow, read } from "../api/client";
 import { amount, natural } from "../format";
@@ -8,20 +8,20 @@ export type FleetNode = Schemas["FleetNodeBody"];
 export type FleetDevice = Schemas["FleetDeviceBody"];
 
 /**
- * State of a device. `unknown`: a job has it, and no value was measured lately. `free`: a job could have it now. `away`:
- * no job could have it, because its node is down or never reported, or because the device is lost.
+ * State of a device. `unknown`: a job has it, but no recent value exists. `free`: a job could use it now. `away`: no
+ * job can use it, because its node is down or never reported, or because the device is lost.
  */
 export type Doing = "busy" | "idle" | "free" | "away" | "unknown";
 
 export type Fault = Schemas["FaultBody"];
 
-/** What is wrong with a node or its devices; a server of an earlier release does not say. */
+/** Return the faults of a node and its devices. Servers of earlier releases send none. */
 export const faultsOf = (node: FleetNode): readonly Fault[] => node.faults ?? [];
 
-/** "gpu2: XID 79: the GPU has fallen off the bus". */
+/** Format a fault: "gpu2: XID 79: the GPU has fallen off the bus". */
 export const faultText = (one: Fault): string => (one.device && !one.text.includes(one.device) ? `${one.device}: ${one.text}` : one.text);
 
-/** States of a device on which no job can compute; with the others its agent alone cannot reach it. */
+/** Device states in which no job can compute. In other states only the agent cannot reach the device. */
 const UNUSABLE = new Set(["driver not loaded", "hangs", "reset required", "lost"]);
 
 export function doing(node: FleetNode, device: FleetDevice): Doing {
@@ -36,7 +36,7 @@ export function useFleet(): { fleet: Fleet | null; error: Refusal | null; live: 
   const [live, setLive] = useState<LiveState | null>(null);
   const [turn, setTurn] = useState(0);
   useEffect(() => {
-    // What is followed begins with a whole answer; where it cannot be followed, the plain question says why.
+    // The stream starts with a complete snapshot. If it fails, a plain request tells why.
     const gone = new AbortController();
     let fallback = false;
     const end = follow<Fleet>(address("/api/jobmeter/v1/live/fleet"), setFleet, (state) => {
@@ -65,11 +65,11 @@ export interface Counts {
   free: number;
   away: number;
   unmeasured: number;
-  /** Nodes with faults. */
+  /** Number of nodes with faults. */
   faulty: number;
-  /** The mean use of the devices that were measured and that a job has; null where there are none. */
+  /** Mean utilization of the measured devices that a job has; null without any. */
   use: number | null;
-  /** What idle devices cost an hour; null where no price is stated of any. */
+  /** Cost of idle devices per hour; null without a price. */
   cost: number | null;
 }
 
@@ -101,7 +101,7 @@ export const plus = (a: number | null, b: number | null): number | null => (a ==
 
 export const money = (fleet: Fleet, cost: number): string => `${amount(cost, fleet.currency)}/h`;
 
-/** The nodes by resource group, those without one at the end. */
+/** Group nodes by resource group. Nodes without one come last. */
 export function byGroup(nodes: readonly FleetNode[]): [string, FleetNode[]][] {
   const found = new Map<string, FleetNode[]>();
   for (const node of nodes) {
@@ -121,7 +121,7 @@ export interface Waste {
   cost: number | null;
 }
 
-/** The jobs that have idle devices, the most expensive first. */
+/** Return the jobs with idle devices, the most expensive first. */
 export function waste(fleet: Fleet): Waste[] {
   const found = new Map<number, Waste>();
   for (const node of fleet.nodes) {

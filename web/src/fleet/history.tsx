@@ -1,4 +1,4 @@
-// Device hours of projects or users over time: a table of the sums, and the chosen one by hour, day or week.
+// Device hours of projects or users: a table of sums, and a chart of the chosen one by hour, day or week.
 import { type Schemas, address } from "../api/client";
 import { amount, moment, parts, plural } from "../format";
 import { hours } from "../job/idle";

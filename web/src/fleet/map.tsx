@@ -1,10 +1,10 @@
-// The map: a tile is a node, a bar in it a device. Colour says what it does, its depth how much.
+// Fleet map: a tile for each node, a bar in it for each device. Colour shows the state, depth the utilization.
 import { useMemo, useRef } from "preact/hooks";
-import { href } from "../router";
+import { nodeHref } from "../router";
 import { type Counts, type Fleet, type FleetDevice, type FleetNode, count, doing, faultText, faultsOf, money } from "./data";
 import { quantity } from "../format";
 
-/** From so many nodes on tiles have no names. */
+/** Number of nodes from which on tiles have no names. */
 const NAMED = 120;
 const STEPS = 5;
 
@@ -15,7 +15,7 @@ const shade = (node: FleetNode, device: FleetDevice): string => {
   return `var(--map-use-${Math.min(STEPS - 1, Math.floor((device.use ?? 0) * STEPS))})`;
 };
 
-/** Bars beside each other, each in its colour, with a hair between them. */
+/** Return a CSS gradient with a bar for each device. */
 function bars(node: FleetNode): string {
   if (node.state === "down") return "";
   const colors = node.devices.length ? node.devices.map((device) => shade(node, device)) : [node.cpu === undefined || node.cpu === null ? "var(--map-unknown)" : `var(--map-use-${Math.min(STEPS - 1, Math.floor(node.cpu * STEPS))})`];
@@ -26,7 +26,7 @@ function bars(node: FleetNode): string {
 
 const devicesOf = (count: number): string => `${count} ${count === 1 ? "device" : "devices"}`;
 
-/** What is counted of the devices of a node that is up. */
+/** Words for device states in the tooltip of a node. */
 const COUNTED = { busy: "busy", idle: "idle", free: "free", unknown: "not measured", away: "lost" } as const;
 
 export function describe(node: FleetNode): string {
@@ -72,7 +72,7 @@ export function FleetMap({ fleet, groups }: { fleet: Fleet; groups: readonly (re
                 <a
                   key={`${node.cluster} ${node.name}`}
                   class={`tile ${node.state}${faultsOf(node).length ? " faulty" : ""}`}
-                  href={href(["nodes", node.name], node.cluster ? { cluster: node.cluster } : undefined)}
+                  href={nodeHref(node.name, node.cluster)}
                   tabIndex={tabIndex}
                   data-step
                   title={describe(node)}
@@ -92,14 +92,14 @@ export function FleetMap({ fleet, groups }: { fleet: Fleet; groups: readonly (re
 
 const host = (name: string): string => (/^[\d.]+$/.test(name) ? name : name.split(".", 1)[0]!);
 
-/** What tells a node from the others: its name without its domain, where no other has the same. */
+/** Return a function that shortens node names: without the domain if that stays unique. */
 function shortened(nodes: readonly FleetNode[]): (name: string) => string {
   const count = new Map<string, number>();
   for (const node of nodes) count.set(host(node.name), (count.get(host(node.name)) ?? 0) + 1);
   return (name) => (count.get(host(name)) === 1 ? host(name) : name);
 }
 
-/** The tile that an arrow leads to: above and below are by where they are drawn. */
+/** Return the tile that an arrow key leads to. Up and down depend on the drawn positions. */
 function next(tiles: readonly HTMLAnchorElement[], at: number, key: string): HTMLAnchorElement | null {
   if (key === "ArrowRight") return tiles[at + 1] ?? null;
   if (key === "ArrowLeft") return tiles[at - 1] ?? null;

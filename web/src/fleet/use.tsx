@@ -1,10 +1,10 @@
-// Who uses what: idle allocated devices with their cost, and the users of a resource group.
+// Utilization: idle allocated devices with their cost, and the users of a resource group.
 import { useMemo } from "preact/hooks";
 import { type Schemas, address } from "../api/client";
 import { quantity } from "../format";
 import { useRead } from "../parts/hooks";
 import { Choice, Notice, Problem, Section } from "../parts/small";
-import { changed, go, href } from "../router";
+import { changed, go, href, jobHref } from "../router";
 import { History } from "./history";
 import { type Fleet, byGroup, count, money, useFleet, waste } from "./data";
 
@@ -75,7 +75,7 @@ function IdleTable({ fleet, found }: { fleet: Fleet; found: ReturnType<typeof wa
           {found.slice(0, 200).map((one) => (
             <tr key={`${one.job.project} ${one.job.id}`}>
               <th scope="row">
-                <a href={href(["jobs", one.job.id], { project: one.job.project })} data-step>{one.job.name || one.job.id}</a>
+                <a href={jobHref(one.job)} data-step>{one.job.name || one.job.id}</a>
               </th>
               <td>{one.user}</td>
               <td>{one.job.resource_group}</td>

@@ -1,4 +1,4 @@
-// The alerts about the job that are pending or firing, and the silences that cover them.
+// Pending and firing alerts about the job, with the silences that cover them.
 import { type Schemas, address } from "../api/client";
 import type { Mark } from "../charts/axis";
 import { type Asked, useReadEvery } from "../parts/hooks";
@@ -11,11 +11,11 @@ type Found = Schemas["JobAlerts"];
 
 const AGAIN = 30_000;
 
-/** The alerts of a job, read again while the page is looked at. */
+/** Poll the alerts of a job. */
 export const useAlerts = (job: SilencedJob, due: boolean): Asked<Found> =>
   useReadEvery<Found>(due ? address("/api/jobmeter/v1/jobs/{job}/alerts", { job: job.id }, { project: job.project }) : null, AGAIN);
 
-/** The list of alerts; a click marks one on every chart, from its start until now. Nothing where there is none. */
+/** List of alerts. A click marks the time of an alert on every chart. Empty without alerts. */
 export const Alerts = memo(function Alerts(given: { found: Found | null; again: () => void; job: SilencedJob; writer: boolean; chosen: Mark | null; choose: (mark: Mark | null) => void }) {
   const { found, again, job, writer, chosen, choose } = given;
   if (!found?.total) return null;

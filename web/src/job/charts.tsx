@@ -1,6 +1,6 @@
 import { useMemo, useRef, useState } from "preact/hooks";
-import { type Line, type MetricLines, address, linesOf } from "../api/client";
-import { metricOf, title } from "../catalog";
+import { type Line, type MetricLines, address, linesByMetric } from "../api/client";
+import { metricOf, title, titleWithDevice } from "../catalog";
 import type { Cursor, Mark, Range } from "../charts/axis";
 import { Chart } from "../charts/chart";
 import type { Group } from "../charts/groups";
@@ -10,7 +10,6 @@ import { stepText } from "../charts/steps";
 import { isUtc } from "../format";
 import { useDark, useRead, useZone } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { named } from "../parts/titles";
 import { Problem, Section } from "../parts/small";
 import type { Bounds } from "./bounds";
 
@@ -32,24 +31,24 @@ interface Given extends View {
   job: { id: string; project: string };
   by: string;
   bounds: Bounds;
-  /** Metrics that findings speak of: their charts are shown even where all is 0. */
+  /** Metrics that are evidence of findings. Their charts are shown even if all values are 0. */
   spoken: ReadonlySet<string>;
 }
 
-/** A wide screen has so many charts in a row. */
+/** Maximum number of charts in a row. */
 const ROW = 4;
 export const kindOf = (charts: number): string => `span-${Math.min(Math.max(charts, 1), ROW)}`;
 
 const isZero = new WeakMap<readonly Line[], boolean>();
 
-/** True for lines that stayed 0. */
+/** Return true if all values are 0. */
 function isQuiet(lines: readonly Line[]): boolean {
   let quiet = isZero.get(lines);
   if (quiet === undefined) isZero.set(lines, (quiet = lines.every(({ value }) => value.every((one) => one === 0))));
   return quiet;
 }
 
-/** The metrics whose charts say nothing: they stayed 0 for as long as this page looked. How much a device is used always says something. */
+/** Return the metrics that were 0 since the page was opened. Utilization metrics always have a chart. */
 function useQuiet(groups: readonly Group[], lines: ReadonlyMap<string, readonly Line[]>, spoken: ReadonlySet<string>): ReadonlySet<string> {
   const seen = useRef(new Set<string>());
   return useMemo(() => {
@@ -64,7 +63,7 @@ function useQuiet(groups: readonly Group[], lines: ReadonlyMap<string, readonly 
   }, [groups, lines, spoken]);
 }
 
-/** The charts in their groups: what is worth a first look, and the rest where it is asked for. */
+/** Charts by group: important ones first, the others on demand. */
 export const Charts = memo(function Charts(given: Given) {
   const dark = useDark();
   useZone();
@@ -94,7 +93,7 @@ export const Charts = memo(function Charts(given: Given) {
       {quiet.size > 0 && (
         <details class="more quiet span-4" onToggle={(event) => setOpen(event.currentTarget.open)}>
           <summary>
-            {quiet.size} quiet: {[...quiet].map(named).join(", ")}
+            {quiet.size} quiet: {[...quiet].map(titleWithDevice).join(", ")}
           </summary>
           {open && <div class="grid">{[...quiet].map(chart)}</div>}
         </details>
@@ -128,15 +127,11 @@ function More(given: View & { group: Group; job: { id: string; project: string }
 
 function Rest(given: View & { group: Group; job: { id: string; project: string }; by: string; dark: boolean; utc: boolean }) {
   const { group, job, by, ...view } = given;
-  // Asked for in whole buckets, so that what is shown live is not asked for with every update.
+  // Round the range to whole buckets, so that live updates do not request the charts again.
   const [start, end] = [view.range.start, view.range.end].map((time) => Math.ceil(time / (10 * view.step)) * 10 * view.step);
   const query = { metric: group.more.slice(0, 90), by, start: start! - 10 * view.step, end, step: stepText(view.step), format: "columns", project: job.project };
   const response = useRead<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query));
-  const found = useMemo(() => {
-    const lines = new Map<string, Line[]>();
-    for (const line of response.data ? linesOf(response.data) : []) lines.set(line.metric, [...(lines.get(line.metric) ?? []), line]);
-    return new Map([...lines].map(([name, mine]) => [name, ordered(mine)]));
-  }, [response.data]);
+  const found = useMemo(() => new Map([...linesByMetric(response.data)].map(([name, mine]) => [name, ordered(mine)])), [response.data]);
   if (response.error) return <Problem error={response.error} again={response.again} />;
   return (
     <div class="grid">

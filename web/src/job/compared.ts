@@ -1,15 +1,18 @@
-// How far a member is from the middle of all.
+// Differences between a replica and the median, and between jobs.
 import { quantity } from "../format";
 
-/** A share of the median from which on a member is apart from the others. */
+/** Share of the median from which on a replica is an outlier. */
 const APART = 0.08;
 
 export const isApart = (own: number | null, middle: number): boolean => own !== null && Math.abs(own - middle) > Math.max(Math.abs(middle) * APART, 1e-9);
 
-/** From this ratio on a difference is a multiple and not a percentage. */
+/** Ratio from which on a difference is shown as a multiple instead of a percentage. */
 const TIMES = 3;
 
-/** How far a value is from another: "−8.0 points" of a ratio, "+2.5 °C", "+12 %", "× 3.4"; empty where nothing can be said or nothing differs. `jobmeter compare` has the same rule. */
+/**
+ * Format a difference: "−8.0 points" for ratios, "+2.5 °C", "+12 %", "× 3.4". Empty without a difference. `jobmeter
+ * compare` follows the same rule.
+ */
 export function change(before: number | null, after: number | null, unit: string): string {
   if (before === null || after === null) return "";
   if (unit === "1" || unit === "Cel") {

@@ -7,10 +7,10 @@ import { memo } from "../parts/memo";
 import { Choice, Moment, Problem, Section, Sentence } from "../parts/small";
 
 const PAGE = 100;
-/** From so many replicas on they share a row. */
+/** Number of replicas from which on equal events share a row. */
 const FOLDED = 4;
 
-/** What happened, newest last; a click marks the moment on every chart. */
+/** List of events, newest last. A click marks the time of an event on every chart. */
 export const Events = memo(function Events(given: {
   job: { id: string; project: string };
   range: Range | null;
@@ -31,7 +31,7 @@ export const Events = memo(function Events(given: {
     order: "desc",
     limit,
   };
-  // The job's record changed: there may be news of it.
+  // `turn` changes with the job's record, because there may be new events.
   const url = `${address("/api/jobmeter/v1/jobs/{job}/events", { job: job.id }, query)}`;
   const response = useRead<Schemas["JobEvents"]>(given.ready ? `${url}#${given.turn}` : null);
   const events = [...(response.data?.events ?? [])].reverse();
@@ -79,15 +79,15 @@ export const Events = memo(function Events(given: {
   );
 });
 
-/** "rule (subject): sentence (since 2026-11-27T12:00:00Z)". */
+/** Text of a finding's event: "rule (subject): sentence (since 2026-11-27T12:00:00Z)". */
 const FINDING = /^\w+ \([^)]*\): (.*?)(?: \(since [-:\dTZ]+\))?$/;
 
-/** The message; of a finding the sentence alone, because the row has the time and the replica. */
+/** Return the text of an event. For findings this is the sentence, because the row already shows time and replica. */
 const textOf = ({ reason, message }: JobEvent): string => (reason === "Finding" && FINDING.exec(message)?.[1]) || message;
 
 const where = (event: JobEvent): string => [event.replica, event.node].filter(Boolean).join(" on ");
 
-/** The same at the same moment of many replicas is one row. */
+/** Group equal events of many replicas at one time. */
 function folded(events: readonly JobEvent[]): [JobEvent, ...JobEvent[]][] {
   const groups: [JobEvent, ...JobEvent[]][] = [];
   for (const event of events) {

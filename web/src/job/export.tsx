@@ -18,11 +18,11 @@ interface Given {
   zoomed: boolean;
 }
 
-/** What is seen, taken along: a picture, a table, or the command that asks for the same. */
+/** Export what the page shows: a picture, a table, or the command for the same data. */
 export function Export(given: Given) {
   const { job, metrics, by, range, step } = given;
   const [metric, setMetric] = useState(metrics[0] ?? "");
-  // What is followed live moves on: a command stays as it was when it was asked for.
+  // Live updates move the range, but a command must stay as it was when the dialog was opened.
   const [opened] = useState(range);
   const span = given.zoomed ? range : opened;
   const query = { metric: metrics.slice(0, 90), by, start: iso(Math.floor(span.start)), end: iso(Math.ceil(span.end)), step: stepText(step), project: job.project };
@@ -75,7 +75,7 @@ interface Call {
   body: string;
 }
 
-/** The command of a shell. Only the header is in double quotes: there the shell puts the key in its place. */
+/** Return the curl command. Only the header is in double quotes, so that the shell inserts the key. */
 function curlOf(call: Call): string {
   const parts = [`curl -H "${call.header}"`];
   if (call.method !== "GET") parts.push(`-X ${call.method}`);
@@ -107,7 +107,7 @@ function Command({ api, operation, call, note }: { api: string; operation: strin
   );
 }
 
-/** Every chart that is shown, one below the other, as one picture. */
+/** Save all visible charts as one picture. */
 function picture(job: Job): void {
   const charts = [...document.querySelectorAll<HTMLElement>("figure.chart, .heat .cells")].flatMap((element) => {
     const canvas = element.querySelector("canvas");

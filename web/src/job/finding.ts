@@ -1,4 +1,4 @@
-// A finding of the server: its types, the ranks that it names, and its name in the address.
+// Findings: types, flagged ranks, and names in the address.
 import type { Schemas } from "../api/client";
 import type { Mark } from "../charts/axis";
 import type { Flag } from "../charts/series";
@@ -6,13 +6,13 @@ import { ruleTitle } from "../catalog";
 
 export type Finding = Schemas["Finding"];
 
-/** Findings of one rule with the same advice that follow each other. */
+/** Consecutive findings of one rule with the same advice. */
 export type FindingGroup = [Finding, ...Finding[]];
 
-/** Flagged ranks in each chart: more would hide each other. */
+/** Maximum number of flagged ranks in a chart: more would hide each other. */
 const MOST_FLAGS = 3;
 
-/** The replicas that findings are about, those of the worst first, and what the worst one says of each. */
+/** Return the replicas of findings with the statement of the worst finding about each, worst first. */
 export function replicasOf(found: readonly Finding[]): ReadonlyMap<string, string> {
   const named = new Map<string, string>();
   for (const one of found) {
@@ -21,11 +21,7 @@ export function replicasOf(found: readonly Finding[]): ReadonlyMap<string, strin
   return named;
 }
 
-/**
- * The ranks that charts draw in the warning colour, the worst first.
- *
- * A rule that names more than half of the replicas distinguishes none of them.
- */
+/** Return the ranks that charts draw in the warning colour, worst first. Rules that name more than half of the replicas flag none. */
 export function flagsOf(found: readonly Finding[], replicas: number): Flag[] {
   const byRule = new Map<string, Set<string>>();
   for (const one of found) byRule.set(one.rule, new Set([...(byRule.get(one.rule) ?? []), ...one.replicas]));
@@ -38,7 +34,7 @@ export function flagsOf(found: readonly Finding[], replicas: number): Flag[] {
   return [...flags.values()].slice(0, Math.min(MOST_FLAGS, Math.ceil(replicas / 2)));
 }
 
-/** The sentence without the name that it begins with: "worker-5 (node-1, gpu0) computes at 40 %" says "computes at 40 %". */
+/** Return a sentence without the leading replica: "worker-5 (node-1, gpu0) computes at 40 %" becomes "computes at 40 %". */
 function about(one: Finding, name: string): string {
   const rest = one.sentence.startsWith(`${name} (`) ? one.sentence.slice(one.sentence.indexOf(")") + 1) : "";
   return rest.replace(/^:?\s+/, "") || ruleTitle(one.rule);
@@ -46,7 +42,7 @@ function about(one: Finding, name: string): string {
 
 export const markOf = (one: Finding): Mark => ({ start: one.start, end: one.end, level: one.severity, text: one.rule });
 
-/** The name of each finding in the address: rule and subject, with a number where one subject has several. */
+/** Return the name of each finding in the address: rule, subject, and a number if these are not unique. */
 export function namesOf(found: readonly Finding[]): ReadonlyMap<Finding, string> {
   const times = new Map<string, number>();
   return new Map(
@@ -72,13 +68,13 @@ export function grouped(found: readonly Finding[]): FindingGroup[] {
 
 const FRAMES = /^Traceback \(most recent call last\)|^\s*File "/;
 
-/** The place in the log that tells why a job failed: a replica, and the time of its last telling line. */
+/** Place in the log that explains why a job failed: a replica, and the time of the last relevant line. */
 export interface LogPlace {
   replica: string;
   end: number | null;
 }
 
-/** The place that a finding points at; of the worst finding without one, that of a finding with a traceback. */
+/** Return the log place of a finding. For the worst finding without one, use a finding with a traceback. */
 export function logPlaceOf(one: Finding | null, found: readonly Finding[]): LogPlace {
   const [worst] = found;
   const traced = found.find((other) => other.evidence.some(({ kind, text }) => kind === "log" && FRAMES.test(text)));
@@ -88,5 +84,5 @@ export function logPlaceOf(one: Finding | null, found: readonly Finding[]): LogP
   return { replica, end: from === traced && lines.length ? Math.max(...lines.map(({ time }) => time!)) : null };
 }
 
-/** True if a finding is about a stretch of time: a shorter one is shown as a moment. */
+/** Return true if a finding spans time. Findings shorter than a second are shown as a moment. */
 export const lasts = (one: Finding): boolean => one.end - one.start >= 1000;

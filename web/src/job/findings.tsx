@@ -1,4 +1,4 @@
-// What the server found out about the job: is it healthy, and why not. The worst finding is open, each other one is a line.
+// Diagnosis of the job: the worst finding is open, each other one is a line.
 import { useEffect, useState } from "preact/hooks";
 import type { Job, Schemas } from "../api/client";
 import { BASE, address, queryText } from "../api/client";
@@ -10,15 +10,15 @@ import { Moment, Problem, Sentence } from "../parts/small";
 import { type Finding, type FindingGroup, grouped, logPlaceOf, namesOf, lasts } from "./finding";
 import { LogEnd } from "./log-end";
 
-/** So many subjects are named in the line that stands for them. */
+/** Maximum number of subjects named in a group. */
 const FEW = 4;
-/** So many lines are shown before the others are asked for. */
+/** Number of lines shown before "N more". */
 const SHOWN = 4;
 
 interface Given {
   job: { id: string; project: string };
   state: Job["state"];
-  /** The name of the chosen finding, as the address has it. */
+  /** Name of the chosen finding in the address. */
   chosen: string | null;
   choose: (name: string | null) => void;
   report: (found: readonly Finding[]) => void;
@@ -49,12 +49,12 @@ export const Findings = memo(function Findings(given: Given) {
   return <Found {...given} found={found} />;
 });
 
-/** The worst finding that the server has stored: it is there at once, while the others are looked for. */
+/** Show the worst stored finding at once, while the diagnosis runs. */
 function Stored({ job, guest, state }: Given) {
   const query = { id: [job.id], project: job.project, findings: "true", limit: 1 };
   const response = useRead<Schemas["JobList"]>(guest ? null : address("/api/jobmeter/v1/jobs", {}, query));
   const stored = response.data?.findings?.find((one) => one.id === job.id);
-  // The line is there from the start: what comes later moves little below it.
+  // The line is there from the start, so that the page below does not move.
   const hint = "Searching the measurements for problems …";
   if (!stored) return <p class="findings none">{hint}</p>;
   return (
@@ -83,7 +83,7 @@ function Found(given: Given & { found: readonly Finding[] }) {
   const open = groups.find((group) => chosen && group.includes(chosen)) ?? groups[0]!;
   const few = all || groups.length <= SHOWN + 1 ? groups : groups.filter((group, at) => at < SHOWN || group === open);
   useEffect(() => {
-    // A rule that advice names was followed: its finding is open now.
+    // Scroll to the finding whose rule was clicked in an advice.
     const button = sought && document.querySelector<HTMLElement>(`[data-rule="${sought}"] button`);
     if (!button) return;
     button.scrollIntoView({ block: "nearest" });
@@ -126,7 +126,7 @@ function Found(given: Given & { found: readonly Finding[] }) {
   );
 }
 
-/** The replica that the finding is about; of several ones, and of none, the subject. */
+/** Return the replica of a finding, or its subject if it has none or several. */
 const whose = (one: Finding): string => (one.replicas.length === 1 ? one.replicas[0]! : one.subject.name);
 
 const alike = (group: FindingGroup): string => `and ${group.length - 1} alike`;
@@ -165,14 +165,14 @@ function Named({ one, chosen, choose }: { one: Finding; chosen: boolean; choose:
   );
 }
 
-/** The reasons for a finding; lines of the log only where the end of the log is not shown below. */
+/** Evidence of a finding. Log lines are left out if the end of the log is shown below. */
 const Evidence = ({ one, withLog }: { one: Finding; withLog: boolean }) => (
   <ul>
     {one.evidence.map(({ kind, text }, at) => !one.sentence.includes(text) && (withLog || kind !== "log") && <li key={at}>{text}</li>)}
   </ul>
 );
 
-/** That no rule fired is no promise that all is well: it says what was looked at. */
+/** Say what was checked: no finding does not prove that all is well. */
 function NoFindings(given: Given) {
   const { settled, measured, state, guest } = given;
   if (state === "Queued") return <p class="findings none">Nothing to look at yet: the job has not started.</p>;

@@ -5,9 +5,9 @@ import { duration, quantity } from "../format";
 import { memo } from "../parts/memo";
 import { Moment, State } from "../parts/small";
 import { type Idle, describeIdle } from "./idle";
-import { href } from "../router";
+import { href, nodeHref } from "../router";
 
-/** Who, when, where: what a job is, in one look. */
+/** Header of the job page: name, state, owner, times and resources. */
 export const Header = memo(function Header({ job, detail, idle, guest }: { job: Job; detail: JobDetail; idle: Idle | null; guest: boolean }) {
   const start = job.start ?? job.first_sample;
   const end = job.end ?? (job.state === "Running" ? Date.now() : job.last_sample);
@@ -55,7 +55,7 @@ export const Header = memo(function Header({ job, detail, idle, guest }: { job: 
         {(nodes.length > 0 || job.state !== "Queued") && <Fact name={nodes.length === 1 ? "Node" : "Nodes"}>{nodes.length === 0 ? "–" : nodes.length > 3 ? <span title={nodes.join(", ")}>{nodes.length}</span> : guest ? nodes.join(", ") : nodes.map((node, at) => (
             <>
               {at > 0 && ", "}
-              <a href={href(["nodes", node])}>{node}</a>
+              <a href={nodeHref(node)}>{node}</a>
             </>
           ))}</Fact>}
         {wasted && (

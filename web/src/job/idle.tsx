@@ -1,20 +1,20 @@
-// How long the job's devices did nothing, and what that time cost: the server counts both.
+// Idle device hours of the job and their cost, as computed by the server.
 import { type Schemas, address } from "../api/client";
 import { amount, quantity } from "../format";
 import { useOfLife } from "./data";
 
 export type Idle = Schemas["IdleBody"];
 
-/** An idle device is one after so long: a shorter job has nothing to say. */
+/** Minimum length of a job in milliseconds: devices count as idle only after this time. */
 const HOLD = 15 * 60_000;
-/** From so much on what was not measured is said. */
+/** Share of unmeasured time above which the hint mentions it. */
 const UNMEASURED = 0.05;
 
-/** The idle time of a job that has devices. */
+/** Read the idle time of a job with devices. */
 export const useIdle = (job: { id: string; project: string }, due: boolean, running: boolean): Idle | null =>
   useOfLife<Idle>(address("/api/jobmeter/v1/jobs/{job}/idle", { job: job.id }, { project: job.project }), due, running);
 
-/** "5.0 % idle, 6.40 of 128 device hours, 16.00 CNY"; null where there is nothing to say. */
+/** Format idle time: "5.0 % idle, 6.40 of 128 device hours, 16.00 CNY". Null if there is none. */
 export function describeIdle(idle: Idle): { text: string; hint: string; wasted: boolean } | null {
   if (idle.idle === null || !idle.allocated || idle.end - idle.start < HOLD) return null;
   const all = `${hours(idle.allocated)} device hours`;
@@ -28,7 +28,7 @@ export function describeIdle(idle: Idle): { text: string; hint: string; wasted: 
   return { text: parts.join(", "), hint: hints.join(" "), wasted: idle.idle > 0 };
 }
 
-/** Device seconds as hours: "6.40", "1,054". */
+/** Format device seconds as hours: "6.40", "1,054". */
 export function hours(seconds: number): string {
   const value = seconds / 3600;
   return value >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(value >= 10 ? 1 : 2);

@@ -1,4 +1,4 @@
-// What the processes wrote: newest at the end, followed while the job runs, searched by the server.
+// Log of the job: newest lines at the end, followed while the job runs, searched by the server.
 import { useState } from "preact/hooks";
 import { type LogLine, address } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
@@ -76,7 +76,7 @@ const markOf = (line: LogLine): Mark => ({
   key: keyOf(line),
 });
 
-/** The text with what was searched for marked. */
+/** Highlight the search text. */
 function marked(text: string, wanted: string) {
   if (!wanted) return text;
   const pieces = [];

@@ -1,4 +1,4 @@
-// The rows of the table of replicas: a row for each device of a replica, or one for a replica without devices.
+// Rows of the replica table: one for each device, or one for a replica without devices.
 import type { JobDetail, Replica } from "../api/client";
 import { natural } from "../format";
 
@@ -14,14 +14,14 @@ export interface MemberRow {
   first: boolean;
 }
 
-/** The newest attempt of each replica. */
+/** Return the newest attempt of each replica. */
 export function latest(replicas: readonly Replica[]): Map<string, Replica> {
   const found = new Map<string, Replica>();
   for (const one of replicas) if ((found.get(one.name)?.attempt ?? -1) <= one.attempt) found.set(one.name, one);
   return found;
 }
 
-/** By rank, then by name. */
+/** Return the rows, by rank, then by name. */
 export function rowsOf(detail: JobDetail, newest: ReadonlyMap<string, Replica>): MemberRow[] {
   const rows: MemberRow[] = [];
   const names = new Set([...newest.keys(), ...detail.devices.map((one) => one.replica)]);

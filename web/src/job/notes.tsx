@@ -1,10 +1,10 @@
-// Tags and notes that people put on a job: shown to all who see the job, changed by those who may write.
+// Tags and notes of a job: visible to all who see the job, editable with write permission.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { type Schemas, BASE, Refusal, address, change, queryText } from "../api/client";
+import { type Schemas, BASE, address, queryText, send } from "../api/client";
 import type { Mark } from "../charts/axis";
 import { isUtc, moment, parts } from "../format";
 import { ownUser } from "../jobs/saved";
-import { type Asked, useRead } from "../parts/hooks";
+import { type Asked, useAction, useRead } from "../parts/hooks";
 import { memo } from "../parts/memo";
 import { Moment, Problem } from "../parts/small";
 import { href } from "../router";
@@ -26,7 +26,7 @@ export function useAnnotations(job: Ref, ready: boolean): Asked<Annotations> & {
   return { ...asked, marks };
 }
 
-/** The mark of a note on the time axis; null for a note about the whole job. */
+/** Return the mark of a note on the time axis; null for a note about the whole job. */
 const markOf = (note: Note): Mark | null => (note.time === null ? null : { start: note.time, end: note.time, level: "info", text: note.text, key: note.id, flag: true });
 
 export const Notes = memo(function Notes(given: {
@@ -37,29 +37,20 @@ export const Notes = memo(function Notes(given: {
   guest: boolean;
   chosen: Mark | null;
   choose: (mark: Mark | null) => void;
-  /** The moment that a new note is about, unless the writer enters another one. */
+  /** Default time of a new note. */
   proposed: number;
 }) {
   const { job, found, writer, guest, chosen, choose } = given;
   const [writing, setWriting] = useState(false);
   const [all, setAll] = useState(false);
-  const [problem, setProblem] = useState<Refusal | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, error, perform } = useAction();
   if (!found && writer) return <section class="notes" aria-label="Tags and notes"><div class="line" /></section>;
   if (!found || (!writer && !found.tags.length && !found.notes.length)) return null;
-  const send = async (method: "POST" | "DELETE", path: string, body?: object): Promise<boolean> => {
-    setBusy(true);
-    setProblem(null);
-    try {
-      await change(method, `${BASE}/jobs/${encodeURIComponent(job.id)}/${path}?${queryText({ project: job.project })}`, undefined, body && { ...body, author: ownUser() });
-      given.again();
-      return true;
-    } catch (error) {
-      if (error instanceof Refusal) setProblem(error);
-      return false;
-    } finally {
-      setBusy(false);
-    }
+  const write = async (method: "POST" | "DELETE", path: string, body?: object): Promise<boolean> => {
+    const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/${path}?${queryText({ project: job.project })}`;
+    const done = await perform(() => send(method, url, body && { ...body, author: ownUser() }));
+    if (done) given.again();
+    return done;
   };
   const notes = all ? found.notes : found.notes.slice(-SHOWN);
   return (
@@ -70,22 +61,22 @@ export const Notes = memo(function Notes(given: {
             <li key={tag} title={author || by ? `Added by ${author || by}` : undefined}>
               {guest ? tag : <a href={href([], { tag })}>{tag}</a>}
               {writer && (
-                <button type="button" class="link" disabled={busy} aria-label={`Remove tag ${tag}`} onClick={() => void send("POST", "tags", { remove: [tag] })}>
+                <button type="button" class="link" disabled={busy} aria-label={`Remove tag ${tag}`} onClick={() => void write("POST", "tags", { remove: [tag] })}>
                   ×
                 </button>
               )}
             </li>
           ))}
         </ul>
-        {writer && <NewTag busy={busy} add={(tag) => send("POST", "tags", { add: [tag] })} />}
+        {writer && <NewTag busy={busy} add={(tag) => write("POST", "tags", { add: [tag] })} />}
         {writer && !writing && (
           <button type="button" onClick={() => setWriting(true)}>
             Write a note
           </button>
         )}
       </div>
-      {problem && <Problem error={problem} />}
-      {writing && <NewNote proposed={given.proposed} busy={busy} close={() => setWriting(false)} write={(note) => send("POST", "notes", note)} />}
+      {error && <Problem error={error} />}
+      {writing && <NewNote proposed={given.proposed} busy={busy} close={() => setWriting(false)} write={(note) => write("POST", "notes", note)} />}
       {found.notes.length > notes.length && (
         <button type="button" class="link" onClick={() => setAll(true)}>
           {found.notes.length - notes.length} earlier
@@ -108,7 +99,7 @@ export const Notes = memo(function Notes(given: {
                 <Moment ms={note.created} short />
               </span>
               {writer && (
-                <button type="button" class="link" disabled={busy} aria-label={`Delete the note: ${note.text.slice(0, 60)}`} onClick={() => void send("DELETE", `notes/${encodeURIComponent(note.id)}`)}>
+                <button type="button" class="link" disabled={busy} aria-label={`Delete the note: ${note.text.slice(0, 60)}`} onClick={() => void write("DELETE", `notes/${encodeURIComponent(note.id)}`)}>
                   Delete
                 </button>
               )}
@@ -138,7 +129,7 @@ function NewNote(given: { proposed: number; busy: boolean; close: () => void; wr
   const [text, setText] = useState("");
   const [about, setAbout] = useState<"moment" | "job">("moment");
   const [time, setTime] = useState(() => fieldOf(given.proposed));
-  // A mark that is chosen meanwhile is what the note is about.
+  // A newly chosen mark changes the default time.
   useEffect(() => setTime(fieldOf(given.proposed)), [given.proposed]);
   const at = timeOf(time);
   const valid = text.trim() !== "" && (about === "job" || at !== null);
@@ -170,13 +161,13 @@ function NewNote(given: { proposed: number; busy: boolean; close: () => void; wr
   );
 }
 
-/** A moment as the field for it has it, in the zone that is shown. */
+/** Format a time for an `input type=datetime-local` in the chosen zone. */
 function fieldOf(ms: number): string {
   const { day, time } = parts(ms);
   return `${day}T${time}`;
 }
 
-/** The moment in that field; null for none. */
+/** Parse the value of that input; null if empty. */
 function timeOf(text: string): number | null {
   const ms = Date.parse(isUtc() ? `${text}Z` : text);
   return Number.isNaN(ms) ? null : ms;

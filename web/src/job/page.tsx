@@ -29,9 +29,9 @@ import { TimeBar } from "./timebar";
 const HOUR = 3_600_000;
 const NO_NAMES: readonly string[] = [];
 const NO_FINDINGS: readonly Finding[] = [];
-/** Answers that come within so many milliseconds come together. */
+/** Milliseconds within which responses are rendered together. */
 const TOGETHER = 250;
-/** How long what is read below the charts waits for them once another range is looked at, in milliseconds. */
+/** Debounce in milliseconds of the range for events and logs, so that charts load first after a zoom. */
 const BELOW = 400;
 
 export function JobPage({ id, query, guest = false, writer = false }: { id: string; query: URLSearchParams; guest?: boolean; writer?: boolean }) {
@@ -87,13 +87,13 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
     [set],
   );
 
-  // Of a job that runs, until its newest update: charts are not drawn anew for a moment that nothing is known of.
+  // The range of a running job ends at its newest update: drawing charts without new data would be waste.
   const whole = useMemo(() => life(job), [job]);
   const [from, to] = [query.get("from"), query.get("to")];
   const zoomed = useMemo(() => zoomOf(from, to), [from, to]);
   const [window, setWindow] = useState(HOUR);
   const [first] = useState(() => life(detail.job));
-  // While following, the range that was asked for stays and the one that is shown moves on.
+  // While following, the loaded range stays fixed and the visible range moves on.
   const shown = useMemo<Range>(() => zoomed ?? (running ? newest(whole, window) : whole), [zoomed, running, whole, window]);
   const [base, setBase] = useState<Range>(() => (running ? newest(first, window) : first));
   const wanted: Range = zoomed ?? base;
@@ -116,7 +116,7 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
   const finding = useMemo(() => [...namesOf(findings)].find(([, name]) => name === called)?.[0] ?? null, [findings, called]);
   const ranks = useRanks(measured.lines, shown, measured.step, query.get("heat"), named);
   const metrics = useMemo(() => found.flatMap((group) => group.main), [found]);
-  // The table is written once for all answers that come together, not with each.
+  // Render the replica table once for responses that arrive together.
   const together = useRested(measured.lines, TOGETHER);
   const settled = !measured.error && (metrics.length ? measured.lines.size > 0 : names.data !== null);
   const waiting = !ranks && replicas > 1 && !settled;
@@ -126,16 +126,16 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
     setLatest(update);
     if (!isOver(zoomed, update.start)) measured.take(update, zoomed ? zoomed.start : update.now - window);
   };
-  // What is read below the charts, and what costs the server much, waits until the first of them is there.
+  // Events, logs and alerts wait for the first charts.
   const begun = useOnce(measured.lines.size > 0 || names.error !== null || (names.data !== null && (!metrics.length || !measured.busy)));
   const alerts = useAlerts(ref, begun && !guest);
   const annotations = useAnnotations(ref, begun);
   const bounds = useBounds(detail.job, names.data?.metrics ?? NO_NAMES, by, whole, begun);
-  // Of a span that is over only the job is followed: none of its lines grows. What is looked at next rests first.
+  // A past range has no new points, so only the job's record is followed.
   const over = isOver(zoomed, whole.end) || isOver(below, whole.end);
   const live = useLive(ref, over ? metrics.slice(0, 1) : metrics, over ? "job" : by, over ? null : measured.step, running && begun, take);
   useEffect(() => {
-    // A job that has ended is shown whole; one that has grown out of its step is read anew.
+    // An ended job is shown whole. A range that has outgrown its step is loaded again.
     if (!running && latest) {
       setBase(life(latest.job));
       again();
@@ -163,7 +163,7 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
     },
     [job, look],
   );
-  // What came while a part was looked at is read with the rest.
+  // New data that arrived while zoomed is loaded with the rest.
   const reset = useCallback(() => aloneInTurn(() => (running ? follow(window) : look(null, null))), [running, follow, window, look]);
   const marks = useMemo(() => [finding && markOf(finding), alert, event, line, note].filter((one): one is Mark => one !== null), [finding, alert, event, line, note]);
   const allMarks = useMemo(() => [...marks, ...annotations.marks.filter(({ key }) => key !== note?.key)], [marks, annotations.marks, note]);
@@ -226,7 +226,7 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
         {chosen && <RankPanel member={chosen} detail={detail} lines={measured.lines} names={names.data?.metrics ?? NO_NAMES} text={named.get(chosen)} range={shown} choose={choose} order={ranks?.rows.lines} guest={guest} />}
       </div>
       <Charts groups={found} lines={measured.lines} {...view} busy={measured.busy} refused={measured.error !== null} job={ref} by={by ?? "device"} bounds={bounds} spoken={spoken} />
-      {/* What lies below the charts would move once it is known which charts there are. */}
+      {/* Render these once the charts are known, so that they do not move. */}
       {(names.data || names.error) && (
         <>
           <Members detail={detail} lines={together} named={named} chosen={chosen} choose={choose} guest={guest} />
@@ -254,8 +254,8 @@ function zoomOf(from: string | null, to: string | null): Range | null {
   return from !== null && to !== null && Number.isFinite(start) && end > start ? { start, end } : null;
 }
 
-/** Whether a range that was chosen ended before that time. */
+/** Return true if a chosen range ended before the time. */
 const isOver = (chosen: Range | null, time: number): boolean => chosen !== null && chosen.end < time;
 
-/** The last part of a range. */
+/** Return the last `length` milliseconds of a range. */
 const newest = (whole: Range, length: number): Range => ({ start: Math.max(whole.start, whole.end - length), end: whole.end });

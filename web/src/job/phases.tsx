@@ -1,4 +1,4 @@
-// The phases of the job as a thin band on the time axis, with how long each took.
+// Phases of the job as a thin band on the time axis, with their durations.
 import { type Schemas, address } from "../api/client";
 import type { Range } from "../charts/axis";
 import { duration, quantity } from "../format";
@@ -9,10 +9,10 @@ type Found = Schemas["JobPhases"];
 type Span = Schemas["PhaseSpan"];
 export type PhaseName = Span["phase"];
 
-/** In the order in which a job goes through them. */
+/** Order in which a job goes through the phases. */
 const ORDER: readonly PhaseName[] = ["queued", "prepare", "start", "first_step", "training", "checkpoint", "restart", "repeat", "end", "unattributed"];
 const TITLES: Partial<Record<PhaseName, string>> = { prepare: "image pull or prolog", first_step: "first step", repeat: "repeated steps" };
-/** A narrower part of the band cannot be made out. */
+/** Share of the range below which a phase is too narrow to be visible. */
 const LEAST = 0.0005;
 
 export const usePhases = (job: { id: string; project: string }, due: boolean, running: boolean): Found | null =>
@@ -20,11 +20,11 @@ export const usePhases = (job: { id: string; project: string }, due: boolean, ru
 
 const titled = (phase: PhaseName): string => TITLES[phase] ?? phase;
 
-/** The band over the range that is shown, and the phases of the whole life with their lengths. */
+/** Band over the visible range, and the durations over the whole job. */
 export const Phases = memo(function Phases({ phases, range, expected }: { phases: Found | null; range: Range; expected: boolean }) {
-  // What lies below keeps its place once the answer is there.
+  // Reserve the height, so that the page below does not move.
   if (!phases && expected) return <div class="phases" />;
-  // Of a job without any phase that can be separated there is nothing to draw.
+  // A job without separable phases has nothing to draw.
   if (!phases?.spans.some((span) => span.phase !== "unattributed")) return null;
   const length = range.end - range.start;
   const share = (ms: number) => (ms - range.start) / length;
@@ -55,7 +55,7 @@ export const Phases = memo(function Phases({ phases, range, expected }: { phases
   );
 });
 
-/** "3 times, 12 % of the time from its submission". */
+/** Describe a phase: "3 times, 12 % of the time from its submission". */
 function described(phases: Found, phase: PhaseName, whole: number): string {
   const times = phases.spans.filter((span) => span.phase === phase).length;
   return `${times === 1 ? "once" : `${times} times`}, ${quantity(phases.totals[phase]! / whole, "1")} of the time`;

@@ -1,8 +1,8 @@
-// Links that open this job to whoever holds them: made, listed, copied and ended.
+// Links that open this job without a key: create, list, copy and revoke.
 import { useState } from "preact/hooks";
-import { type Job, type Schemas, BASE, Refusal, address, change, queryText } from "../api/client";
+import { type Job, type Schemas, BASE, address, queryText, send } from "../api/client";
 import { duration } from "../format";
-import { useRead } from "../parts/hooks";
+import { useAction, useRead } from "../parts/hooks";
 import { Moment, Problem } from "../parts/small";
 
 type Link = Schemas["LinkBody"];
@@ -19,24 +19,14 @@ export function Share({ job }: { job: Job }) {
   const path = { job: job.id };
   const response = useRead<Schemas["LinkList"]>(address("/api/jobmeter/v1/jobs/{job}/links", path, { project: job.project }));
   const [length, setLength] = useState(7 * DAY);
-  const [problem, setProblem] = useState<Refusal | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, error, perform } = useAction();
   const base = `${BASE}/jobs/${encodeURIComponent(job.id)}/links`;
   const query = queryText({ project: job.project });
-  const perform = async (work: () => Promise<unknown>) => {
-    setBusy(true);
-    setProblem(null);
-    try {
-      await work();
-      response.again();
-    } catch (error) {
-      if (error instanceof Refusal) setProblem(error);
-    } finally {
-      setBusy(false);
-    }
+  const act = async (work: () => Promise<unknown>) => {
+    if (await perform(work)) response.again();
   };
-  const make = () => perform(() => change<Link>("POST", `${base}?${query}`, undefined, { expires_in: length }));
-  const end = (link: Link) => perform(() => change("DELETE", `${base}/${encodeURIComponent(link.id)}?${query}`));
+  const make = () => act(() => send<Link>("POST", `${base}?${query}`, { expires_in: length }));
+  const end = (link: Link) => act(() => send("DELETE", `${base}/${encodeURIComponent(link.id)}?${query}`));
   if (response.error) {
     const text = response.error.status === 403 ? "The key that you are signed in with may not share jobs: a writer or an administrator may." : null;
     return <div class="share">{text ? <p>{text}</p> : <Problem error={response.error} again={response.again} />}</div>;
@@ -68,7 +58,7 @@ export function Share({ job }: { job: Job }) {
           Whoever has it sees this job without a key: its command, labels, charts, findings, tags, notes, events and log. Nothing else.
         </span>
       </form>
-      {problem && <Problem error={problem} />}
+      {error && <Problem error={error} />}
       {response.data && !links.length && <p class="hint">No link opens this job now.</p>}
       <ul>
         {links.map((link) => (

@@ -1,4 +1,4 @@
-// The shape of a job's page while its answers are on their way.
+// Placeholder of the job page while it loads.
 import { heightOf } from "../charts/heatmap";
 
 const CHARTS = 3;
@@ -20,7 +20,7 @@ export function JobSkeleton() {
   );
 }
 
-/** As high as the map of so many ranks will be. */
+/** Placeholder with the height of the heat map. */
 export const RanksSkeleton = ({ ranks }: { ranks: number }) => (
   <section aria-hidden="true">
     <header class="section">

@@ -17,7 +17,7 @@ const WINDOWS = [
   [String(87_600 * HOUR), "all"],
 ] as const;
 
-/** The range of everything on the page. It stays in sight. */
+/** Sticky bar with the time range of the page. */
 export const TimeBar = memo(function TimeBar(given: {
   range: Range;
   whole: Range;
@@ -34,7 +34,7 @@ export const TimeBar = memo(function TimeBar(given: {
   step: number;
   chosen: string | null;
   choose: (member: string | null) => void;
-  /** Somebody who came by a link: it opens nothing else. */
+  /** True for a viewer with a shared link, who cannot share the job. */
   guest: boolean;
 }) {
   useZone();

@@ -1,4 +1,4 @@
-// What narrows the list, each part with a way to take it out.
+// The filters that are set, each with a button that removes it.
 import { ruleTitle } from "../catalog";
 import { moment } from "../format";
 import { go, href } from "../router";
@@ -6,7 +6,7 @@ import { FILTERS } from "./filters";
 
 const NAMES: Record<string, string> = { q: "Name", state: "State", type: "Type", project: "Project", user: "User", group: "Group", node: "Node", tag: "Tag", finding: "Finding", severity: "Severity", since: "Created in the last", from: "Created from", to: "Created before" };
 
-/** A filter in words. */
+/** Describe a filter in words. */
 export function inWords(name: string, value: string): string {
   if (name === "open") return "Open findings";
   if (name === "finding" && value !== "any") return `Finding: ${ruleTitle(value)}`;
@@ -14,7 +14,7 @@ export function inWords(name: string, value: string): string {
   return name === "since" ? `${NAMES[name]} ${value}` : `${NAMES[name]}: ${value}`;
 }
 
-/** The query without one of the values of a name. */
+/** Return the query without one value of a parameter. */
 const without = (query: URLSearchParams, name: string, value: string): URLSearchParams => new URLSearchParams([...query].filter(([own, one]) => own !== name || one !== value));
 
 export function Chips({ query, set }: { query: URLSearchParams; set: (values: Record<string, string | null>) => void }) {

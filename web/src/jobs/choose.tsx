@@ -1,7 +1,7 @@
 import { useClosing } from "../parts/hooks";
 import { COLUMNS, type Column, keepColumns, usualColumns } from "./columns";
 
-/** Which columns the list has: a menu of boxes; Escape closes it. */
+/** Menu that chooses the columns of the list. */
 export function ChooseColumns(given: { chosen: readonly string[] | null; shown: readonly Column[]; empty: ReadonlySet<string>; change: (text: string | null) => void }) {
   const { chosen, shown, empty, change } = given;
   const menu = useClosing();

@@ -1,4 +1,4 @@
-/** Nothing to list: why, and what to do next. */
+/** Explain why the list is empty, and what to do next. */
 export function Empty({ narrowed, clear }: { narrowed: boolean; clear: () => void }) {
   if (narrowed) {
     return (

@@ -15,7 +15,7 @@ const TEXTS: readonly (readonly [string, string, keyof Job | null])[] = [
   ["tag", "Tag", null],
 ];
 
-/** Search, and what narrows the list; what is chosen stands in the address. */
+/** Search box and filters of the list. Their values are in the address. */
 export function Filters(given: {
   query: URLSearchParams;
   set: (values: Record<string, string | null>) => void;
@@ -86,7 +86,7 @@ export function Filters(given: {
   );
 }
 
-/** What the rules found: which of them, and how severe. The server filters, so that pages stay whole. */
+/** Filters by rule and severity. The server applies them, so that counts and pages are complete. */
 function Found({ query, set }: { query: URLSearchParams; set: (values: Record<string, string | null>) => void }) {
   const response = useRead<Schemas["RuleList"]>(address("/api/jobmeter/v1/rules"));
   const [rule, severity] = [query.get("finding") ?? "", query.get("severity") ?? ""];
@@ -122,7 +122,7 @@ function Found({ query, set }: { query: URLSearchParams; set: (values: Record<st
   );
 }
 
-/** A field whose value counts once typing rests. */
+/** Text field that reports its value once typing pauses. */
 function Rested(given: {
   label: string;
   value: string;

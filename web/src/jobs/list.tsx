@@ -1,4 +1,4 @@
-// Every job: search as you type, filters and order in the address, rows that are drawn only while they are seen.
+// The list of all jobs: search, filters, order, and a virtual list of rows.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Job, type LiveState, address, follow } from "../api/client";
 import type { LiveJobs } from "../api/client";
@@ -26,7 +26,7 @@ const idOf = (column: Column): string => column.id;
 
 export function JobList({ query }: { query: URLSearchParams }) {
   useZone();
-  // What is picked to be compared narrows nothing.
+  // Selected jobs and columns do not narrow the list.
   const narrowing = changed(query, { pick: null, columns: null }).toString();
   const search = useMemo(() => question(query), [narrowing]);
   const picked = useMemo(() => new Set(query.getAll("pick")), [query.toString()]);
@@ -37,7 +37,7 @@ export function JobList({ query }: { query: URLSearchParams }) {
   const width = useWindowWidth();
   const chosen = chosenColumns(query);
   const empty = emptyColumns(jobs.loaded, (job) => jobs.sizes.get(keyOf(job)), jobs.found.size);
-  // Rows are drawn again for another list of columns alone.
+  // The list of columns must stay the same object so that rows are not rendered again.
   const shown = shownColumns(chosen, width, empty);
   const last = useRef(shown);
   if (last.current.map(idOf).join() !== shown.map(idOf).join()) last.current = shown;

@@ -1,9 +1,9 @@
 import { go, href } from "../router";
 
-/** As many as the API compares. */
+/** Maximum number of jobs in one comparison, the limit of the API. */
 export const MOST_COMPARED = 10;
 
-/** The jobs that were picked in the list, and the way to their comparison. */
+/** Bar with the number of selected jobs and a link to their comparison. */
 export function Picked({ keys, clear }: { keys: readonly string[]; clear: () => void }) {
   const compare = () => {
     const parts = keys.map((key) => key.split("/", 2) as [string, string]);

@@ -5,7 +5,7 @@ import { duration, quantity } from "../format";
 import { memo } from "../parts/memo";
 import { Sentence, Severity, State, timeOf } from "../parts/small";
 import { Sparkline } from "../parts/sparkline";
-import { changed, go, href, place } from "../router";
+import { changed, go, href, place, jobHref } from "../router";
 import { type Found, keyOf } from "./pages";
 import type { Column, Size } from "./columns";
 import { type Sparks, loadOf } from "./sparks";
@@ -18,13 +18,13 @@ interface Given {
   found: Found | undefined;
   size: Size | undefined;
   tags: readonly string[] | undefined;
-  /** When the list was brought up to date, for a job that runs or waits; else 0. */
+  /** Time of the last live update for a running or queued job, else 0. */
   now: number;
   picked: boolean;
-  /** As many jobs are picked as can be compared, and this one is not among them. */
+  /** True if the maximum number of jobs is selected and this job is not among them. */
   closed: boolean;
   columns: readonly Column[];
-  /** Times are those of this zone. */
+  /** Name of the time zone. A change renders the row again. */
   zone: string;
 }
 
@@ -49,7 +49,7 @@ export const Row = memo(function Row({ at, top, job, sparks, found, size, tags, 
   );
 });
 
-/** Add a job to those that are compared, or take it out. */
+/** Select a job for comparison, or deselect it. */
 function pick(key: string, on: boolean): void {
   const { query } = place();
   const next = changed(query, { pick: null });
@@ -57,16 +57,15 @@ function pick(key: string, on: boolean): void {
   go(href([], next), true);
 }
 
-/** What every row says: with the worst finding and the tags, where these have no column. */
+/** First cells of a row: state, name, and the worst finding and tags if these have no column. */
 function Facts({ job, found, tags }: { job: Job; found: Found | undefined; tags: readonly string[] | undefined }) {
-  const query = { ...(job.project === "default" ? {} : { project: job.project }) };
   return (
     <>
       <div role="cell" class="c-state">
         <State state={job.state} />
       </div>
       <div role="cell" class="c-name">
-        <a href={href(["jobs", job.id], query)} data-step title={[...new Set([job.name || job.id, job.id, ...(tags ?? [])])].join("\n")}>
+        <a href={jobHref(job)} data-step title={[...new Set([job.name || job.id, job.id, ...(tags ?? [])])].join("\n")}>
           {found && <Sign found={found} />}
           <b>{job.name || job.id}</b>
           {tags?.map((one) => <i key={one} class="tag">{one}</i>)}
@@ -83,7 +82,7 @@ function Facts({ job, found, tags }: { job: Job; found: Found | undefined; tags:
   );
 }
 
-/** The cells of the columns that were chosen. */
+/** Cells of the chosen columns. */
 function Cells({ job, sparks, found, size, tags, now, columns }: Pick<Given, "sparks" | "found" | "size" | "tags" | "now" | "columns"> & { job: Job }) {
   return (
     <>
@@ -96,7 +95,7 @@ function Cells({ job, sparks, found, size, tags, now, columns }: Pick<Given, "sp
   );
 }
 
-/** What the worst finding says, since when, and how many more there are. */
+/** Worst finding with its start, and the number of others. */
 const Finding = ({ found, running }: { found: Found; running: boolean }) => (
   <Sign found={found} passed={running && !found.open}>
     <span class="rule"><Sentence text={found.sentence || ruleTitle(found.rules[0] ?? "")} /></span>
@@ -154,10 +153,10 @@ function cell(id: string, job: Job, sparks: Sparks | null, size: Size | undefine
   }
 }
 
-/** The limit of the whole job: a replica's limit times the number of replicas; 0 where it is not known. */
+/** Return the limit of the whole job (a replica's limit times the replicas); 0 if unknown. */
 const limitOf = (job: Job, size: Size | undefined, resource: string): number => (job.limits?.[`${resource}.limit`] ?? 0) * (size?.replicas ?? 0);
 
-/** The most memory of a job, with its share of the limit. */
+/** Peak memory of a job and its share of the limit. */
 function Peak({ bytes, limit }: { bytes: number | null; limit: number }) {
   if (bytes === null) return <span class="none">–</span>;
   return (

@@ -1,4 +1,4 @@
-// The rows of the list that are seen, and some on either side of them.
+// Virtual list: it renders the rows in the viewport and some on either side.
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Job, Query } from "../api/client";
 import { zone } from "../format";
@@ -74,7 +74,7 @@ export function Rows({ jobs, total, search, picked, columns }: Given) {
   );
 }
 
-/** Up and down go from row to row. */
+/** Move between rows with the arrow keys. */
 function walk(event: KeyboardEvent): void {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   const row = (event.target as HTMLElement).closest<HTMLElement>("[data-at]");

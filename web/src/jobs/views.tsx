@@ -1,4 +1,4 @@
-// The menu of the saved views, and of the viewer's own jobs.
+// Menu of the saved views and of the viewer's own jobs.
 import { useEffect, useState } from "preact/hooks";
 import { write } from "../format";
 import { useClosing } from "../parts/hooks";
@@ -7,7 +7,7 @@ import { MOST_VIEWS, USER, VIEWS, type View, ownUser, savedViews, withView } fro
 
 export const viewAddress = (view: View): string => href([], new URLSearchParams(view.query));
 
-/** What a view saves: what narrows, orders and shows, not what is picked. */
+/** Return the query that a view stores: everything but the selected jobs. */
 const saved = (query: URLSearchParams): string => changed(query, { pick: null }).toString();
 
 export function Views({ query }: { query: URLSearchParams }) {
@@ -15,7 +15,7 @@ export function Views({ query }: { query: URLSearchParams }) {
   const [views, setViews] = useState(savedViews);
   const [user, setUser] = useState(ownUser);
   useEffect(() => {
-    // Another tab saved or forgot one: this tab keeps that.
+    // Another tab changed the saved views.
     const elsewhere = () => setViews(savedViews());
     addEventListener("storage", elsewhere);
     return () => removeEventListener("storage", elsewhere);

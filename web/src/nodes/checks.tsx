@@ -1,17 +1,14 @@
-// Checks of a node: what was asked of its agent, what it answered, and asking it now.
-import { useEffect, useState } from "preact/hooks";
-import { BASE, Refusal, type Schemas, address } from "../api/client";
-import { send } from "../api/send";
-import { useRead } from "../parts/hooks";
+// Checks of a node: requested ones, their results, and a button for a new check.
+import { useEffect } from "preact/hooks";
+import { BASE, type Schemas, address, send } from "../api/client";
+import { useAction, useRead } from "../parts/hooks";
 import { Moment, Problem, Section } from "../parts/small";
 
 const EVERY = 2_000;
-type Task = Schemas["DiagnosticTask"];
 
 export function Checks({ node, cluster }: { node: string; cluster: string }) {
   const response = useRead<Schemas["TaskPage"]>(address("/api/jobmeter/v1/tasks", {}, { type: ["node"], limit: 100 }));
-  const [refused, setRefused] = useState<Refusal | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, error, perform } = useAction();
   const mine = (response.data?.tasks ?? []).filter((task) => task.nodes?.includes(node)).slice(0, 5);
   const open = mine.some((task) => task.state === "waiting" || task.state === "running");
   useEffect(() => {
@@ -20,14 +17,7 @@ export function Checks({ node, cluster }: { node: string; cluster: string }) {
     return () => clearInterval(timer);
   }, [open]);
   const start = async () => {
-    setBusy(true);
-    setRefused(null);
-    try {
-      await send<Task>("POST", `${BASE}/tasks`, { type: "node", cluster, nodes: [node] });
-    } catch (error) {
-      if (error instanceof Refusal) setRefused(error);
-    }
-    setBusy(false);
+    await perform(() => send("POST", `${BASE}/tasks`, { type: "node", cluster, nodes: [node] }));
     response.again();
   };
   const aside = (
@@ -37,7 +27,7 @@ export function Checks({ node, cluster }: { node: string; cluster: string }) {
   );
   return (
     <Section id="checks" title="Checks" aside={aside}>
-      {refused && <Problem error={refused} />}
+      {error && <Problem error={error} />}
       {response.error && <Problem error={response.error} again={response.again} />}
       {response.data && !mine.length && <p class="hint">This node was not checked lately. “Check now” has its agent look at disks, clocks, memory and devices; it changes nothing.</p>}
       {mine.map((task) => (

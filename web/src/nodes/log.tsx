@@ -1,4 +1,4 @@
-// The system log of a node: newest at the end, searched by the server, followed.
+// System log of a node: newest lines at the end, searched by the server, followed.
 import { useState } from "preact/hooks";
 import { type LogLine, address } from "../api/client";
 import { parts } from "../format";
@@ -8,14 +8,14 @@ import { LogLines } from "../parts/log-lines";
 import { Follow, LogTools, searchOf } from "../parts/log-tools";
 import { Problem, Section } from "../parts/small";
 
-/** The least severity that a level asks for. */
+/** Minimum syslog severity for each level of the filter. */
 const SEVERITIES: Record<string, string> = { info: "info", warning: "warning", error: "err" };
 
 export function NodeLog({ node }: { node: string }) {
   const [text, setText] = useState("");
   const [level, setLevel] = useState("");
   const [following, setFollowing] = useState(true);
-  // Lines of a system log say how severe they are; not all of them have a level.
+  // System log lines have a severity; not all of them have a level.
   const searched = useRested(text.trim(), 200);
   const search = { ...searchOf(searched), severity: SEVERITIES[level] ?? null };
   const log = useLog({
@@ -53,7 +53,7 @@ export function NodeLog({ node }: { node: string }) {
   );
 }
 
-/** Of a severity of syslog (0, the worst, to 7): what a job's line of that weight is called. */
+/** Map a syslog severity (0 is the worst, 7 the least) to a level. */
 function levelOf({ level, severity }: LogLine): string {
   if (severity === null) return level ?? "";
   return severity <= 3 ? "error" : severity === 4 ? "warning" : severity === 7 ? "debug" : "info";

@@ -1,6 +1,6 @@
-// One node: what it is, its devices and who has them, its curves, its checks, its system log.
+// Page of a node: record, devices and their jobs, charts, checks, system log.
 import { useMemo } from "preact/hooks";
-import { type Line, type Node, type Schemas, address, linesOf } from "../api/client";
+import { type Node, type Schemas, address, linesByMetric } from "../api/client";
 import { shownIn, title } from "../catalog";
 import { Cursor } from "../charts/axis";
 import { Chart } from "../charts/chart";
@@ -9,7 +9,7 @@ import { type Fleet, type FleetNode, doing, faultText, faultsOf, money, price, u
 import { duration, isUtc, quantity } from "../format";
 import { useDark, useRead, useZone } from "../parts/hooks";
 import { Choice, Moment, Notice, Problem, Section } from "../parts/small";
-import { changed, go, href } from "../router";
+import { changed, go, href, jobHref } from "../router";
 import { Checks } from "./checks";
 import { NodeLog } from "./log";
 
@@ -22,7 +22,7 @@ const SPANS = [
 type Span = (typeof SPANS)[number][0];
 const STEP: Record<Span, string> = { "15m": "10s", "1h": "30s", "6h": "2m", "24h": "10m" };
 const STEP_MS: Record<Span, number> = { "15m": 10_000, "1h": 30_000, "6h": 120_000, "24h": 600_000 };
-/** The charts of a node: its devices come first. */
+/** Metrics with charts on the page, devices first. */
 const SHOWN = shownIn("node");
 const NODE = SHOWN.filter((name) => name.startsWith("node."));
 const DEVICE = SHOWN.filter((name) => !name.startsWith("node."));
@@ -56,7 +56,7 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
       </header>
       {node && faultsOf(node).length > 0 && <Faults node={node} />}
       {fleet && node && <Devices fleet={fleet} node={node} />}
-      {/* What lies below the devices would move once it is known how many there are. */}
+      {/* Render these once the number of devices is known, so that they do not move. */}
       <div class={(fleet && response.data) || response.error ? undefined : "unready"}>
         <Curves name={name} cluster={cluster} query={query} />
         <Checks node={name} cluster={record?.cluster ?? cluster} />
@@ -66,7 +66,7 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
   );
 }
 
-/** State of a node. A node that reports may have faults too. */
+/** State of a node. A node that is up may have faults too. */
 function NodeState({ state, faults }: { state: string; faults: number }) {
   const bad = state === "down" || faults > 0;
   const word = bad ? "state-failed" : state === "up" ? "state-succeeded" : "";
@@ -109,7 +109,7 @@ function Facts({ record }: { record: Node }) {
   );
 }
 
-/** Which fault, since when, and which job it hit. */
+/** Faults with their start and the affected jobs. */
 function Faults({ node }: { node: FleetNode }) {
   return (
     <Section id="faults" title="Faults">
@@ -126,7 +126,7 @@ function Faults({ node }: { node: FleetNode }) {
             {one.jobs.slice(0, FEW_JOBS).map((job, place) => (
               <>
                 {place > 0 && ", "}
-                <a href={href(["jobs", job.id], { project: job.project })}>{job.name || job.id}</a>
+                <a href={jobHref(job)}>{job.name || job.id}</a>
               </>
             ))}
             {one.jobs.length > FEW_JOBS && ` and ${one.jobs.length - FEW_JOBS} more`}
@@ -190,7 +190,7 @@ function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
                         </>
                       )}
                     </td>
-                    <td>{job ? <a href={href(["jobs", job.id], { project: job.project })}>{job.name || job.id}</a> : ""}</td>
+                    <td>{job ? <a href={jobHref(job)}>{job.name || job.id}</a> : ""}</td>
                     <td>{job?.user}</td>
                   </tr>
                 );
@@ -212,9 +212,8 @@ function Curves({ name, cluster, query }: { name: string; cluster: string; query
   const cursor = useMemo(() => new Cursor(), []);
   const dark = useDark();
   const found = useMemo(() => {
-    const lines = new Map<string, Line[]>();
-    for (const line of [devices.data, own.data].flatMap((body) => (body ? linesOf(body) : []))) lines.set(line.metric, [...(lines.get(line.metric) ?? []), line]);
-    return [...lines].sort(([a], [b]) => SHOWN.indexOf(a) - SHOWN.indexOf(b)).map(([metric, mine]) => [metric, ordered(mine)] as const);
+    const lines = [...linesByMetric(devices.data), ...linesByMetric(own.data)];
+    return lines.sort(([a], [b]) => SHOWN.indexOf(a) - SHOWN.indexOf(b)).map(([metric, mine]) => [metric, ordered(mine)] as const);
   }, [own.data, devices.data]);
   const body = own.data ?? devices.data;
   const problem = own.error ?? devices.error;

@@ -17,7 +17,7 @@ const SHOWN = [
 ] as const;
 type Shown = (typeof SHOWN)[number][0];
 
-/** The fleet: every node as a tile, by resource group; what is idle, free, down or unknown can be shown alone. */
+/** Map of all nodes by resource group. A choice shows only idle, free, faulty nodes and the like. */
 export function NodesPage({ query }: { query: URLSearchParams }) {
   useZone();
   const { fleet, error, live, again } = useFleet();

@@ -8,11 +8,11 @@ import { Keys } from "./keys";
 import { isDark, useConnection, useZone } from "./hooks";
 import { Moment } from "./small";
 
-/** What is around every view: where one can go, who is signed in, zone and theme. */
+/** Frame of every view: navigation, session, time zone and theme. */
 export function Frame(given: { who: Schemas["WhoAmI"]; place: Place; leave: () => void; children: ComponentChildren }) {
   const first = given.place.path[0] ?? "jobs";
   useZone();
-  // Jobs are compared from their list: it is the view that this belongs to.
+  // The comparison belongs to the list of jobs.
   const view = first === "compare" ? "jobs" : first;
   const link = (name: string, to: string, text: string) => (
     <a href={to} aria-current={view === name ? "page" : undefined}>
@@ -58,7 +58,7 @@ export function Frame(given: { who: Schemas["WhoAmI"]; place: Place; leave: () =
   );
 }
 
-/** That the server is away, or that nothing new comes: figures that stand still are not taken for new ones. */
+/** Warn that the server does not answer or that live updates are interrupted, so that values on the page may be old. */
 function Away() {
   const { silent, stopped } = useConnection();
   const still = silent === null && stopped !== null && isLong(stopped) ? stopped : null;

@@ -1,4 +1,4 @@
-// The box of a log: its lines, a way to earlier ones, and a mark where lines were left out.
+// Box of log lines with a button for earlier lines and a mark at each gap.
 import { type ComponentChildren, Fragment } from "preact";
 import type { LogLine } from "../api/client";
 import type { Gap } from "./gaps";
@@ -9,7 +9,7 @@ type Given = {
   log: ReturnType<typeof useLog>;
   name: string;
   box: ReturnType<typeof useNewest>;
-  /** Before lines come that are not the newest. */
+  /** Called before lines are loaded that are not the newest. */
   pause: () => void;
   line: (line: LogLine, key: string) => ComponentChildren;
 };

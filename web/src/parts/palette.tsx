@@ -1,9 +1,9 @@
-// The palette: a few letters lead to a job, a node, a user, a saved view or a page.
+// Command palette: find a job, node, user, saved view or page by a few letters.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Job, type Node, type Schemas, address, read } from "../api/client";
 import { ownUser, savedViews } from "../jobs/saved";
 import { viewAddress } from "../jobs/views";
-import { go, href } from "../router";
+import { go, href, jobHref, nodeHref } from "../router";
 import { useRested } from "./hooks";
 import { useDialog } from "./keys";
 
@@ -27,14 +27,14 @@ const PAGES: readonly Target[] = (
     ["Log shippers", "#/admin/shippers"],
   ] as const
 ).map(([text, to]) => ({ kind: "Page", text, more: "", to }));
-/** How many targets of each kind are shown, and how many jobs are read to know their users. */
+/** Maximum number of results of each kind, and number of jobs whose users are known. */
 const [MOST, KNOWN] = [6, 200];
 const REST = 120;
 
 const jobs = (query: Record<string, string | number>, signal: AbortSignal) => read<Schemas["JobList"]>(address("/api/jobmeter/v1/jobs", {}, { sort: "active", ...query }), signal);
 
-const ofJob = (job: Job): Target => ({ kind: "Job", text: job.name || job.id, more: [job.name && job.id, job.state, job.user].filter(Boolean).join(" · "), to: href(["jobs", job.id], job.project === "default" ? undefined : { project: job.project }) });
-const ofNode = (node: Node): Target => ({ kind: "Node", text: node.name, more: [node.resource_group, node.cluster].filter(Boolean).join(" · "), to: href(["nodes", node.name], node.cluster ? { cluster: node.cluster } : undefined) });
+const ofJob = (job: Job): Target => ({ kind: "Job", text: job.name || job.id, more: [job.name && job.id, job.state, job.user].filter(Boolean).join(" · "), to: jobHref(job) });
+const ofNode = (node: Node): Target => ({ kind: "Node", text: node.name, more: [node.resource_group, node.cluster].filter(Boolean).join(" · "), to: nodeHref(node.name, node.cluster) });
 const ofUser = (user: string): Target => ({ kind: "User", text: user, more: "jobs", to: href([], { user }) });
 
 export function Palette({ close }: { close: () => void }) {
@@ -45,7 +45,7 @@ export function Palette({ close }: { close: () => void }) {
   const [found, setFound] = useState<readonly Target[]>([]);
   const wanted = useRested(text.trim(), REST);
   useEffect(() => {
-    // Every question leaves out what fails: the others still lead somewhere.
+    // Failed requests are ignored: the other results are still useful.
     const gone = new AbortController();
     const add = (more: readonly Target[]) => setKnown((now) => [...now, ...more]);
     read<Schemas["NodeList"]>(address("/api/jobmeter/v1/nodes"), gone.signal).then((list) => add(list.nodes.map(ofNode)), () => undefined);
@@ -66,8 +66,7 @@ export function Palette({ close }: { close: () => void }) {
     const own = ownUser() ? [{ kind: "View", text: "My jobs", more: ownUser(), to: href([], { user: ownUser() }) }] : [];
     const views = savedViews().map((one): Target => ({ kind: "View", text: one.name, more: "saved", to: viewAddress(one) }));
     const others = [...PAGES, ...own, ...views, ...known].filter((one) => one.text.toLowerCase().includes(part));
-    // Without letters pages and views come first: whoever types looks for a job.
-    // What was found for the letters before may not fit those of now.
+    // Found jobs may belong to an earlier text. Without a text, pages and views come before jobs.
     const fitting = found.filter((one) => `${one.text} ${one.more}`.toLowerCase().includes(part));
     const listed = part ? [...fitting, ...others] : [...others, ...fitting];
     const count = new Map<string, number>();

@@ -12,7 +12,7 @@ const SHAPES: Record<string, string> = {
   Queued: "M1.5 6a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0M6 3.4v2.9l1.9 1.1",
 };
 
-/** A job's state: colour, shape and word say the same. */
+/** State of a job, by colour, shape and word. */
 export function State({ state }: { state: Job["state"] }) {
   const shape = SHAPES[state] ?? "M2 6h8";
   return (
@@ -31,7 +31,7 @@ const MARKS: Record<string, string> = {
   info: "M2 6a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
 };
 
-/** How severe a finding is, before what it says: shape, colour and a hidden word. */
+/** Severity mark before a finding: shape, colour and a hidden word for screen readers. */
 export function Severity(given: { severity: string; passed?: boolean; title?: string; children?: ComponentChildren }) {
   return (
     <span class={`found ${given.severity}${given.passed ? " passed" : ""}`} title={given.title}>
@@ -46,7 +46,7 @@ export function Severity(given: { severity: string; passed?: boolean; title?: st
 
 const MEASURE = /(\d[\d.,]* (?:%|°C|[KMGTP]?i?B(?:\/s)?|k?W|cores?|points|[dhms])(?!\w))/;
 
-/** A sentence that breaks no line between a number and its unit. */
+/** Text without line breaks between a number and its unit. */
 export const Sentence = ({ text }: { text: string }) => (
   <span>
     {text.split(MEASURE).map((part, at) =>
@@ -61,13 +61,13 @@ export const Sentence = ({ text }: { text: string }) => (
   </span>
 );
 
-/** A moment in the viewer's zone; UTC is at hand below the pointer. */
+/** Time in the chosen zone, with UTC as its tooltip. */
 export function Moment({ ms, short = false, brief = false }: { ms: number | null | undefined; short?: boolean; brief?: boolean }) {
   useZone();
   return timeOf(ms, brief ? "brief" : short ? "short" : "full");
 }
 
-/** A moment in the zone that is shown now: who calls it renders again once that is another one. */
+/** Render a time in the current zone. The caller must render again when the zone changes. */
 export function timeOf(ms: number | null | undefined, form: "brief" | "short" | "full") {
   if (ms === null || ms === undefined) return <span class="none">–</span>;
   return (
@@ -86,7 +86,7 @@ export function Notice({ title, children }: { title: string; children?: Componen
   );
 }
 
-/** What to do about a refusal, where the server's own words do not say it. */
+/** Return advice for an error whose message does not say what to do. */
 function next(error: Refusal): string {
   const soon = error.wait === null ? "" : ` This page tries again in ${error.wait} s.`;
   if (error.status === 0) return "Check that it runs and that the network works. This page tries again every few seconds.";
@@ -96,7 +96,7 @@ function next(error: Refusal): string {
   return "";
 }
 
-/** What went wrong, in the server's words, what to do next, and a way to try again. */
+/** Error message with advice and a button to try again. */
 export function Problem({ error, again }: { error: Refusal; again?: () => void }) {
   const advice = next(error);
   return (
@@ -112,10 +112,10 @@ export function Problem({ error, again }: { error: Refusal; again?: () => void }
   );
 }
 
-/** A message as a sentence: with a capital and a stop. */
+/** Turn a message into a sentence with a capital letter and a full stop. */
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 
-/** A panel over the page. Escape, a click beside it, and its button close it. */
+/** Dialog with a title and a close button. */
 export function Dialog({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }) {
   const dialog = useDialog(close);
   return (
@@ -143,7 +143,7 @@ export function Section(given: { id: string; title: string; kind?: string; aside
   );
 }
 
-/** One of a few, as buttons in a row. */
+/** Row of buttons of which one is pressed. */
 export function Choice<T extends string>(given: {
   label: string;
   value: T;

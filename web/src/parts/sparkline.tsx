@@ -4,7 +4,7 @@ import { quantity } from "../format";
 const WIDTH = 120;
 const HEIGHT = 24;
 
-/** A small curve over a job's life, from 0 to `top`, which is the limit where it is known; what is missing is a gap. */
+/** Sparkline from 0 to `top`, the limit if known. Missing points are gaps. */
 export function Sparkline(given: {
   points: readonly Point[];
   start: number;
@@ -46,7 +46,7 @@ export function Sparkline(given: {
   );
 }
 
-/** Points that follow each other without a gap. */
+/** Split points into runs without gaps. */
 function runs(points: readonly Point[], step: number): Point[][] {
   const found: Point[][] = [];
   let before = Number.NEGATIVE_INFINITY;

@@ -68,7 +68,7 @@ class DeviceSet:
         return [by_index[index] for index in outer.parse(text, openable)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _NodeDevice:
     """Device by its number on the node."""
 

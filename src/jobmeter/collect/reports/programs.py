@@ -1,4 +1,4 @@
-"""Everything that receives the numbers of programs at one place of measurement, also from files of TensorBoard."""
+"""Receivers of the numbers of programs at one place of measurement, with a reader of TensorBoard's files."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ MOST_BYTES = 256 * 1024
 _NAME = "tfevents"
 _MOST_DESCRIPTORS = 1_024
 _ENDED_MS = 60_000
-"""Time after the last look at a file in a process's descriptors, after which it is closed."""
+"""Time after which a file is closed that no process has open."""
 
 
 @dataclass(slots=True)
@@ -40,9 +40,9 @@ class _FollowedFile:
 
 
 class EventFileCollector:
-    """Finds the files every ``every_ms`` and reads what was appended at each collection.
+    """Searches for open files every ``every_ms``, and reads the appended values at each collection.
 
-    Their values go to ``reports``, which returns the samples.
+    The values go to ``reports``, which returns the samples.
     """
 
     name = "event_files"
@@ -132,7 +132,7 @@ _log = logging.getLogger(__name__)
 
 
 class ProgramReceiver:
-    """Collector, record source and sockets together. A place that cannot be opened is reported, the others work."""
+    """Collector, record source and sockets together. A place that cannot be opened is reported; the others work."""
 
     def __init__(self, place: NodeIdentity, collectors: JobCollectors, clock: SampleClock, every_ms: int) -> None:
         """``every_ms`` is the interval of searches for event files."""
@@ -153,7 +153,7 @@ class ProgramReceiver:
     def extend_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a program, with the variables by which it finds the places.
 
-        The socket of an outer run is replaced; other variables that the user set stay.
+        The socket of an outer run is replaced; other variables of the user stay.
         """
         own = {name: value for name, value in self._environment.items() if name == VARIABLE}
         return {**self._environment, **environment, **own}
@@ -216,7 +216,7 @@ class ProgramReceiver:
             return
         made.start()
         self._open.append(made)
-        self._environment |= made.environment if not isinstance(made, DatagramSocket) else {VARIABLE: made.place}
+        self._environment |= made.environment
 
     def _open_datagrams(self, place: str | None, process: int | None) -> DatagramSocket:
         place = place or (find_agent_socket() if process is None else run_socket(process))

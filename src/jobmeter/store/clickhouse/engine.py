@@ -427,7 +427,7 @@ class ClickHouseStore:
             raise ConflictError("other servers use this engine: stop them, restore the backup, and start them again")
         self.maintenance.restore(directory)
 
-    def get_revision(self, jobs: Sequence[int]) -> None:
+    def get_revision(self, jobs: Sequence[int] | None) -> None:
         """Return None: this engine does not count changes, and others may write to the same samples."""
 
     def read_statistics(self) -> StoreStatistics:

@@ -261,7 +261,7 @@ class ShardedStore:
             return max(found, key=lambda ranges: max((one.end_ms for one in ranges), default=0))
         return reduce(intersect_ranges, self._ask(parts, lambda engine, some: engine.find_rolled_up_ranges(some, span)))
 
-    def get_revision(self, jobs: Sequence[int]) -> None:
+    def get_revision(self, jobs: Sequence[int] | None) -> None:
         """Return None: this engine does not count changes."""
 
     def roll_up(self, until_ms: int) -> int:

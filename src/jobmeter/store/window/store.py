@@ -276,7 +276,7 @@ class WindowedStore:
 
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. The list is shared: callers must not change it."""
-        revision = None if selector.jobs is None else self.get_revision(selector.jobs)
+        revision = self.get_revision(selector.jobs)
         if revision is None:
             return self._engine.find(_widen_selector(selector))
         # A list for each node: questions about several nodes seldom name the same ones again.
@@ -353,8 +353,10 @@ class WindowedStore:
             self.cache.put(name, revision, cached, 100 * (len(jobs) + len(cached)))
         return cached
 
-    def get_revision(self, jobs: Sequence[int]) -> Hashable | None:
+    def get_revision(self, jobs: Sequence[int] | None) -> Hashable | None:
         """Return a value that changes when data of these jobs may have changed; None while other servers may change it.
+
+        ``jobs`` is None for every job.
 
         It changes after every roll-up, after samples of hours that may be rolled up, and after new series of a job.
         None also where answers may lack rows: they must not be cached.

@@ -56,6 +56,26 @@ def test_a_new_series_of_one_job_leaves_the_lists_of_others():
     assert engine.finds == 2
 
 
+def test_a_search_over_all_jobs_asks_the_engine_again_only_after_a_change():
+    engine = Engine()
+    store = WindowedStore(engine, Clock(), length_ms=10**7, bound=2**30)
+    powers, clocks = (SeriesSelector(metrics=frozenset({name})) for name in ("gpu.power", "gpu.clock"))
+    assert store.find(powers) == store.find(clocks) == []
+    engine.finds = 0
+    assert store.find(powers) == store.find(clocks) == []
+    assert engine.finds == 0
+    store.append(batch_of({(series(0, 0), 1_000_000): 1.0}), FOREVER)
+    assert [one.job for one in store.find(powers)] == ["job-0"]
+    store.append(batch_of({(series(1, 0), 1_000_000): 1.0}), FOREVER)
+    assert sorted(one.job for one in store.find(powers)) == ["job-0", "job-1"]
+    store.delete_job(KEYS[0])
+    assert [one.job for one in store.find(powers)] == ["job-1"]
+    finds = engine.finds
+    store.append(batch_of({(series(1, 0), 1_000_100): 2.0}), FOREVER)
+    assert len(store.find(powers)) == 1
+    assert engine.finds == finds
+
+
 def of_node(node: int, disk: int) -> Series:
     return Series("disk.read", cluster=f"c{node % 2}", node=f"n{node // 2}", labels=(("disk", f"d{disk}"),))
 
@@ -116,7 +136,8 @@ def test_no_list_outlives_a_change_of_its_jobs(monkeypatch, bound: int, slots: i
                 store.delete_job(KEYS[jobs[0]])
             case _:
                 asked += 1
-                selector = SeriesSelector(jobs=tuple(sorted(KEYS[job] for job in jobs)))
+                of_jobs = None if draw.random() < 0.2 else tuple(sorted(KEYS[job] for job in jobs))
+                selector = SeriesSelector(jobs=of_jobs)
                 expected = {(one.job, one.replica) for one in MemoryStore.find(engine, selector)}
                 assert {(one.job, one.replica) for one in store.find(selector)} == expected
     assert engine.finds < asked or (bound < 3_000 and slots < 3)

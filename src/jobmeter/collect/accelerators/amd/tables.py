@@ -176,7 +176,7 @@ def compute_partition_use(data: bytes, place: int) -> float | None:
 
 
 def _numbers(data: bytes, offset: int, kind: str, count: int) -> Sequence[int]:
-    """Return the given numbers."""
+    """Return the numbers that are not absent."""
     form = Struct(f"<{count}{kind}")
     absent = 2 ** (8 * form.size // count) - 1 if kind.isupper() else -1
     return [number for number in form.unpack_from(data, offset) if number != absent]
