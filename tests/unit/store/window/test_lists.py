@@ -64,14 +64,14 @@ def test_a_search_over_all_jobs_asks_the_engine_again_only_after_a_change():
     engine.finds = 0
     assert store.find(powers) == store.find(clocks) == []
     assert engine.finds == 0
-    store.append(batch_of({(series(0, 0), 1_000_000): 1.0}), FOREVER)
+    store.append_all((batch_of({(series(0, 0), 1_000_000): 1.0}),), FOREVER)
     assert [one.job for one in store.find(powers)] == ["job-0"]
-    store.append(batch_of({(series(1, 0), 1_000_000): 1.0}), FOREVER)
+    store.append_all((batch_of({(series(1, 0), 1_000_000): 1.0}),), FOREVER)
     assert sorted(one.job for one in store.find(powers)) == ["job-0", "job-1"]
     store.delete_job(KEYS[0])
     assert [one.job for one in store.find(powers)] == ["job-1"]
     finds = engine.finds
-    store.append(batch_of({(series(1, 0), 1_000_100): 2.0}), FOREVER)
+    store.append_all((batch_of({(series(1, 0), 1_000_100): 2.0}),), FOREVER)
     assert len(store.find(powers)) == 1
     assert engine.finds == finds
 
