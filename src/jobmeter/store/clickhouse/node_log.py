@@ -37,7 +37,7 @@ _JOBS = msgspec.msgpack.Decoder(list[str])
 _NEVER = -1
 """Number that no roll-up state has, so that the second mark is always made."""
 _IDLE_SECONDS, _IDLE_STEP_SECONDS = 5.0, 0.1
-"""Seconds for which a commit waits while this server has no role, and the longest time between two looks."""
+"""Seconds for which a commit waits while this server has no role, and between two checks of the role."""
 _RETRY_AFTER_MS = 1_000
 _NO_ROLE = "the servers of the telemetry engine are agreeing on the one that leads: try again"
 
