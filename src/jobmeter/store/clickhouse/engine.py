@@ -279,7 +279,7 @@ class ClickHouseStore:
         )
         log.get_valid_until = membership.get_valid_until
         if self.replicas is None:
-            log.fence = lambda: fence_server(membership.number)
+            log.fence = self.rollup_state.fence = lambda: fence_server(membership.number)
         if self.peers is not None:
             self.peers.followed.may_sign = membership.is_current
         self.membership.join(discard=discard)

@@ -18,6 +18,7 @@ from jobmeter.model.time import HOUR, SystemClock, TimeRange, parse_time
 from jobmeter.store.base import SeriesSelector, Store
 from jobmeter.store.clickhouse import membership, parse_dsn
 from jobmeter.store.clickhouse.pool import connect
+from jobmeter.store.clickhouse.servers import ServerRow, ServerTable
 from jobmeter.store.registry import open_store
 
 START = parse_time("2026-01-01")
@@ -130,6 +131,16 @@ def test_a_server_that_others_may_have_expelled_neither_answers_nor_acknowledges
                 with pytest.raises(UnavailableError, match="cannot confirm that it sees"):
                     use()
         assert store.rollup_state.read_done() == done
+
+
+def test_a_node_refuses_the_late_roll_up_of_an_expelled_server(server_dsn):
+    with opened(f"{server_dsn}_expelled") as store:
+        store.membership.stop()
+        done = store.rollup_state.read_done()
+        ServerTable(store.maintenance.pool, SystemClock()).expel(ServerRow(store.membership.number))
+        with pytest.raises(UnavailableError, match="cannot note how far roll-ups are"):
+            store.roll_up(done + 2 * HOUR)
+        assert store.rollup_state.select_progress()["intent"] < done + 2 * HOUR
 
 
 def test_a_server_that_cannot_be_reached_is_unavailable():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.store_contract.logs import line_of, read_lines
-from tests.store_contract.samples import FOREVER, batch_of, read_all
+from tests.store_contract.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
 from tests.store_contract.slot import Slot
 from tests.support.clickhouse import NodeProcess
 from tests.support.server_group import MemoryServerGroup
@@ -19,9 +19,11 @@ from tests.unit.store.clickhouse.test_replicas import CLOCK, _short_waits, addre
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span
+from jobmeter.model.time import HOUR
 from jobmeter.model.trace_filter import SpanFilter
-from jobmeter.store.base import ReadBudget
-from jobmeter.store.clickhouse import ClickHouseStore
+from jobmeter.store.base import ReadBudget, Tier
+from jobmeter.store.clickhouse import ClickHouseStore, parse_dsn, rollup_sql
+from jobmeter.store.clickhouse.pool import connect
 from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED
 from jobmeter.store.registry import open_store
 
@@ -244,13 +246,14 @@ def test_replicas_refuse_the_insert_of_a_leader_that_froze_before_it(servers, pa
 
 
 TRACE, SHIPPER = "c" * 32, 2**64 - 6
-LATE_WRITES: dict[str, Callable[[ClickHouseStore, Slot], None]] = {
+LATE_WRITES: dict[str, Callable[[ClickHouseStore, Slot], object]] = {
     "lines": lambda store, slot: store.logs.append([line_of(slot, 1, "late")], FOREVER),
     "spans": lambda store, slot: store.spans.append(
         [Span(trace=TRACE, span="d" * 16, start_ns=10**18, end_ns=10**18 + 1, project="p", job=slot.job)], FOREVER
     ),
     "outbox": lambda store, _: store.outbox.append(SHIPPER, [OutboxRow(1, CLOCK.now_ms(), 9, b"{}")]),
     "deletion": lambda store, slot: store.delete_job(slot.key),
+    "roll-up": lambda store, slot: store.roll_up(slot.start),
 }
 
 
@@ -273,6 +276,58 @@ def test_replicas_refuse_another_write_of_a_leader_that_froze_before_it(servers,
             require_written(second, slot, 1)
             assert not second.spans.read(SpanFilter(traces=frozenset({TRACE})), ReadBudget())
             assert not second.outbox.read(SHIPPER, 0, 9, 2**20)
+            assert second.rollup_state.select_progress()["intent"] < slot.start
+
+
+@contextmanager
+def slow_roll_ups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the statements of roll-ups that begin inside the block take seconds for each row."""
+    make = rollup_sql.make_minutes_statement
+
+    def make_slow(scope: str, *, again: bool) -> str:
+        return make(scope, again=again).replace("WHERE 1\n", "WHERE sleepEachRow(8) = 0\n")
+
+    with monkeypatch.context() as patch:
+        patch.setitem(rollup_sql.LIMITS, "function_sleep_max_microseconds_per_block", 60_000_000)
+        patch.setattr(rollup_sql, "make_minutes_statement", make_slow)
+        yield
+
+
+def is_rolling_up(server: NodeProcess) -> bool:
+    sql = "SELECT count() FROM system.processes WHERE query LIKE '%INTO minutes%' AND query_kind = 'Insert'"
+    with closing(connect(parse_dsn(f"{server.own.dsn}/default"), None)) as client:
+        return bool(client.query(sql).result_rows[0][0])
+
+
+def rolls_up(store: ClickHouseStore, until_ms: int) -> bool:
+    try:
+        store.roll_up(until_ms)
+    except UnavailableError:
+        return False
+    return True
+
+
+def test_a_roll_up_of_a_former_leader_that_ends_late_replaces_no_newer_one(servers, pair, group, monkeypatch):  # noqa: F811
+    slot, (first, second) = Slot(), pair
+    wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
+    stored = {(slot.gauge(), slot.start): 1.0}
+    first.append(batch_of(stored), FOREVER)
+    with ThreadPoolExecutor(1) as aside:
+        with slow_roll_ups(monkeypatch):
+            late = aside.submit(first.roll_up, slot.start + HOUR)
+            wait_until(lambda: late.done() or is_rolling_up(servers[0]))
+        expel(first, group)
+        wait_until(lambda: role(second).startswith(("leads", "alone")), "the succession", 60)
+        stored[slot.gauge(), slot.start + 1] = 2.0
+        second.append(batch_of({(slot.gauge(), slot.start + 1): 2.0}), FOREVER)
+        wait_until(lambda: rolls_up(second, slot.start + HOUR), "the roll-up", 60)
+        assert late.exception()
+    wait_until(lambda: is_complete(second), "the repair", 60)
+    for tier in (Tier.MINUTE, Tier.HOUR):
+        expected = brute_buckets(stored, [slot.gauge()], slot.span, tier)
+        for server in servers:
+            with server.killed():
+                assert stored_buckets(second, [slot.gauge()], slot.span, tier) == expected
 
 
 def test_a_leader_that_ends_after_its_follower_leaves_no_row_in_its_journal(servers, database, tmp_path, group):  # noqa: F811
