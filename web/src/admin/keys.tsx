@@ -3,11 +3,11 @@ import { Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { BASE, type Schemas, address, send } from "../api/client";
 import { useAction, useRead } from "../parts/hooks";
-import { Moment, Problem, Section } from "../parts/small";
+import { Moment, Problem, Section } from "../parts/elements";
 import { Confirm } from "./confirm";
-import { Make } from "./make";
-import { Allowed } from "./policies";
-import { Refused, type Who } from "./page";
+import { NewKeyForm } from "./new-key";
+import { KeyPermissions } from "./policies";
+import { AccessProblem, type Who } from "./page";
 
 type Key = Schemas["KeyBody"];
 type Made = Schemas["CreatedKeyBody"];
@@ -20,14 +20,14 @@ export function Keys({ who }: { who: Who }) {
   const { error, perform } = useAction();
   const shipped = useRead<Schemas["PolicyNames"]>(address("/api/jobmeter/v1/policies"));
   const documents = shipped.data?.documents ?? [];
-  if (response.error) return <Refused error={response.error} who="keys" again={response.again} />;
+  if (response.error) return <AccessProblem error={response.error} who="keys" reload={response.reload} />;
   if (!response.data) return null;
   const valid = response.data.keys.filter((key) => key.revoked === null);
   const shown = old ? response.data.keys : valid;
   const revoked = response.data.keys.length - valid.length;
   const revoke = async (key: Key) => {
     await perform(() => send("DELETE", `${BASE}/keys/${encodeURIComponent(key.id)}`));
-    response.again();
+    response.reload();
   };
   const aside = revoked > 0 && (
     <button type="button" aria-pressed={old} onClick={() => setOld(!old)}>
@@ -37,12 +37,12 @@ export function Keys({ who }: { who: Who }) {
   return (
     <>
       {made && <Secrets name={made.name} made={made.key} done={() => setMade(null)} />}
-      <Make
+      <NewKeyForm
         who={who}
         shipped={documents}
         made={(name, key) => {
           setMade({ name, key });
-          response.again();
+          response.reload();
         }}
       />
       <Section id="keys" title={`${valid.length} ${valid.length === 1 ? "key" : "keys"}`} aside={aside}>
@@ -97,7 +97,7 @@ export function Keys({ who }: { who: Who }) {
                 {opened === key.id && (
                   <tr class="opened">
                     <td colSpan={8}>
-                      <Allowed of={key} shipped={documents} own={key.id === who.id} changed={response.again} />
+                      <KeyPermissions of={key} shipped={documents} own={key.id === who.id} changed={response.reload} />
                     </td>
                   </tr>
                 )}

@@ -2,9 +2,9 @@
 import { useState } from "preact/hooks";
 import { BASE, type Schemas, address, send } from "../api/client";
 import { useAction, useRead } from "../parts/hooks";
-import { Problem } from "../parts/small";
+import { Problem } from "../parts/elements";
 import { Confirm } from "./confirm";
-import { Refused, type Who } from "./page";
+import { AccessProblem, type Who } from "./page";
 
 type Row = Schemas["ProjectRetention"];
 const LEVELS = [
@@ -17,7 +17,7 @@ export function RetentionPage({ who }: { who: Who }) {
   const response = useRead<Schemas["RetentionList"]>(address("/api/jobmeter/v1/retention", {}, { project: who.project }));
   const { error, perform } = useAction();
   const [saved, setSaved] = useState("");
-  if (response.error) return <Refused error={response.error} who="how long samples are stored" again={response.again} />;
+  if (response.error) return <AccessProblem error={response.error} who="how long samples are stored" reload={response.reload} />;
   const found = response.data;
   if (!found) return null;
   const change = async (project: string, body: unknown) => {
@@ -25,7 +25,7 @@ export function RetentionPage({ who }: { who: Who }) {
     const url = `${BASE}/projects/${encodeURIComponent(project)}/retention`;
     const done = await perform(() => send(body === null ? "DELETE" : "PUT", url, body ?? undefined));
     if (done) setSaved(body === null ? `Project ${project} uses the server’s retention again.` : `Saved: project ${project} has its own retention.`);
-    response.again();
+    response.reload();
   };
   return (
     <section aria-label="Retention">

@@ -1,16 +1,16 @@
 import type { Schemas } from "../api/client";
 import { palette } from "../charts/colors";
 import { FEW } from "../charts/series";
-import { MISSING, duration, quantity } from "../format";
+import { MISSING, formatDuration, formatQuantity } from "../format";
 import { ruleTitle, title, titleWithDevice } from "../catalog";
-import { change } from "../job/compared";
-import { Moment, Section, Sentence, Severity, State } from "../parts/small";
+import { formatChange } from "../job/differences";
+import { Moment, Section, Sentence, Severity, State } from "../parts/elements";
 import { jobHref } from "../router";
-import { type Compared, type Per, type Setting, labels } from "./data";
+import { type Compared, type Per, type Setting, jobLabels } from "./data";
 
 /** Table of the jobs and their colours. Differences are to the first one. */
 export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark: boolean; without: (id: string) => void }) {
-  const called = labels(jobs);
+  const settingTitle = jobLabels(jobs);
   const colors = palette(dark);
   const first = jobs[0]?.summary.duration_ms ?? null;
   return (
@@ -43,7 +43,7 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
               <th scope="row">
                 {jobs.length <= FEW && <i class="swatch" style={{ background: colors[at % colors.length]! }} />}
                 <a href={jobHref(job)} title={job.id}>
-                  {called[at]}
+                  {settingTitle[at]}
                 </a>
               </th>
               <td>
@@ -57,13 +57,13 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
                 <Moment ms={job.start ?? job.first_sample} />
               </td>
               <td class="number">
-                {duration(summary.duration_ms)} <Difference value={summary.duration_ms} from={at ? first : null} unit="s" />
+                {formatDuration(summary.duration_ms)} <Difference value={summary.duration_ms} from={at ? first : null} unit="s" />
               </td>
               <td class="number">{summary.replicas}</td>
               <td class="number">{summary.devices}</td>
               <td>
                 {jobs.length > 2 && (
-                  <button type="button" onClick={() => without(job.id)} aria-label={`Leave ${called[at]} out`}>
+                  <button type="button" onClick={() => without(job.id)} aria-label={`Leave ${settingTitle[at]} out`}>
                     ×
                   </button>
                 )}
@@ -103,7 +103,7 @@ export function Settings({ jobs, settings }: { jobs: readonly Compared[]; settin
             <thead>
               <tr>
                 <th scope="col">Setting</th>
-                {labels(jobs).map((name) => (
+                {jobLabels(jobs).map((name) => (
                   <th scope="col" key={name}>
                     {name}
                   </th>
@@ -132,7 +132,7 @@ export function Settings({ jobs, settings }: { jobs: readonly Compared[]; settin
 export function Figures({ jobs, metrics, per }: { jobs: readonly Compared[]; metrics: readonly string[]; per: Per }) {
   const meanOf = (one: Schemas["MetricSummary"]) => (per === "job" ? one.job_mean : one.mean);
   const peakOf = (one: Schemas["MetricSummary"]) => (per === "job" ? one.job_max : one.max);
-  const called = labels(jobs);
+  const called = jobLabels(jobs);
   const found = jobs.map(({ summary }) => new Map(summary.metrics.map((one) => [one.metric, one])));
   const firstOf = (metric: string) => {
     const first = found[0]?.get(metric);
@@ -164,7 +164,7 @@ export function Figures({ jobs, metrics, per }: { jobs: readonly Compared[]; met
                     <td class="number" key={called[at]}>
                       {mine ? (
                         <>
-                          {quantity(meanOf(mine), mine.unit)} <span class="hint">peak {quantity(peakOf(mine), mine.unit)}</span>{" "}
+                          {formatQuantity(meanOf(mine), mine.unit)} <span class="hint">peak {formatQuantity(peakOf(mine), mine.unit)}</span>{" "}
                           <Difference value={meanOf(mine)} from={at ? firstOf(metric) : null} unit={mine.unit} />
                         </>
                       ) : (
@@ -183,6 +183,6 @@ export function Figures({ jobs, metrics, per }: { jobs: readonly Compared[]; met
 }
 
 function Difference({ value, from, unit }: { value: number | null; from: number | null; unit: string }) {
-  const text = change(from, value, unit);
+  const text = formatChange(from, value, unit);
   return text ? <span class="difference">{text}</span> : null;
 }

@@ -1,11 +1,11 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Line } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
-import { shownIn, title } from "../catalog";
-import { HeatMap, type Rows, rowsOf } from "../charts/heatmap";
+import { metricsIn, title } from "../catalog";
+import { HeatMap, type Rows, makeRows } from "../charts/heatmap";
 import { useDark, useZone } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { Choice, Section } from "../parts/small";
+import { Choice, Section } from "../parts/elements";
 
 /** Maximum number of flagged ranks named above the map. All of them are marked in it. */
 const FEW = 4;
@@ -20,11 +20,11 @@ export interface RankView {
 
 /** Return the ranks in the preferred metric, else in the first metric with several ranks; null if there is none. */
 export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Range, step: number, preferred: string | null, named: ReadonlyMap<string, string>): RankView | null {
-  const offered = useMemo(() => shownIn("ranks").filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1), [lines]);
+  const offered = useMemo(() => metricsIn("ranks").filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1), [lines]);
   const metric = preferred && offered.includes(preferred) ? preferred : offered[0];
   const mine = metric ? lines.get(metric) : undefined;
   // The map shows the old rows, clipped to the new range, until their series arrive.
-  const rows = useMemo(() => rowsOf(mine ?? [], range, step, named), [mine, step, named]);
+  const rows = useMemo(() => makeRows(mine ?? [], range, step, named), [mine, step, named]);
   return useMemo(() => (metric && mine ? { offered, metric, unit: mine[0]?.unit ?? "", rows } : null), [offered, metric, mine, rows]);
 }
 

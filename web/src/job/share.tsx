@@ -1,9 +1,9 @@
 // Links that open this job without a key: create, list, copy and revoke.
 import { useState } from "preact/hooks";
 import { type Job, type Schemas, BASE, address, queryText, send } from "../api/client";
-import { duration } from "../format";
+import { formatDuration } from "../format";
 import { useAction, useRead } from "../parts/hooks";
-import { Moment, Problem } from "../parts/small";
+import { Moment, Problem } from "../parts/elements";
 
 type Link = Schemas["LinkBody"];
 const DAY = 86_400;
@@ -23,13 +23,13 @@ export function Share({ job }: { job: Job }) {
   const base = `${BASE}/jobs/${encodeURIComponent(job.id)}/links`;
   const query = queryText({ project: job.project });
   const act = async (work: () => Promise<unknown>) => {
-    if (await perform(work)) response.again();
+    if (await perform(work)) response.reload();
   };
   const make = () => act(() => send<Link>("POST", `${base}?${query}`, { expires_in: length }));
   const end = (link: Link) => act(() => send("DELETE", `${base}/${encodeURIComponent(link.id)}?${query}`));
   if (response.error) {
     const text = response.error.status === 403 ? "The key that you are signed in with may not share jobs: a writer or an administrator may." : null;
-    return <div class="share">{text ? <p>{text}</p> : <Problem error={response.error} again={response.again} />}</div>;
+    return <div class="share">{text ? <p>{text}</p> : <Problem error={response.error} reload={response.reload} />}</div>;
   }
   const links = response.data?.links ?? [];
   return (
@@ -85,7 +85,7 @@ function One({ link, job, busy, end }: { link: Link; job: Job; busy: boolean; en
         {copied ? "Copied" : "Copy"}
       </button>
       <span class="hint">
-        until <Moment ms={link.expires} /> ({duration(link.expires - Date.now())}), made by {link.by}
+        until <Moment ms={link.expires} /> ({formatDuration(link.expires - Date.now())}), made by {link.by}
         {link.last_used === null ? ", not used yet" : ""}
       </span>
       <button type="button" disabled={busy} onClick={end} aria-label={`End it: ${link.id}`}>

@@ -1,5 +1,5 @@
 // Placeholder of the job page while it loads.
-import { heightOf } from "../charts/heatmap";
+import { rowHeight } from "../charts/heatmap";
 
 const CHARTS = 3;
 
@@ -26,6 +26,6 @@ export const RanksSkeleton = ({ ranks }: { ranks: number }) => (
     <header class="section">
       <h2>{ranks} ranks over time</h2>
     </header>
-    <Bar width="100%" height={heightOf(ranks) * ranks + 46} />
+    <Bar width="100%" height={rowHeight(ranks) * ranks + 46} />
   </section>
 );

@@ -1,17 +1,17 @@
 // Menu of the saved views and of the viewer's own jobs.
 import { useEffect, useState } from "preact/hooks";
-import { write } from "../format";
-import { useClosing } from "../parts/hooks";
-import { changed, go, href } from "../router";
+import { writeSetting } from "../format";
+import { useMenu } from "../parts/hooks";
+import { mergeQuery, go, href } from "../router";
 import { MOST_VIEWS, USER, VIEWS, type View, ownUser, savedViews, withView } from "./saved";
 
 export const viewAddress = (view: View): string => href([], new URLSearchParams(view.query));
 
 /** Return the query that a view stores: everything but the selected jobs. */
-const saved = (query: URLSearchParams): string => changed(query, { pick: null }).toString();
+const saved = (query: URLSearchParams): string => mergeQuery(query, { pick: null }).toString();
 
 export function Views({ query }: { query: URLSearchParams }) {
-  const menu = useClosing();
+  const menu = useMenu();
   const [views, setViews] = useState(savedViews);
   const [user, setUser] = useState(ownUser);
   useEffect(() => {
@@ -21,7 +21,7 @@ export function Views({ query }: { query: URLSearchParams }) {
     return () => removeEventListener("storage", elsewhere);
   }, []);
   const store = (next: readonly View[]) => {
-    write(VIEWS, JSON.stringify(next));
+    writeSetting(VIEWS, JSON.stringify(next));
     setViews(next);
   };
   const save = (event: SubmitEvent) => {
@@ -42,7 +42,7 @@ export function Views({ query }: { query: URLSearchParams }) {
   const mine = (event: SubmitEvent) => {
     event.preventDefault();
     const name = ((event.target as HTMLFormElement).elements.namedItem("user") as HTMLInputElement).value.trim();
-    write(USER, name);
+    writeSetting(USER, name);
     setUser(name);
     if (name) show(href([], { user: name }));
   };

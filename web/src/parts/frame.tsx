@@ -1,12 +1,12 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { Schemas } from "../api/client";
-import { isUtc, setUtc, write, zone } from "../format";
+import { isUtc, setUtc, writeSetting, zoneName } from "../format";
 import type { Place } from "../router";
-import { isLong } from "../api/connection";
+import { isOverdue } from "../api/connection";
 import { Keys } from "./keys";
 import { isDark, useConnection, useZone } from "./hooks";
-import { Moment } from "./small";
+import { Moment } from "./elements";
 
 /** Frame of every view: navigation, session, time zone and theme. */
 export function Frame(given: { who: Schemas["WhoAmI"]; place: Place; leave: () => void; children: ComponentChildren }) {
@@ -44,7 +44,7 @@ export function Frame(given: { who: Schemas["WhoAmI"]; place: Place; leave: () =
         <div class="who">
           <Keys guest={Boolean(given.who.job)} />
           <button type="button" onClick={() => setUtc(!isUtc())} title="Times in your zone, or in UTC">
-            {zone()}
+            {zoneName()}
           </button>
           <Theme />
           <button type="button" onClick={given.leave} title={given.who.job ? "Close what the link opened" : `Signed in with key ${given.who.name} (${given.who.role})`}>
@@ -61,7 +61,7 @@ export function Frame(given: { who: Schemas["WhoAmI"]; place: Place; leave: () =
 /** Warn that the server does not answer or that live updates are interrupted, so that values on the page may be old. */
 function Away() {
   const { silent, stopped } = useConnection();
-  const still = silent === null && stopped !== null && isLong(stopped) ? stopped : null;
+  const still = silent === null && stopped !== null && isOverdue(stopped) ? stopped : null;
   const since = silent ?? still;
   useEffect(() => {
     document.body.classList.toggle("still", since !== null);
@@ -90,7 +90,7 @@ function Theme() {
   const turn = () => {
     const next = dark ? "light" : "dark";
     document.documentElement.dataset["theme"] = next;
-    write("jobmeter-theme", next);
+    writeSetting("jobmeter-theme", next);
     setDark(!dark);
     window.dispatchEvent(new Event("jobmeter-theme"));
   };

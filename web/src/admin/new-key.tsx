@@ -2,22 +2,22 @@
 import { useState } from "preact/hooks";
 import { BASE, type Schemas, send } from "../api/client";
 import { useAction } from "../parts/hooks";
-import { Problem, Section } from "../parts/small";
+import { Problem, Section } from "../parts/elements";
 import type { Who } from "./page";
-import { Choose, type Given, type Policy, sent, wrong } from "./policies";
+import { PolicyEditor, type ChosenPolicy, type Policy, toBody, problemOf } from "./policies";
 
 type Made = Schemas["CreatedKeyBody"];
 
-export function Make({ who, shipped, made }: { who: Who; shipped: readonly Policy[]; made: (name: string, key: Made) => void }) {
-  const [policies, setPolicies] = useState<Given[]>([]);
+export function NewKeyForm({ who, shipped, made }: { who: Who; shipped: readonly Policy[]; made: (name: string, key: Made) => void }) {
+  const [policies, setPolicies] = useState<ChosenPolicy[]>([]);
   const { error, perform, clear } = useAction();
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
-    if (policies.some(wrong)) return;
+    if (policies.some(problemOf)) return;
     const given = new FormData(form);
     const name = String(given.get("name") ?? "").trim();
-    const body = { name, role: given.get("role") || null, project: String(given.get("project") ?? "").trim() || null, policies: policies.map(sent) };
+    const body = { name, role: given.get("role") || null, project: String(given.get("project") ?? "").trim() || null, policies: policies.map(toBody) };
     await perform(async () => {
       made(name, await send<Made>("POST", `${BASE}/keys`, body));
       form.reset();
@@ -25,7 +25,7 @@ export function Make({ who, shipped, made }: { who: Who; shipped: readonly Polic
     });
   };
   // The error was about the previous policies.
-  const choose = (chosen: Given[]) => {
+  const choose = (chosen: ChosenPolicy[]) => {
     setPolicies(chosen);
     clear();
   };
@@ -48,7 +48,7 @@ export function Make({ who, shipped, made }: { who: Who; shipped: readonly Polic
           Project
           <input name="project" maxLength={64} autocomplete="off" value={who.project ?? ""} readOnly={who.project !== null} placeholder="every project" />
         </label>
-        <Choose shipped={shipped} chosen={policies} choose={choose} error={error} />
+        <PolicyEditor shipped={shipped} chosen={policies} choose={choose} error={error} />
         <button type="submit" class="primary">
           Make key
         </button>

@@ -1,10 +1,10 @@
-import { useClosing } from "../parts/hooks";
+import { useMenu } from "../parts/hooks";
 import { COLUMNS, type Column, keepColumns, usualColumns } from "./columns";
 
 /** Menu that chooses the columns of the list. */
 export function ChooseColumns(given: { chosen: readonly string[] | null; shown: readonly Column[]; empty: ReadonlySet<string>; change: (text: string | null) => void }) {
   const { chosen, shown, empty, change } = given;
-  const menu = useClosing();
+  const menu = useMenu();
   const now = chosen ?? usualColumns();
   const toggle = (id: string, on: boolean) => change(keepColumns(on ? [...now, id] : now.filter((one) => one !== id)));
   return (
